@@ -1,0 +1,142 @@
+"""Patterns, queries and programs as the user wrote them: immutable values.
+
+What each form means is the contract in docs/semantics.md; nothing here evaluates anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from ensue.errors import Source, Span
+from ensue.expr.nodes import Duration, Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Ticks:
+    """A window over integer time: `WITHIN 100`."""
+
+    count: int
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """A window over positions: `WITHIN 100 EVENTS`."""
+
+    count: int
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+Window = Duration | Ticks | Events
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """`T v [p]`: an event of stream `T` that satisfies the local predicate, bound to `v` (None: not named)."""
+
+    stream: str
+    variable: str | None = None
+    predicate: Expr | None = None
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Seq:
+    """`SEQ(x, y)`: each positive item strictly before the next."""
+
+    items: tuple[Pattern, ...]
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """`AND(x, y)`: every positive item, in any order."""
+
+    items: tuple[Pattern, ...]
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """`OR(x, y)`: any one item."""
+
+    items: tuple[Pattern, ...]
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """`NOT x`, an item of SEQ or AND: no match of `x` in the scope of the item."""
+
+    item: Pattern
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """`x WITHIN d` on a part of a pattern."""
+
+    item: Pattern
+    window: Window
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """`x AS name`: `name.s` and `name.e` can be used in conditions."""
+
+    item: Pattern
+    name: str
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+Pattern = Event | Seq | And | Or | Not | Within | Named
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    """One column of RETURN; without an alias a field is called by its own name."""
+
+    expression: Expr
+    alias: str | None = None
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class PatternQuery:
+    """`PATTERN name expression WHERE ... PARTITION BY ... WITHIN ... RETURN ...`."""
+
+    pattern: Pattern
+    name: str | None = None
+    where: Expr | None = None
+    partition_by: tuple[str, ...] = ()
+    within: Window | None = None
+    returns: tuple[Return, ...] = ()
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Statements:
+    """What one text or file holds, in order."""
+
+    statements: tuple[PatternQuery, ...]
+    source: Source | None = field(default=None, compare=False, repr=False)
+
+
+def children(pattern: Pattern) -> tuple[Pattern, ...]:
+    """The direct parts of a pattern, from left to right."""
+    match pattern:
+        case Event():
+            return ()
+        case Seq() | And() | Or():
+            return pattern.items
+        case Not() | Within() | Named():
+            return (pattern.item,)
+
+
+def walk(pattern: Pattern) -> Iterator[Pattern]:
+    """The pattern and everything below it, outermost first."""
+    yield pattern
+    for child in children(pattern):
+        yield from walk(child)

@@ -1,0 +1,135 @@
+"""Errors that teach: what is wrong, where it stands, what would be right.
+
+A `Problem` is one finding with a stable code; a `QueryError` carries every problem found at once.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of a source text, as character offsets: `start` inclusive, `end` exclusive."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A query text and the name under which messages cite it."""
+
+    text: str
+    name: str = "query"
+
+    def position(self, offset: int) -> tuple[int, int]:
+        """The 1-based (line, column) of a character offset."""
+        before = self.text[:offset]
+        return before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One finding: a stable `code`, one factual line, and where and how to mend it."""
+
+    code: str
+    message: str
+    span: Span | None = None
+    label: str = ""
+    hint: str = ""
+
+
+class EnsueError(Exception):
+    """The root of every error that Ensue raises on purpose."""
+
+
+class EnsueWarning(UserWarning):
+    """Something was set aside (rows without a time, say) and the run went on."""
+
+
+class QueryError(EnsueError):
+    """The query cannot mean anything, or not with this schema.
+
+    `code`, `line`, `column` and `hint` are those of the first problem; `problems` holds all of them.
+    """
+
+    def __init__(self, problems: Sequence[Problem], source: Source | None = None) -> None:
+        self.problems = tuple(problems)
+        self.source = source
+        first = self.problems[0]
+        self.code = first.code
+        self.hint = first.hint
+        self.line: int | None = None
+        self.column: int | None = None
+        if source is not None and first.span is not None:
+            self.line, self.column = source.position(first.span.start)
+        super().__init__("\n\n".join(render_problem(problem, source) for problem in self.problems))
+
+
+class SchemaError(EnsueError):
+    """The data do not have the shape that was promised: a column is missing, or has another type."""
+
+    def __init__(self, code: str, message: str, hint: str = "") -> None:
+        self.code = code
+        self.hint = hint
+        super().__init__(f"error[{code}]: {message}" + (f"\nhint: {hint}" if hint else ""))
+
+
+class LimitError(EnsueError):
+    """A run was stopped because it would have grown beyond a limit that the user can set."""
+
+    def __init__(self, code: str, message: str, hint: str = "") -> None:
+        self.code = code
+        self.hint = hint
+        super().__init__(f"error[{code}]: {message}" + (f"\nhint: {hint}" if hint else ""))
+
+
+class StateError(EnsueError):
+    """A saved state does not fit the query or the version that tries to read it."""
+
+    def __init__(self, code: str, message: str, hint: str = "") -> None:
+        self.code = code
+        self.hint = hint
+        super().__init__(f"error[{code}]: {message}" + (f"\nhint: {hint}" if hint else ""))
+
+
+def render_problem(problem: Problem, source: Source | None) -> str:
+    """The text of one problem, with the line it stands on and a caret below the place."""
+    lines = [f"error[{problem.code}]: {problem.message}"]
+    if source is not None and problem.span is not None:
+        line, column = source.position(problem.span.start)
+        text = source.text.splitlines()[line - 1] if source.text else ""
+        width = max(1, min(problem.span.end, problem.span.start + len(text) - column + 1) - problem.span.start)
+        gutter = " " * len(str(line))
+        label = f" {problem.label}" if problem.label else ""
+        lines += [
+            f"{gutter}--> {source.name}:{line}:{column}",
+            f"{gutter} |",
+            f"{line} | {text}",
+            f"{gutter} | {' ' * (column - 1)}{'^' * width}{label}",
+        ]
+    elif problem.label:
+        lines.append(f"  {problem.label}")
+    if problem.hint:
+        lines.append(f"hint: {problem.hint}")
+    return "\n".join(lines)
+
+
+def closest(name: str, candidates: Iterable[str]) -> str | None:
+    """The candidate that `name` was probably meant to be, or None.
+
+    >>> closest("amout", ["amount", "currency"])
+    'amount'
+    """
+    by_folded = {candidate.casefold(): candidate for candidate in candidates}
+    found = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.6)
+    return by_folded[found[0]] if found else None
+
+
+def did_you_mean(name: str, candidates: Iterable[str]) -> str:
+    """A hint that names the closest candidate, or an empty text."""
+    candidate = closest(name, candidates)
+    return f"did you mean `{candidate}`?" if candidate else ""

@@ -1,0 +1,201 @@
+"""Expressions as the user wrote them: immutable values without types or schemas.
+
+Places in the source text (`span`) never count for equality.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+
+from ensue.errors import Span
+
+COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
+ARITHMETIC = ("+", "-", "*", "/", "%", "||")
+CONNECTIVES = ("and", "or")
+
+NANOSECONDS_PER = {
+    "ns": 1,
+    "us": 1_000,
+    "ms": 1_000_000,
+    "second": 1_000_000_000,
+    "minute": 60_000_000_000,
+    "hour": 3_600_000_000_000,
+    "day": 86_400_000_000_000,
+    "week": 604_800_000_000_000,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """`5`, `2.5`, `'text'`, `TRUE`, `NULL`."""
+
+    value: bool | int | float | str | None
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.value, float) and not math.isfinite(self.value):
+            raise ValueError("a literal number is finite")
+
+    def __eq__(self, other: object) -> bool:
+        # 1, 1.0 and TRUE are different literals although Python calls them equal.
+        return isinstance(other, Literal) and type(self.value) is type(other.value) and self.value == other.value
+
+    def __hash__(self) -> int:
+        return hash((type(self.value), self.value))
+
+
+@dataclass(frozen=True, slots=True)
+class Duration:
+    """`5 seconds`, `1.5 hours`; a literal of an expression and the measure of a window."""
+
+    nanoseconds: int
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Timestamp:
+    """`TIMESTAMP '2024-01-31 12:00:00'`: nanoseconds since 1970 in UTC; `zoned` if the text named an offset."""
+
+    nanoseconds: int
+    zoned: bool = False
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """`a.amount`; inside the brackets of an event the variable may be left out (None)."""
+
+    variable: str | None
+    name: str
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Unary:
+    """`NOT x`, `-x`; `operator` is "not" or "-"."""
+
+    operator: str
+    operand: Expr
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """Arithmetic, comparison or connective; `operator` is one of ARITHMETIC, COMPARISONS, CONNECTIVES."""
+
+    operator: str
+    left: Expr
+    right: Expr
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class InList:
+    """`x IN (1, 2)`, `x NOT IN (1, 2)`."""
+
+    operand: Expr
+    items: tuple[Expr, ...]
+    negated: bool = False
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """`x BETWEEN low AND high`, both included."""
+
+    operand: Expr
+    low: Expr
+    high: Expr
+    negated: bool = False
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Like:
+    r"""`x LIKE 'a%_'`: `%` any text, `_` one character, `\` quotes the next character."""
+
+    operand: Expr
+    pattern: str
+    negated: bool = False
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    """`x IS NULL`, `x IS NOT NULL`."""
+
+    operand: Expr
+    negated: bool = False
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """`CASE WHEN condition THEN value ... ELSE default END`."""
+
+    branches: tuple[tuple[Expr, Expr], ...]
+    default: Expr | None = None
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """`abs(x)`; the name is kept in lower case."""
+
+    name: str
+    arguments: tuple[Expr, ...]
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Same:
+    """`SAME(a, b)`: all variables in scope agree on these fields. Only as a conjunct of WHERE."""
+
+    fields: tuple[str, ...]
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+Expr = (
+    Literal | Duration | Timestamp | Field | Unary | Binary | InList | Between | Like | IsNull | Case | Call | Same
+)
+
+
+def children(expr: Expr) -> Iterator[Expr]:
+    """The direct operands of an expression, from left to right."""
+    for item in fields(expr):
+        value = getattr(expr, item.name)
+        if isinstance(value, Expr):
+            yield value
+        elif isinstance(value, tuple):
+            for part in value:
+                if isinstance(part, Expr):
+                    yield part
+                elif isinstance(part, tuple):
+                    yield from part
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    """The expression and everything below it, outermost first."""
+    yield expr
+    for child in children(expr):
+        yield from walk(child)
+
+
+def variables_of(expr: Expr) -> frozenset[str]:
+    """The names before the dots: variables and AS names."""
+    return frozenset(node.variable for node in walk(expr) if isinstance(node, Field) and node.variable is not None)
+
+
+def conjuncts(expr: Expr | None) -> tuple[Expr, ...]:
+    """`x AND y AND z` as (x, y, z).
+
+    >>> conjuncts(Binary("and", Literal(True), Literal(False)))
+    (Literal(value=True), Literal(value=False))
+    """
+    if expr is None:
+        return ()
+    if isinstance(expr, Binary) and expr.operator == "and":
+        return conjuncts(expr.left) + conjuncts(expr.right)
+    return (expr,)
