@@ -1,0 +1,337 @@
+"""From the parse tree to nodes. The traversal keeps its own stack, so depth is a rule and not a crash."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from lark import Token, Tree
+
+from ensue.algebra.nodes import (
+    And,
+    Event,
+    Events,
+    Named,
+    Not,
+    Or,
+    Pattern,
+    PatternQuery,
+    Return,
+    Seq,
+    Statements,
+    Ticks,
+    Window,
+    Within,
+)
+from ensue.errors import Problem, QueryError, Source, Span
+from ensue.expr.nodes import (
+    Between,
+    Binary,
+    Call,
+    Case,
+    Duration,
+    Expr,
+    Field,
+    InList,
+    IsNull,
+    Like,
+    Literal,
+    Same,
+    Timestamp,
+    Unary,
+)
+from ensue.lang.literals import LiteralError, read_duration, read_integer, read_real, read_timestamp
+from ensue.lang.names import unquote_name
+
+MAXIMAL_DEPTH = 200
+"""Levels of nesting that a query may have. A chain `x AND y AND z` of n conditions has n levels."""
+
+_FOLDED_BY_MINUS = ("integer", "real", "duration")
+_OPERATORS = {"==": "=", "<>": "!="}
+
+
+class Clause(NamedTuple):
+    """One clause of a statement, before it is known whether it stands there twice."""
+
+    attribute: str
+    keyword: str
+    value: Any
+    span: Span
+
+
+class Frame(NamedTuple):
+    """A tree whose children are being built, the children to come, the values so far, and its depth."""
+
+    tree: Tree[Token]
+    rest: Iterator[Any]
+    values: list[Any]
+    depth: int
+
+
+def build_tree(tree: Tree[Token], source: Source) -> Any:
+    """The value of a parse tree; every problem found on the way is raised at once."""
+    builder = _Builder(source)
+    value = builder.build(tree)
+    if builder.problems:
+        raise QueryError(
+            sorted(builder.problems, key=lambda problem: problem.span.start if problem.span else 0), source
+        )
+    return value
+
+
+class _Builder:
+    """One method for each rule of the grammar: the values of the children in, the value of the rule out."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.problems: list[Problem] = []
+        self.negative = False
+        self.folded = False
+
+    def build(self, root: Tree[Token]) -> Any:
+        frames = [Frame(root, iter(root.children), [], 0)]
+        while True:
+            tree, rest, values, depth = frames[-1]
+            for child in rest:
+                if isinstance(child, Tree):
+                    frames.append(Frame(child, iter(child.children), [], self._deeper(child, depth)))
+                    break
+                values.append(child)
+            else:
+                frames.pop()
+                # A minus directly before a number is part of it: -9223372036854775808 fits, 9223372036854775808 does not.
+                self.negative = bool(frames) and frames[-1].tree.data == "minus"
+                self.folded = tree.data == "minus" and _kind(tree.children[1]) in _FOLDED_BY_MINUS
+                method: Callable[..., Any] = getattr(self, tree.data)
+                value = method(Span(tree.meta.start_pos, tree.meta.end_pos), *values)
+                if not frames:
+                    return value
+                frames[-1].values.append(value)
+
+    def _deeper(self, tree: Tree[Token], depth: int) -> int:
+        if tree.data == "group":
+            return depth
+        if depth >= MAXIMAL_DEPTH:
+            raise QueryError([too_deep(Span(tree.meta.start_pos, tree.meta.end_pos))], self.source)
+        return depth + 1
+
+    def _report(self, span: Span, problem: Problem) -> None:
+        self.problems.append(replace(problem, span=span))
+
+    # Statements and clauses
+
+    def statements(self, span: Span, *statements: PatternQuery) -> Statements:
+        return Statements(statements, self.source)
+
+    def statement(self, span: Span, pattern: Pattern, *clauses: Clause) -> PatternQuery:
+        return self.named_statement(span, None, pattern, *clauses)
+
+    def named_statement(self, span: Span, name: str | None, pattern: Pattern, *clauses: Clause) -> PatternQuery:
+        values: dict[str, Any] = {}
+        for clause in clauses:
+            if clause.attribute in values:
+                self._report(clause.span, _duplicate_clause(clause))
+            values.setdefault(clause.attribute, clause.value)
+        return PatternQuery(pattern, name, span=span, **values)
+
+    def where(self, span: Span, condition: Expr) -> Clause:
+        return Clause("where", "WHERE", condition, span)
+
+    def partition(self, span: Span, *names: str) -> Clause:
+        return Clause("partition_by", "PARTITION BY", names, span)
+
+    def within_clause(self, span: Span, window: Window) -> Clause:
+        return Clause("within", "WITHIN", window, span)
+
+    def returning(self, span: Span, *columns: Return) -> Clause:
+        return Clause("returns", "RETURN", columns, span)
+
+    def returns(self, span: Span, *columns: Return) -> tuple[Return, ...]:
+        return columns
+
+    def returned(self, span: Span, expression: Expr, alias: str | None) -> Return:
+        return Return(expression, alias, span)
+
+    # Patterns
+
+    def event(self, span: Span, stream: str, variable: str | None, predicate: Expr | None) -> Event:
+        return Event(stream, variable, predicate, span)
+
+    def seq(self, span: Span, *items: Pattern) -> Seq:
+        return Seq(items, span)
+
+    def all_of(self, span: Span, *items: Pattern) -> And:
+        return And(items, span)
+
+    def any_of(self, span: Span, *items: Pattern) -> Or:
+        return Or(items, span)
+
+    def absent(self, span: Span, item: Pattern) -> Not:
+        return Not(item, span)
+
+    def within(self, span: Span, item: Pattern, window: Window) -> Within:
+        return Within(item, window, span)
+
+    def named(self, span: Span, item: Pattern, name: str) -> Named:
+        return Named(item, name, span)
+
+    # Windows
+
+    def time_window(self, span: Span, minus: Token | None, duration: Duration) -> Duration:
+        if minus is not None and duration.nanoseconds:
+            self._report(span, _window_size("a window of time is not negative"))
+        return replace(duration, span=span)
+
+    def ticks(self, span: Span, minus: Token | None, number: Token) -> Ticks:
+        if number.type == "DECIMAL":
+            self._report(span, _window_size("a window without a unit is a whole number", "add a unit: `1.5 hours`"))
+            return Ticks(0, span)
+        count = self._integer(span, number)
+        if minus is not None and count:
+            self._report(span, _window_size("a window of time is not negative"))
+        return Ticks(count, span)
+
+    def events(self, span: Span, minus: Token | None, number: Token) -> Events:
+        count = self._integer(span, number)
+        if minus is not None or count < 1:
+            self._report(span, _window_size("a window of events holds at least 1 event"))
+        return Events(count, span)
+
+    def duration(self, span: Span, *amounts: tuple[str, str]) -> Duration:
+        try:
+            return Duration(read_duration(list(amounts), self.negative), span)
+        except LiteralError as error:
+            self._report(span, error.problem)
+            return Duration(0, span)
+
+    def amount(self, span: Span, number: Token, unit: Token) -> tuple[str, str]:
+        return str(number), str(unit)
+
+    # Expressions
+
+    def or_(self, span: Span, left: Expr, right: Expr) -> Binary:
+        return Binary("or", left, right, span)
+
+    def and_(self, span: Span, left: Expr, right: Expr) -> Binary:
+        return Binary("and", left, right, span)
+
+    def not_(self, span: Span, operand: Expr) -> Unary:
+        return Unary("not", operand, span)
+
+    def binary(self, span: Span, left: Expr, operator: Token, right: Expr) -> Binary:
+        return Binary(_OPERATORS.get(operator, str(operator)), left, right, span)
+
+    def negated(self, span: Span) -> bool:
+        return True
+
+    def in_list(self, span: Span, operand: Expr, negated: bool | None, *items: Expr) -> InList:
+        return InList(operand, items, bool(negated), span)
+
+    def between(self, span: Span, operand: Expr, negated: bool | None, low: Expr, high: Expr) -> Between:
+        return Between(operand, low, high, bool(negated), span)
+
+    def like(self, span: Span, operand: Expr, negated: bool | None, text: Token) -> Like:
+        return Like(operand, _unquote_text(text), bool(negated), span)
+
+    def is_null(self, span: Span, operand: Expr, negated: bool | None) -> IsNull:
+        return IsNull(operand, bool(negated), span)
+
+    def minus(self, span: Span, sign: Token, operand: Expr) -> Expr:
+        return replace(operand, span=span) if self.folded else Unary("-", operand, span)
+
+    def group(self, span: Span, expression: Expr) -> Expr:
+        return expression
+
+    def bare_field(self, span: Span, name: str) -> Field:
+        return Field(None, name, span)
+
+    def field(self, span: Span, variable: str, name: str) -> Field:
+        return Field(variable, name, span)
+
+    def call(self, span: Span, name: str, *arguments: Expr | None) -> Call:
+        return Call(name.lower(), tuple(argument for argument in arguments if argument is not None), span)
+
+    def same(self, span: Span, *names: str) -> Same:
+        return Same(names, span)
+
+    def case(self, span: Span, subject: Expr | None, *parts: Any) -> Case:
+        *branches, default = parts
+        if subject is not None:
+            branches = [(Binary("=", subject, value, value.span), result) for value, result in branches]
+        return Case(tuple(branches), default, span)
+
+    def branch(self, span: Span, condition: Expr, value: Expr) -> tuple[Expr, Expr]:
+        return condition, value
+
+    # Literals and names
+
+    def integer(self, span: Span, digits: Token) -> Literal:
+        return Literal(self._integer(span, digits, self.negative), span)
+
+    def real(self, span: Span, number: Token) -> Literal:
+        try:
+            return Literal(read_real(number, self.negative), span)
+        except LiteralError as error:
+            self._report(span, error.problem)
+            return Literal(0.0, span)
+
+    def text(self, span: Span, text: Token) -> Literal:
+        return Literal(_unquote_text(text), span)
+
+    def true(self, span: Span) -> Literal:
+        return Literal(True, span)
+
+    def false(self, span: Span) -> Literal:
+        return Literal(False, span)
+
+    def null(self, span: Span) -> Literal:
+        return Literal(None, span)
+
+    def timestamp(self, span: Span, text: Token) -> Timestamp:
+        try:
+            nanoseconds, zoned = read_timestamp(_unquote_text(text))
+        except LiteralError as error:
+            self._report(span, error.problem)
+            return Timestamp(0, span=span)
+        return Timestamp(nanoseconds, zoned, span)
+
+    def name(self, span: Span, name: Token) -> str:
+        return unquote_name(name)
+
+    word = name
+    stream = name
+
+    def _integer(self, span: Span, digits: Token, negative: bool = False) -> int:
+        try:
+            return read_integer(digits, negative)
+        except LiteralError as error:
+            self._report(span, error.problem)
+            return 1
+
+
+def too_deep(span: Span) -> Problem:
+    """The problem of a query that nests deeper than anything downstream could follow."""
+    return Problem(
+        "too-deep",
+        f"the query nests more than {MAXIMAL_DEPTH} levels deep",
+        span,
+        hint="a long chain of OR over one field is `field IN (...)`; parts of a pattern can be queries of their own",
+    )
+
+
+def _kind(part: Tree[Token] | Token) -> str:
+    return part.data if isinstance(part, Tree) else part.type
+
+
+def _duplicate_clause(clause: Clause) -> Problem:
+    hint = "join the conditions with AND" if clause.attribute == "where" else f"keep one {clause.keyword}"
+    return Problem("duplicate-clause", f"the query has a second {clause.keyword}", hint=hint)
+
+
+def _window_size(message: str, hint: str = "") -> Problem:
+    return Problem("window-size", message, hint=hint)
+
+
+def _unquote_text(text: str) -> str:
+    return text[1:-1].replace("''", "'")

@@ -1,0 +1,61 @@
+"""Names in query text: which words are reserved, and when a name needs backticks."""
+
+from __future__ import annotations
+
+import re
+
+RESERVED = (
+    "AND", "AS", "BETWEEN", "CASE", "ELSE", "FALSE", "IN", "IS", "LIKE", "NOT", "NULL", "OR", "PARTITION",
+    "RETURN", "THEN", "TRUE", "WHEN", "WHERE", "WITHIN",
+)  # fmt: skip
+"""The words that are a name only in backticks or after a dot, in any case."""
+
+# The same test as in the grammar, by the same engine: `re.IGNORECASE` equates more letters than `str.casefold`.
+_WORD = re.compile(r"[^\W\d]\w*")
+_RESERVED = re.compile("|".join(RESERVED), re.IGNORECASE)
+# Words that an opening bracket turns into an operator.
+_BEFORE_BRACKET = re.compile("SEQ|SAME", re.IGNORECASE)
+
+
+def is_reserved(word: str) -> bool:
+    """Whether the word is a keyword wherever a name could stand.
+
+    >>> is_reserved("where"), is_reserved("count")
+    (True, False)
+    """
+    return _RESERVED.fullmatch(word) is not None
+
+
+def quote_name(name: str) -> str:
+    """The name as it stands in query text.
+
+    >>> quote_name("amount"), quote_name("order line"), quote_name("in")
+    ('amount', '`order line`', '`in`')
+    """
+    if is_reserved(name) or _BEFORE_BRACKET.fullmatch(name):
+        return _in_backticks(name)
+    return quote_word(name)
+
+
+def quote_word(name: str) -> str:
+    """The name as it stands after a dot, where keywords need no backticks.
+
+    >>> quote_word("in"), quote_word("order line")
+    ('in', '`order line`')
+    """
+    return name if _WORD.fullmatch(name) else _in_backticks(name)
+
+
+def unquote_name(text: str) -> str:
+    """The name that the text stands for.
+
+    >>> unquote_name("`order line`")
+    'order line'
+    """
+    return str(text[1:-1].replace("``", "`") if text.startswith("`") else text)
+
+
+def _in_backticks(name: str) -> str:
+    if not name:
+        raise ValueError("a name is not empty")
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,82 @@
+"""Query text to values. Anything that is not a query becomes a `QueryError` that points at the place."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from lark import Lark, Token, Tree, UnexpectedInput
+
+from ensue.algebra.nodes import Pattern, Return, Statements, Window
+from ensue.errors import Source
+from ensue.expr.nodes import Expr
+from ensue.lang.build import build_tree
+from ensue.lang.syntax_errors import explain_syntax
+
+_STARTS = ("statements", "pattern", "expression", "window", "returns")
+
+
+def parse_statements(text: str, name: str = "query") -> Statements:
+    """Parse queries separated by `;`. Messages cite the text under `name`.
+
+    >>> parse_statements("PATTERN SEQ(A a, B b) WITHIN 5").statements[0].within
+    Ticks(count=5)
+    """
+    statements: Statements = _parse(text, "statements", name)
+    return statements
+
+
+def parse_pattern(text: str) -> Pattern:
+    """Parse one pattern; here WITHIN belongs to the pattern.
+
+    >>> parse_pattern("A a WITHIN 5")
+    Within(item=Event(stream='A', variable='a', predicate=None), window=Ticks(count=5))
+    """
+    pattern: Pattern = _parse(text, "pattern", "pattern")
+    return pattern
+
+
+def parse_expression(text: str) -> Expr:
+    """Parse one condition or value.
+
+    >>> parse_expression("a.amount > 5")
+    Binary(operator='>', left=Field(variable='a', name='amount'), right=Literal(value=5))
+    """
+    expression: Expr = _parse(text, "expression", "expression")
+    return expression
+
+
+def parse_window(text: str) -> Window:
+    """Parse what follows WITHIN.
+
+    >>> parse_window("1 hour 30 minutes"), parse_window("100"), parse_window("100 events")
+    (Duration(nanoseconds=5400000000000), Ticks(count=100), Events(count=100))
+    """
+    window: Window = _parse(text, "window", "window")
+    return window
+
+
+def parse_returns(text: str) -> tuple[Return, ...]:
+    """Parse what follows RETURN.
+
+    >>> parse_returns("a.id AS id")
+    (Return(expression=Field(variable='a', name='id'), alias='id'),)
+    """
+    columns: tuple[Return, ...] = _parse(text, "returns", "columns")
+    return columns
+
+
+def _parse(text: str, start: str, name: str) -> Any:
+    source = Source(text, name)
+    try:
+        tree: Tree[Token] = _parser().parse(text, start=start)
+    except UnexpectedInput as unexpected:
+        raise explain_syntax(unexpected, source, start) from None
+    return build_tree(tree, source)
+
+
+@cache
+def _parser() -> Lark:
+    grammar = files("ensue.lang").joinpath("grammar.lark").read_text(encoding="utf-8")
+    return Lark(grammar, parser="lalr", lexer="contextual", start=list(_STARTS), propagate_positions=True)

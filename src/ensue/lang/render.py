@@ -1,0 +1,286 @@
+"""Values back to query text, with as few parentheses as reading it back allows: `parse(render(x)) == x`."""
+
+from __future__ import annotations
+
+from ensue.algebra.nodes import (
+    And,
+    Event,
+    Events,
+    Named,
+    Not,
+    Or,
+    Pattern,
+    PatternQuery,
+    Return,
+    Seq,
+    Statements,
+    Ticks,
+    Window,
+    Within,
+)
+from ensue.expr.nodes import (
+    Between,
+    Binary,
+    Call,
+    Case,
+    Duration,
+    Expr,
+    Field,
+    InList,
+    IsNull,
+    Like,
+    Literal,
+    Same,
+    Timestamp,
+    Unary,
+)
+from ensue.lang.literals import render_duration, render_timestamp
+from ensue.lang.names import quote_name, quote_word
+
+_LINE = 100
+_INDENT = "  "
+
+_OR, _AND, _NOT, _COMPARISON, _CONCATENATION, _SUM, _PRODUCT, _UNARY, _PRIMARY = range(9)
+_PRECEDENCE = {
+    "or": _OR, "and": _AND,
+    "=": _COMPARISON, "!=": _COMPARISON, "<": _COMPARISON, "<=": _COMPARISON, ">": _COMPARISON, ">=": _COMPARISON,
+    "||": _CONCATENATION, "+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT, "%": _PRODUCT,
+}  # fmt: skip
+
+
+def render_statements(statements: Statements) -> str:
+    """Every statement, ended with `;`, with a blank line between two.
+
+    >>> from ensue.lang.parser import parse_statements
+    >>> render_statements(parse_statements("pattern A a; pattern p (B b)"))
+    'PATTERN A a;\\n\\nPATTERN p\\n  (B b);\\n'
+    """
+    return "\n\n".join(f"{render_query(query)};" for query in statements.statements) + "\n"
+
+
+def render_query(query: PatternQuery) -> str:
+    r"""One query, each clause on a line of its own.
+
+    >>> from ensue.lang.parser import parse_statements
+    >>> print(render_query(parse_statements("pattern seq(A a, B b) within 60 min where a.x=b.x").statements[0]))
+    PATTERN SEQ(A a, B b)
+      WHERE a.x = b.x
+      WITHIN 1 hour
+    """
+    lines = ["PATTERN"] if query.name is None else [f"PATTERN {quote_name(query.name)}\n{_INDENT[:-1]}"]
+    pattern = _layout_pattern(query.pattern, _INDENT)
+    wrapped = _reaches_within(query.pattern) or (query.name is not None and _starts_with_event(query.pattern))
+    lines[0] += f" ({pattern})" if wrapped else f" {pattern}"
+    if query.where is not None:
+        lines.append(f"WHERE {_layout_condition(query.where)}")
+    if query.partition_by:
+        lines.append(f"PARTITION BY {', '.join(map(quote_name, query.partition_by))}")
+    if query.within is not None:
+        lines.append(f"WITHIN {render_window(query.within)}")
+    if query.returns:
+        lines.append(f"RETURN {', '.join(map(render_return, query.returns))}")
+    return f"\n{_INDENT}".join(lines)
+
+
+def render_return(column: Return) -> str:
+    """One column of RETURN.
+
+    >>> render_return(Return(Field("a", "id"), "key"))
+    'a.id AS key'
+    """
+    alias = f" AS {quote_name(column.alias)}" if column.alias is not None else ""
+    return render_expression(column.expression) + alias
+
+
+def render_window(window: Window) -> str:
+    """What stands after WITHIN.
+
+    >>> render_window(Duration(5_400_000_000_000)), render_window(Ticks(5)), render_window(Events(1))
+    ('90 minutes', '5', '1 EVENT')
+    """
+    match window:
+        case Duration():
+            return render_duration(window.nanoseconds)
+        case Ticks():
+            return str(window.count)
+        case Events():
+            return f"{window.count} {'EVENT' if window.count == 1 else 'EVENTS'}"
+
+
+def render_pattern(pattern: Pattern) -> str:
+    """A pattern on one line.
+
+    >>> render_pattern(Seq((Event("A", "a"), Not(Event("B")), Event("C", "c"))))
+    'SEQ(A a, NOT B, C c)'
+    """
+    match pattern:
+        case Event():
+            variable = f" {quote_name(pattern.variable)}" if pattern.variable is not None else ""
+            predicate = f" [{render_expression(pattern.predicate)}]" if pattern.predicate is not None else ""
+            return quote_name(pattern.stream) + variable + predicate
+        case Seq() | And() | Or():
+            return f"{_keyword(pattern)}({', '.join(map(render_pattern, pattern.items))})"
+        case Not():
+            return f"NOT {render_pattern(pattern.item)}"
+        case Within():
+            return f"{_postfixed(pattern.item)} WITHIN {render_window(pattern.window)}"
+        case Named():
+            return f"{_postfixed(pattern.item)} AS {quote_name(pattern.name)}"
+
+
+def render_expression(expression: Expr) -> str:
+    """A condition or value on one line.
+
+    >>> render_expression(Binary("*", Binary("+", Field("a", "x"), Literal(1)), Literal(2)))
+    '(a.x + 1) * 2'
+    """
+    return _expression(expression, _OR)
+
+
+def _keyword(pattern: Seq | And | Or) -> str:
+    match pattern:
+        case Seq():
+            return "SEQ"
+        case And():
+            return "AND"
+        case Or():
+            return "OR"
+
+
+def _postfixed(item: Pattern) -> str:
+    text = render_pattern(item)
+    return f"({text})" if isinstance(item, Not) else text
+
+
+def _reaches_within(pattern: Pattern) -> bool:
+    """Whether a WITHIN of the pattern would be read as the query's clause."""
+    while isinstance(pattern, Not | Named):
+        pattern = pattern.item
+    return isinstance(pattern, Within)
+
+
+def _starts_with_event(pattern: Pattern) -> bool:
+    """Whether a name before the pattern would be read as a stream."""
+    while isinstance(pattern, Named):
+        pattern = pattern.item
+    return isinstance(pattern, Event)
+
+
+def _layout_pattern(pattern: Pattern, indent: str) -> str:
+    text = render_pattern(pattern)
+    if len(indent) + len(text) <= _LINE:
+        return text
+    match pattern:
+        case Seq() | And() | Or():
+            deeper = indent + _INDENT
+            items = f",\n{deeper}".join(_layout_pattern(item, deeper) for item in pattern.items)
+            return f"{_keyword(pattern)}(\n{deeper}{items}\n{indent})"
+        case Not():
+            return f"NOT {_layout_pattern(pattern.item, indent)}"
+        case _:
+            return text
+
+
+def _layout_condition(condition: Expr) -> str:
+    text = render_expression(condition)
+    if len(text) <= _LINE:
+        return text
+    parts: list[str] = []
+    while isinstance(condition, Binary) and condition.operator == "and":
+        parts.append(_expression(condition.right, _NOT))
+        condition = condition.left
+    parts.append(_expression(condition, _AND))
+    return f"\n{_INDENT * 2}AND ".join(reversed(parts))
+
+
+def _expression(expression: Expr, context: int) -> str:
+    """The text of an operand; `context` is the loosest precedence that needs no parentheses there."""
+    text, precedence = _with_precedence(expression)
+    return text if precedence >= context else f"({text})"
+
+
+def _with_precedence(expression: Expr) -> tuple[str, int]:
+    match expression:
+        case Literal():
+            return _literal(expression)
+        case Duration():
+            return render_duration(expression.nanoseconds), _UNARY if expression.nanoseconds < 0 else _PRIMARY
+        case Timestamp():
+            return f"TIMESTAMP '{render_timestamp(expression.nanoseconds, expression.zoned)}'", _PRIMARY
+        case Field(None, name):
+            return quote_name(name), _PRIMARY
+        case Field(str(variable), name):
+            return f"{quote_name(variable)}.{quote_word(name)}", _PRIMARY
+        case Unary("not", operand):
+            return f"NOT {_expression(operand, _NOT)}", _NOT
+        case Unary():
+            return _minus(expression.operand), _UNARY
+        case Binary():
+            return _binary(expression), _PRECEDENCE[expression.operator]
+        case InList() | Between() | Like() | IsNull():
+            return _predicate(expression), _COMPARISON
+        case Case():
+            return _case(expression), _PRIMARY
+        case Call(name, arguments):
+            return f"{quote_name(name)}({_listed(arguments)})", _PRIMARY
+        case Same(names):
+            return f"SAME({', '.join(map(quote_name, names))})", _PRIMARY
+    raise TypeError(f"{expression!r} is not an expression")
+
+
+def _literal(literal: Literal) -> tuple[str, int]:
+    match literal.value:
+        case None:
+            return "NULL", _PRIMARY
+        case bool(value):
+            return "TRUE" if value else "FALSE", _PRIMARY
+        case str(value):
+            return _quoted(value), _PRIMARY
+        case number:
+            text = repr(number)
+            return text, _UNARY if text.startswith("-") else _PRIMARY
+
+
+def _minus(operand: Expr) -> str:
+    text = _expression(operand, _UNARY)
+    # A minus before a number would become part of it, and two of them would start a comment.
+    folds = isinstance(operand, Duration) or (isinstance(operand, Literal) and text[0] in "0123456789")
+    return f"-({text})" if folds or text.startswith("-") else f"-{text}"
+
+
+def _binary(binary: Binary) -> str:
+    precedence = _PRECEDENCE[binary.operator]
+    left = precedence + 1 if precedence == _COMPARISON else precedence
+    operator = binary.operator.upper()
+    return f"{_expression(binary.left, left)} {operator} {_expression(binary.right, precedence + 1)}"
+
+
+def _predicate(predicate: InList | Between | Like | IsNull) -> str:
+    operand = _expression(predicate.operand, _CONCATENATION)
+    negation = "NOT " if predicate.negated else ""
+    match predicate:
+        case InList():
+            return f"{operand} {negation}IN ({_listed(predicate.items)})"
+        case Between():
+            low, high = _expression(predicate.low, _CONCATENATION), _expression(predicate.high, _CONCATENATION)
+            return f"{operand} {negation}BETWEEN {low} AND {high}"
+        case Like():
+            return f"{operand} {negation}LIKE {_quoted(predicate.pattern)}"
+        case IsNull():
+            return f"{operand} IS {negation}NULL"
+
+
+def _case(case: Case) -> str:
+    branches = "".join(
+        f" WHEN {render_expression(condition)} THEN {render_expression(value)}" for condition, value in case.branches
+    )
+    default = f" ELSE {render_expression(case.default)}" if case.default is not None else ""
+    return f"CASE{branches}{default} END"
+
+
+def _listed(expressions: tuple[Expr, ...]) -> str:
+    return ", ".join(map(render_expression, expressions))
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,287 @@
+"""What the parser expected and found, in the words of the language, with a hint for the common slips."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from lark import UnexpectedInput
+
+from ensue.errors import Problem, QueryError, Source, Span, did_you_mean
+from ensue.lang.literals import shorten, unit_hint
+from ensue.lang.names import is_reserved
+
+_TOKEN = re.compile(
+    r"(?P<blank>\s+|--[^\n]*)|'(?:[^']|'')*'|`(?:[^`]|``)*`|[0-9]+(?:\.[0-9]+)?|\w+|==|<>|!=|<=|>=|\|\||&&|->|.",
+    re.DOTALL,
+)
+_END = "$END"
+_COMPARISONS = ("=", "==", "!=", "<>", "<", "<=", ">", ">=")
+_CLAUSES = ("WHERE", "PARTITION", "WITHIN", "RETURN")
+
+# Sets of terminals that one phrase names; the first terminal of each stands only where all the others may.
+_GROUPS = (
+    (
+        "an expression",
+        ("SCIENTIFIC", "INTEGER", "DECIMAL", "STRING", "_TRUE", "_FALSE", "_NULL", "_TIMESTAMP", "_SAME", "_CASE",
+         "NAME", "QUOTED", "MINUS", "_LPAR", "_NOT"),
+    ),
+    ("a pattern", ("_SEQ", "_AND", "_OR", "_NOT", "_LPAR", "NAME", "QUOTED")),
+    (
+        "an operator",
+        ("MULTIPLY", "PLUS", "MINUS", "CONCAT", "COMPARISON", "_IN", "_NOT", "_BETWEEN", "_LIKE", "_IS", "_AND", "_OR"),
+    ),
+    ("an operator", ("CONCAT", "COMPARISON", "_IN", "_NOT", "_BETWEEN", "_LIKE", "_IS", "_AND", "_OR")),
+    ("an operator", ("_OR", "_AND")),
+    ("a clause", ("_PARTITION", "_WHERE", "_WITHIN", "_RETURN")),
+    ("a number", ("INTEGER", "DECIMAL", "MINUS")),
+    ("a name", ("NAME", "QUOTED")),
+    ("a name", ("WORD", "QUOTED")),
+)  # fmt: skip
+_WORDS = {
+    "_COMMA": "`,`", "_RPAR": "`)`", "_RSQB": "`]`", "_LPAR": "`(`", "_LSQB": "`[`", "_DOT": "`.`",
+    "_SEMICOLON": "`;`", "UNIT": "a unit of time", "STRING": "a text in single quotes",
+    "COMPARISON": "a comparison", "CONCAT": "`||`", "PLUS": "`+`", "MINUS": "`-`", "_EVENTS": "EVENTS",
+    "_PARTITION": "PARTITION BY",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Lexeme:
+    """A word, number, quoted text or sign of the source, read without regard to the grammar."""
+
+    text: str
+    start: int
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Slip:
+    """Where reading stopped: what stood before, what was found, and what could have stood there."""
+
+    source: Source
+    start: str
+    accepted: frozenset[str]
+    before: tuple[Lexeme, ...]
+    found: Lexeme | None
+
+    @property
+    def previous(self) -> Lexeme | None:
+        return self.before[-1] if self.before else None
+
+    @property
+    def word(self) -> str:
+        return self.found.text.upper() if self.found else ""
+
+    @property
+    def previous_word(self) -> str:
+        return self.previous.text.upper() if self.previous else ""
+
+    def open_bracket(self) -> Lexeme | None:
+        """The innermost bracket that is still open."""
+        opened: list[Lexeme] = []
+        for lexeme in self.before:
+            if lexeme.text in ("(", "["):
+                opened.append(lexeme)
+            elif lexeme.text in (")", "]") and opened:
+                opened.pop()
+        return opened[-1] if opened else None
+
+
+def explain_syntax(unexpected: UnexpectedInput, source: Source, start: str) -> QueryError:
+    """The error to raise in place of the parser's own."""
+    lexemes = tuple(_lexemes(source.text))
+    if not lexemes:
+        return QueryError([_empty(start)], source)
+    slip = _slip(unexpected, source, start, lexemes)
+    return QueryError([_unclosed_quote(slip) or _unexpected(slip)], source)
+
+
+def _lexemes(text: str) -> Iterator[Lexeme]:
+    for found in _TOKEN.finditer(text):
+        if found["blank"] is None:
+            yield Lexeme(found[0], found.start())
+
+
+def _slip(unexpected: UnexpectedInput, source: Source, start: str, lexemes: tuple[Lexeme, ...]) -> Slip:
+    token = getattr(unexpected, "token", None)
+    at_end = token is not None and token.type == _END
+    offset = len(source.text) if at_end else unexpected.pos_in_stream or 0
+    before = tuple(lexeme for lexeme in lexemes if lexeme.end <= offset)
+    found = next((lexeme for lexeme in lexemes if lexeme.end > offset), None)
+    return Slip(source, start, _accepted(unexpected), before, found)
+
+
+def _accepted(unexpected: UnexpectedInput) -> frozenset[str]:
+    accepts: Callable[[], set[str]] = unexpected.interactive_parser.accepts
+    return frozenset(accepts())
+
+
+def _empty(start: str) -> Problem:
+    if start == "statements":
+        return Problem("empty-query", "the text holds no query", Span(0, 0), hint="a query starts with PATTERN")
+    return Problem("empty-query", f"the text holds no {_STARTS[start]}", Span(0, 0))
+
+
+_STARTS = {"pattern": "pattern", "expression": "expression", "window": "window", "returns": "columns to return"}
+
+
+def _unclosed_quote(slip: Slip) -> Problem | None:
+    if slip.found is None or slip.found.text not in ("'", "`"):
+        return None
+    quote, span = slip.found.text, Span(slip.found.start, slip.found.end)
+    kind = "text" if quote == "'" else "name"
+    hint = "a `'` inside a text is written `''`" if quote == "'" else "a backtick inside a name is doubled"
+    return Problem("syntax", f"the {kind} that starts here has no closing quote", span, hint=hint)
+
+
+def _unexpected(slip: Slip) -> Problem:
+    expectation = _expectation(slip.accepted)
+    after = f" after `{shorten(slip.previous.text)}`" if slip.previous else ""
+    if slip.found is None:
+        found, end = "the end of the text", slip.previous.end if slip.previous else 0
+        span = Span(end, end)
+    else:
+        found, span = f"`{shorten(slip.found.text)}`", Span(slip.found.start, slip.found.end)
+    hint = next((text for text in (rule(slip) for rule in _HINTS) if text), "")
+    return Problem("syntax", f"expected {expectation}{after}, found {found}", span, hint=hint)
+
+
+def _expectation(accepted: frozenset[str]) -> str:
+    rest, phrases = set(accepted), []
+    for phrase, terminals in _GROUPS:
+        if terminals[0] in rest:
+            phrases.append(phrase)
+            rest.difference_update(terminals)
+    singles = [terminal for terminal in _WORDS if terminal in rest]
+    keywords = sorted(rest.difference(_WORDS, {_END}))
+    phrases += [_WORDS[terminal] for terminal in singles] + [terminal.strip("_") for terminal in keywords]
+    phrases += ["the end of the text"] if _END in rest else []
+    return " or ".join(filter(None, (", ".join(phrases[:-1]), phrases[-1])))
+
+
+# Hints: each looks for one slip and gives its remedy, or nothing.
+
+
+def _foreign_sign(slip: Slip) -> str:
+    signs = {
+        '"': "texts stand in single quotes, names that need quoting in backticks",
+        "&&": "write AND", "&": "write AND", "|": "write OR; `||` joins texts", "!": "write NOT, or `!=`",
+        "{": "parts are grouped with `(` and `)`", "~": "write NOT", "->": "items of SEQ are separated with `,`",
+        "``": "a name is not empty",
+    }  # fmt: skip
+    return signs.get(slip.word, "")
+
+
+def _reversed_comparison(slip: Slip) -> str:
+    return f"write `{slip.word}=`" if slip.previous_word == "=" and slip.word in (">", "<") else ""
+
+
+def _unknown_unit(slip: Slip) -> str:
+    if "UNIT" in slip.accepted and slip.found and slip.word.isidentifier() and not is_reserved(slip.word):
+        return unit_hint(slip.found.text)
+    return ""
+
+
+def _missing_by(slip: Slip) -> str:
+    return f"write `PARTITION BY {slip.found.text}`" if "_BY" in slip.accepted and slip.found else ""
+
+
+def _partition_variable(slip: Slip) -> str:
+    clauses = [lexeme.text.upper() for lexeme in slip.before if lexeme.text.upper() in _CLAUSES]
+    if slip.word == "." and clauses[-1:] == ["PARTITION"]:
+        return "PARTITION BY takes the names of fields, without a variable"
+    return ""
+
+
+def _chained_comparison(slip: Slip) -> str:
+    if slip.word in _COMPARISONS and "_AND" in slip.accepted and "COMPARISON" not in slip.accepted:
+        return "comparisons do not chain: join two of them with AND"
+    return ""
+
+
+def _keyword_as_name(slip: Slip) -> str:
+    # Where a value is expected, AND and OR say that their left or right side is missing.
+    operand_missing = slip.word in ("AND", "OR") and "INTEGER" in slip.accepted
+    if slip.found and is_reserved(slip.found.text) and "NAME" in slip.accepted and not operand_missing:
+        return f"{slip.word} is a keyword; as a name it stands in backticks"
+    return ""
+
+
+def _not_a_statement(slip: Slip) -> str:
+    if slip.accepted == {"_PATTERN"} and slip.found:
+        return did_you_mean(slip.found.text, ["PATTERN"]) or "a query starts with PATTERN"
+    return ""
+
+
+def _missing_semicolon(slip: Slip) -> str:
+    return "queries are separated with `;`" if slip.word == "PATTERN" and "_SEMICOLON" in slip.accepted else ""
+
+
+def _named_event(slip: Slip) -> str:
+    words = [lexeme.text for lexeme in (*slip.before[-3:], *([slip.found] if slip.found else []))]
+    if len(words) == 4 and words[0].upper() == "PATTERN" and all(word.isidentifier() for word in words):
+        return f"the name of a query stands before parentheses: `PATTERN {words[1]} ({words[2]} {words[3]})`"
+    return ""
+
+
+def _unclosed_bracket(slip: Slip) -> str:
+    bracket = slip.open_bracket()
+    closing = {"(": "]", "[": ")"}
+    if bracket is None or (slip.found and slip.word not in (";", closing[bracket.text], *_CLAUSES)):
+        return ""
+    line, column = slip.source.position(bracket.start)
+    return f"the `{bracket.text}` at line {line}, column {column} is not closed"
+
+
+def _unopened_bracket(slip: Slip) -> str:
+    return f"no `{slip.word}` is to be closed here" if slip.word in (")", "]") and slip.open_bracket() is None else ""
+
+
+def _surplus_comma(slip: Slip) -> str:
+    return "remove the `,`" if slip.previous_word == "," and slip.word in (")", "", ";", *_CLAUSES) else ""
+
+
+def _missing_comma(slip: Slip) -> str:
+    if "_COMMA" in slip.accepted and slip.found and (slip.word[0].isalpha() or slip.word[0] in "_`("):
+        return "items are separated with `,`"
+    return ""
+
+
+def _clause_word(slip: Slip) -> str:
+    if slip.found and "_PARTITION" in slip.accepted and slip.word.isidentifier():
+        return did_you_mean(slip.word, _CLAUSES)
+    return ""
+
+
+def _name_after_window(slip: Slip) -> str:
+    return "AS after WITHIN names a part in parentheses" if slip.word == "AS" and "_PARTITION" in slip.accepted else ""
+
+
+def _missing_operator(slip: Slip) -> str:
+    return "conditions are joined with AND or OR" if "_OR" in slip.accepted and slip.word.isidentifier() else ""
+
+
+_HINTS: tuple[Callable[[Slip], str], ...] = (
+    _foreign_sign,
+    _reversed_comparison,
+    _not_a_statement,
+    _missing_semicolon,
+    _missing_by,
+    _partition_variable,
+    _chained_comparison,
+    _surplus_comma,
+    _keyword_as_name,
+    _unclosed_bracket,
+    _unopened_bracket,
+    _clause_word,
+    _unknown_unit,
+    _named_event,
+    _missing_comma,
+    _name_after_window,
+    _missing_operator,
+)

@@ -1,0 +1,128 @@
+"""Hypothesis strategies for every value that query text can stand for. About syntax only: most of them mean nothing."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from ensue.algebra.nodes import (
+    And,
+    Event,
+    Events,
+    Named,
+    Not,
+    Or,
+    Pattern,
+    PatternQuery,
+    Return,
+    Seq,
+    Statements,
+    Ticks,
+    Window,
+    Within,
+)
+from ensue.expr.nodes import (
+    ARITHMETIC,
+    COMPARISONS,
+    CONNECTIVES,
+    NANOSECONDS_PER,
+    Between,
+    Binary,
+    Call,
+    Case,
+    Duration,
+    Expr,
+    Field,
+    InList,
+    IsNull,
+    Like,
+    Literal,
+    Same,
+    Timestamp,
+    Unary,
+)
+from ensue.lang.literals import INT64_MAX, INT64_MIN, UNITS
+from ensue.lang.names import RESERVED
+
+KEYWORDS = (*RESERVED, "PATTERN", "SEQ", "SAME", "TIMESTAMP", "BY", "EVENTS", "EVENT", "END", *UNITS)
+
+any_text = st.text(max_size=8)
+plain_names = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,5}", fullmatch=True)
+names = st.one_of(
+    plain_names,
+    st.sampled_from(KEYWORDS).flatmap(lambda word: st.sampled_from([word, word.lower(), word.title()])),
+    st.text(min_size=1, max_size=6),
+)
+int64 = st.integers(INT64_MIN, INT64_MAX)
+nanoseconds = st.one_of(
+    int64,
+    st.builds(
+        lambda count, unit: count * NANOSECONDS_PER[unit], st.integers(0, 100), st.sampled_from([*NANOSECONDS_PER])
+    ),
+)
+
+windows: st.SearchStrategy[Window] = st.one_of(
+    st.builds(Duration, nanoseconds.filter(lambda value: value >= 0)),
+    st.builds(Ticks, st.integers(0, INT64_MAX)),
+    st.builds(Events, st.integers(1, INT64_MAX)),
+)
+
+literals = st.builds(
+    Literal, st.one_of(st.none(), st.booleans(), int64, st.floats(allow_nan=False, allow_infinity=False), any_text)
+)
+leaves: st.SearchStrategy[Expr] = st.one_of(
+    literals,
+    st.builds(Duration, nanoseconds),
+    st.builds(Timestamp, int64, st.booleans()),
+    st.builds(Field, st.none() | names, names),
+    st.builds(Same, st.lists(names, min_size=1, max_size=3).map(tuple)),
+)
+
+
+def _larger(expressions: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
+    listed = st.lists(expressions, min_size=1, max_size=3).map(tuple)
+    branches = st.lists(st.tuples(expressions, expressions), min_size=1, max_size=2).map(tuple)
+    operators = st.sampled_from(ARITHMETIC + COMPARISONS + CONNECTIVES)
+    # A call's name is kept in lower case; the grammar lowers it too.
+    call_names = names.map(str.lower).filter(lambda name: name == name.lower())
+    return st.one_of(
+        st.builds(Unary, st.sampled_from(["not", "-"]), expressions),
+        st.builds(Binary, operators, expressions, expressions),
+        st.builds(InList, expressions, listed, st.booleans()),
+        st.builds(Between, expressions, expressions, expressions, st.booleans()),
+        st.builds(Like, expressions, any_text, st.booleans()),
+        st.builds(IsNull, expressions, st.booleans()),
+        st.builds(Case, branches, st.none() | expressions),
+        st.builds(Call, call_names, st.lists(expressions, max_size=3).map(tuple)),
+    )
+
+
+expressions: st.SearchStrategy[Expr] = st.recursive(leaves, _larger, max_leaves=12)
+small_expressions: st.SearchStrategy[Expr] = st.recursive(leaves, _larger, max_leaves=3)
+
+events = st.builds(Event, names, st.none() | names, st.none() | small_expressions)
+
+
+def _composed(patterns: st.SearchStrategy[Pattern]) -> st.SearchStrategy[Pattern]:
+    items = st.lists(patterns, min_size=1, max_size=4).map(tuple)
+    return st.one_of(
+        st.builds(Seq, items),
+        st.builds(And, items),
+        st.builds(Or, items),
+        st.builds(Not, patterns),
+        st.builds(Within, patterns, windows),
+        st.builds(Named, patterns, names),
+    )
+
+
+patterns: st.SearchStrategy[Pattern] = st.recursive(events, _composed, max_leaves=8)
+
+queries = st.builds(
+    PatternQuery,
+    patterns,
+    st.none() | names,
+    st.none() | expressions,
+    st.lists(names, max_size=3).map(tuple),
+    st.none() | windows,
+    st.lists(st.builds(Return, small_expressions, st.none() | names), max_size=3).map(tuple),
+)
+statements = st.builds(Statements, st.lists(queries, min_size=1, max_size=3).map(tuple))
