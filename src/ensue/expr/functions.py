@@ -105,13 +105,16 @@ class Function:
         types = tuple(argument.type for argument in arguments)
         result = self.result_type(types)
         given: tuple[Any, ...] = arguments
+        value: Value
         if self.alike:
             given = tuple(convert(argument, result) for argument in arguments)
             if kind_of(result) is Kind.NULL:
-                return given[0]
+                value = given[0]
+                return value
         elif any(kind_of(of) is Kind.NULL or _is_null_scalar(item) for of, item in zip(types, arguments, strict=True)):
-            return pa.scalar(None, result)
-        value: Value = convert(self.compute(*given), result)
+            value = pa.scalar(None, result)
+            return value
+        value = convert(self.compute(*given), result)
         return value
 
 
@@ -212,12 +215,8 @@ def _substr(text: Any, start: Any, count: Any = None) -> Any:
 
 
 def _concat(*texts: Any) -> Any:
-    target = common_type(text.type for text in texts)
-    return arrow.binary_join_element_wise(*(convert(text, _known(target)) for text in texts), pa.scalar("", target))
-
-
-def _known(data_type: pa.DataType | None) -> pa.DataType:
-    return pa.string() if data_type is None else data_type
+    target = _common(tuple(text.type for text in texts))
+    return arrow.binary_join_element_wise(*(convert(text, target) for text in texts), convert(pa.scalar(""), target))
 
 
 def _replace(text: Any, search: Any, replacement: Any) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import Enum
 from functools import reduce
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -136,14 +136,15 @@ def readable(column: Column, name: str) -> Array:
 
 
 def _contiguous(column: Column) -> Array:
-    if not isinstance(column, pa.ChunkedArray):
+    if isinstance(column, pa.Array):
         return column
     if column.num_chunks == 1:
-        return column.chunk(0)
+        only: Array = column.chunk(0)
+        return only
     # Not combine_chunks: where offsets overflow, that gives several chunks again instead of an error.
     chunks: Any = column.chunks
-    whole: Array = pa.concat_arrays(chunks) if chunks else pa.array([], column.type)
-    return whole
+    whole: Any = pa.concat_arrays(chunks) if chunks else pa.array([], column.type)
+    return cast(Array, whole)
 
 
 def _decoded(column: Column) -> Column:
@@ -158,7 +159,7 @@ def _decoded(column: Column) -> Column:
     if len(decoded) == 1:
         only: Array = decoded[0]
         return only
-    return pa.chunked_array(decoded, type=None if decoded else readable_type(encoded))
+    return pa.chunked_array(decoded) if decoded else pa.array([], readable_type(encoded))
 
 
 def _looked_up(chunk: Any) -> Array:
