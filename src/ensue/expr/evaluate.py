@@ -118,7 +118,7 @@ def _broadcast(value: Any, length: int) -> Array:
     if not isinstance(value, pa.Scalar):
         return cast(Array, value)
     one: Any = value
-    return pa.repeat(one, length)
+    return cast(Array, pa.repeat(one, length))
 
 
 def _value(expr: Expr, rows: _Rows) -> Any:

@@ -139,8 +139,8 @@ def _contiguous(column: Column) -> Array:
     if isinstance(column, pa.Array):
         return column
     if column.num_chunks == 1:
-        only: Array = column.chunk(0)
-        return only
+        only: Any = column.chunk(0)
+        return cast(Array, only)
     # Not combine_chunks: where offsets overflow, that gives several chunks again instead of an error.
     chunks: Any = column.chunks
     whole: Any = pa.concat_arrays(chunks) if chunks else pa.array([], column.type)

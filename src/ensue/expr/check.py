@@ -1,0 +1,435 @@
+"""The type of an expression, and every mistake in it, before any data is read.
+
+A subexpression with a mistake counts as null, which goes with everything: one mistake is reported once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import pyarrow as pa
+
+from ensue.errors import Problem, Span, did_you_mean
+from ensue.expr.functions import FUNCTIONS, Function, Parameter
+from ensue.expr.nodes import (
+    ARITHMETIC,
+    COMPARISONS,
+    CONNECTIVES,
+    Between,
+    Binary,
+    Call,
+    Case,
+    Duration,
+    Expr,
+    Field,
+    InList,
+    IsNull,
+    Like,
+    Literal,
+    Same,
+    Timestamp,
+    Unary,
+)
+from ensue.expr.types import (
+    NUMBERS,
+    ORDERED,
+    PLAIN,
+    Kind,
+    arithmetic_type,
+    common_type,
+    constant,
+    describe,
+    kind_of,
+    scalar,
+)
+
+FieldType = Callable[[Field], pa.DataType | None]
+
+# What other systems call our functions.
+_OTHER_NAMES: Mapping[str, str] = MappingProxyType(
+    {
+        "ceiling": "ceil",
+        "char_length": "length",
+        "character_length": "length",
+        "dayofweek": "day_of_week",
+        "dayofyear": "day_of_year",
+        "ifnull": "coalesce",
+        "len": "length",
+        "log": "ln",
+        "max": "greatest",
+        "min": "least",
+        "nvl": "coalesce",
+        "pow": "power",
+        "substring": "substr",
+        "total_seconds": "seconds",
+        "unix_timestamp": "epoch",
+    }
+)
+_NULL: pa.DataType = pa.null()
+_BOOLEAN: pa.DataType = pa.bool_()
+_TIMESTAMP_EXAMPLE = "TIMESTAMP '2024-01-31 12:00:00'"
+
+
+def check_expression(expr: Expr, field_type: FieldType, problems: list[Problem]) -> pa.DataType:
+    """The type of the expression; appends a problem for each mistake in it.
+
+    `field_type` gives the readable type of a field, or None when it has reported a problem itself.
+
+    >>> problems = []
+    >>> check_expression(Binary("+", Field("a", "x"), Literal(1)), lambda field: pa.int64(), problems)
+    DataType(int64)
+    >>> check_expression(Binary("+", Field("a", "x"), Literal("1")), lambda field: pa.int64(), problems)
+    DataType(null)
+    >>> problems[0].message
+    '`+` is not defined for integer and text'
+    """
+    return _Checker(field_type, problems).type_of(expr)
+
+
+def check_condition(expr: Expr, field_type: FieldType, problems: list[Problem]) -> None:
+    """Appends a problem for each mistake in an expression that must be true or false."""
+    _Checker(field_type, problems).condition(expr)
+
+
+@dataclass(frozen=True, slots=True)
+class _Checker:
+    field_type: FieldType
+    problems: list[Problem]
+
+    def report(self, code: str, message: str, span: Span | None, label: str = "", hint: str = "") -> pa.DataType:
+        self.problems.append(Problem(code, message, span, label, hint))
+        return _NULL
+
+    def type_of(self, expr: Expr) -> pa.DataType:
+        literal = constant(expr)
+        if literal is not None:
+            return self.literal(literal)
+        match expr:
+            case Field():
+                return self.field_type(expr) or _NULL
+            case Unary("not", operand):
+                self.operand_condition("NOT", operand)
+                return _BOOLEAN
+            case Unary(_, operand):
+                return self.negation(expr, self.type_of(operand))
+            case Binary(operator) if operator in CONNECTIVES:
+                self.operand_condition(operator.upper(), expr.left)
+                self.operand_condition(operator.upper(), expr.right)
+                return _BOOLEAN
+            case Binary(operator, left, right) if operator in COMPARISONS:
+                return self.comparison(operator, left, right, self.type_of(left), self.type_of(right), expr.span)
+            case Binary(operator) if operator in ARITHMETIC:
+                return self.arithmetic(expr, self.type_of(expr.left), self.type_of(expr.right))
+            case InList(operand, items):
+                kind = self.type_of(operand)
+                for item in items:
+                    self.comparison("=", operand, item, kind, self.type_of(item), item.span or expr.span)
+                return _BOOLEAN
+            case Between(operand, low, high):
+                kind = self.type_of(operand)
+                self.comparison(">=", operand, low, kind, self.type_of(low), low.span or expr.span)
+                self.comparison("<=", operand, high, kind, self.type_of(high), high.span or expr.span)
+                return _BOOLEAN
+            case Like(operand, pattern):
+                self.like(expr, self.type_of(operand), pattern)
+                return _BOOLEAN
+            case IsNull(operand):
+                self.type_of(operand)
+                return _BOOLEAN
+            case Case():
+                return self.case(expr)
+            case Call():
+                return self.call(expr)
+            case Same():
+                return self.report(
+                    "misplaced-same",
+                    "SAME stands only as a condition of its own in WHERE",
+                    expr.span,
+                    hint="join it to the other conditions with AND, outside NOT, OR and brackets of events",
+                )
+        raise TypeError(f"{type(expr).__name__} is not an expression")
+
+    def literal(self, literal: Literal | Duration | Timestamp) -> pa.DataType:
+        value = scalar(literal)
+        if value is not None:
+            return value.type
+        if isinstance(literal, Literal):
+            message, hint = f"{literal.value} does not fit a 64-bit integer", f"write {literal.value}.0 for a float"
+        else:
+            word = "duration" if isinstance(literal, Duration) else "timestamp"
+            message, hint = f"the {word} does not fit 64 bits of its unit", "leave out the digits below seconds"
+        return self.report("overflow", message, literal.span, hint=hint)
+
+    # --- conditions
+
+    def condition(self, expr: Expr) -> None:
+        found = self.type_of(expr)
+        if kind_of(found) not in (Kind.BOOLEAN, Kind.NULL):
+            self.report(
+                "not-a-condition",
+                f"a condition is true or false, this is {_with_article(found)}",
+                expr.span,
+                describe(found),
+                _condition_hint(found),
+            )
+
+    def operand_condition(self, operator: str, operand: Expr) -> None:
+        found = self.type_of(operand)
+        if kind_of(found) not in (Kind.BOOLEAN, Kind.NULL):
+            self.report(
+                "type-clash",
+                f"{operator} is for conditions, this is {_with_article(found)}",
+                operand.span,
+                describe(found),
+                _condition_hint(found),
+            )
+
+    def comparison(
+        self, operator: str, left: Expr, right: Expr, left_type: pa.DataType, right_type: pa.DataType, span: Span | None
+    ) -> pa.DataType:
+        kinds = (kind_of(left_type), kind_of(right_type))
+        label = f"{describe(left_type)} {operator} {describe(right_type)}"
+        if Kind.OTHER in kinds:
+            other = describe(left_type if kinds[0] is Kind.OTHER else right_type)
+            self.report(
+                "type-clash",
+                f"values of type {other} cannot be compared",
+                span,
+                label,
+                "such a field can be returned and tested with IS NULL; take a plain column out of it before the run",
+            )
+        elif Kind.NULL not in kinds and common_type((left_type, right_type)) is None:
+            self.report(
+                "type-clash",
+                f"{describe(left_type)} and {describe(right_type)} cannot be compared",
+                span,
+                label,
+                _comparison_hint(left, right, *kinds),
+            )
+        elif Kind.BOOLEAN in kinds and operator not in ("=", "!="):
+            self.report("type-clash", "booleans have no order", span, label, "compare them with = or !=")
+        return _BOOLEAN
+
+    def like(self, expr: Like, found: pa.DataType, pattern: str) -> None:
+        if kind_of(found) not in (Kind.TEXT, Kind.NULL):
+            self.report(
+                "type-clash", f"LIKE is for text, this is {_with_article(found)}", expr.operand.span, describe(found)
+            )
+        backslashes = len(pattern) - len(pattern.rstrip("\\"))
+        if backslashes % 2:
+            self.report(
+                "like-pattern",
+                "the pattern of LIKE ends with a `\\` that quotes nothing",
+                expr.span,
+                hint="write `\\\\` for a backslash",
+            )
+
+    # --- values
+
+    def negation(self, expr: Unary, found: pa.DataType) -> pa.DataType:
+        if kind_of(found) in NUMBERS | {Kind.DURATION, Kind.NULL}:
+            return found
+        return self.report("type-clash", f"`-` is not defined for {describe(found)}", expr.span, f"- {describe(found)}")
+
+    def arithmetic(self, expr: Binary, left: pa.DataType, right: pa.DataType) -> pa.DataType:
+        result = arithmetic_type(expr.operator, left, right)
+        if result is not None:
+            return result
+        words = (describe(left), describe(right))
+        return self.report(
+            "type-clash",
+            f"`{expr.operator}` is not defined for {words[0]} and {words[1]}",
+            expr.span,
+            f"{words[0]} {expr.operator} {words[1]}",
+            _arithmetic_hint(expr, kind_of(left), kind_of(right)),
+        )
+
+    def case(self, expr: Case) -> pa.DataType:
+        for condition, _ in expr.branches:
+            self.condition(condition)
+        values = [value for _, value in expr.branches]
+        if expr.default is not None:
+            values.append(expr.default)
+        return self.alike("the branches of CASE", values, [self.type_of(value) for value in values], expr.span)
+
+    def alike(self, what: str, values: Sequence[Expr], types: Sequence[pa.DataType], span: Span | None) -> pa.DataType:
+        """The common type of alternatives; reports the first one that does not fit those before it."""
+        common = _NULL
+        for value, found in zip(values, types, strict=True):
+            if kind_of(found) is Kind.OTHER:
+                return self.report(
+                    "type-clash", f"{what} cannot be of type {found}", value.span or span, describe(found)
+                )
+            both = common_type((common, found))
+            if both is None:
+                return self.report(
+                    "type-clash",
+                    f"{what} are of different kinds: {describe(common)} and {describe(found)}",
+                    value.span or span,
+                    f"{describe(found)}, after {describe(common)}",
+                    _literal_hint(value, kind_of(common)),
+                )
+            common = both
+        return common
+
+    # --- functions
+
+    def call(self, expr: Call) -> pa.DataType:
+        types = tuple(self.type_of(argument) for argument in expr.arguments)
+        function = FUNCTIONS.get(expr.name)
+        if function is None:
+            return self.unknown_function(expr)
+        if not self.count_fits(function, expr):
+            return _NULL
+        fits = [
+            self.argument_fits(function, function.parameter(position), argument, found, expr.span)
+            for position, (argument, found) in enumerate(zip(expr.arguments, types, strict=True))
+        ]
+        if not all(fits):
+            return _NULL
+        if function.alike:
+            return self.alike(f"the arguments of `{expr.name}`", expr.arguments, types, expr.span)
+        return function.result_type(types)
+
+    def unknown_function(self, expr: Call) -> pa.DataType:
+        meant = _OTHER_NAMES.get(expr.name)
+        hint = f"did you mean `{meant}`?" if meant else did_you_mean(expr.name, FUNCTIONS)
+        if expr.name == "mod":
+            hint = "write the remainder as x % y"
+        return self.report(
+            "unknown-function",
+            f"there is no function `{expr.name}`",
+            expr.span,
+            f"functions: {', '.join(FUNCTIONS)}",
+            hint,
+        )
+
+    def count_fits(self, function: Function, expr: Call) -> bool:
+        given, fewest, most = len(expr.arguments), function.fewest, function.most
+        if fewest <= given and (most is None or given <= most):
+            return True
+        if most is None:
+            wanted = f"at least {_count(fewest)}"
+        else:
+            wanted = _count(most) if fewest == most else f"{fewest} or {_count(most)}"
+        self.report(
+            "function-arguments",
+            f"`{function.name}` takes {wanted}, not {given}",
+            expr.span,
+            function.signature,
+            f"for example {function.example}",
+        )
+        return False
+
+    def argument_fits(
+        self, function: Function, parameter: Parameter, argument: Expr, found: pa.DataType, call: Span | None
+    ) -> bool:
+        span = argument.span or call
+        example = f"for example {function.example}"
+        where = f"`{parameter.name}` of `{function.signature}`"
+        kind = kind_of(found)
+        if kind is not Kind.NULL and kind not in parameter.kinds:
+            wanted = parameter.word
+            message = f"{where} is {_article(wanted)}{wanted}, not {_with_article(found)}"
+            self.report("function-arguments", message, span, describe(found), example)
+            return False
+        if not parameter.constant:
+            return True
+        literal = constant(argument)
+        if literal is None:
+            message = f"{where} is written out as a literal, it cannot be computed"
+            self.report("function-arguments", message, span, hint=example)
+            return False
+        value = literal.value if isinstance(literal, Literal) else None
+        if parameter.choices and isinstance(value, str) and value.lower() not in parameter.choices:
+            message = f"{where} cannot be '{value}'"
+            label = f"one of {', '.join(parameter.choices)}"
+            self.report("function-arguments", message, span, label, did_you_mean(value, parameter.choices) or example)
+            return False
+        return True
+
+
+# --- words and hints
+
+
+def _article(word: str) -> str:
+    if word == Kind.TEXT.word:
+        return ""
+    return "an " if word[0] in "aeio" else "a "
+
+
+def _with_article(data_type: pa.DataType) -> str:
+    if kind_of(data_type) is Kind.OTHER:
+        return f"of type {data_type}"
+    word = describe(data_type)
+    return _article(word) + word
+
+
+def _count(number: int) -> str:
+    return "1 argument" if number == 1 else f"{number} arguments"
+
+
+def _condition_hint(found: pa.DataType) -> str:
+    if kind_of(found) in NUMBERS:
+        return "compare it with something, for example `... != 0`"
+    return "compare it with something, for example `... IS NOT NULL`"
+
+
+def _comparison_hint(left: Expr, right: Expr, left_kind: Kind, right_kind: Kind) -> str:
+    kinds = {left_kind, right_kind}
+    if Kind.TIMESTAMP in kinds:
+        other = right if left_kind is Kind.TIMESTAMP else left
+        if isinstance(other, Literal) and isinstance(other.value, str):
+            return f"write a time as TIMESTAMP '{other.value}'"
+        if kinds & NUMBERS:
+            return f"write a time as {_TIMESTAMP_EXAMPLE}, or compare the seconds since 1970: epoch(...)"
+        return f"write a time as {_TIMESTAMP_EXAMPLE}"
+    if Kind.DURATION in kinds:
+        number = right if left_kind is Kind.DURATION else left
+        if isinstance(number, Literal) and kinds & NUMBERS:
+            return f"write a duration with its unit, for example {number.value} seconds"
+        return "write a duration with its unit, for example 5 seconds, or compare its length: seconds(...)"
+    return _literal_hint(left, right_kind) or _literal_hint(right, left_kind)
+
+
+def _literal_hint(expr: Expr, wanted: Kind) -> str:
+    """How a literal is written as the kind that is wanted, if it can be."""
+    literal = constant(expr)
+    if not isinstance(literal, Literal) or literal.value is None:
+        return ""
+    if wanted is Kind.TEXT and not isinstance(literal.value, str):
+        return f"write '{str(literal.value).upper()}' in quotes to make it text"
+    if wanted in NUMBERS and isinstance(literal.value, str) and _is_number(literal.value):
+        return f"write {literal.value.strip()} without quotes to make it a number"
+    if wanted is Kind.BOOLEAN and str(literal.value).lower() in ("true", "false"):
+        return f"write {str(literal.value).upper()} without quotes"
+    if wanted is Kind.BOOLEAN and literal.value in (0, 1):
+        return "write TRUE or FALSE"
+    return ""
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _arithmetic_hint(expr: Binary, left: Kind, right: Kind) -> str:
+    kinds = {left, right}
+    if expr.operator == "+" and kinds == {Kind.TEXT}:
+        return "join text with `||`"
+    if expr.operator == "||":
+        return "`||` joins text with text" if kinds & (PLAIN - {Kind.TEXT}) else ""
+    if kinds & {Kind.TIMESTAMP, Kind.DURATION} and kinds & NUMBERS and expr.operator in ("+", "-"):
+        number = expr.right if right in NUMBERS else expr.left
+        amount = number.value if isinstance(number, Literal) else 5
+        return f"write a duration with its unit, for example {amount} seconds"
+    if kinds == {Kind.TIMESTAMP} and expr.operator == "+":
+        return "`-` gives the duration between two times"
+    if Kind.TEXT in kinds and kinds & ORDERED:
+        return _literal_hint(expr.left, right) or _literal_hint(expr.right, left)
+    return ""
