@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 
 from ensue.algebra.nodes import Pattern, Statements, Window
-from ensue.expr.nodes import Expr
+from ensue.expr.nodes import Expr, Field
 from ensue.lang.parser import parse_expression, parse_pattern, parse_statements, parse_window
 from ensue.lang.render import (
     render_expression,
     render_pattern,
+    render_query,
     render_statements,
     render_window,
 )
@@ -34,3 +36,57 @@ def test_a_pattern_is_read_back(pattern: Pattern) -> None:
 @given(nodes.statements)
 def test_statements_are_read_back(statements: Statements) -> None:
     assert parse_statements(render_statements(statements)) == statements
+
+
+CONDITION = " AND ".join(f"a.field_number_{number} = b.field_number_{number}" for number in range(3))
+ITEMS = ", ".join(f"LongStreamName{number} variable{number}" for number in range(3))
+
+LAYOUTS = [
+    "PATTERN A a",
+    "PATTERN p\n  (A a)",
+    "PATTERN p\n  NOT A a",
+    "PATTERN (A a WITHIN 5)",
+    "PATTERN (NOT A a WITHIN 5)\n  WITHIN 6",
+    "PATTERN `seq`\n  SEQ(A a, B b)\n  WHERE a.in = `in`.x\n  PARTITION BY `order line`, id\n  RETURN a.x AS `as`, 1",
+    "PATTERN SEQ(\n    A a,\n    NOT OR(" + ITEMS + "),\n    C c\n  )",
+    "PATTERN A a\n  WHERE " + CONDITION.replace(" AND ", "\n    AND "),
+]
+
+
+@pytest.mark.parametrize("text", LAYOUTS)
+def test_layout(text: str) -> None:
+    (query,) = parse_statements(text).statements
+    assert render_query(query) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(x OR y) AND z",
+        "x OR y AND z",
+        "NOT (x AND y)",
+        "NOT NOT x",
+        "(x = y) = z",
+        "x - (y - z)",
+        "x - y - z",
+        "-(x + y)",
+        "-(-x)",
+        "-(5)",
+        "-5 * x",
+        "x - -5",
+        "-(2 hours)",
+        "(x AND y) BETWEEN 1 AND 2 + 3",
+        "(NOT x) IS NULL",
+        "x || y || 'it''s'",
+        "`same`(x)",
+        "CASE WHEN x THEN 1 ELSE NULL END",
+        "TIMESTAMP '2024-01-31 12:00:00.5Z'",
+    ],
+)
+def test_expressions_have_only_the_parentheses_they_need(text: str) -> None:
+    assert render_expression(parse_expression(text)) == text
+
+
+def test_a_name_is_not_empty() -> None:
+    with pytest.raises(ValueError, match="a name is not empty"):
+        render_expression(Field(None, ""))

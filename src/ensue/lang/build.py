@@ -100,7 +100,7 @@ class _Builder:
                 values.append(child)
             else:
                 frames.pop()
-                # A minus directly before a number is part of it: -9223372036854775808 fits, 9223372036854775808 does not.
+                # A minus directly before a number is part of it: -9223372036854775808 fits into 64 bits.
                 self.negative = bool(frames) and frames[-1].tree.data == "minus"
                 self.folded = tree.data == "minus" and _kind(tree.children[1]) in _FOLDED_BY_MINUS
                 method: Callable[..., Any] = getattr(self, tree.data)

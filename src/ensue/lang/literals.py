@@ -85,8 +85,8 @@ def read_timestamp(text: str) -> tuple[int, bool]:
     fraction, offset = found.group(7) or "", found.group(8)
     try:
         moment = datetime(year, month, day, hour, minute, second, tzinfo=_zone(offset))
-    except ValueError as error:
-        raise _timestamp_error(text, f"is no point in time: {error}") from None
+    except ValueError:
+        raise _timestamp_error(text, "is not a day and time that exists") from None
     nanoseconds = (moment - _EPOCH) // timedelta(seconds=1) * 10**9 + int(fraction.ljust(9, "0"))
     if not INT64_MIN <= nanoseconds <= INT64_MAX:
         raise _timestamp_error(text, "lies outside the years 1678 to 2261")

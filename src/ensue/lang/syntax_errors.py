@@ -13,7 +13,7 @@ from ensue.lang.literals import shorten, unit_hint
 from ensue.lang.names import is_reserved
 
 _TOKEN = re.compile(
-    r"(?P<blank>\s+|--[^\n]*)|'(?:[^']|'')*'|`(?:[^`]|``)*`|[0-9]+(?:\.[0-9]+)?|\w+|==|<>|!=|<=|>=|\|\||&&|->|.",
+    r"(?P<blank>\s+|--[^\n]*)|'(?:[^']|'')*'|`(?:[^`]|``)*`|\"[^\"\n]*\"|[0-9]+(?:\.[0-9]+)?|\w+|==|<>|!=|<=|>=|\|\||&&|->|.",
     re.DOTALL,
 )
 _END = "$END"
@@ -169,12 +169,17 @@ def _expectation(accepted: frozenset[str]) -> str:
 
 def _foreign_sign(slip: Slip) -> str:
     signs = {
-        '"': "texts stand in single quotes, names that need quoting in backticks",
         "&&": "write AND", "&": "write AND", "|": "write OR; `||` joins texts", "!": "write NOT, or `!=`",
         "{": "parts are grouped with `(` and `)`", "~": "write NOT", "->": "items of SEQ are separated with `,`",
         "``": "a name is not empty",
     }  # fmt: skip
     return signs.get(slip.word, "")
+
+
+def _double_quotes(slip: Slip) -> str:
+    if not slip.word.startswith('"'):
+        return ""
+    return "texts stand in single quotes, and names in backticks where they need quotes"
 
 
 def _reversed_comparison(slip: Slip) -> str:
@@ -239,7 +244,8 @@ def _unclosed_bracket(slip: Slip) -> str:
 
 
 def _unopened_bracket(slip: Slip) -> str:
-    return f"no `{slip.word}` is to be closed here" if slip.word in (")", "]") and slip.open_bracket() is None else ""
+    opening = {")": "(", "]": "["}.get(slip.word)
+    return f"no `{opening}` is open here" if opening and slip.open_bracket() is None else ""
 
 
 def _surplus_comma(slip: Slip) -> str:
@@ -259,7 +265,9 @@ def _clause_word(slip: Slip) -> str:
 
 
 def _name_after_window(slip: Slip) -> str:
-    return "AS after WITHIN names a part in parentheses" if slip.word == "AS" and "_PARTITION" in slip.accepted else ""
+    if slip.word != "AS" or "_PARTITION" not in slip.accepted:
+        return ""
+    return "WITHIN is a clause of the query here; a part with WITHIN and AS stands in parentheses"
 
 
 def _missing_operator(slip: Slip) -> str:
@@ -268,6 +276,7 @@ def _missing_operator(slip: Slip) -> str:
 
 _HINTS: tuple[Callable[[Slip], str], ...] = (
     _foreign_sign,
+    _double_quotes,
     _reversed_comparison,
     _not_a_statement,
     _missing_semicolon,

@@ -1,0 +1,67 @@
+"""A whole query in Python: a pattern and its clauses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+from ensue.algebra.nodes import PatternQuery, Return
+from ensue.dsl.conditions import ConditionLike, condition_node
+from ensue.dsl.literals import WindowLike, window
+from ensue.expr.nodes import Binary, Expr
+from ensue.lang.parser import parse_returns
+from ensue.lang.render import render_query
+
+
+@dataclass(frozen=True)
+class Query:
+    """A query as a value; `node` is what its text would parse to. Each method gives a new query.
+
+    >>> from ensue.dsl import event, seq
+    >>> query = seq("A a", "B b").where("a.x = b.x").within("1 hour").as_pattern("pair")
+    >>> print(query.to_text())
+    PATTERN pair
+      SEQ(A a, B b)
+      WHERE a.x = b.x
+      WITHIN 1 hour
+    """
+
+    node: PatternQuery
+
+    def where(self, *conditions: ConditionLike) -> Self:
+        """Every condition holds as well, besides those there are."""
+        where = self.node.where
+        for condition in conditions:
+            where = _conjunction(where, condition_node(condition))
+        return self._with(replace(self.node, where=where))
+
+    def partition_by(self, *fields: str) -> Self:
+        """All events of a match agree on these fields too."""
+        return self._with(replace(self.node, partition_by=self.node.partition_by + fields))
+
+    def within(self, size: WindowLike) -> Self:
+        """The window of the whole match; it takes the place of an earlier one."""
+        return self._with(replace(self.node, within=window(size)))
+
+    def returning(self, *columns: ConditionLike, **named: ConditionLike) -> Self:
+        """Further columns of the result: texts such as `"a.id AS id"`, values, or `name=value`; texts are parsed."""
+        returns = list(self.node.returns)
+        for column in columns:
+            returns += parse_returns(column) if isinstance(column, str) else [Return(condition_node(column))]
+        returns += [Return(condition_node(column), alias) for alias, column in named.items()]
+        return self._with(replace(self.node, returns=tuple(returns)))
+
+    def as_pattern(self, name: str) -> Self:
+        """The query under a name: `PATTERN name ...`."""
+        return self._with(replace(self.node, name=name))
+
+    def to_text(self) -> str:
+        """The query as text; it parses back to an equal query."""
+        return render_query(self.node)
+
+    def _with(self, node: PatternQuery) -> Self:
+        return replace(self, node=node)
+
+
+def _conjunction(left: Expr | None, right: Expr) -> Expr:
+    return right if left is None else Binary("and", left, right)

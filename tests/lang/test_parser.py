@@ -1,0 +1,332 @@
+"""Which text stands for which value."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from ensue.algebra.nodes import (
+    And,
+    Event,
+    Events,
+    Named,
+    Not,
+    Or,
+    Pattern,
+    PatternQuery,
+    Return,
+    Seq,
+    Ticks,
+    Window,
+    Within,
+    walk,
+)
+from ensue.errors import QueryError, Span
+from ensue.expr.nodes import (
+    NANOSECONDS_PER,
+    Between,
+    Binary,
+    Call,
+    Case,
+    Duration,
+    Expr,
+    Field,
+    InList,
+    IsNull,
+    Like,
+    Literal,
+    Same,
+    Timestamp,
+    Unary,
+)
+from ensue.expr.nodes import walk as walk_expression
+from ensue.lang.build import MAXIMAL_DEPTH
+from ensue.lang.literals import UNITS
+from ensue.lang.names import RESERVED
+from ensue.lang.parser import (
+    _parser,
+    parse_expression,
+    parse_pattern,
+    parse_returns,
+    parse_statements,
+    parse_window,
+)
+from ensue.lang.render import render_expression
+
+A, B, C = Event("A", "a"), Event("B", "b"), Event("C", "c")
+X, Y, Z = Field(None, "x"), Field(None, "y"), Field(None, "z")
+AX = Field("a", "x")
+ONE, TWO, THREE = Literal(1), Literal(2), Literal(3)
+HOUR = NANOSECONDS_PER["hour"]
+
+
+def query(text: str) -> PatternQuery:
+    (only,) = parse_statements(text).statements
+    return only
+
+
+PATTERNS = {
+    "A": Event("A"),
+    "A a": A,
+    "A a [x > 1]": Event("A", "a", Binary(">", X, ONE)),
+    "A [x > 1]": Event("A", None, Binary(">", X, ONE)),
+    "SEQ(A a, B b)": Seq((A, B)),
+    "seq ( A a , B b )": Seq((A, B)),
+    "AND(A a, NOT B b)": And((A, Not(B))),
+    "OR(A a, SEQ(B b, C c))": Or((A, Seq((B, C)))),
+    "((A a))": A,
+    "NOT A a": Not(A),
+    "NOT NOT A a": Not(Not(A)),
+    "OR(NOT A a)": Or((Not(A),)),
+    "A a WITHIN 5": Within(A, Ticks(5)),
+    "A a AS x WITHIN 5": Within(Named(A, "x"), Ticks(5)),
+    "SEQ(A a, B b) WITHIN 5 AS x": Named(Within(Seq((A, B)), Ticks(5)), "x"),
+    "NOT A a WITHIN 5": Not(Within(A, Ticks(5))),
+    "(NOT A a) WITHIN 5": Within(Not(A), Ticks(5)),
+    "A a WITHIN 1 hour WITHIN 3 events": Within(Within(A, Duration(HOUR)), Events(3)),
+    "SEQ s": Event("SEQ", "s"),
+    "`SEQ` s": Event("SEQ", "s"),
+    "`order line` `a``b`": Event("order line", "a`b"),
+    "Überweisung ü": Event("Überweisung", "ü"),
+    "SEQ -- then\n (A a)": Seq((A,)),
+}
+
+
+@pytest.mark.parametrize("text", PATTERNS)
+def test_patterns(text: str) -> None:
+    assert parse_pattern(text) == PATTERNS[text]
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["count", "type", "end", "name", "events", "event", "hour", "key", "by", "pattern", "seq", "same", "timestamp"],
+)
+def test_words_that_are_no_reserved_words(word: str) -> None:
+    assert query(
+        f"PATTERN SEQ({word} {word}, B b) PARTITION BY {word}, x RETURN {word}.{word} AS {word}"
+    ) == PatternQuery(
+        Seq((Event(word, word), B)),
+        partition_by=(word, "x"),
+        returns=(Return(Field(word, word), word),),
+    )
+    assert parse_expression(f"{word} = 1") == Binary("=", Field(None, word), ONE)
+    assert parse_expression(f"CASE WHEN {word} THEN {word} END") == Case(((Field(None, word), Field(None, word)),))
+
+
+@pytest.mark.parametrize("word", RESERVED)
+def test_reserved_words(word: str) -> None:
+    for spelling in (word, word.lower()):
+        with pytest.raises(QueryError):
+            parse_pattern(f"SEQ(A {spelling}, B b)")
+        assert parse_pattern(f"SEQ(A `{spelling}`, B b)") == Seq((Event("A", spelling), B))
+        assert parse_expression(f"a.{spelling}") == Field("a", spelling)
+
+
+QUERIES = {
+    "PATTERN A": PatternQuery(Event("A")),
+    "PATTERN Login l": PatternQuery(Event("Login", "l")),
+    "PATTERN p (A a)": PatternQuery(A, "p"),
+    "PATTERN p (A a) AS x": PatternQuery(Named(A, "x"), "p"),
+    "PATTERN p SEQ(A a)": PatternQuery(Seq((A,)), "p"),
+    "PATTERN p NOT A a": PatternQuery(Not(A), "p"),
+    "PATTERN NOT A a": PatternQuery(Not(A)),
+    "PATTERN `my query` OR(A a)": PatternQuery(Or((A,)), "my query"),
+    "PATTERN `seq` (A a)": PatternQuery(A, "seq"),
+    "PATTERN SEQ(A a, B b) WITHIN 5": PatternQuery(Seq((A, B)), within=Ticks(5)),
+    "PATTERN (SEQ(A a, B b) WITHIN 5)": PatternQuery(Within(Seq((A, B)), Ticks(5))),
+    "PATTERN (A a WITHIN 5) WITHIN 6": PatternQuery(Within(A, Ticks(5)), within=Ticks(6)),
+    "PATTERN A a AS x WITHIN 5": PatternQuery(Named(A, "x"), within=Ticks(5)),
+    "PATTERN NOT A a WITHIN 5": PatternQuery(Not(A), within=Ticks(5)),
+    "PATTERN A a WHERE x RETURN y WITHIN 5 PARTITION BY z": PatternQuery(
+        A, where=X, partition_by=("z",), within=Ticks(5), returns=(Return(Y),)
+    ),
+    "PATTERN A a RETURN 1, x AS y": PatternQuery(A, returns=(Return(ONE), Return(X, "y"))),
+    "-- first\npattern A a -- last": PatternQuery(A),
+    "PATTERN A a;": PatternQuery(A),
+}
+
+
+@pytest.mark.parametrize("text", QUERIES)
+def test_queries(text: str) -> None:
+    assert query(text) == QUERIES[text]
+
+
+def test_statements_keep_their_order_and_source() -> None:
+    parsed = parse_statements("PATTERN A a; PATTERN B b;", "two.ensue")
+    assert parsed.statements == (PatternQuery(A), PatternQuery(B))
+    assert parsed.source is not None
+    assert parsed.source.name == "two.ensue"
+
+
+def test_the_example_of_the_design() -> None:
+    parsed = query(
+        """PATTERN unsafe_tool
+          SEQ(Recycle r, Washing w, NOT SEQ(Sharpening s, Disinfection d, Checking c), Operating o)
+          WHERE o.ins_type = 'surgery'
+          PARTITION BY id
+          WITHIN 1 hour
+          RETURN o.id AS tool, o.t AS used_at, w.t - r.t AS idle;"""
+    )
+    absent = Seq((Event("Sharpening", "s"), Event("Disinfection", "d"), Event("Checking", "c")))
+    assert parsed == PatternQuery(
+        Seq((Event("Recycle", "r"), Event("Washing", "w"), Not(absent), Event("Operating", "o"))),
+        "unsafe_tool",
+        Binary("=", Field("o", "ins_type"), Literal("surgery")),
+        ("id",),
+        Duration(HOUR),
+        (
+            Return(Field("o", "id"), "tool"),
+            Return(Field("o", "t"), "used_at"),
+            Return(Binary("-", Field("w", "t"), Field("r", "t")), "idle"),
+        ),
+    )
+
+
+WINDOWS: dict[str, Window] = {
+    "5": Ticks(5),
+    "0": Ticks(0),
+    "100 events": Events(100),
+    "1 EVENT": Events(1),
+    "1 hour 30 minutes": Duration(HOUR * 3 // 2),
+    "1.5h": Duration(HOUR * 3 // 2),
+    "0.000000001 s": Duration(1),
+    ".5 us": Duration(500),
+    "0 seconds": Duration(0),
+}
+
+
+@pytest.mark.parametrize("text", WINDOWS)
+def test_windows(text: str) -> None:
+    assert parse_window(text) == WINDOWS[text]
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_units(unit: str) -> None:
+    assert parse_window(f"3 {unit.upper()}") == Duration(3 * NANOSECONDS_PER[UNITS[unit]])
+    assert parse_expression(f"3 {unit}") == Duration(3 * NANOSECONDS_PER[UNITS[unit]])
+
+
+EXPRESSIONS: dict[str, Expr] = {
+    "x OR y AND z": Binary("or", X, Binary("and", Y, Z)),
+    "NOT x AND y": Binary("and", Unary("not", X), Y),
+    "NOT x = 1": Unary("not", Binary("=", X, ONE)),
+    "x == 1": Binary("=", X, ONE),
+    "x <> 1": Binary("!=", X, ONE),
+    "x != 1": Binary("!=", X, ONE),
+    "x<=1": Binary("<=", X, ONE),
+    "x IN (1, 2)": InList(X, (ONE, TWO)),
+    "x NOT IN (1)": InList(X, (ONE,), negated=True),
+    "x BETWEEN 1 AND 2 AND y": Binary("and", Between(X, ONE, TWO), Y),
+    "x NOT BETWEEN 1 AND 2": Between(X, ONE, TWO, negated=True),
+    "x LIKE 'it''s%'": Like(X, "it's%"),
+    "x NOT LIKE ''": Like(X, "", negated=True),
+    "x IS NULL": IsNull(X),
+    "x IS NOT NULL": IsNull(X, negated=True),
+    "x || y + 1 * 2": Binary("||", X, Binary("+", Y, Binary("*", ONE, TWO))),
+    "x - y - z": Binary("-", Binary("-", X, Y), Z),
+    "x - (y - z)": Binary("-", X, Binary("-", Y, Z)),
+    "(x + 1) * 2": Binary("*", Binary("+", X, ONE), TWO),
+    "x / y % z": Binary("%", Binary("/", X, Y), Z),
+    "-x": Unary("-", X),
+    "- -x": Unary("-", Unary("-", X)),
+    "-5": Literal(-5),
+    "- 5": Literal(-5),
+    "-(5)": Unary("-", Literal(5)),
+    "- -5": Unary("-", Literal(-5)),
+    "x-5": Binary("-", X, Literal(5)),
+    "x - -5": Binary("-", X, Literal(-5)),
+    "-2 hours": Duration(-2 * HOUR),
+    "9223372036854775807": Literal(2**63 - 1),
+    "-9223372036854775808": Literal(-(2**63)),
+    "007": Literal(7),
+    "1.5": Literal(1.5),
+    "-.5": Literal(-0.5),
+    "1e3": Literal(1000.0),
+    "2.5E-3": Literal(0.0025),
+    "'a''b'": Literal("a'b"),
+    "'two\nlines -- no comment'": Literal("two\nlines -- no comment"),
+    "true": Literal(True),
+    "FALSE": Literal(False),
+    "Null": Literal(None),
+    "a.x": AX,
+    "`a`.`x`": AX,
+    "ABS(-x)": Call("abs", (Unary("-", X),)),
+    "now()": Call("now", ()),
+    "SAME(x, `y z`)": Same(("x", "y z")),
+    "CASE WHEN x THEN 1 ELSE 2 END": Case(((X, ONE),), TWO),
+    "CASE x WHEN 1 THEN 2 WHEN 2 THEN 3 END": Case(((Binary("=", X, ONE), TWO), (Binary("=", X, TWO), THREE))),
+    "TIMESTAMP '1970-01-02'": Timestamp(24 * HOUR),
+    "TIMESTAMP '1970-01-01 00:00'": Timestamp(0),
+    "timestamp '1970-01-01T01:00:00.000000001Z'": Timestamp(HOUR + 1, zoned=True),
+    "TIMESTAMP '1970-01-01 03:00:00+02:00'": Timestamp(HOUR, zoned=True),
+    "TIMESTAMP '1970-01-01 00:00:00 -0100'": Timestamp(HOUR, zoned=True),
+    "TIMESTAMP '1969-12-31 23:59:59.5'": Timestamp(-500_000_000),
+    "x -- a comment\n+ 1": Binary("+", X, ONE),
+}
+
+
+@pytest.mark.parametrize("text", EXPRESSIONS)
+def test_expressions(text: str) -> None:
+    assert parse_expression(text) == EXPRESSIONS[text]
+
+
+def test_columns() -> None:
+    assert parse_returns("a.x AS y, 1") == (Return(AX, "y"), Return(ONE))
+
+
+def test_spans_are_where_the_text_stands() -> None:
+    text = "PATTERN p SEQ(A a, NOT B b [x = 1]) WHERE a.x + 1 > -2 WITHIN 5 min"
+    parsed = query(text)
+    parts: list[Pattern | Expr] = [*walk(parsed.pattern)]
+    assert parsed.where is not None
+    assert isinstance(parsed.within, Duration)
+    parts += [*walk_expression(parsed.where), parsed.within]
+    assert [cut(text, part.span) for part in parts] == [
+        "SEQ(A a, NOT B b [x = 1])", "A a", "NOT B b [x = 1]", "B b [x = 1]",
+        "a.x + 1 > -2", "a.x + 1", "a.x", "1", "-2", "5 min",
+    ]  # fmt: skip
+
+
+def cut(text: str, span: Span | None) -> str:
+    assert span is not None
+    return text[span.start : span.end]
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["NOT " * 500 + "x", "- " * 500 + "x", "1 + " * 500 + "1", "abs(" * 500 + "x" + ")" * 500],
+    ids=["not", "minus", "chain", "call"],
+)
+def test_deep_expressions_are_refused(expression: str) -> None:
+    with pytest.raises(QueryError) as caught:
+        parse_expression(expression)
+    assert caught.value.code == "too-deep"
+
+
+def test_deep_patterns_are_refused() -> None:
+    with pytest.raises(QueryError) as caught:
+        parse_pattern("SEQ(" * 500 + "A" + ")" * 500)
+    assert caught.value.code == "too-deep"
+
+
+def test_parentheses_are_not_depth() -> None:
+    assert parse_expression("(" * 5000 + "x" + ")" * 5000) == X
+
+
+def test_the_deepest_query_can_be_used() -> None:
+    text = " + ".join(["1"] * MAXIMAL_DEPTH)
+    expression = parse_expression(text)
+    assert expression == parse_expression(text)
+    assert hash(expression) == hash(parse_expression(text))
+    assert len([*walk_expression(expression)]) == 2 * MAXIMAL_DEPTH - 1
+    assert render_expression(expression) == text
+    assert repr(expression)
+
+
+def test_the_parser_is_built_quickly() -> None:
+    _parser.cache_clear()
+    started = time.process_time()
+    parse_statements("PATTERN A a")
+    # 0.1 s on an idle machine; the bound leaves room for a busy one.
+    assert time.process_time() - started < 0.5

@@ -1,0 +1,268 @@
+"""Each form of the Python way equals its text."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta, timezone
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+
+from ensue.algebra.nodes import Events, PatternQuery, Ticks
+from ensue.dsl import (
+    PatternExpression,
+    Query,
+    Value,
+    absent,
+    all_of,
+    any_of,
+    call,
+    case,
+    event,
+    field,
+    query_of,
+    same,
+    seq,
+    value,
+    var,
+    window,
+)
+from ensue.errors import QueryError
+from ensue.expr.nodes import Duration, Literal, Timestamp
+from ensue.lang.parser import parse_expression, parse_pattern, parse_statements
+from strategies import nodes
+
+a, b = var("a"), var("b")
+
+VALUES: list[tuple[Value, str]] = [
+    (a.amount, "a.amount"),
+    (a["order line"], "a.`order line`"),
+    (field("amount"), "amount"),
+    (a.x + 1, "a.x + 1"),
+    (1 + a.x, "1 + a.x"),
+    (a.x - b.x, "a.x - b.x"),
+    (1 - a.x, "1 - a.x"),
+    (a.x * 2.5, "a.x * 2.5"),
+    (2 * a.x, "2 * a.x"),
+    (a.x / 2, "a.x / 2"),
+    (1 / a.x, "1 / a.x"),
+    (a.x % 2, "a.x % 2"),
+    (7 % a.x, "7 % a.x"),
+    (-a.x, "-a.x"),
+    (np.float64(2.5) + a.x, "2.5 + a.x"),
+    (a.x == 1, "a.x = 1"),
+    (a.x != "it's", "a.x != 'it''s'"),
+    (a.x < 1, "a.x < 1"),
+    (a.x <= 1, "a.x <= 1"),
+    (a.x > 1, "a.x > 1"),
+    (a.x >= 1, "a.x >= 1"),
+    (a.x > 5, "a.x > 5"),
+    ((a.x == 1) & (b.x == 2) & "a.y = b.y", "a.x = 1 AND b.x = 2 AND a.y = b.y"),
+    ((a.x == 1) | (b.x == 2), "a.x = 1 OR b.x = 2"),
+    ("a.x = 1" | (b.x == 2), "a.x = 1 OR b.x = 2"),
+    ("a.x = 1" & (b.x == 2), "a.x = 1 AND b.x = 2"),
+    (~(a.x == 1), "NOT a.x = 1"),
+    (a.x.is_in([1, "x", None]), "a.x IN (1, 'x', NULL)"),
+    (a.x.not_in((1,)), "a.x NOT IN (1)"),
+    (a.x.between(1, b.x), "a.x BETWEEN 1 AND b.x"),
+    (a.x.not_between(1, 2), "a.x NOT BETWEEN 1 AND 2"),
+    (a.x.like("a%"), "a.x LIKE 'a%'"),
+    (a.x.not_like("a%"), "a.x NOT LIKE 'a%'"),
+    (a.x.is_null(), "a.x IS NULL"),
+    (a.x.is_not_null(), "a.x IS NOT NULL"),
+    (a.x.concat("!"), "a.x || '!'"),
+    (value("x").concat(a.x), "'x' || a.x"),
+    (case((a.x > 0, "up"), ("a.x < 0", "down")), "CASE WHEN a.x > 0 THEN 'up' WHEN a.x < 0 THEN 'down' END"),
+    (case((a.x > 0, 1), default=0), "CASE WHEN a.x > 0 THEN 1 ELSE 0 END"),
+    (case((a.x > 0, 1), default=value(None)), "CASE WHEN a.x > 0 THEN 1 ELSE NULL END"),
+    (call("ABS", a.x - 1), "abs(a.x - 1)"),
+    (same("f", "g"), "SAME(f, g)"),
+    (b.t - a.t <= timedelta(minutes=5), "b.t - a.t <= 5 minutes"),
+    (a.t > datetime(2024, 1, 31, 12), "a.t > TIMESTAMP '2024-01-31 12:00:00'"),
+    (a.t > datetime(2024, 1, 31, 12, tzinfo=UTC), "a.t > TIMESTAMP '2024-01-31 12:00:00Z'"),
+]
+
+
+@pytest.mark.parametrize(("built", "text"), VALUES, ids=[text for _, text in VALUES])
+def test_values(built: Value, text: str) -> None:
+    assert built.node == parse_expression(text)
+    assert built.to_text() == text
+
+
+PATTERNS: list[tuple[PatternExpression, str]] = [
+    (event("A"), "A"),
+    (event("A", "a"), "A a"),
+    (event("order line", "a", field("x") > 1), "`order line` a [x > 1]"),
+    (event("A", where="x > 1"), "A [x > 1]"),
+    (seq(event("A", "a"), ~event("B", "b"), "C c"), "SEQ(A a, NOT B b, C c)"),
+    (all_of("A a", absent("B b")), "AND(A a, NOT B b)"),
+    (any_of("A a", seq("B b", "C c")), "OR(A a, SEQ(B b, C c))"),
+    (absent(event("A")), "NOT A"),
+    (event("A").within("1 hour"), "A WITHIN 1 hour"),
+    (event("A").within(5), "A WITHIN 5"),
+    (event("A").within(timedelta(seconds=90)), "A WITHIN 90 seconds"),
+    (event("A").within("100 events"), "A WITHIN 100 EVENTS"),
+    (seq("A a", "B b").named("x").within(5), "SEQ(A a, B b) AS x WITHIN 5"),
+    ((~event("A")).within(5), "(NOT A) WITHIN 5"),
+]
+
+
+@pytest.mark.parametrize(("built", "text"), PATTERNS, ids=[text for _, text in PATTERNS])
+def test_patterns(built: PatternExpression, text: str) -> None:
+    assert built.node == parse_pattern(text)
+    assert built.to_text() == text
+
+
+def parsed(text: str) -> PatternQuery:
+    (only,) = parse_statements(text).statements
+    return only
+
+
+QUERIES: list[tuple[Query, str]] = [
+    (seq("A a", "B b").within("1 hour").partition_by("id"), "PATTERN SEQ(A a, B b) WITHIN 1 hour PARTITION BY id"),
+    (seq("A a", "B b").partition_by("id").within("1 hour"), "PATTERN SEQ(A a, B b) WITHIN 1 hour PARTITION BY id"),
+    (query_of(event("A").within(5).within(6)), "PATTERN (A WITHIN 5) WITHIN 6"),
+    (query_of("A a"), "PATTERN A a"),
+    (event("A", "a").as_pattern("p"), "PATTERN p (A a)"),
+    (event("A", "a").where(a.x > 1).where("a.y > 2", a.z > 3), "PATTERN A a WHERE a.x > 1 AND a.y > 2 AND a.z > 3"),
+    (event("A", "a").where("a.x OR a.y").where("a.z"), "PATTERN A a WHERE (a.x OR a.y) AND a.z"),
+    (event("A", "a").partition_by("x").partition_by("y"), "PATTERN A a PARTITION BY x, y"),
+    (event("A", "a").partition_by("x").within(5).within(6), "PATTERN A a PARTITION BY x WITHIN 6"),
+    (
+        event("A", "a").returning("a.id AS id, 1", a.x, at=a.t, twice="2 * a.x"),
+        "PATTERN A a RETURN a.id AS id, 1, a.x, a.t AS at, 2 * a.x AS twice",
+    ),
+]
+
+
+@pytest.mark.parametrize(("built", "text"), QUERIES, ids=[text for _, text in QUERIES])
+def test_queries(built: Query, text: str) -> None:
+    assert built.node == parsed(text)
+    assert built == Query(parsed(built.to_text()))
+
+
+@given(nodes.queries)
+def test_the_text_of_any_query_is_read_back(node: PatternQuery) -> None:
+    assert Query(parsed(Query(node).to_text())) == Query(node)
+
+
+def test_a_subclass_stays_itself() -> None:
+    class Evaluated(Query):
+        pass
+
+    built = Evaluated(parsed("PATTERN A a")).where("a.x").partition_by("x").within(5).returning("a.x").as_pattern("p")
+    assert type(built) is Evaluated
+
+
+class Level(IntEnum):
+    HIGH = 3
+
+
+@pytest.mark.parametrize(
+    ("python_value", "node"),
+    [
+        (True, Literal(True)),
+        (np.True_, Literal(True)),
+        (1, Literal(1)),
+        (Level.HIGH, Literal(3)),
+        (np.int8(1), Literal(1)),
+        (np.uint64(1), Literal(1)),
+        (1.0, Literal(1.0)),
+        (np.float32(0.5), Literal(0.5)),
+        (np.float64(0.5), Literal(0.5)),
+        (np.longdouble(0.5), Literal(0.5)),
+        ("x", Literal("x")),
+        (np.str_("x"), Literal("x")),
+        (None, Literal(None)),
+        (timedelta(days=-1, microseconds=1), Duration(-86_399_999_999_000)),
+        (np.timedelta64(3, "ms"), Duration(3_000_000)),
+        (pd.Timedelta(5, "ns"), Duration(5)),
+        (date(1970, 1, 2), Timestamp(86_400_000_000_000)),
+        (datetime(1970, 1, 1, 2, tzinfo=timezone(timedelta(hours=2))), Timestamp(0, zoned=True)),
+        (np.datetime64("1970-01-01T00:00:01"), Timestamp(1_000_000_000)),
+        (pd.Timestamp(1_000_000_001, tz="UTC"), Timestamp(1_000_000_001, zoned=True)),
+    ],
+)
+def test_python_values(python_value: object, node: object) -> None:
+    assert value(python_value).node == node
+    assert type(getattr(value(python_value).node, "value", None)) is type(getattr(node, "value", None))
+
+
+@pytest.mark.parametrize(
+    "python_value",
+    [
+        float("nan"), float("inf"), np.float64("-inf"), np.datetime64("NaT"), pd.NaT,
+        2**63, -(2**63) - 1, np.uint64(2**63),
+        timedelta.max, datetime.max, datetime(1, 1, 1, tzinfo=UTC), np.datetime64("9999-01-01"),
+    ],
+)  # fmt: skip
+def test_values_that_a_query_cannot_hold(python_value: object) -> None:
+    with pytest.raises(ValueError, match=r"query can hold|64 bits"):
+        value(python_value)
+
+
+@pytest.mark.parametrize("thing", [object(), [1], b"x", 1j, np.complex128(1)])
+def test_things_that_are_no_values(thing: object) -> None:
+    with pytest.raises(TypeError, match="not a value that a query can hold"):
+        value(thing)
+
+
+def test_windows() -> None:
+    assert window("5") == window(5) == window(np.int32(5)) == window(Ticks(5)) == Ticks(5)
+    assert window("1 s") == window(timedelta(seconds=1)) == window(np.timedelta64(1, "s")) == Duration(10**9)
+    assert window(Events(3)) == Events(3)
+
+
+@pytest.mark.parametrize("size", [-1, timedelta(seconds=-1), "-1", "0 events"])
+def test_windows_of_no_size(size: Any) -> None:
+    with pytest.raises(QueryError) as caught:
+        window(size)
+    assert caught.value.code == "window-size"
+
+
+@pytest.mark.parametrize("size", [True, 1.5, None])
+def test_things_that_are_no_windows(size: Any) -> None:
+    with pytest.raises(TypeError, match="a window is"):
+        window(size)
+
+
+@pytest.mark.parametrize(
+    "misuse",
+    [
+        lambda: bool(a.x > 1),
+        lambda: 1 < a.x < 5,
+        lambda: a.x > 1 and a.x < 5,
+        lambda: not a.x,
+        lambda: a.x in [1, 2],
+    ],
+)
+def test_truth_of_a_condition_teaches(misuse: Any) -> None:
+    with pytest.raises(TypeError, match=r"combine conditions with & \| ~ and parentheses"):
+        misuse()
+
+
+def test_misuse_is_named() -> None:
+    with pytest.raises(ValueError, match="seq has at least one item"):
+        seq()
+    with pytest.raises(ValueError, match="case has at least one"):
+        case()
+    with pytest.raises(ValueError, match="same names at least one field"):
+        same()
+    with pytest.raises(ValueError, match="the list of values is empty"):
+        a.x.is_in([])
+    with pytest.raises(TypeError, match="not the text"):
+        a.x.is_in("abc")
+    with pytest.raises(TypeError, match="a pattern is expected"):
+        seq(a.x)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(a.x)
+    with pytest.raises(AttributeError):
+        _ = a.__wrapped__
+
+
+def test_values_are_shown_as_text() -> None:
+    assert repr(a.x > 1) == 'Value("a.x > 1")'
+    assert repr(seq("A a")) == 'PatternExpression("SEQ(A a)")'
