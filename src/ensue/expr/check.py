@@ -154,13 +154,14 @@ class _Checker:
     def literal(self, literal: Literal | Duration | Timestamp) -> pa.DataType:
         value = scalar(literal)
         if value is not None:
-            return value.type
+            found: pa.DataType = value.type
+            return found
         if isinstance(literal, Literal):
             message, hint = f"{literal.value} does not fit a 64-bit integer", f"write {literal.value}.0 for a float"
         else:
             word = "duration" if isinstance(literal, Duration) else "timestamp"
             message, hint = f"the {word} does not fit 64 bits of its unit", "leave out the digits below seconds"
-        return self.report("overflow", message, literal.span, hint=hint)
+        return self.report("number-too-large", message, literal.span, hint=hint)
 
     # --- conditions
 

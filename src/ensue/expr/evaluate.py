@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ensue.errors import Problem, QueryError, Span
+from ensue.expr.check import check_expression
 from ensue.expr.functions import FUNCTIONS
 from ensue.expr.nodes import (
     ARITHMETIC,
@@ -174,7 +175,7 @@ def _inverted_if(negated: bool, value: Any) -> Any:
 def _literal(literal: Literal | Duration | Timestamp) -> Any:
     value = scalar(literal)
     if value is None:
-        raise QueryError([Problem("overflow", "the literal does not fit 64 bits", literal.span)])
+        raise QueryError([Problem("number-too-large", "the literal does not fit 64 bits", literal.span)])
     return value
 
 
@@ -232,14 +233,17 @@ def _compared_times(operator: str, left: Any, right: Any) -> Any:
 
 
 def _compared_scaled(operator: str, coarse: Any, fine: Any, scale: int) -> Any:
-    """`coarse * scale <operator> fine`, computed on the side of `coarse`.
+    """`coarse * scale <operator> fine`; where that overflows, computed on the side of `coarse`.
 
     `c * k < f` iff `c < ceil(f / k)`, and `c * k <= f` iff `c <= floor(f / k)`; likewise for `>=` and `>`.
     """
-    if isinstance(coarse, pa.Scalar):
-        scaled = coarse.as_py() * scale if coarse.is_valid else None
-        if scaled is None or SMALLEST_INTEGER <= scaled <= LARGEST_INTEGER:
-            return _COMPARE[operator](pa.scalar(scaled, pa.int64()), fine)
+    try:
+        return _COMPARE[operator](arrow.multiply_checked(coarse, scale), fine)
+    except pa.ArrowInvalid:
+        return _compared_divided(operator, coarse, fine, scale)
+
+
+def _compared_divided(operator: str, coarse: Any, fine: Any, scale: int) -> Any:
     quotient = arrow.divide(fine, scale)
     whole = arrow.multiply(quotient, scale)
     if operator in ("=", "!="):
@@ -274,7 +278,10 @@ def _looked_up(operand: Any, values: Array) -> Any:
     if pa.types.is_floating(common):
         # A lookup tells -0.0 from 0.0, a comparison does not.
         wanted, candidates = arrow.add(wanted, 0.0), arrow.add(candidates, 0.0)
-    return arrow.if_else(arrow.is_valid(wanted), arrow.is_in(wanted, value_set=candidates), _UNKNOWN)
+    found = arrow.is_in(wanted, value_set=candidates)
+    if isinstance(wanted, pa.Array) and wanted.null_count == 0:
+        return found
+    return arrow.if_else(arrow.is_valid(wanted), found, _UNKNOWN)
 
 
 # --- arithmetic
@@ -405,6 +412,8 @@ def _guarded(expr: Expr, rows: _Rows, mask: Any) -> Any:
     except QueryError:
         where = _broadcast(mask, rows.length)
         selected = rows.where(where)
+        if selected.length == 0:
+            return pa.scalar(None, check_expression(expr, lambda field: rows.column(field).type, []))
         value = _broadcast(_value(expr, selected), selected.length)
         place = arrow.subtract(arrow.cumulative_sum(where.cast(pa.int64())), 1)
         return value.take(arrow.if_else(where, place, pa.scalar(None, pa.int64())))

@@ -1,0 +1,282 @@
+"""Mistakes in expressions: each is reported once, at its place, with a way out."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from ensue.errors import Problem, QueryError, Source
+from ensue.expr.check import check_condition, check_expression
+from ensue.expr.evaluate import evaluate
+from ensue.expr.functions import FUNCTIONS
+from ensue.expr.nodes import (
+    Between,
+    Binary,
+    Call,
+    Case,
+    Duration,
+    Field,
+    InList,
+    Like,
+    Literal,
+    Same,
+    Timestamp,
+    Unary,
+)
+from ensue.lang.parser import parse_expression
+
+FIELDS: dict[str, pa.DataType] = {
+    "i": pa.int64(),
+    "x": pa.float64(),
+    "s": pa.string(),
+    "p": pa.bool_(),
+    "t": pa.timestamp("us"),
+    "z": pa.timestamp("ns", "Europe/Berlin"),
+    "d": pa.duration("s"),
+    "l": pa.list_(pa.int64()),
+}
+
+
+def check(text: str) -> tuple[pa.DataType, list[Problem]]:
+    problems: list[Problem] = []
+    found = check_expression(parse_expression(text), lambda field: FIELDS.get(field.name), problems)
+    return found, problems
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("a.i + 1", pa.int64()),
+        ("a.i % 2", pa.int64()),
+        ("a.i / 2", pa.float64()),
+        ("a.i * a.x", pa.float64()),
+        ("-a.d", pa.duration("s")),
+        ("-9223372036854775808", pa.int64()),
+        ("a.t - a.z", pa.duration("ns")),
+        ("a.t + 5 seconds", pa.timestamp("us")),
+        ("5 ms + a.z", pa.timestamp("ns", "Europe/Berlin")),
+        ("a.d * 2", pa.duration("s")),
+        ("a.d * 0.5", pa.duration("us")),
+        ("a.d / 2", pa.duration("us")),
+        ("a.d / a.d", pa.float64()),
+        ("a.d - 5 ms", pa.duration("ms")),
+        ("a.s || 'x'", pa.string()),
+        ("a.i > 1.5", pa.bool_()),
+        ("a.t < a.z", pa.bool_()),
+        ("a.i = NULL", pa.bool_()),
+        ("a.i + NULL", pa.null()),
+        ("a.l IS NULL", pa.bool_()),
+        ("a.l", pa.list_(pa.int64())),
+        ("CASE WHEN a.p THEN 1 ELSE 2.5 END", pa.float64()),
+        ("CASE WHEN a.p THEN NULL END", pa.null()),
+        ("coalesce(a.t, a.z)", pa.timestamp("ns", "Europe/Berlin")),
+        ("length(a.s)", pa.int64()),
+        ("round(a.x, 2)", pa.float64()),
+        ("date_trunc('hour', a.z)", pa.timestamp("ns", "Europe/Berlin")),
+    ],
+)
+def test_types(text: str, wanted: pa.DataType) -> None:
+    found, problems = check(text)
+    assert problems == []
+    assert found == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "message", "hint"),
+    [
+        ("a.s = 5", "type-clash", "text and integer cannot be compared", "write '5' in quotes to make it text"),
+        (
+            "a.i = '5'",
+            "type-clash",
+            "integer and text cannot be compared",
+            "write 5 without quotes to make it a number",
+        ),
+        (
+            "a.t > '2024-01-31'",
+            "type-clash",
+            "timestamp and text cannot be compared",
+            "write a time as TIMESTAMP '2024-01-31'",
+        ),
+        (
+            "a.t > 5",
+            "type-clash",
+            "timestamp and integer cannot be compared",
+            "write a time as TIMESTAMP '2024-01-31 12:00:00', or compare the seconds since 1970: epoch(...)",
+        ),
+        (
+            "a.t + 5 > a.t",
+            "type-clash",
+            "`+` is not defined for timestamp and integer",
+            "write a duration with its unit, for example 5 seconds",
+        ),
+        (
+            "a.t - a.t > 30",
+            "type-clash",
+            "duration and integer cannot be compared",
+            "write a duration with its unit, for example 30 seconds",
+        ),
+        ("a.s + a.s", "type-clash", "`+` is not defined for text and text", "join text with `||`"),
+        ("a.s || 1", "type-clash", "`||` is not defined for text and integer", "`||` joins text with text"),
+        ("a.t + a.t", "type-clash", "`+` is not defined for timestamp and timestamp", None),
+        ("-a.s", "type-clash", "`-` is not defined for text", ""),
+        (
+            "NOT a.i",
+            "type-clash",
+            "NOT is for conditions, this is an integer",
+            "compare it with something, for example `... != 0`",
+        ),
+        (
+            "a.p AND a.s",
+            "type-clash",
+            "AND is for conditions, this is text",
+            "compare it with something, for example `... IS NOT NULL`",
+        ),
+        ("a.p < a.p", "type-clash", "booleans have no order", "compare them with = or !="),
+        ("a.p = 1", "type-clash", "boolean and integer cannot be compared", "write TRUE or FALSE"),
+        ("a.i IN (1, 'x')", "type-clash", "integer and text cannot be compared", ""),
+        ("a.i BETWEEN 1 AND 'x'", "type-clash", "integer and text cannot be compared", ""),
+        ("a.i LIKE 'x%'", "type-clash", "LIKE is for text, this is an integer", ""),
+        ("a.l = a.l", "type-clash", "values of type list<item: int64> cannot be compared", None),
+        (
+            "CASE WHEN a.p THEN 'yes' ELSE 0 END",
+            "type-clash",
+            "the branches of CASE are of different kinds: text and integer",
+            "write '0' in quotes to make it text",
+        ),
+        (
+            "coalesce(a.i, 'none')",
+            "type-clash",
+            "the arguments of `coalesce` are of different kinds: integer and text",
+            "",
+        ),
+        (
+            "CASE WHEN a.i THEN 1 END",
+            "not-a-condition",
+            "a condition is true or false, this is an integer",
+            "compare it with something, for example `... != 0`",
+        ),
+        ("lenght(a.s) > 3", "unknown-function", "there is no function `lenght`", "did you mean `length`?"),
+        ("substring(a.s, 1)", "unknown-function", "there is no function `substring`", "did you mean `substr`?"),
+        ("mod(a.i, 2)", "unknown-function", "there is no function `mod`", "write the remainder as x % y"),
+        (
+            "round(a.x, 1, 2)",
+            "function-arguments",
+            "`round` takes 1 or 2 arguments, not 3",
+            "for example round(2.675, 2) = 2.68",
+        ),
+        ("sqrt()", "function-arguments", "`sqrt` takes 1 argument, not 0", "for example sqrt(9) = 3"),
+        (
+            "sqrt(a.s)",
+            "function-arguments",
+            "`x` of `sqrt(x)` is a number, not text",
+            "for example sqrt(9) = 3",
+        ),
+        (
+            "round(a.x, a.i)",
+            "function-arguments",
+            "`digits` of `round(x[, digits])` is written out as a literal, it cannot be computed",
+            None,
+        ),
+        (
+            "date_trunc('hours', a.t)",
+            "function-arguments",
+            "`unit` of `date_trunc(unit, time)` cannot be 'hours'",
+            "did you mean `hour`?",
+        ),
+    ],
+)
+def test_one_mistake_is_one_problem(text: str, code: str, message: str, hint: str | None) -> None:
+    _, problems = check(text)
+    assert [(problem.code, problem.message) for problem in problems] == [(code, message)]
+    assert problems[0].span is not None
+    if hint is not None:
+        assert problems[0].hint == hint
+
+
+def test_the_message_as_a_whole() -> None:
+    text = "a.i > 1 AND a.t > '2024-01-31'"
+    _, problems = check(text)
+    assert str(QueryError(problems, Source(text))) == (
+        "error[type-clash]: timestamp and text cannot be compared\n"
+        " --> query:1:13\n"
+        "  |\n"
+        "1 | a.i > 1 AND a.t > '2024-01-31'\n"
+        "  |             ^^^^^^^^^^^^^^^^^^ timestamp > text\n"
+        "hint: write a time as TIMESTAMP '2024-01-31'"
+    )
+
+
+def test_all_mistakes_at_once() -> None:
+    _, problems = check("a.s + 1 > 3 AND NOT a.i OR lenght(a.l) = nosuch(a.s - 1)")
+    assert [problem.code for problem in problems] == [
+        "type-clash",
+        "type-clash",
+        "unknown-function",
+        "type-clash",
+        "unknown-function",
+    ]
+
+
+def test_a_field_without_type_was_reported_already() -> None:
+    expr = Binary("and", Binary(">", Binary("+", Field("a", "nosuch"), Literal(1)), Literal("x")), Literal(True))
+    problems: list[Problem] = []
+    check_condition(expr, lambda field: None, problems)
+    assert problems == []
+
+
+def test_a_condition_is_true_or_false() -> None:
+    problems: list[Problem] = []
+    for text in ("a.p", "a.i > 1", "NULL", "a.i", "a.l"):
+        check_condition(parse_expression(text), lambda field: FIELDS[field.name], problems)
+    assert [(problem.code, problem.message) for problem in problems] == [
+        ("not-a-condition", "a condition is true or false, this is an integer"),
+        ("not-a-condition", "a condition is true or false, this is of type list<item: int64>"),
+    ]
+
+
+def test_literals_that_do_not_fit() -> None:
+    problems: list[Problem] = []
+    for expr in (Literal(2**63), Unary("-", Literal(2**63)), Timestamp(10**30 + 1), Duration(10**30)):
+        check_expression(Binary("=", expr, Literal(None)), lambda field: None, problems)
+    assert [(problem.code, problem.message) for problem in problems] == [
+        ("number-too-large", "9223372036854775808 does not fit a 64-bit integer"),
+        ("number-too-large", "the timestamp does not fit 64 bits of its unit"),
+        ("number-too-large", "the duration does not fit 64 bits of its unit"),
+    ]
+    with pytest.raises(QueryError) as raised:
+        evaluate(Literal(2**63), lambda field: pa.nulls(1), 1)
+    assert raised.value.code == "number-too-large"
+
+
+def test_same_inside_an_expression_is_misplaced() -> None:
+    problems: list[Problem] = []
+    check_condition(Unary("not", Same(("user",))), lambda field: None, problems)
+    assert [(problem.code, problem.message) for problem in problems] == [
+        ("misplaced-same", "SAME stands only as a condition of its own in WHERE")
+    ]
+
+
+def test_a_pattern_that_ends_in_a_quote() -> None:
+    problems: list[Problem] = []
+    for pattern in ("a\\", "a\\\\", "\\%\\"):
+        check_expression(Like(Literal("x"), pattern), lambda field: None, problems)
+    assert [problem.code for problem in problems] == ["like-pattern"] * 2
+
+
+def test_the_candidates_of_an_unknown_function_are_listed() -> None:
+    _, problems = check("nosuch(1)")
+    assert problems[0].label == f"functions: {', '.join(FUNCTIONS)}"
+
+
+def test_nodes_without_places_are_checked_too() -> None:
+    wrong = Literal("x")
+    problems: list[Problem] = []
+    for expr in (
+        InList(Literal(1), (wrong,)),
+        Between(Literal(1), wrong, Literal(2)),
+        Case(((Literal(True), Literal(1)),), wrong),
+        Call("least", (Literal(1), wrong)),
+    ):
+        check_expression(expr, lambda field: None, problems)
+    assert [problem.code for problem in problems] == ["type-clash"] * 4
+    assert {problem.span for problem in problems} == {None}
