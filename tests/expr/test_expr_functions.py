@@ -13,14 +13,14 @@ from ensue.errors import Problem, QueryError, SchemaError
 from ensue.expr.check import check_expression
 from ensue.expr.evaluate import condition_mask, evaluate
 from ensue.expr.functions import FUNCTIONS, Function
-from ensue.expr.nodes import Call, Field, Literal
+from ensue.expr.nodes import Call, Expr, Field, Literal
 from ensue.lang.parser import parse_expression
 
 X = Field("a", "x")
 
 
 def apply(name: str, column: Any, *constants: Any) -> Any:
-    arguments = (X, *map(Literal, constants))
+    arguments: tuple[Expr, ...] = (X, *map(Literal, constants))
     if name == "date_trunc":
         arguments = (Literal(constants[0]), X)
     return evaluate(Call(name, arguments), lambda field: column, len(column))
@@ -202,7 +202,10 @@ def test_seconds_and_epoch() -> None:
 
 
 def test_the_extreme_of_times_with_zones() -> None:
-    columns = {"x": pa.array([5, None], pa.timestamp("s", "Asia/Tokyo")), "y": pa.array([4999, 7], pa.timestamp("ms"))}
+    columns: dict[str, Any] = {
+        "x": pa.array([5, None], pa.timestamp("s", "Asia/Tokyo")),
+        "y": pa.array([4999, 7], pa.timestamp("ms")),
+    }
     least = evaluate(Call("least", (X, Field("a", "y"))), lambda field: columns[field.name], 2)
     assert least.type == pa.timestamp("ms", "Asia/Tokyo")
     assert least.cast(pa.int64()).to_pylist() == [4999, 7]

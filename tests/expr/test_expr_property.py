@@ -17,7 +17,7 @@ from ensue.expr.check import check_expression
 from ensue.expr.evaluate import condition_mask, evaluate
 from ensue.expr.nodes import Between, Binary, Call, Case, Expr, Field, InList, IsNull, Like, Literal, Unary
 
-COLUMNS = {
+COLUMNS: dict[str, pa.DataType] = {
     "i": pa.int64(),
     "j": pa.int64(),
     "x": pa.float64(),
@@ -68,9 +68,9 @@ def interpret(expr: Expr, row: dict[str, Any]) -> Any:
         case IsNull(operand, negated):
             return (interpret(operand, row) is None) is not negated
         case Case(branches, default):
-            for condition, value in branches:
+            for condition, result in branches:
                 if interpret(condition, row) is True:
-                    return interpret(value, row)
+                    return interpret(result, row)
             return None if default is None else interpret(default, row)
         case Call(name, arguments):
             return FUNCTIONS[name](*(interpret(argument, row) for argument in arguments))
