@@ -126,6 +126,7 @@ def refusal(parse: Callable[[str], object], text: str) -> QueryError | None:
 
 
 @given(st.sampled_from(PARSERS), st.text())
+@example(parse_pattern, "A)")
 @example(parse_statements, "PATTERN A a\r\n\x0b\x0c\u2028 WHERE '")
 def test_any_text(parse: Callable[[str], object], text: str) -> None:
     answer_or_query_error(parse, text)

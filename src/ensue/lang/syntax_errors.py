@@ -17,6 +17,7 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _END = "$END"
+_CONTENTS = {"pattern": "pattern", "expression": "expression", "window": "window", "returns": "columns to return"}
 _COMPARISONS = ("=", "==", "!=", "<>", "<", "<=", ">", ">=")
 _CLAUSES = ("WHERE", "PARTITION", "WITHIN", "RETURN")
 
@@ -118,16 +119,14 @@ def _slip(unexpected: UnexpectedInput, source: Source, start: str, lexemes: tupl
 
 def _accepted(unexpected: UnexpectedInput) -> frozenset[str]:
     accepts: Callable[[], set[str]] = unexpected.interactive_parser.accepts
-    return frozenset(accepts())
+    # A state in which nothing is accepted is that of a complete text.
+    return frozenset(accepts()) or frozenset({_END})
 
 
 def _empty(start: str) -> Problem:
     if start == "statements":
         return Problem("empty-query", "the text holds no query", Span(0, 0), hint="a query starts with PATTERN")
-    return Problem("empty-query", f"the text holds no {_STARTS[start]}", Span(0, 0))
-
-
-_STARTS = {"pattern": "pattern", "expression": "expression", "window": "window", "returns": "columns to return"}
+    return Problem("empty-query", f"the text holds no {_CONTENTS[start]}", Span(0, 0))
 
 
 def _unclosed_quote(slip: Slip) -> Problem | None:
@@ -193,7 +192,9 @@ def _unknown_unit(slip: Slip) -> str:
 
 
 def _missing_by(slip: Slip) -> str:
-    return f"write `PARTITION BY {slip.found.text}`" if "_BY" in slip.accepted and slip.found else ""
+    if "_BY" in slip.accepted and slip.found and slip.word.isidentifier():
+        return f"write `PARTITION BY {slip.found.text}`"
+    return ""
 
 
 def _partition_variable(slip: Slip) -> str:
@@ -218,7 +219,7 @@ def _keyword_as_name(slip: Slip) -> str:
 
 
 def _not_a_statement(slip: Slip) -> str:
-    if slip.accepted == {"_PATTERN"} and slip.found:
+    if "_PATTERN" in slip.accepted and slip.found:
         return did_you_mean(slip.found.text, ["PATTERN"]) or "a query starts with PATTERN"
     return ""
 
