@@ -101,7 +101,7 @@ def render_problem(problem: Problem, source: Source | None) -> str:
     lines = [f"error[{problem.code}]: {problem.message}"]
     if source is not None and problem.span is not None:
         line, column = source.position(problem.span.start)
-        text = source.text.splitlines()[line - 1] if source.text else ""
+        text = source.text.split("\n")[line - 1]
         width = max(1, min(problem.span.end, problem.span.start + len(text) - column + 1) - problem.span.start)
         gutter = " " * len(str(line))
         label = f" {problem.label}" if problem.label else ""

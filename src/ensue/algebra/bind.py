@@ -1,0 +1,199 @@
+"""What can be wrong with a query once the streams are known: names of streams and fields, and types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+
+from ensue.algebra.catalog import Catalog, StreamSchema
+from ensue.algebra.check import interval_names
+from ensue.algebra.nodes import Event, Events, PatternQuery, Ticks, Window, Within, walk
+from ensue.errors import Problem, Span, did_you_mean
+from ensue.expr.check import check_condition, check_expression
+from ensue.expr.nodes import Duration, Field, Same, conjuncts
+from ensue.expr.types import Kind, kind_of
+
+FieldType = Callable[[Field], "pa.DataType | None"]
+
+
+def bind_query(query: PatternQuery, catalog: Catalog) -> list[Problem]:
+    """Every problem of a query with these streams; the structure has been checked before."""
+    events = [node for node in walk(query.pattern) if isinstance(node, Event)]
+    problems = list(_unknown_streams(events, catalog))
+    if problems:
+        return problems
+    problems += _check_keys(query, events, catalog)
+    problems += _check_windows(query, catalog)
+    streams = {event.variable: event.stream for event in events if event.variable is not None}
+    intervals = interval_names(query.pattern)
+
+    def field_type(field: Field) -> pa.DataType | None:
+        assert field.variable is not None
+        if field.variable in intervals:
+            return _interval_field(field, catalog, problems)
+        return _stream_field(field, streams[field.variable], catalog, problems)
+
+    for event in events:
+        if event.predicate is not None:
+            check_condition(event.predicate, _local(event.stream, catalog, problems), problems)
+    for conjunct in conjuncts(query.where):
+        if isinstance(conjunct, Same):
+            for name in conjunct.fields:
+                problems += _check_common_field(name, events, catalog, "SAME", conjunct.span)
+        else:
+            check_condition(conjunct, field_type, problems)
+    for column in query.returns:
+        check_expression(column.expression, field_type, problems)
+    return problems
+
+
+def _unknown_streams(events: list[Event], catalog: Catalog) -> Iterator[Problem]:
+    for event in events:
+        if catalog.stream(event.stream) is None:
+            yield Problem(
+                "unknown-stream",
+                f"there is no stream `{event.stream}`",
+                _name_span(event.span, event.stream),
+                label=f"streams: {', '.join(catalog.streams)}",
+                hint=did_you_mean(event.stream, catalog.streams),
+            )
+
+
+def _name_span(span: Span | None, name: str) -> Span | None:
+    return None if span is None else Span(span.start, span.start + len(name))
+
+
+def _local(stream: str, catalog: Catalog, problems: list[Problem]) -> FieldType:
+    return lambda field: _stream_field(field, stream, catalog, problems)
+
+
+def _interval_field(field: Field, catalog: Catalog, problems: list[Problem]) -> pa.DataType | None:
+    if field.name in ("s", "e"):
+        return catalog.time_type
+    problems.append(
+        Problem(
+            "no-such-field",
+            f"`{field.variable}` names an interval and has no field `{field.name}`",
+            _field_span(field),
+            label="fields: s, e",
+            hint=f"use a variable inside of `{field.variable}` for its attributes",
+        )
+    )
+    return None
+
+
+def _stream_field(field: Field, stream: str, catalog: Catalog, problems: list[Problem]) -> pa.DataType | None:
+    schema = catalog.stream(stream)
+    assert schema is not None
+    if schema.hides(field.name):
+        problems.append(
+            Problem(
+                "ambiguous-field",
+                f"`{field.name}` is both the {_time_word(field.name)} of an event and a column of stream `{stream}`",
+                _field_span(field),
+                hint=f"rename the column `{field.name}` of the data, or name it as the time or end column",
+            )
+        )
+        return None
+    if schema.endpoint(field.name) is not None:
+        return catalog.time_type
+    if field.name in schema.fields:
+        return schema.fields[field.name]
+    problems.append(
+        Problem(
+            "no-such-field",
+            f"stream `{stream}` has no field `{field.name}`",
+            _field_span(field),
+            label=f"fields: {', '.join(schema.fields)}",
+            hint=did_you_mean(field.name, schema.fields),
+        )
+    )
+    return None
+
+
+def _time_word(name: str) -> str:
+    return {"s": "start", "t": "time", "e": "end"}[name]
+
+
+def _field_span(field: Field) -> Span | None:
+    """The part of `a.amount` behind the dot."""
+    if field.span is None:
+        return None
+    width = len(field.name) if field.variable is not None else field.span.end - field.span.start
+    return Span(max(field.span.start, field.span.end - width), field.span.end)
+
+
+def _check_keys(query: PatternQuery, events: list[Event], catalog: Catalog) -> Iterator[Problem]:
+    for name in query.partition_by:
+        yield from _check_common_field(name, events, catalog, "PARTITION BY", query.span)
+
+
+def _check_common_field(
+    name: str, events: list[Event], catalog: Catalog, clause: str, span: Span | None
+) -> Iterator[Problem]:
+    """A field that all streams of the pattern share, with types that can be equal."""
+    first: tuple[str, Kind] | None = None
+    for stream in dict.fromkeys(event.stream for event in events):
+        schema = catalog.stream(stream)
+        assert schema is not None
+        found = _common_type(name, schema, catalog)
+        if found is None:
+            yield Problem(
+                "no-such-field",
+                f"{clause} names `{name}`, which stream `{stream}` does not have",
+                span,
+                label=f"fields: {', '.join(schema.fields)}",
+                hint=did_you_mean(name, schema.fields),
+            )
+            continue
+        kind = _equal_kinds(kind_of(found))
+        if kind is Kind.OTHER:
+            yield Problem("type-clash", f"{clause} names `{name}`, whose type {found} cannot be compared", span)
+        elif first is None:
+            first = (stream, kind)
+        elif Kind.NULL not in (kind, first[1]) and kind is not first[1]:
+            yield Problem(
+                "type-clash",
+                f"{clause} names `{name}`, which is {first[1].word} in `{first[0]}` and {kind.word} in `{stream}`",
+                span,
+                hint="bring both to one type before detection",
+            )
+
+
+def _common_type(name: str, schema: StreamSchema, catalog: Catalog) -> pa.DataType | None:
+    if name in schema.fields and not schema.endpoint(name):
+        return schema.fields[name]
+    return catalog.time_type if schema.endpoint(name) else None
+
+
+def _equal_kinds(kind: Kind) -> Kind:
+    return Kind.FLOAT if kind is Kind.INTEGER else kind
+
+
+def _check_windows(query: PatternQuery, catalog: Catalog) -> Iterator[Problem]:
+    """Durations for timestamps, plain numbers for integer time."""
+    parts = [node.window for node in walk(query.pattern) if isinstance(node, Within)]
+    for window in [*parts, *([query.within] if query.within is not None else [])]:
+        yield from _check_window(window, catalog)
+
+
+def _check_window(window: Window, catalog: Catalog) -> Iterator[Problem]:
+    if isinstance(window, Events):
+        return
+    if catalog.unit is None and isinstance(window, Duration):
+        yield Problem(
+            "window-unit",
+            "the time column holds integers, so a window has no unit",
+            window.span,
+            hint="write the plain number, e.g. `WITHIN 100`, or turn the column into a timestamp",
+        )
+    if catalog.unit is not None and isinstance(window, Ticks):
+        yield Problem(
+            "window-unit",
+            f"the time column holds timestamps, so `WITHIN {window.count}` needs a unit",
+            window.span,
+            hint=f"write `WITHIN {window.count} seconds`, or another unit",
+        )
+
+

@@ -1,0 +1,78 @@
+"""What is known about the streams: their fields and which of them carry time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from ensue.algebra.nodes import Event, PatternQuery, Ticks, Within, walk
+from ensue.expr.nodes import Field, Same, conjuncts
+from ensue.expr.nodes import walk as walk_expression
+
+TIME_NAMES = {"s": "s", "t": "s", "e": "e"}
+"""`x.s`, `x.t` and `x.e`, by the endpoint they stand for."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSchema:
+    """The fields of one stream, in the types that expressions see, and its time columns."""
+
+    name: str
+    fields: Mapping[str, pa.DataType]
+    time: str
+    end: str | None = None
+
+    def endpoint(self, field: str) -> str | None:
+        """The endpoint ("s" or "e") that a field name stands for, None for an ordinary field."""
+        if field == self.time:
+            return "s"
+        if self.end is not None and field == self.end:
+            return "e"
+        return TIME_NAMES.get(field) if field not in self.fields else None
+
+    def hides(self, field: str) -> bool:
+        """True if `x.field` is a word for time and an ordinary column as well."""
+        return field in TIME_NAMES and field in self.fields and field not in (self.time, self.end)
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """All streams, and the one type of time: int64 or a timestamp.
+
+    Where streams are the values of a type column, every name is a stream, perhaps an empty one, and `any_stream` is the schema
+    of all of them.
+    """
+
+    streams: Mapping[str, StreamSchema]
+    time_type: pa.DataType
+    any_stream: StreamSchema | None = None
+
+    def stream(self, name: str) -> StreamSchema | None:
+        return self.streams.get(name, self.any_stream)
+
+    def endpoint(self, stream: str, field: Field) -> str | None:
+        schema = self.stream(stream)
+        return None if schema is None else schema.endpoint(field.name)
+
+    @property
+    def unit(self) -> str | None:
+        """The unit of a timestamp, None for integer time."""
+        return self.time_type.unit if pa.types.is_timestamp(self.time_type) else None
+
+
+def inferred_catalog(query: PatternQuery) -> Catalog:
+    """A catalog that gives every stream whatever the query asks of it, for looking at a query without data.
+
+    Time is integer iff the query measures it in plain numbers.
+    """
+    windows = [query.within, *(node.window for node in walk(query.pattern) if isinstance(node, Within))]
+    plain = any(isinstance(window, Ticks) for window in windows)
+    expressions = [node.predicate for node in walk(query.pattern) if isinstance(node, Event) and node.predicate is not None]
+    expressions += [*conjuncts(query.where), *(column.expression for column in query.returns)]
+    names = {part.name for expr in expressions for part in walk_expression(expr) if isinstance(part, Field)}
+    names |= {name for expr in expressions for part in walk_expression(expr) if isinstance(part, Same) for name in part.fields}
+    names |= set(query.partition_by)
+    fields = {name: pa.null() for name in sorted(names) if name not in TIME_NAMES}
+    return Catalog({}, pa.int64() if plain else pa.timestamp("us"), StreamSchema("*", fields, "t"))

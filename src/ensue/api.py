@@ -1,0 +1,306 @@
+"""The public face: parse, detect, run, and the queries and programs they take."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ensue.algebra.catalog import inferred_catalog
+from ensue.algebra.check import check_query, check_statement_names
+from ensue.algebra.nodes import Event, PatternQuery, Statements, walk
+from ensue.dsl import PatternExpression, Query, query_of
+from ensue.engine.evaluate import Frontier, evaluate
+from ensue.engine.events import EventSource, EventStore, InputTable, Report, load_events, load_sources
+from ensue.engine.output import OutputSchema, collect_ordered, output_schema, render_in_batches
+from ensue.engine.session import raw_types, request_of
+from ensue.errors import EnsueWarning, Problem, QueryError, SchemaError, Source, closest
+from ensue.kernels.warm import warm_up
+from ensue.lang.parser import parse_statements
+from ensue.lang.render import render_statements
+from ensue.plan.build import plan_query
+from ensue.plan.explain import explain_query
+from ensue.plan.model import Options, QueryPlan
+from ensue.runtimes.local import TableKind, catalog_of, input_tables, kind_of_table
+
+QueryLike: TypeAlias = "str | Query | PatternExpression"
+ColumnNames: TypeAlias = "str | Mapping[str, str]"
+DEFAULT_LIMIT = 10_000_000
+"""How many matches a collected result may have unless `limit=` says otherwise."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """The statements of a text or file, in order.
+
+    >>> program = parse("PATTERN pair SEQ(A a, B b) WITHIN 5; PATTERN lone AND(C c, NOT C other) WITHIN 5")
+    >>> list(program.names)
+    ['pair', 'lone']
+    >>> parse(program.to_text()) == program
+    True
+    """
+
+    statements: Statements
+
+    @property
+    def queries(self) -> tuple[Query, ...]:
+        return tuple(Query(node) for node in self.statements.statements)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The name of each pattern; one without a name is called by its number."""
+        return tuple(node.name or f"pattern_{place}" for place, node in enumerate(self.statements.statements, start=1))
+
+    def to_text(self) -> str:
+        """The program as text; it parses back to an equal program."""
+        return render_statements(self.statements)
+
+    def explain(self) -> str:
+        """What each pattern means and how it will run."""
+        return "\n\n".join(explain(query) for query in self.queries)
+
+
+def parse(text: str, name: str = "query") -> Program:
+    """Parses a text of one or more statements and checks what can be checked without data; `name` is cited in errors.
+
+    >>> parse("PATTERN SEQ(A a, NOT B b) ").queries
+    Traceback (most recent call last):
+    ensue.errors.QueryError: error[open-scope]: nothing says how long after the match the forbidden events count
+     --> query:1:18
+      |
+    1 | PATTERN SEQ(A a, NOT B b)\x20
+      |                  ^^^^^^^
+    hint: add a WITHIN to the whole pattern, or put the NOT between two items of a SEQ
+    """
+    statements = parse_statements(text, name)
+    problems = [problem for node in statements.statements for problem in check_query(node)]
+    problems += check_statement_names([(node.name, node.span) for node in statements.statements if node.name])
+    if problems:
+        raise QueryError(problems, statements.source)
+    return Program(statements)
+
+
+def parse_file(path: str | Path) -> Program:
+    """Parses an `.ensue` file."""
+    return parse(Path(path).read_text(encoding="utf-8"), Path(path).name)
+
+
+def explain(query: QueryLike) -> str:
+    """What a query means and how it will run, stage by stage, without data.
+
+    >>> print(explain("PATTERN SEQ(A a, B b) WITHIN 5"))
+    PATTERN
+      PATTERN SEQ(A a, B b)
+        WITHIN 5
+    <BLANKLINE>
+    GRAPH
+      a: an event of A
+      b: an event of B
+      a before b, all within 5
+    <BLANKLINE>
+    PLAN
+      all events form one group, sorted by time
+      read A: all columns, because whole events are returned
+      read B: all columns, because whole events are returned
+      join a, b: from the rarest in the data at hand, each next one by a search in its time range
+    <BLANKLINE>
+    STATE
+      A as a: kept for 5
+      B as b: not kept
+      bounded
+    """
+    node, source = single_query(query)
+    return explain_query(plan_query(node, inferred_catalog(node), source))
+
+
+def single_query(query: QueryLike) -> tuple[PatternQuery, Source | None]:
+    """The one query meant, with its text, so that messages can point into it."""
+    if isinstance(query, PatternExpression):
+        query = query_of(query)
+    text = query.to_text() if isinstance(query, Query) else query
+    statements = parse_statements(text)
+    if len(statements.statements) != 1:
+        raise QueryError(
+            [
+                Problem(
+                    "one-query",
+                    f"the text has {len(statements.statements)} statements where one is expected",
+                    statements.statements[1].span,
+                    hint="`ensue.run` takes programs of several patterns",
+                )
+            ],
+            statements.source,
+        )
+    return statements.statements[0], statements.source
+
+
+@dataclass(slots=True)
+class Results(dict[str, Any]):
+    """The result of each pattern by name. `reports` says what each read and set aside."""
+
+    reports: dict[str, Report] = field(default_factory=dict)
+
+
+def detect(
+    events: Any,
+    query: QueryLike,
+    *,
+    time: ColumnNames,
+    type: str | None = None,
+    end: ColumnNames | None = None,
+    limit: int | None = DEFAULT_LIMIT,
+) -> Any:
+    """The matches of a query, as the kind of table that `events` is: pyarrow, pandas or polars.
+
+    `events` is one table whose column `type` names the stream of each row, or one table per stream in a mapping. `time` is the column
+    of an event's time (a timestamp or an integer), `end` that of its end, if events last.
+    More than `limit` matches are an error (None: no limit).
+
+    >>> table = pa.table({"t": [1, 2, 4], "type": ["A", "B", "C"], "id": [7, 7, 7]})
+    >>> detect(table, "PATTERN SEQ(A a, C c) PARTITION BY id WITHIN 5 RETURN a.id AS id, c.t AS at", time="t", type="type").to_pylist()
+    [{'id': 7, 'at': 4}]
+    """
+    prepared = _prepare(events, [single_query(query)], time, type, end)
+    table, report = _evaluate_one(prepared, 0, Options(limit=limit))
+    _warn_set_aside(report)
+    return prepared.kind.from_arrow(table)
+
+
+def detect_batches(
+    events: Any,
+    query: QueryLike,
+    *,
+    time: ColumnNames,
+    type: str | None = None,
+    end: ColumnNames | None = None,
+    limit: int | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """The matches as Arrow record batches, as they are found and in no particular order: any number in bounded memory."""
+    prepared = _prepare(events, [single_query(query)], time, type, end)
+    plan, output = prepared.plans[0], prepared.outputs[0]
+    store = prepared.store(0)
+    _warn_set_aside(store.report)
+    yield from render_in_batches(evaluate(plan, store, Frontier(), Options(limit=limit), {}), output, limit)
+
+
+def run(
+    program: Program | str,
+    sources: Any,
+    *,
+    time: ColumnNames,
+    type: str | None = None,
+    end: ColumnNames | None = None,
+    limit: int | None = DEFAULT_LIMIT,
+) -> Results:
+    """The matches of every pattern of a program, by name, over the same tables, which are read once.
+
+    >>> table = pa.table({"t": [1, 2, 4], "type": ["A", "B", "C"]})
+    >>> found = run("PATTERN p SEQ(A a, B b) WITHIN 5; PATTERN q SEQ(A a, C c) WITHIN 1", table, time="t", type="type")
+    >>> {name: matches.num_rows for name, matches in found.items()}
+    {'p': 1, 'q': 0}
+    """
+    if isinstance(program, str):
+        program = parse(program)
+    statements = program.statements
+    prepared = _prepare(sources, [(node, statements.source) for node in statements.statements], time, type, end)
+    results = Results()
+    for place, name in enumerate(program.names):
+        table, report = _evaluate_one(prepared, place, Options(limit=limit))
+        results[name] = prepared.kind.from_arrow(table)
+        results.reports[name] = report
+        _warn_set_aside(report)
+    return results
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """Queries planned over tables whose times are read."""
+
+    kind: TableKind
+    sources: tuple[EventSource, ...]
+    report: Report
+    plans: tuple[QueryPlan, ...]
+    outputs: tuple[OutputSchema, ...]
+
+    def store(self, place: int) -> EventStore:
+        return load_events(self.sources, request_of(self.plans[place]), replace(self.report))
+
+
+def _prepare(
+    events: Any,
+    queries: list[tuple[PatternQuery, Source | None]],
+    time: ColumnNames,
+    type_column: str | None,
+    end: ColumnNames | None,
+) -> _Prepared:
+    kind, tables = arrow_tables(events)
+    inputs = input_tables(tables, streams_of([node for node, _ in queries]), time, type_column, end)
+    catalog = catalog_of(inputs)
+    plans = tuple(plan_query(node, catalog, source) for node, source in queries)
+    warm_up()
+    sources, report = load_sources(inputs, catalog.time_type)
+    outputs = tuple(output_schema(plan, raw_types(plan, inputs)) for plan in plans)
+    return _Prepared(kind, sources, report, plans, outputs)
+
+
+def arrow_tables(events: Any) -> tuple[TableKind, Mapping[str, pa.Table] | pa.Table]:
+    """The user's table or tables as Arrow, and the kind to give back."""
+    if not isinstance(events, Mapping):
+        kind = kind_of_table(events)
+        return kind, kind.to_arrow(events)
+    if not events:
+        raise SchemaError("no-tables", "the mapping of streams to tables is empty", "give at least one table")
+    kinds = {name: kind_of_table(table) for name, table in events.items()}
+    return next(iter(kinds.values())), {name: kinds[name].to_arrow(table) for name, table in events.items()}
+
+
+def streams_of(queries: list[PatternQuery]) -> tuple[str, ...]:
+    """The streams that the queries name, in the order of the text."""
+    names = [node.stream for query in queries for node in walk(query.pattern) if isinstance(node, Event)]
+    return tuple(dict.fromkeys(names))
+
+
+def _evaluate_one(prepared: _Prepared, place: int, options: Options) -> tuple[pa.Table, Report]:
+    plan, store = prepared.plans[place], prepared.store(place)
+    for item in store.sources:
+        warn_of_missing_streams(plan, item.input, store)
+    chunks = evaluate(plan, store, Frontier(), options, {})
+    table = collect_ordered(chunks, prepared.outputs[place], options.limit)
+    store.report.matches = table.num_rows
+    return table, store.report
+
+
+def warn_of_missing_streams(plan: QueryPlan, item: InputTable, store: EventStore) -> None:
+    """A stream without events whose name is nearly that of another one is probably misspelt."""
+    if item.type is None:
+        return
+    empty = [name for name in plan.streams if len(store.streams[name]) == 0]
+    present = [str(name) for name in pc.unique(item.table.column(item.type)).to_pylist() if name] if empty else []
+    for name in empty:
+        guess = closest(name, present)
+        if guess is not None and guess not in plan.streams:
+            warnings.warn(
+                f"no row of column `{item.type}` is `{name}`; did you mean `{guess}`?", EnsueWarning, stacklevel=4
+            )
+
+
+def _warn_set_aside(report: Report) -> None:
+    for reason, count in report.set_aside.items():
+        warnings.warn(f"{count} rows {reason} took no part", EnsueWarning, stacklevel=3)
+
+
+__all__ = [
+    "Program",
+    "Results",
+    "detect",
+    "detect_batches",
+    "explain",
+    "parse",
+    "parse_file",
+    "run",
+]

@@ -1,0 +1,136 @@
+"""Evaluating a plan over events: the matches that complete between two watermarks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ensue.engine.events import Candidates, EventStore, Mask
+from ensue.engine.join import Join
+from ensue.engine.keys import Int64s
+from ensue.engine.rows import Rows
+from ensue.engine.workspace import Workspace
+from ensue.graph.bounds import WHOLE_END, WHOLE_FIRST, WHOLE_START
+from ensue.plan.model import GraphPlan, Options, QueryPlan
+
+Restriction = dict[str, Callable[[Candidates], Mask]]
+"""Which candidates of some variables may take part in one pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frontier:
+    """Matches are wanted whose completion lies after `after` and not after `until`; None: no limit."""
+
+    after: int | None = None
+    until: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MatchChunk:
+    """Some complete matches of one graph."""
+
+    plan: GraphPlan
+    space: Workspace
+    rows: Rows
+
+    @property
+    def starts(self) -> Int64s:
+        return self.space.value(WHOLE_START, self.rows)
+
+    @property
+    def ends(self) -> Int64s:
+        return self.space.value(WHOLE_END, self.rows)
+
+    def where(self, mask: Mask) -> MatchChunk:
+        return MatchChunk(self.plan, self.space, self.rows.where(mask))
+
+
+def evaluate(
+    plan: QueryPlan, store: EventStore, frontier: Frontier, options: Options, found: dict[Hashable, Candidates]
+) -> Iterator[MatchChunk]:
+    """Every match that completes within the frontier, once, in chunks of bounded size.
+
+    `found` remembers the candidates of each variable, for whoever needs them again.
+    """
+    for graph_plan in plan.graphs:
+        for restriction in _passes(graph_plan, plan, frontier):
+            space = _workspace(graph_plan, plan, store, options, found)
+            for name, allowed in restriction.items():
+                space.restrict(name, allowed(space.candidates[name]))
+            if any(len(space.candidates[name]) == 0 for name in graph_plan.graph.names):
+                continue
+            join = Join(space)
+            join.prune()
+            for rows in join.matches():
+                chunk = _within(MatchChunk(graph_plan, space, rows), plan, frontier)
+                if chunk.rows.length:
+                    yield chunk
+
+
+def _workspace(
+    graph_plan: GraphPlan, plan: QueryPlan, store: EventStore, options: Options, found: dict[Hashable, Candidates]
+) -> Workspace:
+    graph = graph_plan.graph
+    streams = {variable.name: variable.stream for variable in graph.variables}
+    space = Workspace(graph_plan, graph, plan.catalog, store, options, {}, streams, found)
+    space.candidates = {variable.name: space.find_candidates(variable, graph) for variable in graph.variables}
+    return space
+
+
+def _passes(graph_plan: GraphPlan, plan: QueryPlan, frontier: Frontier) -> Iterator[Restriction]:
+    """Restrictions that together admit every match within the frontier exactly once, and few others.
+
+    Without trailing scopes a match completes with its last event: one of the variables that can be last is new, and those before it in
+    the list are not. With a trailing scope of `W` ticks it completes at its start plus `W`.
+    """
+    if frontier.after is None:
+        yield {}
+    elif not graph_plan.graph.trailing:
+        yield from _new_last_events(graph_plan.graph.extent.ends, frontier.after)
+    else:
+        ticks = plan.normal_form.windows.ticks
+        if ticks is None:
+            yield {}
+        else:
+            earliest = frontier.after - ticks
+            yield {name: lambda found: found.starts > earliest for name in graph_plan.graph.names}
+
+
+def _new_last_events(names: tuple[str, ...], after: int) -> Iterator[Restriction]:
+    for place, name in enumerate(names):
+        restriction: Restriction = {earlier: lambda found: found.ends <= after for earlier in names[:place]}
+        restriction[name] = lambda found: found.ends > after
+        yield restriction
+
+
+def completion_times(chunk: MatchChunk, plan: QueryPlan) -> Int64s:
+    """When each match is complete: with its last event, or when its trailing scopes have closed."""
+    if not chunk.plan.graph.trailing:
+        return chunk.ends
+    windows = plan.normal_form.windows
+    closings = []
+    if windows.ticks is not None:
+        closings.append(chunk.starts + windows.ticks)
+    if windows.events is not None:
+        timeline = chunk.space.store.timeline
+        assert timeline is not None
+        last = chunk.space.value(WHOLE_FIRST, chunk.rows) + (windows.events - 1)
+        closings.append(timeline.end_at(chunk.space.keys(chunk.rows), last))
+    return np.minimum.reduce(closings)
+
+
+def _within(chunk: MatchChunk, plan: QueryPlan, frontier: Frontier) -> MatchChunk:
+    """Only the matches that complete within the frontier; the passes leave others only where scopes trail."""
+    if not chunk.plan.graph.trailing or frontier == Frontier():
+        return chunk
+    completion = completion_times(chunk, plan)
+    mask = np.ones(chunk.rows.length, bool)
+    if frontier.after is not None:
+        mask &= completion > frontier.after
+    if frontier.until is not None:
+        mask &= completion <= frontier.until
+    return chunk.where(mask)
+
+

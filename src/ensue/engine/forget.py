@@ -1,0 +1,65 @@
+"""Which events of a run are still worth keeping once the watermark has advanced."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import numpy as np
+
+from ensue.engine.events import Candidates, EventStore, Mask, stream_codes
+from ensue.engine.keys import Int64s
+from ensue.engine.workspace import cached_candidates
+from ensue.plan.model import QueryPlan, Retention
+
+
+def rows_to_keep(
+    plan: QueryPlan, store: EventStore, found: dict[Hashable, Candidates], pending: list[Mask], until: int
+) -> list[Mask]:
+    """Per table, the rows that a match completing after `until` may still use; `pending` rows are beyond the watermark."""
+    kept = [np.zeros(len(source.starts), bool) for source in store.sources]
+    for number, graph_plan in enumerate(plan.graphs):
+        for inner in graph_plan.with_inner():
+            for variable in inner.graph.variables:
+                events = cached_candidates(variable, inner.graph, store, plan.catalog, found)
+                retention = plan.retention[number, variable.name]
+                place = next(place for place, source in enumerate(store.sources) if source is events.source)
+                kept[place][events.rows[_needed(events, retention, store, until)]] = True
+    if plan.counting:
+        _keep_markers(kept, store)
+    for mask, waiting, source in zip(kept, pending, store.sources, strict=True):
+        relevant = waiting
+        if not plan.counting and source.input.type is not None:
+            relevant = waiting & (stream_codes(source.input, plan.streams) >= 0)
+        elif not plan.counting and source.input.stream not in plan.streams:
+            relevant = np.zeros_like(waiting)
+        mask |= relevant
+    return kept
+
+
+def _needed(events: Candidates, retention: Retention, store: EventStore, until: int) -> Mask:
+    mask = np.ones(len(events), bool)
+    if retention.from_start is not None:
+        mask &= events.starts + retention.from_start > until
+    if retention.from_end is not None:
+        mask &= events.ends + retention.from_end > until
+    if retention.positions is not None:
+        assert events.positions is not None
+        mask &= events.positions + retention.positions > _last_positions(store)[events.keys]
+    return mask
+
+
+def _last_positions(store: EventStore) -> Int64s:
+    """The position of the newest event of each key."""
+    assert store.timeline is not None
+    return store.timeline.base + np.diff(store.timeline.offsets) - 1
+
+
+def _keep_markers(kept: list[Mask], store: EventStore) -> None:
+    """Positions go on from the newest event of a key, so it stays as long as any other event of the key does."""
+    last = _last_positions(store)
+    in_use = np.zeros(len(last), bool)
+    for mask, keys in zip(kept, store.row_keys, strict=True):
+        in_use[keys[mask]] = True
+    for mask, keys, positions in zip(kept, store.row_keys, store.row_positions, strict=True):
+        known = keys >= 0
+        mask[known] |= in_use[keys[known]] & (positions[known] == last[keys[known]])

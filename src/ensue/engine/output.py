@@ -1,0 +1,216 @@
+"""Matches as Arrow tables: the columns of RETURN, or by default the keys, the interval and one struct per variable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from ensue.algebra.catalog import Catalog
+from ensue.algebra.check import column_name, positive_names
+from ensue.algebra.nodes import Event, PatternQuery, walk
+from ensue.engine.evaluate import MatchChunk, completion_times
+from ensue.engine.keys import Codes, Int64s
+from ensue.errors import LimitError
+from ensue.expr.check import check_expression
+from ensue.expr.evaluate import evaluate
+from ensue.expr.nodes import Expr, Field
+from ensue.expr.rewrite import substitute_fields
+from ensue.graph.normalize import resolve_interval
+from ensue.graph.model import Extent
+from ensue.graph.bounds import end_of, start_of
+from ensue.plan.model import QueryPlan
+
+
+@dataclass(frozen=True, slots=True)
+class OutputSchema:
+    """The columns of the result. `raw_types` are the types of a stream's columns as they came, for whole events."""
+
+    plan: QueryPlan
+    raw_types: Mapping[str, Mapping[str, pa.DataType]]
+    schema: pa.Schema
+
+
+def output_schema(plan: QueryPlan, raw_types: Mapping[str, Mapping[str, pa.DataType]]) -> OutputSchema:
+    query = plan.query
+    fields = _returned_fields(plan) if query.returns else _default_fields(plan, raw_types)
+    return OutputSchema(plan, raw_types, pa.schema(fields))
+
+
+def _returned_fields(plan: QueryPlan) -> list[pa.Field]:
+    streams = variable_streams(plan.query)
+
+    def field_type(field: Field) -> pa.DataType:
+        schema = plan.catalog.stream(streams.get(field.variable or "", ""))
+        if schema is None or schema.endpoint(field.name) is not None:
+            return plan.catalog.time_type
+        return schema.fields[field.name]
+
+    return [
+        pa.field(column_name(column, place), check_expression(column.expression, field_type, []))
+        for place, column in enumerate(plan.query.returns)
+    ]
+
+
+def variable_streams(query: PatternQuery) -> dict[str, str]:
+    return {node.variable: node.stream for node in walk(query.pattern) if isinstance(node, Event) and node.variable}
+
+
+def _default_fields(plan: QueryPlan, raw_types: Mapping[str, Mapping[str, pa.DataType]]) -> list[pa.Field]:
+    query = plan.query
+    streams = variable_streams(query)
+    first = next(iter(raw_types.values()), {})
+    keys = [pa.field(name, first.get(name, plan.catalog.time_type)) for name in query.partition_by]
+    interval = [pa.field(name, plan.catalog.time_type) for name in ("start", "end")]
+    variables = [
+        pa.field(name, pa.struct(list(raw_types[streams[name]].items()))) for name in positive_names(query.pattern)
+    ]
+    return _distinct_names([*keys, *interval, *variables])
+
+
+def _distinct_names(fields: list[pa.Field]) -> list[pa.Field]:
+    """A variable called like a key or like `start` keeps its name with an underscore behind it."""
+    seen: set[str] = set()
+    result = []
+    for field in fields:
+        name = field.name
+        while name in seen:
+            name += "_"
+        seen.add(name)
+        result.append(field.with_name(name))
+    return result
+
+
+def render_chunk(chunk: MatchChunk, output: OutputSchema) -> pa.RecordBatch:
+    """The result rows of some matches, in the order of the matches."""
+    arrays = _returned_columns(chunk, output) if output.plan.query.returns else _default_columns(chunk, output)
+    return pa.RecordBatch.from_arrays(
+        [_as_type(array, field.type) for array, field in zip(arrays, output.schema, strict=True)], schema=output.schema
+    )
+
+
+def _as_type(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    return array if array.type == wanted else array.cast(wanted)
+
+
+def _returned_columns(chunk: MatchChunk, output: OutputSchema) -> list[pa.Array]:
+    streams = variable_streams(output.plan.query)
+    catalog = output.plan.catalog
+    bound = chunk.space.column_of(chunk.rows)
+    intervals = chunk.plan.graph.intervals
+
+    def column(field: Field) -> pa.Array:
+        assert field.variable is not None
+        if field.variable in chunk.rows.places:
+            return bound(field)
+        schema = catalog.stream(streams.get(field.variable, ""))
+        is_time = schema is None or schema.endpoint(field.name) is not None
+        return pa.nulls(chunk.rows.length, catalog.time_type if is_time else schema.fields[field.name])
+
+    return [
+        evaluate(_resolve(column_.expression, intervals), column, chunk.rows.length)
+        for column_ in output.plan.query.returns
+    ]
+
+
+def _resolve(expression: Expr, intervals: Mapping[str, Extent]) -> Expr:
+    return substitute_fields(expression, lambda field: resolve_interval(field, intervals))
+
+
+def _default_columns(chunk: MatchChunk, output: OutputSchema) -> list[pa.Array]:
+    plan = output.plan
+    time_type = plan.catalog.time_type
+    streams = variable_streams(plan.query)
+    names = positive_names(plan.query.pattern)
+    columns = [_key_column(chunk, name, plan.catalog) for name in plan.query.partition_by]
+    columns += [pa.array(values).view(time_type) for values in (chunk.starts, chunk.ends)]
+    columns += [_event_struct(chunk, name, output.raw_types[streams[name]]) for name in names]
+    return columns
+
+
+def _key_column(chunk: MatchChunk, name: str, catalog: Catalog) -> pa.Array:
+    variable, places = next(iter(chunk.rows.places.items()))
+    found = chunk.space.candidates[variable]
+    if name in found.source.input.table.column_names:
+        return found.source.raw_column(name).take(pa.array(found.rows[places]))
+    point = end_of(variable) if name == "e" else start_of(variable)
+    return pa.array(chunk.space.value(point, chunk.rows)).view(catalog.time_type)
+
+
+def _event_struct(chunk: MatchChunk, name: str, types: Mapping[str, pa.DataType]) -> pa.Array:
+    if name not in chunk.rows.places:
+        return pa.nulls(chunk.rows.length, pa.struct(list(types.items())))
+    found = chunk.space.candidates[name]
+    rows = pa.array(found.rows[chunk.rows.places[name]])
+    columns = [_as_type(found.source.raw_column(field).take(rows), kind) for field, kind in types.items()]
+    return pa.StructArray.from_arrays(columns, fields=[pa.field(field, kind) for field, kind in types.items()])
+
+
+def render_in_batches(
+    chunks: Iterable[MatchChunk], output: OutputSchema, limit: int | None
+) -> Iterator[pa.RecordBatch]:
+    """The result as it is found, in no particular order."""
+    count = 0
+    for chunk in chunks:
+        count += chunk.rows.length
+        check_limit(count, limit, chunk, output.plan)
+        yield render_chunk(chunk, output)
+
+
+def collect_ordered(chunks: Iterable[MatchChunk], output: OutputSchema, limit: int | None) -> pa.Table:
+    """The whole result, ordered by (completion time, start), then by the events in the order of the variables."""
+    batches: list[pa.RecordBatch] = []
+    orders: list[list[Int64s]] = []
+    count = 0
+    for chunk in chunks:
+        count += chunk.rows.length
+        check_limit(count, limit, chunk, output.plan)
+        batches.append(render_chunk(chunk, output))
+        orders.append([completion_times(chunk, output.plan), chunk.starts, *_event_times(chunk, output.plan)])
+    if not batches:
+        return output.schema.empty_table()
+    keys = [np.concatenate(parts) for parts in zip(*orders, strict=True)]
+    order = np.lexsort(tuple(reversed(keys)))
+    table = pa.Table.from_batches(batches).combine_chunks()
+    return table.take(pa.array(order))
+
+
+def _event_times(chunk: MatchChunk, plan: QueryPlan) -> list[Int64s]:
+    """The start of each variable's event, to settle ties the same way for every order of input."""
+    absent = np.full(chunk.rows.length, -1, np.int64)
+    return [
+        chunk.space.value(start_of(name), chunk.rows) if name in chunk.rows.places else absent
+        for name in positive_names(plan.query.pattern)
+    ]
+
+
+def check_limit(count: int, limit: int | None, chunk: MatchChunk, plan: QueryPlan) -> None:
+    """Stops a runaway query with the key it ran away on."""
+    if limit is None or count <= limit:
+        return
+    query = plan.query
+    windowed = plan.normal_form.windows.ticks is not None or plan.normal_form.windows.events is not None
+    tame = "a shorter WITHIN" if windowed else "a WITHIN"
+    keyed = "" if query.partition_by else ", PARTITION BY"
+    raise LimitError(
+        "too-many-matches",
+        f"pattern `{query.name or 'unnamed'}` has more than {limit:,} matches{_busiest_key(chunk, plan)}",
+        f"{tame}{keyed} or a narrower condition would tame it; `limit=` raises the limit, "
+        "`ensue.detect_batches` gives any number of matches in bounded memory",
+    )
+
+
+def _busiest_key(chunk: MatchChunk, plan: QueryPlan) -> str:
+    if not plan.query.partition_by:
+        return ""
+    keys: Codes = chunk.space.keys(chunk.rows)
+    busiest = int(np.bincount(keys).argmax())
+    place = int(np.flatnonzero(keys == busiest)[0])
+    one = chunk.rows.take(np.array([place], np.int32))
+    values = [
+        f"{name} = {_key_column(MatchChunk(chunk.plan, chunk.space, one), name, plan.catalog)[0].as_py()!r}"
+        for name in plan.query.partition_by
+    ]
+    return f", most of them now for {', '.join(values)}"

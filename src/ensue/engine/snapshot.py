@@ -1,0 +1,95 @@
+"""A session's state as one Arrow table that carries its version, its query and its watermark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+
+import numpy as np
+import pyarrow as pa
+
+from ensue.engine.events import Report
+from ensue.engine.session import Session
+from ensue.errors import StateError
+from ensue.lang.render import render_query
+
+STATE_VERSION = 1
+METADATA = b"ensue.state"
+
+
+def snapshot(session: Session) -> pa.Table:
+    """The state as one table: column `source` numbers the input, one struct column per input holds its kept events."""
+    counts = [table.num_rows for table in session.state]
+    columns = {"source": pa.array(np.repeat(np.arange(len(counts), dtype=np.int32), counts))}
+    for place, table in enumerate(session.state):
+        before, after = sum(counts[:place]), sum(counts[place + 1 :])
+        columns[_column_name(session, place)] = _struct_column(table, before, after)
+    header = {
+        "version": STATE_VERSION,
+        "query": render_query(session.plan.query),
+        "watermark": session.watermark,
+        "report": asdict(session.report),
+    }
+    return pa.table(columns).replace_schema_metadata({METADATA: json.dumps(header).encode()})
+
+
+def restore(session: Session, saved: pa.Table) -> None:
+    """Puts a saved state into a session of the same query over tables of the same shape."""
+    header = read_header(saved)
+    text = render_query(session.plan.query)
+    if header["query"] != text:
+        raise StateError(
+            "state-query",
+            "the saved state belongs to another query",
+            f"it was saved by:\n{header['query']}",
+        )
+    sources = np.asarray(saved.column("source").to_numpy())
+    tables: list[pa.Table] = []
+    for place, expected in enumerate(session.state):
+        name = _column_name(session, place)
+        if name not in saved.column_names:
+            raise StateError("state-shape", f"the saved state has no events of `{name}`", "give the same tables as before")
+        tables.append(_unpack(saved.column(name), sources == place, expected.schema, name))
+    session.state = tables
+    session.watermark = header["watermark"]
+    session.report = Report(**header["report"])
+
+
+def read_header(saved: pa.Table) -> dict[str, object]:
+    """What a saved state says about itself; raises a StateError if it is none, or of another version."""
+    raw = (saved.schema.metadata or {}).get(METADATA)
+    if raw is None:
+        raise StateError("not-a-state", "the table is not a state that Ensue has saved", "pass what `snapshot()` gave")
+    header: dict[str, object] = json.loads(raw)
+    if header["version"] != STATE_VERSION:
+        raise StateError(
+            "state-version",
+            f"the saved state has version {header['version']}; this release reads version {STATE_VERSION}",
+            "restore it with the release that saved it, or start anew from the source",
+        )
+    return header
+
+
+def _column_name(session: Session, place: int) -> str:
+    return session.inputs[place].stream or "events"
+
+
+def _struct_column(table: pa.Table, before: int, after: int) -> pa.ChunkedArray:
+    kind = pa.struct(list(table.schema))
+    rows = table.combine_chunks().to_struct_array() if table.num_rows else pa.chunked_array([], kind)
+    chunks = [pa.nulls(before, kind), *(chunk.cast(kind) for chunk in rows.chunks), pa.nulls(after, kind)]
+    return pa.chunked_array(chunks, kind)
+
+
+def _unpack(column: pa.ChunkedArray, mask: np.ndarray, schema: pa.Schema, name: str) -> pa.Table:
+    fields: Sequence[pa.Field] = list(column.type)
+    if [field.name for field in fields] != schema.names:
+        raise StateError(
+            "state-shape",
+            f"the saved events of `{name}` have other columns than the tables now given",
+            f"saved: {', '.join(field.name for field in fields)}; now: {', '.join(schema.names)}",
+        )
+    own = column.filter(pa.array(mask))
+    arrays = [pa.chunked_array([chunk.field(place) for chunk in own.chunks], fields[place].type) for place in range(len(fields))]
+    return pa.table(arrays, schema=pa.schema(fields)).cast(schema)

@@ -1,0 +1,144 @@
+"""One step of a join: what the bound variables say about the next one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+
+from ensue.expr.nodes import Expr, variables_of
+from ensue.graph.bounds import WHOLE, Limit, Network, Point, end_of, position_of, start_of
+from ensue.plan.model import AbsencePlan, GraphPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The bounds of one point of the next variable: at least each lower point minus, at most each upper point plus, a constant."""
+
+    lower: tuple[tuple[Point, int], ...]
+    upper: tuple[tuple[Point, int], ...]
+
+    @property
+    def open(self) -> bool:
+        return not self.lower and not self.upper
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Binding `variable` when others are bound: its ranges, and what can be checked once it is bound."""
+
+    variable: str
+    start: Range
+    end: Range
+    position: Range
+    conditions: tuple[Expr, ...]
+    distinct: tuple[tuple[str, str], ...]
+    deadlines: tuple[AbsencePlan, ...]
+    earliest: tuple[AbsencePlan, ...]
+    checks: tuple[AbsencePlan, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What can be seen from a graph: the variables of the graphs around it (all bound), and whether the whole match is among them."""
+
+    outer: frozenset[str]
+    whole: bool
+
+
+def plan_step(
+    plan: GraphPlan, variable: str, bound: frozenset[str], sight: Sight, conditions: Iterable[Expr], summaries: bool
+) -> Step:
+    """What follows for `variable` from the bound ones.
+
+    `conditions` are all conditions of the graph that no join key takes care of; `summaries` says whether absences are decided by
+    earliest completion.
+    """
+    graph = plan.graph
+    around = bound | sight.outer
+    now = around | {variable}
+    whole = sight.whole
+    judged = [absence for absence in plan.absences if summaries and absence.lower is not None]
+    deadlines = tuple(absence for absence in judged if _caps_start(absence, variable, around))
+    earliest = tuple(
+        absence for absence in judged if absence not in deadlines and _floors_end(absence, variable, around)
+    )
+    return Step(
+        variable,
+        _range(graph.times, start_of(variable), _time_points(around, whole), bound),
+        _range(graph.times, end_of(variable), _time_points(around, whole), bound),
+        _range(graph.positions, position_of(variable), _position_points(around, whole), bound),
+        tuple(c for c in conditions if variable in variables_of(c) and variables_of(c) <= now),
+        tuple(pair for pair in plan.distinct if variable in pair and set(pair) <= now),
+        deadlines,
+        earliest,
+        tuple(
+            absence
+            for absence in judged
+            if absence not in deadlines and absence not in earliest and _becomes_decidable(absence, variable, bound, sight.outer)
+        ),
+    )
+
+
+def _time_points(bound: Collection[str], whole: bool) -> list[Point]:
+    points = [point for name in sorted(bound) for point in (start_of(name), end_of(name))]
+    return points + [Point(WHOLE, "s"), Point(WHOLE, "e")] if whole else points
+
+
+def _position_points(bound: Collection[str], whole: bool) -> list[Point]:
+    points = [position_of(name) for name in sorted(bound)]
+    return points + [Point(WHOLE, "first"), Point(WHOLE, "last")] if whole else points
+
+
+def _range(network: Network, point: Point, points: list[Point], own: frozenset[str]) -> Range:
+    lower = [(other, limit.whole) for other in points if (limit := network.limit(other, point)) is not None]
+    upper = [(other, limit.whole) for other in points if (limit := network.limit(point, other)) is not None]
+    return Range(
+        _needed(lower, own, lambda near, far: network.limit(far, near)),
+        _needed(upper, own, network.limit),
+    )
+
+
+def _needed(
+    limits: list[tuple[Point, int]], own: frozenset[str], between: Callable[[Point, Point], Limit | None]
+) -> tuple[tuple[Point, int], ...]:
+    """Without the bounds that follow from another one by way of a bound between the two bound points themselves.
+
+    Between two points outside of the graph nothing is relied on: the closure may have learned it from this very graph.
+    """
+    kept = list(limits)
+    for far, wide in limits:
+        for near, narrow in kept:
+            if near == far or not {near.variable, far.variable} & own:
+                continue
+            link = between(near, far)
+            if link is not None and narrow + link.whole <= wide:
+                kept.remove((far, wide))
+                break
+    return tuple(kept)
+
+
+def _caps_start(absence: AbsencePlan, variable: str, bound: frozenset[str]) -> bool:
+    """The scope begins at bound points and ends at the start of this variable alone: a latest start."""
+    assert absence.lower is not None and absence.upper is not None
+    return (
+        absence.lower.variables <= bound
+        and absence.upper.points == (start_of(variable),)
+        and absence.absence.before is not None
+    )
+
+
+def _floors_end(absence: AbsencePlan, variable: str, bound: frozenset[str]) -> bool:
+    """The scope ends at bound points and begins at the end of this variable alone: an earliest end."""
+    assert absence.lower is not None and absence.upper is not None
+    return (
+        absence.upper.variables <= bound
+        and absence.lower.points == (end_of(variable),)
+        and absence.absence.after is not None
+    )
+
+
+def _becomes_decidable(absence: AbsencePlan, variable: str, bound: frozenset[str], outer: frozenset[str]) -> bool:
+    """Both ends of the scope are known now and were not before; scopes between outer events are known from the first step on."""
+    assert absence.lower is not None and absence.upper is not None
+    needed = (absence.lower.variables | absence.upper.variables) - outer
+    return needed <= bound | {variable} and (variable in needed or not (needed or bound))

@@ -1,0 +1,236 @@
+"""The data side of evaluating one graph: candidates of every variable in sight, values of points, columns, indexes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from ensue.algebra.catalog import Catalog
+from ensue.engine.events import Candidates, EventStore, Mask
+from ensue.engine.joinkeys import EqualityClass, KeyedIndex, build_index, usable_classes
+from ensue.engine.keys import Codes, Int64s, encode_values
+from ensue.engine.rows import Rows
+from ensue.engine.steps import Range, Sight
+from ensue.expr.evaluate import condition_mask
+from ensue.expr.nodes import Expr, Field
+from ensue.expr.rewrite import substitute_fields
+from ensue.graph.bounds import WHOLE, Limit, Point, end_of, start_of
+from ensue.graph.model import Graph, Variable
+from ensue.plan.model import GraphPlan, Options
+
+
+@dataclass(slots=True)
+class Workspace:
+    """What is in sight while a graph is evaluated. `whole` is the graph of the whole match, whose ends are points too."""
+
+    plan: GraphPlan
+    whole: Graph
+    catalog: Catalog
+    store: EventStore
+    options: Options
+    candidates: dict[str, Candidates]
+    streams: dict[str, str]
+    found: dict[Hashable, Candidates]
+    indexes: dict[tuple[str, tuple[EqualityClass, ...]], KeyedIndex] = field(default_factory=dict)
+    codes: dict[EqualityClass, tuple[dict[tuple[str, str], Codes], int]] = field(default_factory=dict)
+    classes: tuple[EqualityClass, ...] | None = None
+
+    @property
+    def outer(self) -> frozenset[str]:
+        """The variables of the graphs around this one."""
+        return frozenset(self.candidates) - frozenset(self.plan.graph.names)
+
+    @property
+    def sight(self) -> Sight:
+        outer = self.outer
+        return Sight(outer, bool(outer) and frozenset(self.whole.names) <= outer)
+
+    def inside(self, plan: GraphPlan) -> Workspace:
+        """The workspace of a forbidden graph inside of this one."""
+        own = {variable.name: self.find_candidates(variable, plan.graph) for variable in plan.graph.variables}
+        return Workspace(
+            plan,
+            self.whole,
+            self.catalog,
+            self.store,
+            self.options,
+            {**self.candidates, **own},
+            {**self.streams, **{variable.name: variable.stream for variable in plan.graph.variables}},
+            self.found,
+        )
+
+    def alone(self, plan: GraphPlan) -> Workspace:
+        """The workspace of a forbidden graph that is judged apart from the match around it."""
+        own = self.inside(plan)
+        own.candidates = {name: own.candidates[name] for name in plan.graph.names}
+        return own
+
+    def restrict(self, name: str, mask: Mask) -> None:
+        """Drops candidates of a variable; what was indexed before is indexed anew."""
+        kept = self.candidates[name].select(mask)
+        if kept is not self.candidates[name]:
+            self.candidates[name] = kept
+            self.indexes.clear()
+            self.codes.clear()
+
+    def find_candidates(self, variable: Variable, graph: Graph) -> Candidates:
+        """The events of a variable's stream that satisfy what it asks of itself; found once for the same demands."""
+        return cached_candidates(variable, graph, self.store, self.catalog, self.found)
+
+    # -- values ----------------------------------------------------------------------------------------------------
+
+    def value(self, point: Point, rows: Rows) -> Int64s:
+        """The time or position of a point in each row."""
+        if point.variable == WHOLE:
+            return self._whole_value(point.side, rows)
+        found = self.candidates[point.variable]
+        values = {"s": found.starts, "e": found.ends, "first": found.positions}[point.side]
+        assert values is not None
+        return values[rows.places[point.variable]]
+
+    def _whole_value(self, side: str, rows: Rows) -> Int64s:
+        extent = self.whole.extent
+        names = {"s": extent.starts, "e": extent.ends}.get(side, self.whole.names)
+        values = [self.value(Point(name, "first" if side in ("first", "last") else side), rows) for name in names]
+        combine = np.minimum if side in ("s", "first") else np.maximum
+        result = values[0]
+        for other in values[1:]:
+            result = combine(result, other)
+        return result
+
+    def keys(self, rows: Rows) -> Codes:
+        """The partition key of each row."""
+        name, places = next(iter(rows.places.items()))
+        return self.candidates[name].keys[places]
+
+    def limits(self, bounds: Range, rows: Rows) -> tuple[Int64s | None, Int64s | None]:
+        """The lowest and highest value that a range allows in each row, None where it is open."""
+        low: Int64s | None = None
+        high: Int64s | None = None
+        for point, constant in bounds.lower:
+            value = self.value(point, rows) - constant
+            low = value if low is None else np.maximum(low, value)
+        for point, constant in bounds.upper:
+            value = self.value(point, rows) + constant
+            high = value if high is None else np.minimum(high, value)
+        return low, high
+
+    def holds(self, condition: Expr, rows: Rows) -> Mask:
+        """Where a condition is true."""
+        return condition_mask(condition, self.column_of(rows), rows.length)
+
+    def column_of(self, rows: Rows) -> Callable[[Field], pa.Array]:
+        """Gives the values of a field in each row."""
+
+        def column(wanted: Field) -> pa.Array:
+            assert wanted.variable is not None
+            found = self.candidates[wanted.variable]
+            return field_values(wanted, self.streams[wanted.variable], found, rows.places[wanted.variable], self.catalog)
+
+        return column
+
+    # -- join keys -------------------------------------------------------------------------------------------------
+
+    def join_classes(self, variable: str, bound: frozenset[str]) -> tuple[EqualityClass, ...]:
+        """The equality classes that connect a variable with bound ones."""
+        return tuple(
+            group for group in self.keyed_classes() if group.member_of({variable}) and group.member_of(bound - {variable})
+        )
+
+    def keyed_classes(self) -> tuple[EqualityClass, ...]:
+        """The equality classes of the graph that join keys stand for; the other equalities are conditions."""
+        if self.classes is None:
+            self.classes = ()
+            if self.options.equality_keys:
+                equalities = self.plan.graph.equalities
+                self.classes = usable_classes(
+                    equalities, self.outer, lambda group: self.class_codes(group)[1], self.store.key_count
+                )
+        return self.classes
+
+    def class_codes(self, group: EqualityClass) -> tuple[dict[tuple[str, str], Codes], int]:
+        """The codes of a class for the candidates of each of its members, and how many codes there are."""
+        if group not in self.codes:
+            arrays = [
+                field_values(Field(*member), self.streams[member[0]], self.candidates[member[0]], None, self.catalog)
+                for member in group.members
+            ]
+            codes, count = encode_values(arrays)
+            self.codes[group] = (dict(zip(group.members, codes, strict=True)), count)
+        return self.codes[group]
+
+    def index(self, variable: str, classes: tuple[EqualityClass, ...]) -> KeyedIndex:
+        if (variable, classes) not in self.indexes:
+            codes, sizes = [], []
+            for group in classes:
+                by_member, size = self.class_codes(group)
+                member = group.member_of({variable})
+                assert member is not None
+                codes.append(by_member[member])
+                sizes.append(size)
+            self.indexes[variable, classes] = build_index(self.candidates[variable], codes, tuple(sizes))
+        return self.indexes[variable, classes]
+
+    def segments(self, variable: str, classes: tuple[EqualityClass, ...], bound: frozenset[str], rows: Rows) -> Codes:
+        """The run of the variable's index that fits each row."""
+        codes = []
+        for group in classes:
+            member = group.member_of(bound)
+            assert member is not None
+            codes.append(self.class_codes(group)[0][member][rows.places[member[0]]])
+        return self.index(variable, classes).segments(self.keys(rows), codes)
+
+
+def cached_candidates(
+    variable: Variable, graph: Graph, store: EventStore, catalog: Catalog, found: dict[Hashable, Candidates]
+) -> Candidates:
+    """The candidates of a variable, found once for all variables that ask the same."""
+    shortest, longest = _length_limits(variable, graph)
+    wanted = (variable.stream, tuple(map(anonymous_predicate, variable.predicates)), shortest, longest)
+    if wanted not in found:
+        found[wanted] = find_candidates(variable, graph, store, catalog)
+    return found[wanted]
+
+
+def _length_limits(variable: Variable, graph: Graph) -> tuple[Limit | None, Limit | None]:
+    start, end = start_of(variable.name), end_of(variable.name)
+    return graph.times.limit(start, end), graph.times.limit(end, start)
+
+
+def find_candidates(variable: Variable, graph: Graph, store: EventStore, catalog: Catalog) -> Candidates:
+    """The events of a variable's stream that satisfy its predicates and its own bounds (an interval's length)."""
+    found = store.streams[variable.stream]
+    for predicate in variable.predicates:
+        current = found
+
+        def column(wanted: Field, current: Candidates = current) -> pa.Array:
+            return field_values(wanted, variable.stream, current, None, catalog)
+
+        found = found.select(condition_mask(predicate, column, len(found)))
+    if not found.are_points:
+        shortest, longest = _length_limits(variable, graph)
+        length = found.ends - found.starts
+        fit = length <= longest.whole if longest is not None else np.ones(len(found), bool)
+        if shortest is not None:
+            fit &= length >= -shortest.whole
+        found = found.select(fit)
+    return found
+
+
+def anonymous_predicate(predicate: Expr) -> Expr:
+    """The predicate with its variable left out, equal for two variables that ask the same."""
+    return substitute_fields(predicate, lambda field: Field(None, field.name))
+
+
+def field_values(wanted: Field, stream: str, found: Candidates, places: Codes | None, catalog: Catalog) -> pa.Array:
+    """The values of a field for the candidates at `places` (None: all of them)."""
+    side = catalog.endpoint(stream, wanted)
+    if side is not None:
+        times = found.starts if side == "s" else found.ends
+        return pa.array(times if places is None else times[places]).view(catalog.time_type)
+    rows = found.rows if places is None else found.rows[places]
+    return found.source.column(wanted.name).take(pa.array(rows))
+

@@ -1,0 +1,26 @@
+"""How durations become ticks of the time column at hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+NANOSECONDS_PER_TICK = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class TimeScale:
+    """The resolution of time: an Arrow timestamp unit, or None for integer time, where a tick is 1."""
+
+    unit: str | None = "us"
+
+    def floor(self, nanoseconds: int) -> int:
+        """The most whole ticks that fit: `x <= d` over ticks is `x <= floor(d)`."""
+        return nanoseconds // self._tick
+
+    def ceil(self, nanoseconds: int) -> int:
+        """The fewest whole ticks that cover: `x < d` over ticks is `x < ceil(d)`."""
+        return -(-nanoseconds // self._tick)
+
+    @property
+    def _tick(self) -> int:
+        return 1 if self.unit is None else NANOSECONDS_PER_TICK[self.unit]

@@ -1,0 +1,110 @@
+"""Searching and expanding ranges in runs sorted by time, one run per key."""
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _first_at_least(times, begin, end, guess, wanted):
+    """The first place in times[begin:end] that holds at least `wanted`; gallops from `guess`, so rising searches are cheap."""
+    low = begin
+    high = end
+    if begin <= guess < end:
+        step = 1
+        if times[guess] < wanted:
+            low = guess + 1
+            while guess + step < end and times[guess + step] < wanted:
+                low = guess + step + 1
+                step *= 2
+            if guess + step < end:
+                high = guess + step
+        else:
+            high = guess
+            while guess - step >= begin and times[guess - step] >= wanted:
+                high = guess - step
+                step *= 2
+            if guess - step >= begin:
+                low = guess - step + 1
+    while low < high:
+        middle = (low + high) >> 1
+        if times[middle] < wanted:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@njit(cache=True, nogil=True)
+def find_ranges(keys, lows, highs, offsets, times):
+    """For each probe, the places [first, last) of its key's run with `low <= time <= high`. Keys below 0 find nothing."""
+    n = keys.size
+    first = np.empty(n, np.int32)
+    last = np.empty(n, np.int32)
+    guess = np.int64(0)
+    for i in range(n):
+        key = keys[i]
+        low = lows[i]
+        high = highs[i]
+        if key < 0 or low > high:
+            first[i] = 0
+            last[i] = 0
+            continue
+        begin = offsets[key]
+        end = offsets[key + 1]
+        found = _first_at_least(times, begin, end, guess, low)
+        guess = found
+        stop = found
+        while stop < end and stop < found + 4 and times[stop] <= high:
+            stop += 1
+        if stop == found + 4 and stop < end and times[stop] <= high:
+            stop = _first_at_least(times, begin, end, stop, high + 1) if high < np.iinfo(np.int64).max else end
+        first[i] = found
+        last[i] = stop
+    return first, last
+
+
+@njit(cache=True, nogil=True)
+def expand_ranges(first, last, total):
+    """Every pair (probe, place) of the ranges, `total` of them in all."""
+    probes = np.empty(total, np.int32)
+    places = np.empty(total, np.int32)
+    at = 0
+    for i in range(first.size):
+        for place in range(first[i], last[i]):
+            probes[at] = i
+            places[at] = place
+            at += 1
+    return probes, places
+
+
+@njit(cache=True, nogil=True)
+def value_from(keys, wanted, offsets, sorted_values, results, missing):
+    """For each probe, `results` at the first place of its key's run whose value is at least `wanted`, else `missing`."""
+    n = keys.size
+    found = np.empty(n, np.int64)
+    guess = np.int64(0)
+    for i in range(n):
+        key = keys[i]
+        begin = offsets[key]
+        end = offsets[key + 1]
+        place = _first_at_least(sorted_values, begin, end, guess, wanted[i])
+        guess = place
+        found[i] = results[place] if place < end else missing
+    return found
+
+
+@njit(cache=True, nogil=True)
+def value_until(keys, wanted, offsets, sorted_values, results, missing):
+    """For each probe, `results` at the last place of its key's run whose value is at most `wanted`, else `missing`."""
+    n = keys.size
+    found = np.empty(n, np.int64)
+    guess = np.int64(0)
+    for i in range(n):
+        key = keys[i]
+        begin = offsets[key]
+        end = offsets[key + 1]
+        limit = wanted[i]
+        place = end if limit == np.iinfo(np.int64).max else _first_at_least(sorted_values, begin, end, guess, limit + 1)
+        guess = place
+        found[i] = results[place - 1] if place > begin else missing
+    return found

@@ -1,0 +1,121 @@
+"""Sorting by key and time. Arrays of int32 row numbers and keys, int64 times."""
+
+import numpy as np
+from numba import njit
+
+RADIX_BITS = 11
+
+
+@njit(cache=True, nogil=True)
+def is_sorted(values):
+    """True if no value is smaller than the one before it."""
+    for i in range(1, values.size):
+        if values[i] < values[i - 1]:
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True)
+def order_by_time(times):
+    """The stable order of int64 values: a least-significant-digit radix sort over the digits that vary."""
+    n = times.size
+    order = np.empty(n, np.int32)
+    for i in range(n):
+        order[i] = i
+    if n == 0:
+        return order
+    low = times[0]
+    high = times[0]
+    for i in range(n):
+        low = min(low, times[i])
+        high = max(high, times[i])
+    spread = np.uint64(high) - np.uint64(low)
+    buckets = 1 << RADIX_BITS
+    mask = np.uint64(buckets - 1)
+    values = np.empty(n, np.uint64)
+    for i in range(n):
+        values[i] = np.uint64(times[i]) - np.uint64(low)
+    other_order = np.empty(n, np.int32)
+    other_values = np.empty(n, np.uint64)
+    shift = np.uint64(0)
+    while spread >> shift > np.uint64(0):
+        offsets = np.zeros(buckets + 1, np.int64)
+        for i in range(n):
+            offsets[np.int64((values[i] >> shift) & mask) + 1] += 1
+        for digit in range(buckets):
+            offsets[digit + 1] += offsets[digit]
+        for i in range(n):
+            digit = np.int64((values[i] >> shift) & mask)
+            place = offsets[digit]
+            offsets[digit] += 1
+            other_order[place] = order[i]
+            other_values[place] = values[i]
+        order, other_order = other_order, order
+        values, other_values = other_values, values
+        shift += np.uint64(RADIX_BITS)
+        if shift >= np.uint64(64):
+            break
+    return order
+
+
+@njit(cache=True, nogil=True)
+def group_by_key(keys, key_count):
+    """The stable order by key, keys below 0 left out, and where each key's run starts (`key_count + 1` offsets)."""
+    offsets = np.zeros(key_count + 1, np.int64)
+    for i in range(keys.size):
+        if keys[i] >= 0:
+            offsets[keys[i] + 1] += 1
+    for key in range(key_count):
+        offsets[key + 1] += offsets[key]
+    order = np.empty(offsets[key_count], np.int32)
+    place = offsets[:key_count].copy()
+    for i in range(keys.size):
+        key = keys[i]
+        if key >= 0:
+            order[place[key]] = i
+            place[key] += 1
+    return order, offsets
+
+
+@njit(cache=True, nogil=True)
+def split_by_code(codes, code_count):
+    """The row numbers of each code in 0 .. code_count - 1, one run after the other, and where the runs start."""
+    offsets = np.zeros(code_count + 1, np.int64)
+    for i in range(codes.size):
+        if codes[i] >= 0:
+            offsets[codes[i] + 1] += 1
+    for code in range(code_count):
+        offsets[code + 1] += offsets[code]
+    rows = np.empty(offsets[code_count], np.int32)
+    place = offsets[:code_count].copy()
+    for i in range(codes.size):
+        code = codes[i]
+        if code >= 0:
+            rows[place[code]] = i
+            place[code] += 1
+    return rows, offsets
+
+
+@njit(cache=True, nogil=True)
+def offsets_of_runs(keys, key_count):
+    """Where each key's run starts in an array of keys that is sorted already."""
+    offsets = np.zeros(key_count + 1, np.int64)
+    for i in range(keys.size):
+        offsets[keys[i] + 1] += 1
+    for key in range(key_count):
+        offsets[key + 1] += offsets[key]
+    return offsets
+
+
+@njit(cache=True, nogil=True)
+def number_within_runs(keys, order, base):
+    """The position of each row within its key, counted from `base[key]`, when rows are visited in `order`."""
+    positions = np.full(keys.size, -1, np.int64)
+    following = base.copy()
+    for i in range(order.size):
+        row = order[i]
+        key = keys[row]
+        if key >= 0:
+            positions[row] = following[key]
+            following[key] += 1
+    return positions, following

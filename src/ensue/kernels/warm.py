@@ -1,0 +1,46 @@
+"""Compiling the kernels ahead of their first use, once per machine: the machine code is cached on disk."""
+
+import logging
+import sys
+from functools import cache
+
+import numpy as np
+
+from ensue.kernels import minima, ranges, sorting
+
+log = logging.getLogger("ensue")
+
+_rows = np.zeros(1, np.int32)
+_times = np.zeros(1, np.int64)
+_offsets = np.array([0, 1], np.int64)
+_never = np.iinfo(np.int64).max
+
+CALLS = (
+    (sorting.is_sorted, (_times,)),
+    (sorting.order_by_time, (_times,)),
+    (sorting.group_by_key, (_rows, 1)),
+    (sorting.split_by_code, (_rows, 1)),
+    (sorting.offsets_of_runs, (_rows, 1)),
+    (sorting.number_within_runs, (_rows, _rows, _times)),
+    (ranges.find_ranges, (_rows, _times, _times, _offsets, _times)),
+    (ranges.expand_ranges, (_rows, _rows, 0)),
+    (ranges.value_from, (_rows, _times, _offsets, _times, _times, _never)),
+    (ranges.value_until, (_rows, _times, _offsets, _times, _times, _never)),
+    (minima.suffix_minimum, (_times, _offsets)),
+    (minima.prefix_maximum, (_times, _offsets)),
+    (minima.sliding_minimum, (_times, _rows, _rows, _never)),
+    (minima.lower_to, (_times.copy(), _rows, _times)),
+)
+
+
+@cache
+def warm_up() -> None:
+    """Loads every kernel, compiling those that are not cached; says so on a terminal, because it takes seconds."""
+    for done, (kernel, arguments) in enumerate(CALLS):
+        kernel(*arguments)
+        if sum(kernel.stats.cache_misses.values()):
+            message = f"ensue: compiling kernels, once on this machine: {done + 1} of {len(CALLS)}"
+            log.info(message)
+            if sys.stderr.isatty():
+                sys.stderr.write("\r" + message + ("\n" if done + 1 == len(CALLS) else ""))
+                sys.stderr.flush()

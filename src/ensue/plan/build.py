@@ -1,0 +1,186 @@
+"""From the normal form to a plan."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+from ensue.algebra.bind import bind_query
+from ensue.algebra.catalog import Catalog
+from ensue.algebra.check import check_query
+from ensue.algebra.nodes import Event, PatternQuery, walk
+from ensue.algebra.scopes import counts_events
+from ensue.errors import QueryError, Source
+from ensue.expr.nodes import Expr, Field, Same, conjuncts, variables_of
+from ensue.expr.nodes import walk as walk_expression
+from ensue.graph.bounds import Bound, Limit, Network, Reason, close, end_of, start_of
+from ensue.graph.model import Absence, Extent, Graph, NormalForm, Windows
+from ensue.graph.normalize import normalize_query
+from ensue.plan.model import AbsencePlan, GraphPlan, QueryPlan, Side
+from ensue.plan.retention import retention_of
+
+
+def plan_query(query: PatternQuery, catalog: Catalog, source: Source | None = None) -> QueryPlan:
+    """Checks, binds, normalizes and plans a query; raises a QueryError with every problem found."""
+    problems = check_query(query) or bind_query(query, catalog)
+    if problems:
+        raise QueryError(problems, source)
+    normal_form = normalize_query(query, catalog, source)
+    graphs = tuple(_plan_graph(graph, graph, normal_form, ()) for graph in normal_form.graphs)
+    return QueryPlan(
+        query=query,
+        source=source,
+        catalog=catalog,
+        normal_form=normal_form,
+        graphs=graphs,
+        retention={
+            (number, variable): kept
+            for number, plan in enumerate(graphs)
+            for variable, kept in retention_of(plan, normal_form.windows).items()
+        },
+        columns=_columns(query, catalog),
+        counting=counts_events(query),
+    )
+
+
+def _plan_graph(graph: Graph, whole: Graph, form: NormalForm, outer: tuple[Graph, ...]) -> GraphPlan:
+    around = (*outer, graph)
+    return GraphPlan(
+        graph,
+        _distinct_pairs(graph, outer),
+        tuple(_plan_absence(absence, whole, form, around) for absence in graph.absences),
+    )
+
+
+def _distinct_pairs(graph: Graph, outer: tuple[Graph, ...]) -> tuple[tuple[str, str], ...]:
+    """The pairs of variables of one stream that the bounds do not already keep apart."""
+    own = [(variable.name, variable.stream) for variable in graph.variables]
+    outside = [(variable.name, variable.stream) for level in outer for variable in level.variables]
+    pairs = [*combinations(own, 2), *((one, other) for one in own for other in outside)]
+    return tuple(
+        (x, y) for (x, first), (y, second) in pairs if first == second and not _apart(x, y, graph.times)
+    )
+
+
+def _apart(x: str, y: str, times: Network) -> bool:
+    return times.before(end_of(x), start_of(y)) or times.before(end_of(y), start_of(x))
+
+
+def _plan_absence(absence: Absence, whole: Graph, form: NormalForm, around: tuple[Graph, ...]) -> AbsencePlan:
+    graph = _plan_graph(absence.graph, whole, form, around)
+    correlated = _correlation(graph, frozenset())
+    sides = None if correlated else _sides(absence, whole.extent, form.windows)
+    return AbsencePlan(
+        absence,
+        graph,
+        sides[0] if sides else None,
+        sides[1] if sides else None,
+        _chain(graph) if sides else (),
+        correlated,
+    )
+
+
+def _correlation(plan: GraphPlan, visible: frozenset[str]) -> str:
+    """Why a forbidden graph cannot be judged apart from the match around it; empty if it can."""
+    graph = plan.graph
+    visible = visible | frozenset(graph.names)
+    if graph.positions.points:
+        return "its scope is counted in events"
+    if any(not variables_of(condition) <= visible for condition in _conditions(graph)) or graph.ties:
+        return "a condition relates it to the match"
+    if any(not {x, y} <= visible for x, y in plan.distinct):
+        return "it could use an event of the match itself"
+    for inner in plan.absences:
+        ends = [extent for extent in (inner.absence.after, inner.absence.before)]
+        if any(extent is None or not {*extent.starts, *extent.ends} <= visible for extent in ends):
+            return "the scope of a NOT inside of it reaches out to the match"
+        found = _correlation(inner.graph, visible)
+        if found:
+            return found
+    return ""
+
+
+def _conditions(graph: Graph) -> list[Expr]:
+    return [*graph.conditions, *(equality.condition for equality in graph.equalities)]
+
+
+def _sides(absence: Absence, whole: Extent, windows: Windows) -> tuple[Side, Side] | None:
+    """The scope as two values: forbidden matches start at or after the first and end at or before the second."""
+    ticks = windows.ticks
+    if absence.after is not None:
+        lower = Side(tuple(map(end_of, absence.after.ends)), True, 1)
+    elif ticks is not None:
+        lower = Side(tuple(map(end_of, whole.ends)), True, -ticks)
+    else:
+        return None
+    if absence.before is not None:
+        return lower, Side(tuple(map(start_of, absence.before.starts)), False, -1)
+    if not absence.trailing:
+        return lower, Side(tuple(map(end_of, whole.ends)), True, 0)
+    return (lower, Side(tuple(map(start_of, whole.starts)), False, ticks)) if ticks is not None else None
+
+
+def _chain(plan: GraphPlan) -> tuple[str, ...]:
+    """The variables of a forbidden sequence in order, if its bounds say no more than consecutive gaps and a total span.
+
+    Then the earliest completion of a start is the least over its possible successors' earliest completions.
+    """
+    graph = plan.graph
+    if _conditions(graph) or plan.absences or plan.distinct or not _all_points(graph):
+        return ()
+    times = graph.times
+    order = sorted(graph.names, key=lambda x: sum(times.before(start_of(y), start_of(x)) for y in graph.names))
+    steps = list(zip(order, order[1:], strict=False))
+    if not all(times.before(end_of(x), start_of(y)) for x, y in steps):
+        return ()
+    return tuple(order) if _implies(order, steps, times) else ()
+
+
+def _all_points(graph: Graph) -> bool:
+    return all((limit := graph.times.limit(end_of(x), start_of(x))) is not None and limit.value == 0 for x in graph.names)
+
+
+def _implies(order: list[str], steps: list[tuple[str, str]], times: Network) -> bool:
+    """True if consecutive gaps and the total span imply every bound between the variables."""
+    kept = [*steps, *((y, x) for x, y in steps), (order[-1], order[0])]
+    reason = Reason("")
+    bounds = [
+        Bound(start_of(x), start_of(y), limit, reason)
+        for x, y in kept
+        if (limit := times.limit(start_of(x), start_of(y))) is not None
+    ]
+    reference = close(map(start_of, order), bounds)
+    for x in order:
+        for y in order:
+            limit: Limit | None = times.limit(start_of(x), start_of(y))
+            if x != y and limit is not None and limit.tighter_than(reference.limit(start_of(x), start_of(y))):
+                return False
+    return True
+
+
+def _columns(query: PatternQuery, catalog: Catalog) -> dict[str, frozenset[str] | None]:
+    """Per stream the ordinary columns that the query needs; None: all of them, because whole events are returned."""
+    events = [node for node in walk(query.pattern) if isinstance(node, Event)]
+    needed: dict[str, set[str]] = {event.stream: set(query.partition_by) for event in events}
+    streams = {event.variable: event.stream for event in events if event.variable is not None}
+    everywhere = [name for part in conjuncts(query.where) if isinstance(part, Same) for name in part.fields]
+    for stream in needed:
+        needed[stream].update(everywhere)
+    for event in events:
+        if event.predicate is not None:
+            needed[event.stream].update(_field_names(event.predicate))
+    expressions = [*conjuncts(query.where), *(column.expression for column in query.returns)]
+    for expression in expressions:
+        for part in walk_expression(expression):
+            if isinstance(part, Field) and part.variable in streams:
+                needed[streams[part.variable]].add(part.name)
+    returned = {streams[name] for name in streams} if not query.returns else set()
+    return {
+        stream: None if stream in returned else frozenset(
+            name for name in names if catalog.stream(stream) is None or name in catalog.stream(stream).fields  # type: ignore[union-attr]
+        )
+        for stream, names in needed.items()
+    }
+
+
+def _field_names(expression: Expr) -> set[str]:
+    return {part.name for part in walk_expression(expression) if isinstance(part, Field)}

@@ -1,0 +1,220 @@
+"""A plan in words: each stage so that a person can follow it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ensue.expr.nodes import Duration
+from ensue.graph.bounds import Limit, Network, Point
+from ensue.graph.model import Graph, Variable
+from ensue.graph.timescale import NANOSECONDS_PER_TICK
+from ensue.lang.render import render_expression, render_query, render_window
+from ensue.plan.model import AbsencePlan, GraphPlan, QueryPlan, Retention
+from ensue.plan.order import precedence
+
+
+def explain_query(plan: QueryPlan) -> str:
+    """Pattern, graphs with their closed bounds, plan and state, as text."""
+    sections = [
+        ("PATTERN", render_query(plan.query).splitlines()),
+        ("GRAPH", list(_graphs(plan))),
+        ("PLAN", list(_plan(plan))),
+        ("STATE", list(_state(plan))),
+    ]
+    return "\n".join(line for title, lines in sections for line in (title, *(f"  {line}" for line in lines), "")).rstrip()
+
+
+# -- graph ------------------------------------------------------------------------------------------------------------
+
+
+def _graphs(plan: QueryPlan) -> Iterator[str]:
+    count = len(plan.graphs)
+    for number, graph_plan in enumerate(plan.graphs, start=1):
+        if count > 1:
+            yield f"branch {number} of {count}"
+        yield from _graph(graph_plan, plan, "  " if count > 1 else "")
+    for dropped in plan.normal_form.dropped:
+        yield f"left out, because it can never match: {dropped}"
+
+
+def _graph(graph_plan: GraphPlan, plan: QueryPlan, indent: str) -> Iterator[str]:
+    graph = graph_plan.graph
+    for variable in graph.variables:
+        yield f"{indent}{_variable(variable)}"
+    for bound in _bounds(graph, plan):
+        yield f"{indent}{bound}"
+    for equality in graph.equalities:
+        yield f"{indent}{render_expression(equality.condition)}  (join key)"
+    for condition in graph.conditions:
+        yield f"{indent}{render_expression(condition)}"
+    for x, y in graph_plan.distinct:
+        yield f"{indent}{x} and {y} are different events"
+    for absence in graph_plan.absences:
+        yield f"{indent}no {absence.absence.text} {_scope(absence, plan)}"
+        yield from _graph(absence.graph, plan, indent + "  ")
+
+
+def _variable(variable: Variable) -> str:
+    where = " and ".join(render_expression(predicate) for predicate in variable.predicates)
+    return f"{variable.name}: an event of {variable.stream}" + (f" with {where}" if where else "")
+
+
+def _bounds(graph: Graph, plan: QueryPlan) -> Iterator[str]:
+    """The closed bounds between pairs of the graph's own variables, each pair once."""
+    names = precedence(graph)
+    for place, x in enumerate(names):
+        for y in names[place + 1 :]:
+            text = _pair(graph.times, x, y, plan)
+            if text:
+                yield text
+            positions = _position_pair(graph.positions, x, y)
+            if positions:
+                yield positions
+        stream = next(variable.stream for variable in graph.variables if variable.name == x)
+        schema = plan.catalog.stream(stream)
+        length = graph.times.limit(Point(x, "e"), Point(x, "s"))
+        if schema is not None and schema.end is not None and length is not None:
+            yield f"{x} lasts at most {_amount(length.value, plan)}"
+
+
+def _pair(times: Network, x: str, y: str, plan: QueryPlan) -> str:
+    """`x` before `y` as a gap, in one line."""
+    least = times.limit(Point(x, "e"), Point(y, "s"))
+    most = times.limit(Point(y, "e"), Point(x, "s"))
+    if least is None and most is None:
+        return ""
+    if least is not None and least.tighter_than(Limit(0, False)):
+        gap = f" by at least {_amount(-least.value, plan)}" if least.value < 0 else ""
+        text = f"{x} before {y}{gap}"
+        return text + (f", all within {_span(most, plan)}" if most is not None else "")
+    parts = []
+    if most is not None:
+        parts.append(f"{y} ends at most {_span(most, plan)} after {x} starts")
+    back = times.limit(Point(x, "e"), Point(y, "s"))
+    if back is not None:
+        parts.append(f"{x} ends at most {_span(back, plan)} after {y} starts")
+    return ", ".join(parts)
+
+
+def _position_pair(positions: Network, x: str, y: str) -> str:
+    most = positions.limit(Point(y, "first"), Point(x, "first"))
+    return "" if most is None else f"{y} at most {most.whole} positions after {x}"
+
+
+def _span(limit: Limit, plan: QueryPlan) -> str:
+    return ("less than " if limit.strict else "") + _amount(limit.value, plan)
+
+
+def _amount(ticks: int, plan: QueryPlan) -> str:
+    unit = plan.catalog.unit
+    if unit is None:
+        return str(ticks)
+    sign = "-" if ticks < 0 else ""
+    return sign + render_window(Duration(abs(ticks) * NANOSECONDS_PER_TICK[unit]))
+
+
+def _scope(absence: AbsencePlan, plan: QueryPlan) -> str:
+    item = absence.absence
+    windows = plan.normal_form.windows
+    size = " or ".join(
+        text
+        for text in (
+            _amount(windows.ticks, plan) if windows.ticks is not None else "",
+            f"{windows.events} events" if windows.events is not None else "",
+        )
+        if text
+    )
+    lower = f"after {_names(item.after.ends)}" if item.after else f"from {size} before the end of the match"
+    if item.before:
+        return f"{lower} and before {_names(item.before.starts)}"
+    if item.trailing:
+        return f"{lower} and up to {size} after the start of the match"
+    return f"{lower} and up to the end of the match"
+
+
+def _names(names: tuple[str, ...]) -> str:
+    return " and ".join(names)
+
+
+# -- plan -------------------------------------------------------------------------------------------------------------
+
+
+def _plan(plan: QueryPlan) -> Iterator[str]:
+    keys = ", ".join(plan.query.partition_by)
+    yield f"events are grouped by {keys} and sorted by time" if keys else "all events form one group, sorted by time"
+    for stream, columns in plan.columns.items():
+        yield f"read {stream}: {_columns(columns)}"
+    if plan.counting:
+        yield "read every event, relevant or not, to count positions"
+    for number, graph_plan in enumerate(plan.graphs, start=1):
+        if len(plan.graphs) > 1:
+            yield f"branch {number}:"
+        yield from _graph_plan(graph_plan, "  " if len(plan.graphs) > 1 else "")
+
+
+def _columns(columns: frozenset[str] | None) -> str:
+    if columns is None:
+        return "all columns, because whole events are returned"
+    return f"time and {', '.join(sorted(columns))}" if columns else "time"
+
+
+def _graph_plan(graph_plan: GraphPlan, indent: str) -> Iterator[str]:
+    graph = graph_plan.graph
+    filtered = [variable.name for variable in graph.variables if variable.predicates]
+    if filtered:
+        yield f"{indent}filter {', '.join(filtered)} first"
+    names = ", ".join(precedence(graph))
+    if len(graph.variables) > 1:
+        yield f"{indent}join {names}: from the rarest in the data at hand, each next one by a search in its time range"
+    if len(graph.variables) > 2:
+        yield f"{indent}drop events without a partner in range before joining, where the join would grow"
+    for absence in graph_plan.absences:
+        yield from _absence(absence, indent)
+
+
+def _absence(absence: AbsencePlan, indent: str) -> Iterator[str]:
+    text = absence.absence.text
+    if absence.lower is None:
+        yield f"{indent}absence of {text}: looked up for each candidate match, because {absence.correlated}"
+    elif absence.chain:
+        yield f"{indent}absence of {text}: by the earliest completion after each start, no enumeration"
+    else:
+        yield f"{indent}absence of {text}: its matches are found once, then by their earliest completion"
+    for inner in absence.graph.absences:
+        yield from _absence(inner, indent + "  ")
+
+
+# -- state ------------------------------------------------------------------------------------------------------------
+
+
+def _state(plan: QueryPlan) -> Iterator[str]:
+    streams: dict[str, list[tuple[str, Retention]]] = {}
+    for number, graph_plan in enumerate(plan.graphs):
+        for inner in graph_plan.with_inner():
+            for variable in inner.graph.variables:
+                kept = (variable.name, plan.retention[number, variable.name])
+                if kept not in streams.setdefault(variable.stream, []):
+                    streams[variable.stream].append(kept)
+    for stream, variables in streams.items():
+        for name, retention in variables:
+            yield f"{stream} as {name}: {_retention(retention, plan)}"
+    unbounded = [name for variables in streams.values() for name, kept in variables if not kept.bounded]
+    if unbounded:
+        yield f"UNBOUNDED: nothing says when events of {', '.join(unbounded)} can be forgotten; a WITHIN would"
+    else:
+        yield "bounded"
+
+
+def _retention(retention: Retention, plan: QueryPlan) -> str:
+    limits = [limit for limit in (retention.from_start, retention.from_end) if limit is not None]
+    parts = []
+    if limits:
+        shortest = min(limits)
+        parts.append("not kept" if shortest <= 0 else f"kept for {_amount(shortest, plan)}")
+    if retention.positions is not None:
+        parts.append(
+            "not kept" if retention.positions <= 0 else f"kept for {retention.positions} further events of its group"
+        )
+    return " or ".join(dict.fromkeys(parts)) if parts else "kept for ever"
+
+

@@ -1,0 +1,109 @@
+"""Plans: what the engine needs to know about a query, worked out once and free of data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from ensue.algebra.catalog import Catalog
+from ensue.algebra.nodes import PatternQuery
+from ensue.errors import Source
+from ensue.graph.bounds import Point
+from ensue.graph.model import Absence, Graph, NormalForm
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One end of the scope of an absence: the greatest (or least) of some points, shifted."""
+
+    points: tuple[Point, ...]
+    greatest: bool
+    shift: int
+
+    @property
+    def variables(self) -> frozenset[str]:
+        return frozenset(point.variable for point in self.points)
+
+
+@dataclass(frozen=True, slots=True)
+class AbsencePlan:
+    """How an absence is decided.
+
+    By earliest completion where `lower` and `upper` are given: a forbidden match lies in the scope iff the earliest completion among
+    those that start at or after `lower` is at or before `upper`. Otherwise candidate by candidate, for the reason in `correlated`.
+    `chain` lists the variables of a forbidden sequence whose earliest completion needs no enumeration.
+    """
+
+    absence: Absence
+    graph: GraphPlan
+    lower: Side | None
+    upper: Side | None
+    chain: tuple[str, ...]
+    correlated: str
+
+
+@dataclass(frozen=True, slots=True)
+class GraphPlan:
+    """A graph and what follows from its closure: which pairs must be told apart, and how each absence is decided."""
+
+    graph: Graph
+    distinct: tuple[tuple[str, str], ...]
+    absences: tuple[AbsencePlan, ...]
+
+    def with_inner(self) -> Iterator[GraphPlan]:
+        """This graph and the forbidden ones inside of it, at any depth."""
+        yield self
+        for absence in self.absences:
+            yield from absence.graph.with_inner()
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How long an event is kept as one variable: until the watermark reaches its start or end plus so many ticks, or until so many
+    further events of its partition have come. None: no such limit."""
+
+    from_start: int | None
+    from_end: int | None
+    positions: int | None
+
+    @property
+    def bounded(self) -> bool:
+        return (self.from_start, self.from_end, self.positions) != (None, None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryPlan:
+    """Everything about a query that does not depend on data."""
+
+    query: PatternQuery
+    source: Source | None
+    catalog: Catalog
+    normal_form: NormalForm
+    graphs: tuple[GraphPlan, ...]
+    retention: Mapping[tuple[int, str], Retention]
+    columns: Mapping[str, frozenset[str] | None]
+    counting: bool
+
+    def all_graphs(self) -> Iterator[GraphPlan]:
+        for plan in self.graphs:
+            yield from plan.with_inner()
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        return tuple(self.columns)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Switches of the engine. The answer is the same for every setting; tests and benchmarks turn things off to see that it is."""
+
+    prune: bool = True
+    earliest_completion: bool = True
+    equality_keys: bool = True
+    reorder: bool = True
+    chunk_rows: int = 1 << 18
+    limit: int | None = field(default=10_000_000)
+
+
+PLAIN = Options(prune=False, earliest_completion=False, equality_keys=False, reorder=False)
+"""Everything that makes it fast switched off."""

@@ -1,0 +1,53 @@
+"""The order in which the variables of a graph are joined, from the cardinalities of the data at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from ensue.graph.bounds import Network, start_of
+from ensue.graph.model import Graph
+
+SMALL_SHARE = 1e-6
+"""The share of candidates that an equality is taken to leave."""
+
+
+def join_order(graph: Graph, counts: Mapping[str, int], span: int, bound: Collection[str] = ()) -> list[str]:
+    """The variables not yet bound: the rarest first, then always the one with the fewest expected partners."""
+    known = list(bound)
+    remaining = list(graph.names)
+    order: list[str] = []
+    while remaining:
+        following = min(remaining, key=lambda name: counts[name] * partner_share(graph, name, known, span))
+        remaining.remove(following)
+        known.append(following)
+        order.append(following)
+    return order
+
+
+def partner_share(graph: Graph, name: str, bound: Collection[str], span: int) -> float:
+    """The share of a variable's candidates expected to fit one choice of the bound variables."""
+    if not bound:
+        return 1.0
+    share = min((_time_share(graph.times, name, other, span) for other in bound), default=1.0)
+    joined = any(
+        {equality.left.variable, equality.right.variable} <= {name, *bound}
+        and name in (equality.left.variable, equality.right.variable)
+        for equality in graph.equalities
+    )
+    return share * SMALL_SHARE if joined else share
+
+
+def _time_share(times: Network, name: str, other: str, span: int) -> float:
+    after = times.limit(start_of(name), start_of(other))
+    before = times.limit(start_of(other), start_of(name))
+    if after is None and before is None:
+        return 1.0
+    if after is None or before is None:
+        return 0.5
+    return min(1.0, max(0, after.whole + before.whole + 1) / max(1, span))
+
+
+def precedence(graph: Graph) -> list[str]:
+    """The variables in an order that respects every certain `before`."""
+    names = graph.names
+    return sorted(names, key=lambda x: sum(graph.times.before(start_of(y), start_of(x)) for y in names))

@@ -1,0 +1,74 @@
+"""When an event can be forgotten, read off the closed bounds.
+
+A match that is still to be reported completes after the watermark `w`. If every match that can use an event completes at most `k`
+ticks after it, the event is of no use once `w` has reached its time plus `k`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ensue.graph.bounds import WHOLE_FIRST, WHOLE_LAST, WHOLE_START, Network, Point, end_of, position_of, start_of
+from ensue.graph.model import Extent, Windows
+from ensue.plan.model import GraphPlan, Retention
+
+
+def retention_of(plan: GraphPlan, windows: Windows) -> dict[str, Retention]:
+    """How long events are kept as each variable of a graph, the forbidden ones included."""
+    kept: dict[str, Retention] = {}
+    for inner in plan.with_inner():
+        for name in inner.graph.names:
+            found = _retention(name, inner, plan, windows)
+            kept[name] = _longer(kept[name], found) if name in kept else found
+    return kept
+
+
+def _retention(name: str, inner: GraphPlan, whole: GraphPlan, windows: Windows) -> Retention:
+    times, extent = inner.graph.times, whole.graph.extent
+    closing = windows.ticks if whole.graph.trailing else None
+    return Retention(
+        _latest_completion(times, extent, start_of(name), whole.graph.trailing, closing),
+        _latest_completion(times, extent, end_of(name), whole.graph.trailing, closing),
+        _last_position(inner.graph.positions, name, whole.graph.trailing, windows),
+    )
+
+
+def _latest_completion(
+    times: Network, extent: Extent, point: Point, trailing: bool, closing: int | None
+) -> int | None:
+    """The most ticks after `point` at which a match around it can complete, None if there is no such limit."""
+    if trailing:
+        limit = times.limit(WHOLE_START, point)
+        return None if limit is None or closing is None else limit.value + closing
+    return _greatest(_limits(times, map(end_of, extent.ends), point))
+
+
+def _last_position(positions: Network, name: str, trailing: bool, windows: Windows) -> int | None:
+    """The most positions after an event at which a match around it can complete."""
+    if not positions.points or (trailing and windows.events is None):
+        return None
+    point = position_of(name)
+    if trailing and windows.events is not None:
+        limit = positions.limit(WHOLE_FIRST, point)
+        return None if limit is None else limit.whole + windows.events - 1
+    limit = positions.limit(WHOLE_LAST, point)
+    return None if limit is None else limit.whole
+
+
+def _limits(times: Network, points: Iterable[Point], origin: Point) -> Iterator[int | None]:
+    for point in points:
+        limit = times.limit(point, origin)
+        yield None if limit is None else limit.value
+
+
+def _greatest(limits: Iterable[int | None]) -> int | None:
+    found = list(limits)
+    return None if any(limit is None for limit in found) else max(limit for limit in found if limit is not None)
+
+
+def _longer(one: Retention, other: Retention) -> Retention:
+    return Retention(
+        _greatest((one.from_start, other.from_start)),
+        _greatest((one.from_end, other.from_end)),
+        _greatest((one.positions, other.positions)),
+    )

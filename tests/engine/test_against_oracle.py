@@ -1,0 +1,62 @@
+"""The engine gives exactly the oracle's matches, optimised or not, in any order of input."""
+
+from __future__ import annotations
+
+import pytest
+from harness import from_engine, from_oracle, input_of, plan_for
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracle.oracle import OracleEvent, matches
+from strategies.patterns import cases
+
+from ensue.algebra.nodes import PatternQuery
+from ensue.algebra.scopes import counts_events
+from ensue.errors import QueryError
+from ensue.plan.model import PLAIN, Options
+
+SMALL_CHUNKS = Options(chunk_rows=3)
+
+
+def check(query: PatternQuery, history: list[OracleEvent], intervals: bool, options: Options) -> None:
+    shape = input_of(history, intervals)
+    expected = from_oracle(matches(query, history))
+    try:
+        plan = plan_for(query, shape)
+    except QueryError as error:
+        assert error.code == "never-holds", error
+        assert not expected
+        return
+    assert from_engine(plan, shape, options) == expected
+
+
+@pytest.mark.parametrize("options", [Options(), PLAIN, SMALL_CHUNKS], ids=["optimised", "plain", "small chunks"])
+@given(case=cases())
+def test_points(case: tuple[PatternQuery, list[OracleEvent]], options: Options) -> None:
+    check(*case, False, options)
+
+
+@pytest.mark.parametrize("options", [Options(), PLAIN], ids=["optimised", "plain"])
+@given(case=cases(intervals=True))
+def test_intervals(case: tuple[PatternQuery, list[OracleEvent]], options: Options) -> None:
+    check(*case, True, options)
+
+
+@given(case=cases(), data=st.data())
+def test_order_of_input_is_irrelevant(case: tuple[PatternQuery, list[OracleEvent]], data: st.DataObject) -> None:
+    query, history = case
+    if counts_events(query):
+        return  # positions of equal times follow the arrival
+    shuffled = data.draw(st.permutations(history))
+    shape = input_of(history, False)
+    try:
+        plan = plan_for(query, shape)
+    except QueryError:
+        return
+    assert from_engine(plan, shape, Options()) == from_engine(plan, input_of(shuffled, False), Options())
+
+
+@pytest.mark.soak
+@settings(max_examples=20_000)
+@given(case=cases(), intervals=st.booleans())
+def test_soak(case: tuple[PatternQuery, list[OracleEvent]], intervals: bool) -> None:
+    check(*case, intervals, Options())
