@@ -9,12 +9,30 @@
 """
 
 from ensue.api import Program, Results, detect, detect_batches, explain, parse, parse_file, run
-from ensue.dsl import PatternExpression, Query, Value, absent, all_of, any_of, call, case, event, field, same, seq, value, var
+from ensue.detector import Advance, Detector
+from ensue.dsl import (
+    PatternExpression,
+    Query,
+    Value,
+    absent,
+    all_of,
+    any_of,
+    call,
+    case,
+    event,
+    field,
+    same,
+    seq,
+    value,
+    var,
+)
 from ensue.errors import EnsueError, EnsueWarning, LimitError, QueryError, SchemaError, StateError
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Advance",
+    "Detector",
     "EnsueError",
     "EnsueWarning",
     "LimitError",

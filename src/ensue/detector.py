@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ensue.algebra.check import check_query
 from ensue.api import DEFAULT_LIMIT, ColumnNames, QueryLike, arrow_tables, single_query, streams_of
-from ensue.engine.events import InputTable, Report
+from ensue.engine.events import Report
 from ensue.engine.session import Session
 from ensue.engine.snapshot import restore, saved_schemas, snapshot
 from ensue.errors import QueryError, SchemaError, StateError
@@ -18,7 +18,7 @@ from ensue.graph.timescale import NANOSECONDS_PER_TICK
 from ensue.kernels.warm import warm_up
 from ensue.plan.build import plan_query
 from ensue.plan.model import Options
-from ensue.runtimes.local import catalog_of, input_tables
+from ensue.runtimes.local import catalog_of, conform, input_tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,6 @@ class Detector:
         self._options = Options(limit=limit)
         self._session: Session | None = None
         self._keyed = False
-        self._shapes: Mapping[str, pa.Table] | pa.Table | None = None
 
     @property
     def report(self) -> Report:
@@ -103,13 +102,16 @@ class Detector:
         """Goes on where a snapshot of the same query was taken."""
         shapes = saved_schemas(saved)
         tables = {name: schema.empty_table() for name, schema in shapes.items()}
-        session = self._start(tables if None not in tables else tables[None])
+        keyed = {name: table for name, table in tables.items() if name is not None}
+        session = self._start(keyed if len(keyed) == len(tables) else tables[None])
         restore(session, saved)
         self._session = session
 
     def _step(self, events: Any, watermark: Any) -> Advance:
         if events is None and self._session is None:
-            raise SchemaError("no-tables", "the first step needs a table, if only an empty one", "pass one with its columns")
+            raise SchemaError(
+                "no-tables", "the first step needs a table, if only an empty one", "pass one with its columns"
+            )
         kind, tables = arrow_tables(events) if events is not None else (None, None)
         if self._session is None:
             assert tables is not None
@@ -121,7 +123,9 @@ class Detector:
         matches, late = session.advance(self._fresh(tables), until)
         give = kind.from_arrow if kind is not None else (lambda table: table)
         if self._keyed:
-            return Advance(give(matches), {item.stream: give(table) for item, table in zip(session.inputs, late, strict=True)})
+            return Advance(
+                give(matches), {item.stream: give(table) for item, table in zip(session.inputs, late, strict=True)}
+            )
         return Advance(give(matches), give(late[0]))
 
     def _start(self, tables: Mapping[str, pa.Table] | pa.Table) -> Session:
@@ -134,10 +138,23 @@ class Detector:
 
     def _fresh(self, tables: Mapping[str, pa.Table] | pa.Table | None) -> list[pa.Table]:
         assert self._session is not None
-        if tables is None:
-            return [item.full_schema.empty_table() for item in self._session.shapes]
-        given = tables if isinstance(tables, Mapping) else {None: tables}
-        return [shape.conform(given.get(shape.key)) for shape in self._session.shapes]
+        if tables is not None and isinstance(tables, Mapping) != self._keyed:
+            raise SchemaError("table-shape", "batches come as one table or as one per stream, the same way each time")
+        given: Mapping[str | None, pa.Table] = (
+            {}
+            if tables is None
+            else tables
+            if isinstance(tables, Mapping)
+            else {self._session.inputs[0].stream: tables}
+        )
+        known = [item.stream for item in self._session.inputs]
+        unknown = [name for name in given if name not in known]
+        if unknown:
+            raise SchemaError("unknown-stream", f"stream `{unknown[0]}` was not among the tables of the first step")
+        return [
+            conform(given[item.stream], schema, item.label) if item.stream in given else schema.empty_table()
+            for item, schema in zip(self._session.inputs, self._session.schemas, strict=True)
+        ]
 
 
 def ticks_of(moment: Any, time_type: pa.DataType) -> int:
@@ -160,6 +177,3 @@ def ticks_of(moment: Any, time_type: pa.DataType) -> int:
 
 def _names_zone(text: str) -> bool:
     return text.endswith("Z") or "+" in text[10:] or "-" in text[10:]
-
-
-__all__ = ["Advance", "Detector", "InputTable", "ticks_of"]

@@ -195,5 +195,3 @@ def _check_window(window: Window, catalog: Catalog) -> Iterator[Problem]:
             window.span,
             hint=f"write `WITHIN {window.count} seconds`, or another unit",
         )
-
-

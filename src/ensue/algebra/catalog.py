@@ -69,10 +69,14 @@ def inferred_catalog(query: PatternQuery) -> Catalog:
     """
     windows = [query.within, *(node.window for node in walk(query.pattern) if isinstance(node, Within))]
     plain = any(isinstance(window, Ticks) for window in windows)
-    expressions = [node.predicate for node in walk(query.pattern) if isinstance(node, Event) and node.predicate is not None]
+    expressions = [
+        node.predicate for node in walk(query.pattern) if isinstance(node, Event) and node.predicate is not None
+    ]
     expressions += [*conjuncts(query.where), *(column.expression for column in query.returns)]
     names = {part.name for expr in expressions for part in walk_expression(expr) if isinstance(part, Field)}
-    names |= {name for expr in expressions for part in walk_expression(expr) if isinstance(part, Same) for name in part.fields}
+    names |= {
+        name for expr in expressions for part in walk_expression(expr) if isinstance(part, Same) for name in part.fields
+    }
     names |= set(query.partition_by)
     fields = {name: pa.null() for name in sorted(names) if name not in TIME_NAMES}
     return Catalog({}, pa.int64() if plain else pa.timestamp("us"), StreamSchema("*", fields, "t"))

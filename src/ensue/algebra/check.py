@@ -309,4 +309,12 @@ def interval_names(pattern: Pattern) -> frozenset[str]:
     return frozenset(node.name for node in walk(pattern) if isinstance(node, Named))
 
 
-__all__ = ["check_query", "check_statement_names", "column_name", "home_of", "homes_of", "interval_names", "positive_names"]
+__all__ = [
+    "check_query",
+    "check_statement_names",
+    "column_name",
+    "home_of",
+    "homes_of",
+    "interval_names",
+    "positive_names",
+]

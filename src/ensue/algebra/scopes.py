@@ -86,8 +86,11 @@ def occurrences_in(scope: Scope) -> Iterator[Occurrence]:
 def name_anonymous(query: PatternQuery) -> tuple[PatternQuery, frozenset[str]]:
     """The query with a fresh variable for every event that has none, and those variables."""
     taken = {occurrence.name for scope in scopes_of(query.pattern) for occurrence in occurrences_in(scope)}
-    fresh = (name for number in range(1, len(list(walk(query.pattern))) + len(taken) + 1)
-             if (name := f"#{number}") not in taken)
+    fresh = (
+        name
+        for number in range(1, len(list(walk(query.pattern))) + len(taken) + 1)
+        if (name := f"#{number}") not in taken
+    )
     given: list[str] = []
 
     def rename(pattern: Pattern) -> Pattern:

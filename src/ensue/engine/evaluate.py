@@ -132,5 +132,3 @@ def _within(chunk: MatchChunk, plan: QueryPlan, frontier: Frontier) -> MatchChun
     if frontier.until is not None:
         mask &= completion <= frontier.until
     return chunk.where(mask)
-
-

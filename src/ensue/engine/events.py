@@ -13,7 +13,14 @@ import pyarrow.compute as pc
 from ensue.engine.keys import Codes, Int64s, encode_columns
 from ensue.errors import SchemaError
 from ensue.expr.types import readable
-from ensue.kernels.sorting import group_by_key, is_sorted, number_within_runs, offsets_of_runs, order_by_time, split_by_code
+from ensue.kernels.sorting import (
+    group_by_key,
+    is_sorted,
+    number_within_runs,
+    offsets_of_runs,
+    order_by_time,
+    split_by_code,
+)
 
 FOREVER = np.iinfo(np.int64).max
 NEVER = np.iinfo(np.int64).min
@@ -181,7 +188,9 @@ def load_sources(inputs: Sequence[InputTable], time_type: pa.DataType) -> tuple[
     sources = []
     for table in inputs:
         if table.table.num_rows > MOST_ROWS:
-            raise SchemaError("too-many-rows", f"the {table.label} has more than {MOST_ROWS} rows", "cut it into batches")
+            raise SchemaError(
+                "too-many-rows", f"the {table.label} has more than {MOST_ROWS} rows", "cut it into batches"
+            )
         report.rows += table.table.num_rows
         starts, valid = read_times(table, table.time, time_type)
         ends = starts
@@ -239,15 +248,27 @@ def _both(one: Mask | None, other: Mask | None) -> Mask | None:
     return one & other
 
 
-def load_events(sources: tuple[EventSource, ...], request: Request, report: Report, base: Sequence[Int64s] = ()) -> EventStore:
+def load_events(
+    sources: tuple[EventSource, ...], request: Request, report: Report, base: Sequence[Int64s] = ()
+) -> EventStore:
     """Finds, keys, numbers and sorts the events of a query's streams.
 
     `base` gives, per table, the position already known of each row (-1: not known yet).
     """
     found = [_rows_by_stream(source, request) for source in sources]
-    wanted = [np.arange(len(source.starts), dtype=np.int32) if request.counting else rows for source, (rows, _) in zip(sources, found, strict=True)]
+    wanted = [
+        np.arange(len(source.starts), dtype=np.int32) if request.counting else rows
+        for source, (rows, _) in zip(sources, found, strict=True)
+    ]
     keys, key_count = _partition_keys(sources, wanted, request)
-    row_keys = tuple(_scatter(len(source.starts), rows, codes, source.valid) for source, rows, codes in zip(sources, wanted, keys, strict=True)) if request.counting else ()
+    row_keys = (
+        tuple(
+            _scatter(len(source.starts), rows, codes, source.valid)
+            for source, rows, codes in zip(sources, wanted, keys, strict=True)
+        )
+        if request.counting
+        else ()
+    )
     timeline, row_positions = (None, ())
     if request.counting:
         timeline, row_positions = _number_positions(sources, row_keys, key_count, base)
@@ -270,7 +291,9 @@ def _rows_by_stream(source: EventSource, request: Request) -> tuple[Codes, Int64
     """The rows of each stream of the request, one run per stream, and where the runs start."""
     count = len(source.starts)
     if source.input.stream is not None:
-        rows = np.arange(count, dtype=np.int32) if source.valid is None else np.flatnonzero(source.valid).astype(np.int32)
+        rows = (
+            np.arange(count, dtype=np.int32) if source.valid is None else np.flatnonzero(source.valid).astype(np.int32)
+        )
         wanted = source.input.stream in request.streams
         return (rows if wanted else rows[:0]), np.array([0, len(rows) if wanted else 0], np.int64)
     codes = stream_codes(source.input, request.streams)
@@ -303,7 +326,9 @@ def _chunk_codes(chunk: pa.Array, wanted: pa.Array) -> Codes:
     return np.asarray(pc.fill_null(found, -1).to_numpy(zero_copy_only=False)).astype(np.int32, copy=False)
 
 
-def _partition_keys(sources: Sequence[EventSource], wanted: Sequence[Codes], request: Request) -> tuple[list[Codes], int]:
+def _partition_keys(
+    sources: Sequence[EventSource], wanted: Sequence[Codes], request: Request
+) -> tuple[list[Codes], int]:
     if not request.partition_by:
         return [np.zeros(len(rows), np.int32) for rows in wanted], 1
     used = [number for number, rows in enumerate(wanted) if len(rows)]

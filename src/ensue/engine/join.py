@@ -272,5 +272,3 @@ class Join:
         rows = Rows(count, {name: np.arange(count, dtype=np.int32)})
         first, last, _ = self._ranges(rows, self._step(partner, frozenset({name})))
         return first, last
-
-

@@ -50,10 +50,14 @@ def load(plan: QueryPlan, inputs: Sequence[InputTable]) -> EventStore:
 
 @dataclass(slots=True)
 class Session:
-    """A query in progress. `state` holds, per table, the events still worth keeping; `watermark` how far time has come."""
+    """A query in progress. `state` holds, per table, the events still worth keeping; `watermark` how far time has come.
+
+    `inputs` are empty tables with the columns that are kept, `schemas` those of the tables as they come.
+    """
 
     plan: QueryPlan
     inputs: tuple[InputTable, ...]
+    schemas: tuple[pa.Schema, ...]
     options: Options
     output: OutputSchema
     state: list[pa.Table]
@@ -65,7 +69,8 @@ class Session:
         """A session over tables of this shape; their rows are not read yet."""
         shapes = tuple(replace(item, table=needed_columns(plan, item).schema.empty_table()) for item in inputs)
         state = [_with_positions(shape.table, plan.counting) for shape in shapes]
-        return cls(plan, shapes, options, output_schema(plan, raw_types(plan, inputs)), state)
+        schemas = tuple(item.table.schema for item in inputs)
+        return cls(plan, shapes, schemas, options, output_schema(plan, raw_types(plan, inputs)), state)
 
     def advance(self, fresh: Sequence[pa.Table], until: int | None) -> tuple[pa.Table, list[pa.Table]]:
         """Takes rows (one table per input) and moves the watermark to `until` (None: the end of time).
@@ -124,7 +129,9 @@ class Session:
 def needed_columns(plan: QueryPlan, item: InputTable) -> pa.Table:
     """The table with the columns that the query uses and nothing else."""
     streams = [item.stream] if item.stream is not None else list(plan.streams)
-    wanted: set[str] = {name for name in (item.time, item.end, item.type) if name is not None} | set(plan.query.partition_by)
+    wanted: set[str] = {name for name in (item.time, item.end, item.type) if name is not None} | set(
+        plan.query.partition_by
+    )
     for stream in streams:
         columns = plan.columns.get(stream, frozenset()) if stream is not None else frozenset()
         if columns is None:
@@ -152,5 +159,3 @@ def _only_ready(source: EventSource, pending: Mask) -> EventSource:
         return source
     ready = ~pending if source.valid is None else source.valid & ~pending
     return replace(source, valid=ready)
-
-

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +32,10 @@ def snapshot(session: Session) -> pa.Table:
         "query": render_query(session.plan.query),
         "watermark": session.watermark,
         "report": asdict(session.report),
+        "schemas": [
+            {"stream": item.stream, "schema": base64.b64encode(schema.serialize().to_pybytes()).decode()}
+            for item, schema in zip(session.inputs, session.schemas, strict=True)
+        ],
     }
     return pa.table(columns).replace_schema_metadata({METADATA: json.dumps(header).encode()})
 
@@ -49,19 +55,29 @@ def restore(session: Session, saved: pa.Table) -> None:
     for place, expected in enumerate(session.state):
         name = _column_name(session, place)
         if name not in saved.column_names:
-            raise StateError("state-shape", f"the saved state has no events of `{name}`", "give the same tables as before")
+            raise StateError(
+                "state-shape", f"the saved state has no events of `{name}`", "give the same tables as before"
+            )
         tables.append(_unpack(saved.column(name), sources == place, expected.schema, name))
     session.state = tables
     session.watermark = header["watermark"]
     session.report = Report(**header["report"])
 
 
-def read_header(saved: pa.Table) -> dict[str, object]:
+def saved_schemas(saved: pa.Table) -> dict[str | None, pa.Schema]:
+    """The schemas of the tables that a saved state was fed with, by stream (None: the one table of all streams)."""
+    return {
+        item["stream"]: pa.ipc.read_schema(pa.py_buffer(base64.b64decode(item["schema"])))
+        for item in read_header(saved)["schemas"]
+    }
+
+
+def read_header(saved: pa.Table) -> dict[str, Any]:
     """What a saved state says about itself; raises a StateError if it is none, or of another version."""
     raw = (saved.schema.metadata or {}).get(METADATA)
     if raw is None:
         raise StateError("not-a-state", "the table is not a state that Ensue has saved", "pass what `snapshot()` gave")
-    header: dict[str, object] = json.loads(raw)
+    header: dict[str, Any] = json.loads(raw)
     if header["version"] != STATE_VERSION:
         raise StateError(
             "state-version",
@@ -91,5 +107,8 @@ def _unpack(column: pa.ChunkedArray, mask: np.ndarray, schema: pa.Schema, name: 
             f"saved: {', '.join(field.name for field in fields)}; now: {', '.join(schema.names)}",
         )
     own = column.filter(pa.array(mask))
-    arrays = [pa.chunked_array([chunk.field(place) for chunk in own.chunks], fields[place].type) for place in range(len(fields))]
+    arrays = [
+        pa.chunked_array([chunk.field(place) for chunk in own.chunks], fields[place].type)
+        for place in range(len(fields))
+    ]
     return pa.table(arrays, schema=pa.schema(fields)).cast(schema)

@@ -74,7 +74,9 @@ def plan_step(
         tuple(
             absence
             for absence in judged
-            if absence not in deadlines and absence not in earliest and _becomes_decidable(absence, variable, bound, sight.outer)
+            if absence not in deadlines
+            and absence not in earliest
+            and _becomes_decidable(absence, variable, bound, sight.outer)
         ),
     )
 

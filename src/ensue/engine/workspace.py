@@ -128,7 +128,9 @@ class Workspace:
         def column(wanted: Field) -> pa.Array:
             assert wanted.variable is not None
             found = self.candidates[wanted.variable]
-            return field_values(wanted, self.streams[wanted.variable], found, rows.places[wanted.variable], self.catalog)
+            return field_values(
+                wanted, self.streams[wanted.variable], found, rows.places[wanted.variable], self.catalog
+            )
 
         return column
 
@@ -137,7 +139,9 @@ class Workspace:
     def join_classes(self, variable: str, bound: frozenset[str]) -> tuple[EqualityClass, ...]:
         """The equality classes that connect a variable with bound ones."""
         return tuple(
-            group for group in self.keyed_classes() if group.member_of({variable}) and group.member_of(bound - {variable})
+            group
+            for group in self.keyed_classes()
+            if group.member_of({variable}) and group.member_of(bound - {variable})
         )
 
     def keyed_classes(self) -> tuple[EqualityClass, ...]:
@@ -233,4 +237,3 @@ def field_values(wanted: Field, stream: str, found: Candidates, places: Codes | 
         return pa.array(times if places is None else times[places]).view(catalog.time_type)
     rows = found.rows if places is None else found.rows[places]
     return found.source.column(wanted.name).take(pa.array(rows))
-

@@ -157,9 +157,7 @@ class Same:
     span: Span | None = field(default=None, compare=False, repr=False)
 
 
-Expr = (
-    Literal | Duration | Timestamp | Field | Unary | Binary | InList | Between | Like | IsNull | Case | Call | Same
-)
+Expr = Literal | Duration | Timestamp | Field | Unary | Binary | InList | Between | Like | IsNull | Case | Call | Same
 
 
 def children(expr: Expr) -> Iterator[Expr]:

@@ -96,4 +96,3 @@ class NormalForm:
     graphs: tuple[Graph, ...]
     windows: Windows
     dropped: tuple[str, ...] = ()
-

@@ -164,7 +164,18 @@ class GraphBuilder:
         if times.contradiction is None and positions.contradiction is None:
             absences = tuple(absence for item in parts.negations for absence in self._absences(item, around))
         ties = tuple(bound for bound in found.bounds if not _points_of(bound) <= parts.variables.keys())
-        return Graph(variables, extent, times, positions, found.conditions, found.equalities, absences, branch, ties, parts.intervals)
+        return Graph(
+            variables,
+            extent,
+            times,
+            positions,
+            found.conditions,
+            found.equalities,
+            absences,
+            branch,
+            ties,
+            parts.intervals,
+        )
 
     # -- networks -----------------------------------------------------------------------------------------------------
 
@@ -189,7 +200,12 @@ class GraphBuilder:
             return close((), ())
         names = [name for parts in around for name in parts.variables]
         order = [
-            Bound(position_of(x), position_of(y), BEFORE, Reason(f"{self.reader.word(x)} ends before {self.reader.word(y)}"))
+            Bound(
+                position_of(x),
+                position_of(y),
+                BEFORE,
+                Reason(f"{self.reader.word(x)} ends before {self.reader.word(y)}"),
+            )
             for x in names
             for y in names
             if x != y and times.before(end_of(x), end_of(y))
@@ -300,5 +316,3 @@ def resolve_interval(field: Field, intervals: Mapping[str, Extent]) -> Expr:
     names, function = (extent.starts, "least") if field.name == "s" else (extent.ends, "greatest")
     ends = tuple(Field(name, field.name, field.span) for name in names)
     return ends[0] if len(ends) == 1 else Call(function, ends, field.span)
-
-

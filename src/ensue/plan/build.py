@@ -56,9 +56,7 @@ def _distinct_pairs(graph: Graph, outer: tuple[Graph, ...]) -> tuple[tuple[str, 
     own = [(variable.name, variable.stream) for variable in graph.variables]
     outside = [(variable.name, variable.stream) for level in outer for variable in level.variables]
     pairs = [*combinations(own, 2), *((one, other) for one in own for other in outside)]
-    return tuple(
-        (x, y) for (x, first), (y, second) in pairs if first == second and not _apart(x, y, graph.times)
-    )
+    return tuple((x, y) for (x, first), (y, second) in pairs if first == second and not _apart(x, y, graph.times))
 
 
 def _apart(x: str, y: str, times: Network) -> bool:
@@ -136,7 +134,9 @@ def _chain(plan: GraphPlan) -> tuple[str, ...]:
 
 
 def _all_points(graph: Graph) -> bool:
-    return all((limit := graph.times.limit(end_of(x), start_of(x))) is not None and limit.value == 0 for x in graph.names)
+    return all(
+        (limit := graph.times.limit(end_of(x), start_of(x))) is not None and limit.value == 0 for x in graph.names
+    )
 
 
 def _implies(order: list[str], steps: list[tuple[str, str]], times: Network) -> bool:
@@ -175,8 +175,12 @@ def _columns(query: PatternQuery, catalog: Catalog) -> dict[str, frozenset[str] 
                 needed[streams[part.variable]].add(part.name)
     returned = {streams[name] for name in streams} if not query.returns else set()
     return {
-        stream: None if stream in returned else frozenset(
-            name for name in names if catalog.stream(stream) is None or name in catalog.stream(stream).fields  # type: ignore[union-attr]
+        stream: None
+        if stream in returned
+        else frozenset(
+            name
+            for name in names
+            if catalog.stream(stream) is None or name in catalog.stream(stream).fields  # type: ignore[union-attr]
         )
         for stream, names in needed.items()
     }

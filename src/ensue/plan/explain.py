@@ -21,7 +21,9 @@ def explain_query(plan: QueryPlan) -> str:
         ("PLAN", list(_plan(plan))),
         ("STATE", list(_state(plan))),
     ]
-    return "\n".join(line for title, lines in sections for line in (title, *(f"  {line}" for line in lines), "")).rstrip()
+    return "\n".join(
+        line for title, lines in sections for line in (title, *(f"  {line}" for line in lines), "")
+    ).rstrip()
 
 
 # -- graph ------------------------------------------------------------------------------------------------------------
@@ -216,5 +218,3 @@ def _retention(retention: Retention, plan: QueryPlan) -> str:
             "not kept" if retention.positions <= 0 else f"kept for {retention.positions} further events of its group"
         )
     return " or ".join(dict.fromkeys(parts)) if parts else "kept for ever"
-
-

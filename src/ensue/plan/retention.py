@@ -33,9 +33,7 @@ def _retention(name: str, inner: GraphPlan, whole: GraphPlan, windows: Windows) 
     )
 
 
-def _latest_completion(
-    times: Network, extent: Extent, point: Point, trailing: bool, closing: int | None
-) -> int | None:
+def _latest_completion(times: Network, extent: Extent, point: Point, trailing: bool, closing: int | None) -> int | None:
     """The most ticks after `point` at which a match around it can complete, None if there is no such limit."""
     if trailing:
         limit = times.limit(WHOLE_START, point)

@@ -57,6 +57,26 @@ def _from_pandas(frame: Any) -> pa.Table:
         ) from error
 
 
+def conform(table: pa.Table, schema: pa.Schema, label: str) -> pa.Table:
+    """A later batch in the shape of the first: the same columns and types; further columns are left out."""
+    missing = [name for name in schema.names if name not in table.column_names]
+    if missing:
+        raise SchemaError(
+            "no-such-column",
+            f"the {label} has no column `{missing[0]}`, which earlier batches had; columns: {', '.join(table.column_names)}",
+            did_you_mean(missing[0], table.column_names),
+        )
+    chosen = table.select(schema.names)
+    try:
+        return chosen if chosen.schema.equals(schema) else chosen.cast(schema)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        raise SchemaError(
+            "column-type",
+            f"the {label} has other types than earlier batches: {error}",
+            "cast it to the first batch's schema",
+        ) from error
+
+
 def input_tables(
     events: Mapping[str, pa.Table] | pa.Table,
     streams: tuple[str, ...],
@@ -69,7 +89,9 @@ def input_tables(
         return (_single_table(events, streams, time, type_column, end),)
     if type_column is not None:
         raise SchemaError(
-            "type-and-tables", "`type` goes with one table of all streams, not with one table per stream", "leave it out"
+            "type-and-tables",
+            "`type` goes with one table of all streams, not with one table per stream",
+            "leave it out",
         )
     return tuple(
         _checked(InputTable(table, _for_stream(time, name), _for_stream(end, name) if end else None, stream=name))
@@ -180,6 +202,8 @@ def _common_time(types: list[pa.DataType]) -> pa.DataType:
         raise SchemaError("time-mix", "some time columns hold integers and others timestamps", "bring them to one type")
     zones = {kind.tz for kind in types}
     if None in zones and len(zones) > 1:
-        raise SchemaError("time-mix", "some time columns have a time zone and others have none", "bring them to one type")
+        raise SchemaError(
+            "time-mix", "some time columns have a time zone and others have none", "bring them to one type"
+        )
     unit = max((kind.unit for kind in types), key=FINENESS.index)
     return pa.timestamp(unit, zones.pop() if len(zones) == 1 else "UTC")

@@ -1,0 +1,82 @@
+"""Any cut of a stream into batches, with snapshot and restore between any two, gives the matches of one batch, each once."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pyarrow as pa
+from harness import events_table, plan_for, input_of
+from hypothesis import given
+from hypothesis import strategies as st
+from oracle.oracle import OracleEvent, matches
+from strategies.histories import batches
+from strategies.patterns import cases
+
+from ensue.algebra.nodes import PatternQuery
+from ensue.detector import Detector
+from ensue.errors import QueryError
+from ensue.lang.render import render_query
+
+
+def named_bindings(table: pa.Table) -> Counter[tuple[tuple[str, int], ...]]:
+    """The matches of a result without RETURN, as (variable, event id) pairs."""
+    names = [field.name for field in table.schema if pa.types.is_struct(field.type)]
+    return Counter(
+        tuple(sorted((name, row[name]["id"]) for name in names if row[name] is not None)) for row in table.to_pylist()
+    )
+
+
+def oracle_bindings(query: PatternQuery, history: list[OracleEvent], after: float, until: float) -> Counter:
+    return Counter(
+        tuple((name, event) for name, event in match.bindings if not name.startswith("#"))
+        for match in matches(query, history)
+        if after < match.completion <= until
+    )
+
+
+def is_plannable(query: PatternQuery, intervals: bool) -> bool:
+    try:
+        plan_for(query, input_of([], intervals))
+    except QueryError as error:
+        assert error.code == "never-holds", error
+        return False
+    return True
+
+
+def check_cut(query: PatternQuery, cut: list[tuple[list[OracleEvent], int]], intervals: bool, restoring: bool) -> None:
+    """Feeds the batches and compares what each step gives with what the oracle says completed in it."""
+    text = render_query(query)
+    history = [event for events, _ in cut for event in events]
+
+    def new_detector() -> Detector:
+        return Detector(text, time="time", type="type", end="until" if intervals else None)
+
+    detector = new_detector()
+    after = float("-inf")
+    for events, watermark in cut:
+        step = detector.advance(events_table(events), watermark=watermark)
+        assert named_bindings(step.matches) == oracle_bindings(query, history, after, watermark)
+        assert step.late.num_rows == 0
+        after = watermark
+        if restoring:
+            saved = detector.snapshot()
+            detector = new_detector()
+            detector.restore(saved)
+    last = detector.finish(events_table([]))
+    assert named_bindings(last.matches) == oracle_bindings(query, history, after, float("inf"))
+
+
+@given(case=cases(), data=st.data(), restoring=st.booleans())
+def test_any_cut_of_points(case: tuple[PatternQuery, list[OracleEvent]], data: st.DataObject, restoring: bool) -> None:
+    query, history = case
+    if is_plannable(query, False):
+        check_cut(query, data.draw(batches(history)), False, restoring)
+
+
+@given(case=cases(intervals=True), data=st.data(), restoring=st.booleans())
+def test_any_cut_of_intervals(
+    case: tuple[PatternQuery, list[OracleEvent]], data: st.DataObject, restoring: bool
+) -> None:
+    query, history = case
+    if is_plannable(query, True):
+        check_cut(query, data.draw(batches(history)), True, restoring)
