@@ -8,17 +8,18 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
-from oracle.oracle import OracleEvent, OracleMatch
 
 from ensue.algebra.nodes import PatternQuery
 from ensue.engine.evaluate import Frontier, MatchChunk, completion_times, evaluate
-from ensue.engine.events import FOREVER, InputTable
+from ensue.engine.events import FOREVER
 from ensue.engine.session import load
+from ensue.engine.sources import InputTable
 from ensue.lang.parser import parse_statements
 from ensue.lang.render import render_query
 from ensue.plan.build import plan_query
 from ensue.plan.model import Options, QueryPlan
 from ensue.runtimes.local import catalog_of
+from oracle.oracle import OracleEvent, OracleMatch
 
 Found = Counter[tuple[tuple[tuple[str, int], ...], int, int, float]]
 """How often each (named bindings, start, end, completion) was found."""

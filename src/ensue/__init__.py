@@ -2,9 +2,8 @@
 
 >>> import ensue, pyarrow as pa
 >>> events = pa.table({"t": [1, 2, 3], "type": ["Order", "Paid", "Shipped"], "id": [7, 7, 7]})
->>> ensue.detect(
-...     events, "PATTERN SEQ(Order o, Shipped s) PARTITION BY id WITHIN 10 RETURN o.id AS id, s.t AS at", time="t", type="type"
-... ).to_pylist()
+>>> query = "PATTERN SEQ(Order o, Shipped s) PARTITION BY id WITHIN 10 RETURN o.id AS id, s.t AS at"
+>>> ensue.detect(events, query, time="t", type="type").to_pylist()
 [{'id': 7, 'at': 3}]
 """
 

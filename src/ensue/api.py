@@ -16,9 +16,10 @@ from ensue.algebra.check import check_query, check_statement_names
 from ensue.algebra.nodes import Event, PatternQuery, Statements, walk
 from ensue.dsl import PatternExpression, Query, query_of
 from ensue.engine.evaluate import Frontier, evaluate
-from ensue.engine.events import EventSource, EventStore, InputTable, Report, load_events, load_sources
+from ensue.engine.events import EventStore, load_events
 from ensue.engine.output import OutputSchema, collect_ordered, output_schema, render_in_batches
 from ensue.engine.session import raw_types, request_of
+from ensue.engine.sources import EventSource, InputTable, Report, load_sources
 from ensue.errors import EnsueWarning, Problem, QueryError, SchemaError, Source, closest
 from ensue.kernels.warm import warm_up
 from ensue.lang.parser import parse_statements
@@ -157,12 +158,13 @@ def detect(
 ) -> Any:
     """The matches of a query, as the kind of table that `events` is: pyarrow, pandas or polars.
 
-    `events` is one table whose column `type` names the stream of each row, or one table per stream in a mapping. `time` is the column
-    of an event's time (a timestamp or an integer), `end` that of its end, if events last.
+    `events` is one table whose column `type` names the stream of each row, or one table per stream in a mapping.
+    `time` is the column of an event's time (a timestamp or an integer), `end` that of its end, if events last.
     More than `limit` matches are an error (None: no limit).
 
     >>> table = pa.table({"t": [1, 2, 4], "type": ["A", "B", "C"], "id": [7, 7, 7]})
-    >>> detect(table, "PATTERN SEQ(A a, C c) PARTITION BY id WITHIN 5 RETURN a.id AS id, c.t AS at", time="t", type="type").to_pylist()
+    >>> query = "PATTERN SEQ(A a, C c) PARTITION BY id WITHIN 5 RETURN a.id AS id, c.t AS at"
+    >>> detect(table, query, time="t", type="type").to_pylist()
     [{'id': 7, 'at': 4}]
     """
     prepared = _prepare(events, [single_query(query)], time, type, end)
@@ -180,7 +182,7 @@ def detect_batches(
     end: ColumnNames | None = None,
     limit: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The matches as Arrow record batches, as they are found and in no particular order: any number in bounded memory."""
+    """The matches as Arrow record batches, as they are found, in no particular order: any number in bounded memory."""
     prepared = _prepare(events, [single_query(query)], time, type, end)
     plan, output = prepared.plans[0], prepared.outputs[0]
     store = prepared.store(0)

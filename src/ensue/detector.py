@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from ensue.algebra.check import check_query
 from ensue.api import DEFAULT_LIMIT, ColumnNames, QueryLike, arrow_tables, single_query, streams_of
-from ensue.engine.events import Report
 from ensue.engine.session import Session
 from ensue.engine.snapshot import restore, saved_schemas, snapshot
+from ensue.engine.sources import Report
 from ensue.errors import QueryError, SchemaError, StateError
 from ensue.graph.timescale import NANOSECONDS_PER_TICK
 from ensue.kernels.warm import warm_up
@@ -30,7 +30,7 @@ class Advance:
 
 
 class Detector:
-    """A query over events that arrive in batches. Each match is given once, when the watermark has passed its completion.
+    """A query over events that arrive in batches. Each match is given once, when the watermark reaches its completion.
 
     The watermark promises that no event ending at or before it is still to come; one that comes all the same is late.
 
@@ -140,13 +140,11 @@ class Detector:
         assert self._session is not None
         if tables is not None and isinstance(tables, Mapping) != self._keyed:
             raise SchemaError("table-shape", "batches come as one table or as one per stream, the same way each time")
-        given: Mapping[str | None, pa.Table] = (
-            {}
-            if tables is None
-            else tables
-            if isinstance(tables, Mapping)
-            else {self._session.inputs[0].stream: tables}
-        )
+        given: dict[str | None, pa.Table] = {}
+        if isinstance(tables, Mapping):
+            given.update(tables)
+        elif tables is not None:
+            given[self._session.inputs[0].stream] = tables
         known = [item.stream for item in self._session.inputs]
         unknown = [name for name in given if name not in known]
         if unknown:

@@ -41,8 +41,8 @@ class StreamSchema:
 class Catalog:
     """All streams, and the one type of time: int64 or a timestamp.
 
-    Where streams are the values of a type column, every name is a stream, perhaps an empty one, and `any_stream` is the schema
-    of all of them.
+    Where streams are the values of a type column, every name is a stream, perhaps an empty one, and `any_stream` is
+    the schema of all of them.
     """
 
     streams: Mapping[str, StreamSchema]
@@ -55,6 +55,13 @@ class Catalog:
     def endpoint(self, stream: str, field: Field) -> str | None:
         schema = self.stream(stream)
         return None if schema is None else schema.endpoint(field.name)
+
+    def field_type(self, stream: str | None, field: str) -> pa.DataType:
+        """The type of a field of a bound query; without a stream (an AS name) it is a time."""
+        schema = self.stream(stream) if stream is not None else None
+        if schema is None or schema.endpoint(field) is not None:
+            return self.time_type
+        return schema.fields[field]
 
     @property
     def unit(self) -> str | None:

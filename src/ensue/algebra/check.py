@@ -41,7 +41,7 @@ def check_shape(pattern: Pattern, may_be_negated: bool = False) -> Iterator[Prob
             "misplaced-not",
             "NOT stands only as an item of SEQ or AND",
             pattern.span,
-            hint="write it inside a SEQ or AND that says where the forbidden events would lie, e.g. `SEQ(A a, NOT B b, C c)`",
+            hint="put it into a SEQ or AND that says where the forbidden events would lie: `SEQ(A a, NOT B b, C c)`",
         )
     if isinstance(pattern, Seq | And | Or) and all(isinstance(item, Not) for item in pattern.items):
         operator = type(pattern).__name__.upper()

@@ -125,7 +125,7 @@ def count_choices(pattern: Pattern) -> int:
 
 
 def choices(pattern: Pattern) -> Iterator[tuple[Pattern, tuple[int, ...]]]:
-    """The pattern without OR, once per combination of branches, with the branches taken. What NOT forbids is left as it is.
+    """The pattern without OR, once per combination of branches, with the branches taken; what NOT forbids stays as is.
 
     >>> [branch for _, branch in choices(Or((Event("A"), Event("B"))))]
     [(0,), (1,)]

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ensue.engine.events import Candidates, EventStore, Mask
+from ensue.engine.events import Candidates, EventStore
 from ensue.engine.join import Join
-from ensue.engine.keys import Int64s
 from ensue.engine.rows import Rows
+from ensue.engine.sources import Mask
 from ensue.engine.workspace import Workspace
 from ensue.graph.bounds import WHOLE_END, WHOLE_FIRST, WHOLE_START
+from ensue.kernels.compiled import Int64s
 from ensue.plan.model import GraphPlan, Options, QueryPlan
 
 Restriction = dict[str, Callable[[Candidates], Mask]]
@@ -82,8 +83,8 @@ def _workspace(
 def _passes(graph_plan: GraphPlan, plan: QueryPlan, frontier: Frontier) -> Iterator[Restriction]:
     """Restrictions that together admit every match within the frontier exactly once, and few others.
 
-    Without trailing scopes a match completes with its last event: one of the variables that can be last is new, and those before it in
-    the list are not. With a trailing scope of `W` ticks it completes at its start plus `W`.
+    Without trailing scopes a match completes with its last event: one of the variables that can be last is new, and
+    those before it in the list are not. With a trailing scope of `W` ticks it completes at its start plus `W`.
     """
     if frontier.after is None:
         yield {}
@@ -118,7 +119,8 @@ def completion_times(chunk: MatchChunk, plan: QueryPlan) -> Int64s:
         assert timeline is not None
         last = chunk.space.value(WHOLE_FIRST, chunk.rows) + (windows.events - 1)
         closings.append(timeline.end_at(chunk.space.keys(chunk.rows), last))
-    return np.minimum.reduce(closings)
+    first: Int64s = np.minimum.reduce(closings)
+    return first
 
 
 def _within(chunk: MatchChunk, plan: QueryPlan, frontier: Frontier) -> MatchChunk:

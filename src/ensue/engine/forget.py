@@ -6,16 +6,17 @@ from collections.abc import Hashable
 
 import numpy as np
 
-from ensue.engine.events import Candidates, EventStore, Mask, stream_codes
-from ensue.engine.keys import Int64s
+from ensue.engine.events import Candidates, EventStore, stream_codes
+from ensue.engine.sources import Mask
 from ensue.engine.workspace import cached_candidates
+from ensue.kernels.compiled import Int64s
 from ensue.plan.model import QueryPlan, Retention
 
 
 def rows_to_keep(
     plan: QueryPlan, store: EventStore, found: dict[Hashable, Candidates], pending: list[Mask], until: int
 ) -> list[Mask]:
-    """Per table, the rows that a match completing after `until` may still use; `pending` rows are beyond the watermark."""
+    """Per table, the rows that a match completing after `until` may use; `pending` rows are beyond the watermark."""
     kept = [np.zeros(len(source.starts), bool) for source in store.sources]
     for number, graph_plan in enumerate(plan.graphs):
         for inner in graph_plan.with_inner():

@@ -1,4 +1,4 @@
-"""Enumerating the matches of a graph: variables are bound one after the other, over arrays of all keys, in bounded chunks."""
+"""Enumerating the matches of a graph: one variable after the other, over arrays of all keys, in bounded chunks."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from itertools import chain
 
 import numpy as np
 
-from ensue.engine.events import FOREVER, NEVER, Mask
+from ensue.engine.events import FOREVER, NEVER
 from ensue.engine.joinkeys import EqualityClass
-from ensue.engine.keys import Codes, Int64s
 from ensue.engine.rows import Rows, expand_in_chunks
+from ensue.engine.sources import Mask
 from ensue.engine.steps import Range, Step, plan_step
 from ensue.engine.summary import Summary, summarize_chain, summarize_matches
 from ensue.engine.workspace import Workspace
 from ensue.expr.nodes import Expr
 from ensue.graph.bounds import end_of
+from ensue.kernels.compiled import Codes, Int64s
 from ensue.kernels.ranges import find_ranges
 from ensue.plan.model import AbsencePlan, Side
 from ensue.plan.order import join_order, precedence
@@ -143,7 +144,7 @@ class Join:
         return first, last, classes
 
     def _within_positions(self, rows: Rows, step: Step, first: Codes, last: Codes) -> tuple[Codes, Codes]:
-        """Without an end column, candidates of a key are in the order of their positions, so these are a range as well."""
+        """Candidates without an end column lie in the order of their positions, so these are a range as well."""
         found = self.space.candidates[step.variable]
         assert found.positions is not None
         low, high = self.space.limits(step.position, rows)
@@ -226,7 +227,8 @@ class Join:
 
     def _side(self, side: Side, rows: Rows) -> Int64s:
         combine = np.maximum if side.greatest else np.minimum
-        return combine.reduce([self.space.value(point, rows) for point in side.points]) + side.shift
+        values: Int64s = combine.reduce([self.space.value(point, rows) for point in side.points])
+        return values + side.shift
 
     def _join_of(self, absence: AbsencePlan) -> Join:
         if id(absence) not in self.inner:
@@ -248,7 +250,7 @@ class Join:
     # -- pruning ---------------------------------------------------------------------------------------------------
 
     def prune(self) -> None:
-        """Drops candidates without partners, by forward and backward semi-joins in the order of time, when the first join would grow."""
+        """Drops candidates without partners (semi-joins forwards and backwards in time) if the first join would grow."""
         names = precedence(self.space.plan.graph)
         if not self.space.options.prune or len(names) < 3 or not self._grows():
             return

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ensue.engine.events import Candidates
-from ensue.engine.keys import Codes, Int64s
 from ensue.expr.nodes import Field
 from ensue.graph.model import Equality
+from ensue.kernels.compiled import Codes, Int64s
 from ensue.kernels.sorting import group_by_key
 
 MOST_PACKED = 2**62
@@ -47,8 +47,8 @@ def usable_classes(
 ) -> tuple[EqualityClass, ...]:
     """The classes that join keys can stand for exactly.
 
-    Each variable has one member at most, so that its step ties it to all the others, and at most one member lies outside of the graph,
-    where equality is not given. Partition key and all codes together fit into one number.
+    Each variable has one member at most, so that its step ties it to all the others, and at most one member lies
+    outside of the graph, where equality is not given. Partition key and all codes together fit into one number.
     """
     chosen: list[EqualityClass] = []
     for group in equality_classes(equalities):

@@ -5,22 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ensue.expr.types import Kind, kind_of
-
-Codes = npt.NDArray[np.int32]
-Int64s = npt.NDArray[np.int64]
+from ensue.expr.types import UNITS, Kind, kind_of
+from ensue.kernels.compiled import Codes, Int64s
 
 NO_KEY = -1
 """The code of null, which equals nothing."""
 
 DENSE_FACTOR = 2
 """Integers are their own codes while their range is at most so many times their count."""
-
-FINENESS = ("s", "ms", "us", "ns")
 
 
 def encode_columns(columns: Sequence[Sequence[pa.Array]]) -> tuple[list[Codes], int]:
@@ -67,7 +62,7 @@ def _cast(part: pa.Array, target: pa.DataType) -> pa.Array:
 
 def _finest(parts: Sequence[pa.Array]) -> str:
     units = [part.type.unit for part in parts if kind_of(part.type) in (Kind.TIMESTAMP, Kind.DURATION)]
-    return max(units, key=FINENESS.index)
+    return str(max(units, key=UNITS.index))
 
 
 def _encode(values: pa.Array) -> tuple[Codes, int]:

@@ -12,15 +12,15 @@ from ensue.algebra.catalog import Catalog
 from ensue.algebra.check import column_name, positive_names
 from ensue.algebra.nodes import Event, PatternQuery, walk
 from ensue.engine.evaluate import MatchChunk, completion_times
-from ensue.engine.keys import Codes, Int64s
 from ensue.errors import LimitError
 from ensue.expr.check import check_expression
 from ensue.expr.evaluate import evaluate
 from ensue.expr.nodes import Expr, Field
 from ensue.expr.rewrite import substitute_fields
-from ensue.graph.normalize import resolve_interval
-from ensue.graph.model import Extent
 from ensue.graph.bounds import end_of, start_of
+from ensue.graph.model import Extent
+from ensue.graph.normalize import resolve_interval
+from ensue.kernels.compiled import Codes, Int64s
 from ensue.plan.model import QueryPlan
 
 
@@ -43,10 +43,7 @@ def _returned_fields(plan: QueryPlan) -> list[pa.Field]:
     streams = variable_streams(plan.query)
 
     def field_type(field: Field) -> pa.DataType:
-        schema = plan.catalog.stream(streams.get(field.variable or "", ""))
-        if schema is None or schema.endpoint(field.name) is not None:
-            return plan.catalog.time_type
-        return schema.fields[field.name]
+        return plan.catalog.field_type(streams.get(field.variable or ""), field.name)
 
     return [
         pa.field(column_name(column, place), check_expression(column.expression, field_type, []))
@@ -105,9 +102,7 @@ def _returned_columns(chunk: MatchChunk, output: OutputSchema) -> list[pa.Array]
         assert field.variable is not None
         if field.variable in chunk.rows.places:
             return bound(field)
-        schema = catalog.stream(streams.get(field.variable, ""))
-        is_time = schema is None or schema.endpoint(field.name) is not None
-        return pa.nulls(chunk.rows.length, catalog.time_type if is_time else schema.fields[field.name])
+        return pa.nulls(chunk.rows.length, catalog.field_type(streams.get(field.variable), field.name))
 
     return [
         evaluate(_resolve(column_.expression, intervals), column, chunk.rows.length)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ensue.engine.events import Mask
-from ensue.engine.keys import Codes, Int64s
+from ensue.engine.sources import Mask
+from ensue.kernels.compiled import Codes, Int64s
 from ensue.kernels.ranges import expand_ranges
 
 
@@ -39,7 +39,7 @@ class Rows:
 
 
 def expand_in_chunks(first: Codes, last: Codes, most: int) -> Iterator[tuple[Codes, Codes]]:
-    """Every (probe, place) of the ranges [first, last), at most `most` pairs at a time, so that memory stays bounded."""
+    """Every (probe, place) of the ranges [first, last), at most `most` pairs at a time: memory stays bounded."""
     counts = np.maximum(last.astype(np.int64) - first, 0)
     total = int(counts.sum())
     if total <= most:

@@ -9,20 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from ensue.engine.evaluate import Frontier, evaluate
-from ensue.engine.events import (
-    Candidates,
-    EventSource,
-    EventStore,
-    InputTable,
-    Mask,
-    Report,
-    Request,
-    load_events,
-    load_sources,
-)
+from ensue.engine.events import Candidates, EventStore, Request, load_events
 from ensue.engine.forget import rows_to_keep
-from ensue.engine.keys import Int64s
 from ensue.engine.output import OutputSchema, collect_ordered, output_schema
+from ensue.engine.sources import EventSource, InputTable, Mask, Report, load_sources
+from ensue.kernels.compiled import Int64s
 from ensue.plan.model import Options, QueryPlan
 
 POSITION = "ensue:position"
@@ -98,7 +89,7 @@ class Session:
         return matches, late
 
     def _admit(self, fresh: Sequence[pa.Table]) -> tuple[list[pa.Table], list[pa.Table]]:
-        """Sorts out what cannot take part; gives the late rows and, per input, the state with the new rows behind it."""
+        """The late rows and, per input, the state with the new rows behind it; what cannot take part is counted."""
         tables = [replace(shape, table=table) for shape, table in zip(self.inputs, fresh, strict=True)]
         sources, report = load_sources(tables, self.plan.catalog.time_type)
         late, combined = [], []

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ensue.engine.events import Report
 from ensue.engine.session import Session
+from ensue.engine.sources import Report
 from ensue.errors import StateError
 from ensue.lang.render import render_query
 

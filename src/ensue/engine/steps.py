@@ -6,13 +6,24 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from ensue.expr.nodes import Expr, variables_of
-from ensue.graph.bounds import WHOLE, Limit, Network, Point, end_of, position_of, start_of
+from ensue.graph.bounds import (
+    WHOLE_END,
+    WHOLE_FIRST,
+    WHOLE_LAST,
+    WHOLE_START,
+    Limit,
+    Network,
+    Point,
+    end_of,
+    position_of,
+    start_of,
+)
 from ensue.plan.model import AbsencePlan, GraphPlan
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The bounds of one point of the next variable: at least each lower point minus, at most each upper point plus, a constant."""
+    """Bounds of one point: at least each lower point minus its constant, at most each upper point plus its constant."""
 
     lower: tuple[tuple[Point, int], ...]
     upper: tuple[tuple[Point, int], ...]
@@ -39,7 +50,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What can be seen from a graph: the variables of the graphs around it (all bound), and whether the whole match is among them."""
+    """What a graph sees around it: the bound variables of outer graphs, and whether they include the whole match."""
 
     outer: frozenset[str]
     whole: bool
@@ -50,8 +61,8 @@ def plan_step(
 ) -> Step:
     """What follows for `variable` from the bound ones.
 
-    `conditions` are all conditions of the graph that no join key takes care of; `summaries` says whether absences are decided by
-    earliest completion.
+    `conditions` are all conditions of the graph that no join key takes care of; `summaries` says whether absences are
+    decided by earliest completion.
     """
     graph = plan.graph
     around = bound | sight.outer
@@ -83,12 +94,12 @@ def plan_step(
 
 def _time_points(bound: Collection[str], whole: bool) -> list[Point]:
     points = [point for name in sorted(bound) for point in (start_of(name), end_of(name))]
-    return points + [Point(WHOLE, "s"), Point(WHOLE, "e")] if whole else points
+    return [*points, WHOLE_START, WHOLE_END] if whole else points
 
 
 def _position_points(bound: Collection[str], whole: bool) -> list[Point]:
     points = [position_of(name) for name in sorted(bound)]
-    return points + [Point(WHOLE, "first"), Point(WHOLE, "last")] if whole else points
+    return [*points, WHOLE_FIRST, WHOLE_LAST] if whole else points
 
 
 def _range(network: Network, point: Point, points: list[Point], own: frozenset[str]) -> Range:
@@ -140,7 +151,7 @@ def _floors_end(absence: AbsencePlan, variable: str, bound: frozenset[str]) -> b
 
 
 def _becomes_decidable(absence: AbsencePlan, variable: str, bound: frozenset[str], outer: frozenset[str]) -> bool:
-    """Both ends of the scope are known now and were not before; scopes between outer events are known from the first step on."""
+    """Both ends of the scope are known from this step on; scopes between outer events from the first step on."""
     assert absence.lower is not None and absence.upper is not None
     needed = (absence.lower.variables | absence.upper.variables) - outer
     return needed <= bound | {variable} and (variable in needed or not (needed or bound))

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from ensue.engine.events import FOREVER, NEVER, Candidates
-from ensue.engine.keys import Codes, Int64s
 from ensue.engine.rows import Rows
 from ensue.engine.workspace import Workspace
 from ensue.graph.bounds import end_of, start_of
+from ensue.kernels.compiled import Codes, Int64s
 from ensue.kernels.minima import lower_to, sliding_minimum, suffix_minimum
 from ensue.kernels.ranges import find_ranges, value_from, value_until
 from ensue.kernels.sorting import group_by_key, order_by_time
@@ -41,7 +42,7 @@ def summarize_chain(space: Workspace, chain: tuple[str, ...]) -> Summary:
     """The summary of a sequence: from the last item backwards, the least over the successors in range."""
     times = space.plan.graph.times
     completions = space.candidates[chain[-1]].ends
-    for name, following in reversed(list(zip(chain, chain[1:], strict=False))):
+    for name, following in reversed(list(pairwise(chain))):
         here, there = space.candidates[name], space.candidates[following]
         gap = times.limit(start_of(name), start_of(following))
         reach = times.limit(start_of(following), start_of(name))

@@ -9,22 +9,24 @@ import numpy as np
 import pyarrow as pa
 
 from ensue.algebra.catalog import Catalog
-from ensue.engine.events import Candidates, EventStore, Mask
+from ensue.engine.events import Candidates, EventStore
 from ensue.engine.joinkeys import EqualityClass, KeyedIndex, build_index, usable_classes
-from ensue.engine.keys import Codes, Int64s, encode_values
+from ensue.engine.keys import encode_values
 from ensue.engine.rows import Rows
+from ensue.engine.sources import Mask
 from ensue.engine.steps import Range, Sight
 from ensue.expr.evaluate import condition_mask
 from ensue.expr.nodes import Expr, Field
 from ensue.expr.rewrite import substitute_fields
 from ensue.graph.bounds import WHOLE, Limit, Point, end_of, start_of
 from ensue.graph.model import Graph, Variable
+from ensue.kernels.compiled import Codes, Int64s
 from ensue.plan.model import GraphPlan, Options
 
 
 @dataclass(slots=True)
 class Workspace:
-    """What is in sight while a graph is evaluated. `whole` is the graph of the whole match, whose ends are points too."""
+    """What is in sight while a graph is evaluated. `whole` is the graph of the whole match; its ends are points too."""
 
     plan: GraphPlan
     whole: Graph

@@ -1,7 +1,8 @@
 """Difference bounds between points: a simple temporal network, closed by shortest paths.
 
-An entry says `x - y <= limit` (or `<` when strict). Each entry remembers the user's own clauses it was derived from, so that a
-contradiction can be shown as the cycle of clauses that causes it. (Dechter, Meiri, Pearl: Temporal constraint networks, 1991.)
+An entry says `x - y <= limit` (or `<` when strict). Each entry remembers the user's own clauses it was derived from,
+so that a contradiction can be shown as the cycle of clauses that causes it. (Dechter, Meiri, Pearl: Temporal constraint
+networks, 1991.)
 """
 
 from __future__ import annotations

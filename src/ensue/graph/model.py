@@ -1,7 +1,7 @@
 """The normal form: a union of event graphs.
 
-A graph is a set of variables, the closed network of bounds between their endpoints, the conditions that are left, and absences:
-graphs of their own whose bounds may mention the points around them.
+A graph is a set of variables, the closed network of bounds between their endpoints, the conditions that are left, and
+absences: graphs of their own whose bounds may mention the points around them.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Extent:
 class Graph:
     """A conjunction: every variable bound, every bound and condition true, no absence violated.
 
-    `times` and `positions` are closed together with the points of the graphs around this one. `ties` are the bounds that a
-    condition states between this graph and the ones around it; `intervals` are the AS names bound here.
+    `times` and `positions` are closed together with the points of the graphs around this one. `ties` are the bounds
+    that a condition states between this graph and the ones around it; `intervals` are the AS names bound here.
     `trailing` says that some scope stays open after the last event, so that a match completes with its window.
     """
 
@@ -70,7 +70,8 @@ class Graph:
 class Absence:
     """No match of `graph` may exist whose interval lies in the scope.
 
-    `after` and `before` are the neighbours' variables between which the forbidden interval lies strictly; None: the edge of the
+    `after` and `before` are the neighbours' variables between which the forbidden interval lies strictly; None: the
+    edge of the
     whole match, closed by its window (`trailing`: up to M.s + W; otherwise a missing right neighbour means up to M.e).
     """
 

@@ -132,7 +132,7 @@ class GraphBuilder:
         return replace(self._finish(parts, extent, None, (), branch), trailing=trails(pattern))
 
     def _bound_whole(self, parts: Parts, extent: Extent) -> None:
-        """The ends of the match as points: before every start, after every end, exact where one variable is the only candidate."""
+        """The ends of the match as points around all others, exact where only one variable can be first or last."""
         parts.times += [Bound(WHOLE_START, start_of(name), ZERO, IMPLICIT) for name in extent.starts]
         parts.times += [Bound(end_of(name), WHOLE_END, ZERO, IMPLICIT) for name in extent.ends]
         if len(extent.starts) == 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from ensue.algebra.nodes import And, Event, Events, Named, Not, Or, Pattern, Seq, Window, Within
 from ensue.expr.nodes import conjuncts
@@ -80,7 +81,7 @@ def variables_in(pattern: Pattern) -> tuple[str, ...]:
 
 
 def trails(pattern: Pattern, open_right: bool = True) -> bool:
-    """True if some NOT in a SEQ, at any depth, has no positive item after it, so that only the window closes its scope."""
+    """True if some NOT in a SEQ, at any depth, has no positive item after it: only the window closes its scope."""
     match pattern:
         case Event():
             return False
@@ -97,7 +98,7 @@ def trails(pattern: Pattern, open_right: bool = True) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Reads patterns into parts. `ticks` measures a time window; `anonymous` are the variables without a name of their own."""
+    """Reads patterns into parts. `ticks` measures a time window; `anonymous` variables have no name in the text."""
 
     ticks: Callable[[Window], int]
     anonymous: frozenset[str]
@@ -150,7 +151,7 @@ class Reader:
                 passed += 1
                 after = extents[passed] if passed < len(extents) else right
                 self.read(item, before, after, parts)
-        for first, second in zip(extents, extents[1:], strict=False):
+        for first, second in pairwise(extents):
             for x in first.ends:
                 for y in second.starts:
                     reason = Reason(f"SEQ puts {self.word(x)} before {self.word(y)}", pattern.span)

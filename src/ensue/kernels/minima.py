@@ -1,11 +1,12 @@
 """Running minima and maxima within runs of one key."""
 
 import numpy as np
-from numba import njit
+
+from ensue.kernels.compiled import Codes, Int64s, compiled
 
 
-@njit(cache=True, nogil=True)
-def suffix_minimum(values, offsets):
+@compiled
+def suffix_minimum(values: Int64s, offsets: Int64s) -> Int64s:
     """At each place the least value from there to the end of its run."""
     result = np.empty(values.size, np.int64)
     for run in range(offsets.size - 1):
@@ -16,20 +17,8 @@ def suffix_minimum(values, offsets):
     return result
 
 
-@njit(cache=True, nogil=True)
-def prefix_maximum(values, offsets):
-    """At each place the greatest value from the start of its run to there."""
-    result = np.empty(values.size, np.int64)
-    for run in range(offsets.size - 1):
-        greatest = np.iinfo(np.int64).min
-        for i in range(offsets[run], offsets[run + 1]):
-            greatest = max(greatest, values[i])
-            result[i] = greatest
-    return result
-
-
-@njit(cache=True, nogil=True)
-def sliding_minimum(values, first, last, missing):
+@compiled
+def sliding_minimum(values: Int64s, first: Codes, last: Codes, missing: int) -> Int64s:
     """The least of values[first:last] for each range, where both ends of the ranges never fall within a run of probes.
 
     A falling end starts a new run of probes (another key), and the queue anew.
@@ -64,8 +53,8 @@ def sliding_minimum(values, first, last, missing):
     return result
 
 
-@njit(cache=True, nogil=True)
-def lower_to(target, places, values):
+@compiled
+def lower_to(target: Int64s, places: Codes, values: Int64s) -> None:
     """target[place] = min(target[place], value), for each pair."""
     for i in range(places.size):
         if values[i] < target[places[i]]:

@@ -1,12 +1,13 @@
 """Searching and expanding ranges in runs sorted by time, one run per key."""
 
 import numpy as np
-from numba import njit
+
+from ensue.kernels.compiled import Codes, Int64s, compiled
 
 
-@njit(cache=True, nogil=True, inline="always")
-def _first_at_least(times, begin, end, guess, wanted):
-    """The first place in times[begin:end] that holds at least `wanted`; gallops from `guess`, so rising searches are cheap."""
+@compiled
+def _first_at_least(times: Int64s, begin: int, end: int, guess: int, wanted: int) -> int:
+    """The first place in times[begin:end] with at least `wanted`; gallops from `guess`: rising searches are cheap."""
     low = begin
     high = end
     if begin <= guess < end:
@@ -34,13 +35,13 @@ def _first_at_least(times, begin, end, guess, wanted):
     return low
 
 
-@njit(cache=True, nogil=True)
-def find_ranges(keys, lows, highs, offsets, times):
-    """For each probe, the places [first, last) of its key's run with `low <= time <= high`. Keys below 0 find nothing."""
+@compiled
+def find_ranges(keys: Codes, lows: Int64s, highs: Int64s, offsets: Int64s, times: Int64s) -> tuple[Codes, Codes]:
+    """For each probe, the places [first, last) of its key's run with `low <= time <= high`; none for keys below 0."""
     n = keys.size
     first = np.empty(n, np.int32)
     last = np.empty(n, np.int32)
-    guess = np.int64(0)
+    guess = 0
     for i in range(n):
         key = keys[i]
         low = lows[i]
@@ -63,8 +64,8 @@ def find_ranges(keys, lows, highs, offsets, times):
     return first, last
 
 
-@njit(cache=True, nogil=True)
-def expand_ranges(first, last, total):
+@compiled
+def expand_ranges(first: Codes, last: Codes, total: int) -> tuple[Codes, Codes]:
     """Every pair (probe, place) of the ranges, `total` of them in all."""
     probes = np.empty(total, np.int32)
     places = np.empty(total, np.int32)
@@ -77,12 +78,14 @@ def expand_ranges(first, last, total):
     return probes, places
 
 
-@njit(cache=True, nogil=True)
-def value_from(keys, wanted, offsets, sorted_values, results, missing):
-    """For each probe, `results` at the first place of its key's run whose value is at least `wanted`, else `missing`."""
+@compiled
+def value_from(
+    keys: Codes, wanted: Int64s, offsets: Int64s, sorted_values: Int64s, results: Int64s, missing: int
+) -> Int64s:
+    """For each probe, `results` at the first place of its key's run that holds at least `wanted`, else `missing`."""
     n = keys.size
     found = np.empty(n, np.int64)
-    guess = np.int64(0)
+    guess = 0
     for i in range(n):
         key = keys[i]
         begin = offsets[key]
@@ -93,12 +96,14 @@ def value_from(keys, wanted, offsets, sorted_values, results, missing):
     return found
 
 
-@njit(cache=True, nogil=True)
-def value_until(keys, wanted, offsets, sorted_values, results, missing):
+@compiled
+def value_until(
+    keys: Codes, wanted: Int64s, offsets: Int64s, sorted_values: Int64s, results: Int64s, missing: int
+) -> Int64s:
     """For each probe, `results` at the last place of its key's run whose value is at most `wanted`, else `missing`."""
     n = keys.size
     found = np.empty(n, np.int64)
-    guess = np.int64(0)
+    guess = 0
     for i in range(n):
         key = keys[i]
         begin = offsets[key]

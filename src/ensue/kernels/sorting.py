@@ -1,13 +1,14 @@
 """Sorting by key and time. Arrays of int32 row numbers and keys, int64 times."""
 
 import numpy as np
-from numba import njit
+
+from ensue.kernels.compiled import Codes, Int64s, compiled
 
 RADIX_BITS = 11
 
 
-@njit(cache=True, nogil=True)
-def is_sorted(values):
+@compiled
+def is_sorted(values: Int64s) -> bool:
     """True if no value is smaller than the one before it."""
     for i in range(1, values.size):
         if values[i] < values[i - 1]:
@@ -15,8 +16,8 @@ def is_sorted(values):
     return True
 
 
-@njit(cache=True, nogil=True)
-def order_by_time(times):
+@compiled
+def order_by_time(times: Int64s) -> Codes:
     """The stable order of int64 values: a least-significant-digit radix sort over the digits that vary."""
     n = times.size
     order = np.empty(n, np.int32)
@@ -42,8 +43,8 @@ def order_by_time(times):
         offsets = np.zeros(buckets + 1, np.int64)
         for i in range(n):
             offsets[np.int64((values[i] >> shift) & mask) + 1] += 1
-        for digit in range(buckets):
-            offsets[digit + 1] += offsets[digit]
+        for bucket in range(buckets):
+            offsets[bucket + 1] += offsets[bucket]
         for i in range(n):
             digit = np.int64((values[i] >> shift) & mask)
             place = offsets[digit]
@@ -58,8 +59,8 @@ def order_by_time(times):
     return order
 
 
-@njit(cache=True, nogil=True)
-def group_by_key(keys, key_count):
+@compiled
+def group_by_key(keys: Codes, key_count: int) -> tuple[Codes, Int64s]:
     """The stable order by key, keys below 0 left out, and where each key's run starts (`key_count + 1` offsets)."""
     offsets = np.zeros(key_count + 1, np.int64)
     for i in range(keys.size):
@@ -77,8 +78,8 @@ def group_by_key(keys, key_count):
     return order, offsets
 
 
-@njit(cache=True, nogil=True)
-def split_by_code(codes, code_count):
+@compiled
+def split_by_code(codes: Codes, code_count: int) -> tuple[Codes, Int64s]:
     """The row numbers of each code in 0 .. code_count - 1, one run after the other, and where the runs start."""
     offsets = np.zeros(code_count + 1, np.int64)
     for i in range(codes.size):
@@ -96,8 +97,8 @@ def split_by_code(codes, code_count):
     return rows, offsets
 
 
-@njit(cache=True, nogil=True)
-def offsets_of_runs(keys, key_count):
+@compiled
+def offsets_of_runs(keys: Codes, key_count: int) -> Int64s:
     """Where each key's run starts in an array of keys that is sorted already."""
     offsets = np.zeros(key_count + 1, np.int64)
     for i in range(keys.size):
@@ -107,8 +108,8 @@ def offsets_of_runs(keys, key_count):
     return offsets
 
 
-@njit(cache=True, nogil=True)
-def number_within_runs(keys, order, base):
+@compiled
+def number_within_runs(keys: Codes, order: Codes, base: Int64s) -> tuple[Int64s, Int64s]:
     """The position of each row within its key, counted from `base[key]`, when rows are visited in `order`."""
     positions = np.full(keys.size, -1, np.int64)
     following = base.copy()

@@ -1,8 +1,11 @@
 """Compiling the kernels ahead of their first use, once per machine: the machine code is cached on disk."""
 
+from __future__ import annotations
+
 import logging
 import sys
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +18,7 @@ _times = np.zeros(1, np.int64)
 _offsets = np.array([0, 1], np.int64)
 _never = np.iinfo(np.int64).max
 
-CALLS = (
+CALLS: tuple[tuple[Any, tuple[Any, ...]], ...] = (
     (sorting.is_sorted, (_times,)),
     (sorting.order_by_time, (_times,)),
     (sorting.group_by_key, (_rows, 1)),
@@ -27,7 +30,6 @@ CALLS = (
     (ranges.value_from, (_rows, _times, _offsets, _times, _times, _never)),
     (ranges.value_until, (_rows, _times, _offsets, _times, _times, _never)),
     (minima.suffix_minimum, (_times, _offsets)),
-    (minima.prefix_maximum, (_times, _offsets)),
     (minima.sliding_minimum, (_times, _rows, _rows, _never)),
     (minima.lower_to, (_times.copy(), _rows, _times)),
 )

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, pairwise
 
 from ensue.algebra.bind import bind_query
 from ensue.algebra.catalog import Catalog
-from ensue.algebra.check import check_query
+from ensue.algebra.check import check_query, positive_names
 from ensue.algebra.nodes import Event, PatternQuery, walk
 from ensue.algebra.scopes import counts_events
 from ensue.errors import QueryError, Source
 from ensue.expr.nodes import Expr, Field, Same, conjuncts, variables_of
 from ensue.expr.nodes import walk as walk_expression
-from ensue.graph.bounds import Bound, Limit, Network, Reason, close, end_of, start_of
+from ensue.graph.bounds import Bound, Network, Reason, close, end_of, start_of
 from ensue.graph.model import Absence, Extent, Graph, NormalForm, Windows
 from ensue.graph.normalize import normalize_query
 from ensue.plan.model import AbsencePlan, GraphPlan, QueryPlan, Side
@@ -88,7 +88,7 @@ def _correlation(plan: GraphPlan, visible: frozenset[str]) -> str:
     if any(not {x, y} <= visible for x, y in plan.distinct):
         return "it could use an event of the match itself"
     for inner in plan.absences:
-        ends = [extent for extent in (inner.absence.after, inner.absence.before)]
+        ends = (inner.absence.after, inner.absence.before)
         if any(extent is None or not {*extent.starts, *extent.ends} <= visible for extent in ends):
             return "the scope of a NOT inside of it reaches out to the match"
         found = _correlation(inner.graph, visible)
@@ -127,7 +127,7 @@ def _chain(plan: GraphPlan) -> tuple[str, ...]:
         return ()
     times = graph.times
     order = sorted(graph.names, key=lambda x: sum(times.before(start_of(y), start_of(x)) for y in graph.names))
-    steps = list(zip(order, order[1:], strict=False))
+    steps = list(pairwise(order))
     if not all(times.before(end_of(x), start_of(y)) for x, y in steps):
         return ()
     return tuple(order) if _implies(order, steps, times) else ()
@@ -151,39 +151,35 @@ def _implies(order: list[str], steps: list[tuple[str, str]], times: Network) -> 
     reference = close(map(start_of, order), bounds)
     for x in order:
         for y in order:
-            limit: Limit | None = times.limit(start_of(x), start_of(y))
-            if x != y and limit is not None and limit.tighter_than(reference.limit(start_of(x), start_of(y))):
+            known = times.limit(start_of(x), start_of(y))
+            if x != y and known is not None and known.tighter_than(reference.limit(start_of(x), start_of(y))):
                 return False
     return True
 
 
 def _columns(query: PatternQuery, catalog: Catalog) -> dict[str, frozenset[str] | None]:
-    """Per stream the ordinary columns that the query needs; None: all of them, because whole events are returned."""
+    """Per stream the columns that the query needs besides its times; None: all, because whole events are returned."""
     events = [node for node in walk(query.pattern) if isinstance(node, Event)]
-    needed: dict[str, set[str]] = {event.stream: set(query.partition_by) for event in events}
     streams = {event.variable: event.stream for event in events if event.variable is not None}
-    everywhere = [name for part in conjuncts(query.where) if isinstance(part, Same) for name in part.fields]
-    for stream in needed:
-        needed[stream].update(everywhere)
+    everywhere = {name for part in conjuncts(query.where) if isinstance(part, Same) for name in part.fields}
+    needed = {event.stream: {*query.partition_by, *everywhere} for event in events}
     for event in events:
         if event.predicate is not None:
             needed[event.stream].update(_field_names(event.predicate))
-    expressions = [*conjuncts(query.where), *(column.expression for column in query.returns)]
-    for expression in expressions:
+    for expression in (*conjuncts(query.where), *(column.expression for column in query.returns)):
         for part in walk_expression(expression):
             if isinstance(part, Field) and part.variable in streams:
                 needed[streams[part.variable]].add(part.name)
-    returned = {streams[name] for name in streams} if not query.returns else set()
+    returned = frozenset() if query.returns else frozenset(streams[name] for name in positive_names(query.pattern))
     return {
-        stream: None
-        if stream in returned
-        else frozenset(
-            name
-            for name in names
-            if catalog.stream(stream) is None or name in catalog.stream(stream).fields  # type: ignore[union-attr]
-        )
+        stream: None if stream in returned else frozenset(names & _column_names(stream, catalog))
         for stream, names in needed.items()
     }
+
+
+def _column_names(stream: str, catalog: Catalog) -> set[str]:
+    schema = catalog.stream(stream)
+    return set(schema.fields) if schema is not None else set()
 
 
 def _field_names(expression: Expr) -> set[str]:

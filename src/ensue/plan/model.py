@@ -29,8 +29,10 @@ class Side:
 class AbsencePlan:
     """How an absence is decided.
 
-    By earliest completion where `lower` and `upper` are given: a forbidden match lies in the scope iff the earliest completion among
-    those that start at or after `lower` is at or before `upper`. Otherwise candidate by candidate, for the reason in `correlated`.
+    By earliest completion where `lower` and `upper` are given: a forbidden match lies in the scope iff the earliest
+    completion among
+    those that start at or after `lower` is at or before `upper`. Otherwise candidate by candidate, for the reason in
+    `correlated`.
     `chain` lists the variables of a forbidden sequence whose earliest completion needs no enumeration.
     """
 
@@ -59,8 +61,11 @@ class GraphPlan:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How long an event is kept as one variable: until the watermark reaches its start or end plus so many ticks, or until so many
-    further events of its partition have come. None: no such limit."""
+    """How long an event is kept as one variable.
+
+    Until the watermark reaches its start or end plus so many ticks, or until so many further events of its partition
+    have come. None: no such limit.
+    """
 
     from_start: int | None
     from_end: int | None
@@ -95,7 +100,7 @@ class QueryPlan:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Switches of the engine. The answer is the same for every setting; tests and benchmarks turn things off to see that it is."""
+    """Switches of the engine. The answer is the same for every setting, as tests and benchmarks show."""
 
     prune: bool = True
     earliest_completion: bool = True

@@ -1,7 +1,7 @@
 """When an event can be forgotten, read off the closed bounds.
 
-A match that is still to be reported completes after the watermark `w`. If every match that can use an event completes at most `k`
-ticks after it, the event is of no use once `w` has reached its time plus `k`.
+A match that is still to be reported completes after the watermark `w`. If every match that can use an event completes
+at most `k` ticks after it, the event is of no use once `w` has reached its time plus `k`.
 """
 
 from __future__ import annotations

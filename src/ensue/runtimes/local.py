@@ -10,11 +10,9 @@ from typing import Any
 import pyarrow as pa
 
 from ensue.algebra.catalog import Catalog, StreamSchema
-from ensue.engine.events import InputTable
+from ensue.engine.sources import InputTable
 from ensue.errors import SchemaError, did_you_mean
-from ensue.expr.types import Kind, kind_of, readable_type
-
-FINENESS = ("s", "ms", "us", "ns")
+from ensue.expr.types import UNITS, Kind, kind_of, readable_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +61,7 @@ def conform(table: pa.Table, schema: pa.Schema, label: str) -> pa.Table:
     if missing:
         raise SchemaError(
             "no-such-column",
-            f"the {label} has no column `{missing[0]}`, which earlier batches had; columns: {', '.join(table.column_names)}",
+            f"the {label} lacks column `{missing[0]}` of earlier batches; columns: {', '.join(table.column_names)}",
             did_you_mean(missing[0], table.column_names),
         )
     chosen = table.select(schema.names)
@@ -113,7 +111,7 @@ def _single_table(
     if len(set(streams)) > 1:
         raise SchemaError(
             "no-type-column",
-            f"the query names the streams {', '.join(f'`{name}`' for name in streams)}, but nothing says which row is which",
+            f"the query names {', '.join(f'`{name}`' for name in streams)}, but nothing says which row is which",
             "pass `type=` with the column that holds the stream's name, or one table per stream",
         )
     return _checked(InputTable(table, time, end, stream=streams[0]))
@@ -205,5 +203,5 @@ def _common_time(types: list[pa.DataType]) -> pa.DataType:
         raise SchemaError(
             "time-mix", "some time columns have a time zone and others have none", "bring them to one type"
         )
-    unit = max((kind.unit for kind in types), key=FINENESS.index)
+    unit = max((kind.unit for kind in types), key=UNITS.index)
     return pa.timestamp(unit, zones.pop() if len(zones) == 1 else "UTC")

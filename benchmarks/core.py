@@ -1,0 +1,256 @@
+"""What the core costs, as ratios within one run; see `python benchmarks/core.py --help`.
+
+The unit is the time of `numpy.lexsort((time, key))` over the same rows, so that figures carry over between machines.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from rich.console import Console
+from rich.table import Table
+
+import ensue
+
+TIME_SPAN = 10**9
+RETURNED = "RETURN a.key AS key, a.t AS began, c.t AS ended"
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One line of the result: a measured ratio and what is to be reached."""
+
+    name: str
+    value: float
+    measure: str
+    target: float
+    at_most: bool = True
+    note: str = ""
+
+    @property
+    def reached(self) -> bool:
+        return self.value <= self.target if self.at_most else self.value >= self.target
+
+
+def make_events(count: int, keys: int, types: int, seed: int = 0, in_order: bool = True) -> pa.Table:
+    """Events of equally frequent types, spread evenly over keys and time, with a number and a measurement each."""
+    random = np.random.default_rng(seed)
+    times = random.integers(0, TIME_SPAN, count)
+    if in_order:
+        times.sort()
+    names = pa.array([f"T{number:02d}" for number in range(types)])
+    return pa.table(
+        {
+            "t": times,
+            "key": random.integers(0, keys, count),
+            "type": names.take(pa.array(random.integers(0, types, count))),
+            "x": random.integers(0, 1_000_000, count),
+            "v": random.random(count),
+        }
+    )
+
+
+def seconds(work: Callable[[], object], repeat: int = 3) -> float:
+    """The best of several runs."""
+    best = float("inf")
+    for _ in range(repeat):
+        begin = time.perf_counter()
+        work()
+        best = min(best, time.perf_counter() - begin)
+    return best
+
+
+def unit_of(events: pa.Table) -> float:
+    times, keys = events["t"].to_numpy(), events["key"].to_numpy()
+    return seconds(lambda: np.lexsort((times, keys)), repeat=2)
+
+
+# The windows give about one match per 100 events; `share` is the window in mean gaps between events of one type and key.
+PATTERNS = {
+    "SEQ(A, B, C)": ("SEQ(T00 a, T01 b, T02 c)", 0.66, 0.5),
+    "SEQ(A, NOT B, C)": ("SEQ(T00 a, NOT T01 b, T02 c)", 0.225, 0.6),
+    "SEQ(A, NOT SEQ(B, C), D)": ("SEQ(T00 a, NOT SEQ(T01 b, T03 d), T02 c)", 0.205, 0.6),
+}
+
+
+def query_text(pattern: str, share: float, count: int, groups: int, types: int, keyed: bool) -> str:
+    window = int(share * TIME_SPAN * types * groups / count)
+    partition = "PARTITION BY key" if keyed else ""
+    return f"PATTERN {pattern} {partition} WITHIN {window} {RETURNED}"
+
+
+def detect(events: pa.Table, query: str) -> pa.Table:
+    return ensue.detect(events, query, time="t", type="type", limit=None)
+
+
+def pattern_figures(count: int, keys: int) -> Iterator[Figure]:
+    """All relevant sizes of one million events and more: twenty types, three types, random order, twice the input."""
+    events, twice = make_events(count, keys, 20), make_events(2 * count, 2 * keys, 20)
+    unit = unit_of(events)
+    for name, (pattern, share, target) in PATTERNS.items():
+        for keyed in (True, False):
+            query = query_text(pattern, share, count, keys if keyed else 1, 20, keyed)
+            matches = detect(events, query).num_rows
+            spent = seconds(lambda query=query: detect(events, query))
+            note = (
+                f"{count / spent / 1e6:.0f} million events a second, {100 * matches / count:.2f} matches per 100 events"
+            )
+            label = "PARTITION BY key" if keyed else "no key"
+            yield Figure(f"{name}, {label}", spent / unit, "units", target if keyed else 0.5, note=note)
+            larger = query_text(pattern, share, 2 * count, 2 * keys if keyed else 1, 20, keyed)
+            doubled = seconds(lambda larger=larger: detect(twice, larger))
+            yield Figure(f"{name}, {label}, input doubled", doubled / spent, "times", 2.3)
+    del twice
+    shuffled = make_events(count, keys, 20, in_order=False)
+    query = query_text(*PATTERNS["SEQ(A, B, C)"][:2], count, keys, 20, True)
+    extra = seconds(lambda: detect(shuffled, query)) - seconds(lambda: detect(events, query))
+    yield Figure("SEQ(A, B, C), random order of input, in addition", extra / unit, "units", 1.2)
+
+
+def relevant_figures(count: int, keys: int) -> Iterator[Figure]:
+    """Three types only, so that every event is relevant."""
+    query = query_text("SEQ(T00 a, T01 b, T02 c)", 0.25, count, keys, 3, True)
+    events = make_events(count, keys, 3)
+    unit = unit_of(events)
+    spent = seconds(lambda: detect(events, query))
+    yield Figure("three types, in time order", spent / unit, "units", 1.5)
+    shuffled = make_events(count, keys, 3, in_order=False)
+    extra = seconds(lambda: detect(shuffled, query)) - spent
+    yield Figure("three types, random order of input, in addition", extra / unit, "units", 1.2)
+
+
+def memory_figure(count: int, keys: int) -> Figure:
+    """Peak memory of a run in a process of its own, the input table included."""
+    code = (
+        "import sys; sys.path.insert(0, 'benchmarks'); import core\n"
+        f"events = core.make_events({count}, {keys}, 3)\n"
+        f"query = core.query_text('SEQ(T00 a, T01 b, T02 c)', 0.25, {count}, {keys}, 3, True)\n"
+        "core.detect(events.slice(0, 1000), query)\n"
+        "print(core.peak_ratio(events, lambda: core.detect(events, query)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return Figure("peak memory, every event relevant", float(done.stdout), "times the input", 4.0)
+
+
+def peak_ratio(events: pa.Table, work: Callable[[], object]) -> float:
+    """Peak resident memory during `work` beyond what there was before, plus the table, in sizes of the table (Linux)."""
+    before = _memory("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")
+    work()
+    return (_memory("VmHWM") - before + events.nbytes) / events.nbytes
+
+
+def _memory(field: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * int(next(line for line in lines if line.startswith(field)).split()[1])
+
+
+def output_figures(matches: int) -> Iterator[Figure]:
+    """A query bound by its output: every A before every B."""
+    side = int(matches**0.5)
+    events = pa.table(
+        {"t": np.arange(2 * side), "type": ["A"] * side + ["B"] * side, "x": np.arange(2 * side)},
+    )
+    query = "PATTERN SEQ(A a, B b) RETURN a.x AS first, b.x AS second"
+
+    def count() -> int:
+        return sum(batch.num_rows for batch in ensue.detect_batches(events, query, time="t", type="type"))
+
+    before = _memory("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")
+    begin = time.perf_counter()
+    found = count()
+    spent = time.perf_counter() - begin
+    grown = (_memory("VmHWM") - before) / 2**20
+    yield Figure(
+        f"SEQ(A, B) with {found / 1e6:.0f} million matches", found / spent / 1e6, "million matches a second", 20, False
+    )
+    yield Figure("memory it takes, all chunks consumed", grown, "MiB", 256)
+
+
+def hot_key_figures(count: int) -> Iterator[Figure]:
+    """One key that holds all events in one window, against the same events spread over many keys."""
+    hot, spread = make_events(count, 1, 4), make_events(count, count // 100, 4)
+    patterns = {
+        "equality": "SEQ(T00 a, T01 b, T02 c) WHERE a.x = b.x AND b.x = c.x",
+        "rare event": "SEQ(T00 a [x < 20], NOT T01 b, T02 c)",
+        "composite absence": "SEQ(T00 a [x < 20], NOT SEQ(T01 b, T03 d), T02 c)",
+    }
+    for name, pattern in patterns.items():
+        query = f"PATTERN {pattern} PARTITION BY key WITHIN {TIME_SPAN} {RETURNED}"
+        ratio = seconds(lambda query=query: detect(hot, query), 9) / seconds(
+            lambda query=query: detect(spread, query), 9
+        )
+        yield Figure(f"hot key, {name}", ratio, "times the spread keys", 1.5)
+
+
+def start_figures() -> Iterator[Figure]:
+    """The first call in a fresh process, with kernels cached on disk and without."""
+    code = (
+        "import time; begin = time.perf_counter(); import ensue, pyarrow as pa\n"
+        "events = pa.table({'t': [1, 2], 'type': ['A', 'B']})\n"
+        "ensue.detect(events, 'PATTERN SEQ(A a, B b) WITHIN 5', time='t', type='type')\n"
+        "print(time.perf_counter() - begin)"
+    )
+
+    def fresh(**environment: str) -> float:
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, **environment}
+        )
+        return float(done.stdout)
+
+    fresh()
+    yield Figure("first call in a fresh process, kernels cached", min(fresh() for _ in range(3)), "seconds", 2.0)
+    with tempfile.TemporaryDirectory() as empty:
+        yield Figure("the same without the cache (once per machine)", fresh(NUMBA_CACHE_DIR=empty), "seconds", 60.0)
+
+
+def show(figures: list[Figure]) -> None:
+    table = Table("figure", "value", "measure", "to reach", "reached", "note")
+    for figure in figures:
+        sign = "≤" if figure.at_most else "≥"
+        table.add_row(
+            figure.name,
+            f"{figure.value:.2f}",
+            figure.measure,
+            f"{sign} {figure.target:g}",
+            "yes" if figure.reached else "NO",
+            figure.note,
+        )
+    Console().print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--events", type=int, default=10_000_000, help="events of the large runs (default 10 million)")
+    parser.add_argument("--keys", type=int, default=100_000)
+    parser.add_argument("--format", choices=("table", "json"), default="table")
+    arguments = parser.parse_args()
+    pa.set_cpu_count(1)
+    figures = [
+        *start_figures(),
+        *pattern_figures(arguments.events, arguments.keys),
+        *relevant_figures(arguments.events, arguments.keys),
+        memory_figure(arguments.events, arguments.keys),
+        *output_figures(100_000_000 if arguments.events >= 10_000_000 else 10 * arguments.events),
+        *hot_key_figures(min(arguments.events, 1_000_000)),
+    ]
+    if arguments.format == "json":
+        print(json.dumps([{**asdict(figure), "reached": figure.reached} for figure in figures], indent=2))
+    else:
+        show(figures)
+
+
+if __name__ == "__main__":
+    main()

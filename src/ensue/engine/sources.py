@@ -1,0 +1,149 @@
+"""Tables as they come: their times as numbers, their columns made readable when they are first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ensue.errors import SchemaError
+from ensue.expr.types import readable
+from ensue.kernels.compiled import Int64s
+
+MOST_ROWS = 2**31 - 1
+SAFE_TIME = 2**61
+"""Times and windows stay below this, so that adding them cannot overflow."""
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(slots=True)
+class Report:
+    """What a run read and set aside."""
+
+    rows: int = 0
+    null_times: int = 0
+    null_keys: int = 0
+    reversed_intervals: int = 0
+    late: int = 0
+    matches: int = 0
+
+    def add(self, other: Report) -> None:
+        for item in fields(self):
+            setattr(self, item.name, getattr(self, item.name) + getattr(other, item.name))
+
+    @property
+    def set_aside(self) -> dict[str, int]:
+        """The rows that could not take part, by reason."""
+        counts = {
+            "without a time": self.null_times,
+            "without a key": self.null_keys,
+            "that end before they start": self.reversed_intervals,
+        }
+        return {reason: count for reason, count in counts.items() if count}
+
+
+@dataclass(frozen=True, slots=True)
+class InputTable:
+    """One table of a run. `stream` names the one stream it holds; None: the values of column `type` are the streams."""
+
+    table: pa.Table
+    time: str
+    end: str | None = None
+    stream: str | None = None
+    type: str | None = None
+
+    @property
+    def label(self) -> str:
+        return f"table of stream `{self.stream}`" if self.stream is not None else "table"
+
+
+@dataclass(slots=True)
+class EventSource:
+    """A table with its times as numbers; columns become readable when they are first asked for."""
+
+    input: InputTable
+    starts: Int64s
+    ends: Int64s
+    valid: Mask | None
+    readable_columns: dict[str, pa.Array] = field(default_factory=dict)
+    raw_columns: dict[str, pa.Array] = field(default_factory=dict)
+
+    def column(self, name: str) -> pa.Array:
+        if name not in self.readable_columns:
+            self.readable_columns[name] = readable(self.input.table.column(name), name)
+        return self.readable_columns[name]
+
+    def raw_column(self, name: str) -> pa.Array:
+        if name not in self.raw_columns:
+            self.raw_columns[name] = one_chunk(self.input.table.column(name))
+        return self.raw_columns[name]
+
+
+def load_sources(inputs: Sequence[InputTable], time_type: pa.DataType) -> tuple[tuple[EventSource, ...], Report]:
+    """Reads the times of all tables; rows without a usable time are marked and counted."""
+    report = Report()
+    sources = []
+    for table in inputs:
+        if table.table.num_rows > MOST_ROWS:
+            raise SchemaError(
+                "too-many-rows", f"the {table.label} has more than {MOST_ROWS} rows", "cut it into batches"
+            )
+        report.rows += table.table.num_rows
+        starts, valid = read_times(table, table.time, time_type)
+        ends = starts
+        if table.end is not None:
+            ends, ends_valid = read_times(table, table.end, time_type)
+            valid = _both(valid, ends_valid)
+        report.null_times += 0 if valid is None else int(len(valid) - np.count_nonzero(valid))
+        if table.end is not None:
+            ordered = starts <= ends
+            report.reversed_intervals += int(np.count_nonzero(~ordered if valid is None else valid & ~ordered))
+            valid = _both(valid, None if ordered.all() else ordered)
+        sources.append(EventSource(table, starts, ends, valid))
+    return tuple(sources), report
+
+
+def read_times(table: InputTable, name: str, time_type: pa.DataType) -> tuple[Int64s, Mask | None]:
+    """A time column as int64 ticks, and which rows have one (None: all)."""
+    column = table.table.column(name)
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp(column.type.unit)).cast(pa.timestamp(time_type.unit))
+    elif pa.types.is_date(column.type):
+        column = column.cast(pa.timestamp(time_type.unit))
+    elif column.type != pa.int64():
+        column = column.cast(pa.int64())
+    array = one_chunk(column)
+    valid = None
+    if array.null_count:
+        valid = array.is_valid().to_numpy(zero_copy_only=False)
+        array = array.fill_null(pa.scalar(0, pa.int64()).cast(array.type))
+    numbers: Int64s = array.view(pa.int64()).to_numpy()
+    if len(numbers) and not -SAFE_TIME < int(numbers.min()) <= int(numbers.max()) < SAFE_TIME:
+        raise SchemaError(
+            "time-range",
+            f"column `{name}` of the {table.label} holds times beyond what can be added to a window",
+            "use a coarser unit, or smaller integers",
+        )
+    return numbers, valid
+
+
+def one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    """The column in one piece, without a copy where it already is."""
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    joined = column.combine_chunks()
+    if isinstance(joined, pa.ChunkedArray):
+        joined = column.cast(pa.large_string()).combine_chunks()
+    return joined
+
+
+def _both(one: Mask | None, other: Mask | None) -> Mask | None:
+    if one is None or other is None:
+        return one if other is None else other
+    return one & other
