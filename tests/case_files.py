@@ -1,0 +1,260 @@
+"""Cases as text: events, a query, and the matches that the contract promises. Parser and renderer.
+
+A file holds cases one after the other; lines that start with `#` are comments. A case has a title and three parts:
+
+    === SEQ: each strictly before the next
+    A1 B2(x=5) B2'(x=7) C3..6
+    ---
+    PATTERN SEQ(A a, B b)
+    ---
+    a=A1 b=B2
+    a=A1 b=B2'
+
+Events, in the order of arrival, over as many lines as read well:
+    A1              an event of stream A at time 1
+    A1'             another one of the same stream and time
+    A3..6           from time 3 to 6; the table then has an end column
+    Wash@10:05      a time of day (of 2024-01-01) or a date and time `2024-01-31T10:05`; `@` also parts `T2@5`
+    B2(x=5, n='a')  with fields: integers, floats, nan, 'text', true, false, null; fields not written are null
+
+A title that ends in `[tables]` gives the events as one table per stream, with the fields that its own events have.
+
+Matches, one a line in any order:
+    a=A1 b=B2       the event of each named variable; variables of OR branches not taken are left out
+    a=A1 @6         complete, and so reported, only at time 6; `@end`: at the end of the stream
+    [1, 4]          the interval, where the pattern names no variable
+    n='a' at=4      the columns of RETURN
+    none            no match
+    error CODE      the query is refused; one line for each problem, in the order reported
+Anything behind `  #` is a comment. A match without `@` is complete when its last event has ended.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+
+FieldValue = bool | int | float | str | None
+CASES = Path(__file__).parent / "cases"
+DAY = "2024-01-01"
+TIME_TYPE = pa.timestamp("us")
+EPOCH = datetime(1970, 1, 1)
+
+_TIME = r"-?\d+(?:-\d\d-\d\dT)?(?:(?<=T)\d\d)?(?::\d\d)*(?:(?<=:\d\d)\.\d+)?"
+_EVENT = re.compile(rf"([A-Za-z_]\w*?)(@?)({_TIME})(?:\.\.({_TIME}))?('*)(?:\(([^()]*)\))?(?=\s|$)")
+_FIELD = re.compile(r"(\w+)=('(?:[^']|'')*'|[^\s,]+)(?:,\s*|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class CaseEvent:
+    """An event of a case. `label` is how it is written, without its fields; times are ticks (microseconds of a day)."""
+
+    label: str
+    stream: str
+    start: int
+    end: int
+    fields: dict[str, FieldValue]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One case. `expected` holds the lines as written; `rows` and `errors` read them."""
+
+    title: str
+    events: str
+    query: str
+    expected: tuple[str, ...]
+    before: str = ""
+
+    @property
+    def has_tables(self) -> bool:
+        return self.title.endswith("[tables]")
+
+    @property
+    def lines(self) -> list[str]:
+        """The expected lines without comments."""
+        return [" ".join(line.split("  #")[0].split()) for line in self.expected]
+
+    @property
+    def rows(self) -> list[str]:
+        return [line for line in self.lines if line != "none" and not line.startswith("error ")]
+
+    @property
+    def errors(self) -> list[str]:
+        return [line.removeprefix("error ") for line in self.lines if line.startswith("error ")]
+
+    @property
+    def has_clock_times(self) -> bool:
+        return any(":" in event.label for event in self.parsed_events())
+
+    @property
+    def has_intervals(self) -> bool:
+        return any(event.start != event.end for event in self.parsed_events())
+
+    @property
+    def completions(self) -> list[int]:
+        """The times behind `@` in the expected rows."""
+        found = re.findall(rf" @({_TIME})$", "\n".join(self.rows), re.MULTILINE)
+        return [parse_time(text) for text in found]
+
+    def parsed_events(self) -> list[CaseEvent]:
+        return parse_events(self.events)
+
+
+def read_cases(path: Path) -> tuple[list[Case], str]:
+    """The cases of a file, and the text behind the last one."""
+    before: list[str] = []
+    cases: list[Case] = []
+    blocks = re.split(r"^(?==== )", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    before.append(blocks[0])
+    for block in blocks[1:]:
+        body, behind = _without_comments_behind(block)
+        title, _, rest = body.partition("\n")
+        parts = re.split(r"^---[ ]*(?:\n|$)", rest, flags=re.MULTILINE)
+        if len(parts) != 3:
+            raise ValueError(f"{path.name}: {title!r} has {len(parts)} parts instead of events, query, matches")
+        expected = tuple(line.rstrip() for line in parts[2].splitlines() if line.strip())
+        cases.append(Case(title.removeprefix("=== ").strip(), parts[0], parts[1], expected, before[-1]))
+        before.append(behind)
+    return cases, before[-1]
+
+
+def _without_comments_behind(block: str) -> tuple[str, str]:
+    """Comment lines and blank lines at the end of a block belong to the case that follows."""
+    lines = block.splitlines(keepends=True)
+    end = len(lines)
+    while not lines[end - 1].strip() or lines[end - 1].startswith("#"):
+        end -= 1
+    return "".join(lines[:end]), "".join(lines[end:])
+
+
+def render_cases(cases: Iterable[Case], behind: str) -> str:
+    """The text of a file; reading it gives the same cases."""
+    return "".join(render_case(case) for case in cases) + behind
+
+
+def render_case(case: Case) -> str:
+    expected = "".join(f"{line}\n" for line in case.expected)
+    return f"{case.before}=== {case.title}\n{case.events}---\n{case.query}---\n{expected}"
+
+
+def with_expected(case: Case, lines: Sequence[str]) -> Case:
+    """The case with what was found, as it is if that is what it expects."""
+    found = list(lines) or ["none"]
+    return case if sorted(found) == sorted(case.lines) else replace(case, expected=tuple(found))
+
+
+def parse_events(text: str) -> list[CaseEvent]:
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    remaining = "\n".join(lines).strip()
+    events: list[CaseEvent] = []
+    while remaining:
+        found = _EVENT.match(remaining)
+        if found is None:
+            raise ValueError(f"not an event: {remaining.splitlines()[0]!r}")
+        stream, at, start, end, primes, fields = found.groups()
+        until = f"..{end}" if end else ""
+        label = f"{stream}{at}{start}{until}{primes}"
+        if label in {event.label for event in events}:
+            raise ValueError(f"two events are called {label}; add a prime to one")
+        events.append(CaseEvent(label, stream, parse_time(start), parse_time(end or start), _parse_fields(fields)))
+        remaining = remaining[found.end() :].lstrip()
+    return events
+
+
+def _parse_fields(text: str | None) -> dict[str, FieldValue]:
+    if not text:
+        return {}
+    found = _FIELD.findall(text)
+    if sum(len(name) + len(value) for name, value in found) != len(re.sub(r"=|,\s*", "", text)):
+        raise ValueError(f"not a list of fields: {text!r}")
+    return {name: _parse_value(value) for name, value in found}
+
+
+def _parse_value(text: str) -> FieldValue:
+    if text.startswith("'"):
+        return text[1:-1].replace("''", "'")
+    words: dict[str, FieldValue] = {"null": None, "true": True, "false": False}
+    if text in words:
+        return words[text]
+    return int(text) if re.fullmatch(r"-?\d+", text) else float(text)
+
+
+def parse_time(text: str) -> int:
+    """A time as ticks: the number itself, or microseconds since 1970."""
+    if re.fullmatch(r"-?\d+", text):
+        return int(text)
+    moment = datetime.fromisoformat(text if "T" in text else f"{DAY}T{text}")
+    return (moment - EPOCH) // timedelta(microseconds=1)
+
+
+def render_time(ticks: int, is_clock: bool) -> str:
+    """The shortest way to write a time that reads back to the same ticks."""
+    if not is_clock:
+        return str(ticks)
+    text = (EPOCH + timedelta(microseconds=ticks)).isoformat()
+    return text.removeprefix(f"{DAY}T").removesuffix(":00")
+
+
+def events_table(case: Case, events: Sequence[CaseEvent], names: Sequence[str] | None = None) -> pa.Table:
+    """Columns `event` (the label), `type`, `time`, `until` and the fields, of all events or those called `names`."""
+    kind = TIME_TYPE if case.has_clock_times else pa.int64()
+    columns: dict[str, pa.Array] = {
+        "event": pa.array([event.label for event in events], pa.string()),
+        "type": pa.array([event.stream for event in events], pa.string()),
+        "time": pa.array([event.start for event in events], pa.int64()).cast(kind),
+    }
+    if case.has_intervals:
+        columns["until"] = pa.array([event.end for event in events], pa.int64()).cast(kind)
+    everything = case.parsed_events()
+    owners = [event for event in everything if names is None or event.stream in names]
+    for name in dict.fromkeys(name for event in owners for name in event.fields):
+        of_type = pa.array([event.fields.get(name) for event in owners]).type
+        columns[name] = pa.array([event.fields.get(name) for event in events], of_type)
+    return pa.table(columns)
+
+
+def input_of(case: Case, events: Sequence[CaseEvent]) -> pa.Table | dict[str, pa.Table]:
+    """What `ensue.detect` is given: one table, or one per stream."""
+    if not case.has_tables:
+        return events_table(case, events)
+    streams = dict.fromkeys(event.stream for event in case.parsed_events())
+    return {
+        stream: events_table(case, [event for event in events if event.stream == stream], [stream]).drop_columns("type")
+        for stream in streams
+    }
+
+
+def render_rows(table: pa.Table) -> list[str]:
+    """The rows of a result as they stand in a case, without `@`."""
+    if "start" not in table.column_names:
+        return [" ".join(f"{name}={_render_value(value)}" for name, value in row.items()) for row in table.to_pylist()]
+    is_clock = pa.types.is_timestamp(table.schema.field("start").type)
+    variables = [field.name for field in table.schema if pa.types.is_struct(field.type)]
+    starts, ends = ticks_of(table, "start"), ticks_of(table, "end")
+    return [
+        " ".join(f"{name}={row[name]['event']}" for name in variables if row[name] is not None)
+        or f"[{render_time(start, is_clock)}, {render_time(end, is_clock)}]"
+        for row, start, end in zip(table.to_pylist(), starts, ends, strict=True)
+    ]
+
+
+def ticks_of(table: pa.Table, column: str) -> list[int]:
+    return table.column(column).cast(pa.int64()).to_pylist()
+
+
+def _render_value(value: object) -> str:
+    match value:
+        case None | bool():
+            return {None: "null", True: "true", False: "false"}[value]
+        case str():
+            return f"'{value}'"
+        case datetime():
+            return render_time((value - EPOCH) // timedelta(microseconds=1), True)
+        case _:
+            return str(value)

@@ -1,0 +1,275 @@
+"""Every case of `tests/cases`: in one batch, in any order of input, event by event with restarts, and by the oracle.
+
+UPDATE_CASES=1 writes what the engine finds into the files, unless the oracle finds something else.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from case_files import (
+    CASES,
+    Case,
+    CaseEvent,
+    input_of,
+    parse_time,
+    read_cases,
+    render_cases,
+    render_rows,
+    render_time,
+    ticks_of,
+    with_expected,
+)
+from oracle.oracle import OracleEvent, OracleMatch, matches
+
+import ensue
+from ensue.algebra.check import positive_names
+from ensue.algebra.nodes import Event, PatternQuery
+from ensue.algebra.nodes import walk as walk_pattern
+from ensue.algebra.scopes import counts_events
+from ensue.errors import EnsueWarning, QueryError, SchemaError
+from ensue.expr.nodes import Call, Expr, walk
+from ensue.lang.parser import parse_statements
+from ensue.lang.render import render_query
+
+FILES = sorted(CASES.glob("*.txt"))
+KNOWN_TO_ORACLE = {"abs", "coalesce", "greatest", "least", "length", "lower", "upper"}
+NANOSECONDS_PER_TICK = 1000
+
+
+# --- the engine
+
+
+def detect(case: Case, events: Sequence[CaseEvent], query: str) -> pa.Table:
+    """One batch."""
+    type_column, end = columns_of(case)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", EnsueWarning)
+        return ensue.detect(input_of(case, events), query, time="time", type=type_column, end=end)
+
+
+def new_detector(case: Case, query: str) -> ensue.Detector:
+    type_column, end = columns_of(case)
+    return ensue.Detector(query, time="time", type=type_column, end=end)
+
+
+def columns_of(case: Case) -> tuple[str | None, str | None]:
+    return None if case.has_tables else "type", "until" if case.has_intervals else None
+
+
+def detect_stepwise(case: Case, query: str, completions: Iterable[int]) -> list[str]:
+    """Event by event, a watermark at every end and right before and at every completion, a restart after every step."""
+    events = sorted(case.parsed_events(), key=lambda event: event.end)
+    watermarks = sorted({event.end for event in events} | {at - early for at in completions for early in (0, 1)})
+    found: list[str] = []
+    detector = new_detector(case, query)
+    detector.advance(input_of(case, []), watermark=as_watermark(case, min(watermarks, default=0) - 1))
+    for number, watermark in enumerate(watermarks):
+        after = watermarks[number - 1] if number else watermark - 1
+        for event in events:
+            if after < event.end <= watermark:
+                step = detector.advance(input_of(case, [event]), watermark=as_watermark(case, after))
+                assert step.matches.num_rows == 0
+        step = detector.advance(watermark=as_watermark(case, watermark))
+        found += render_completed(step.matches, watermark)
+        detector = restarted(detector, new_detector(case, query))
+    return found + render_completed(detector.finish().matches, None)
+
+
+def restarted(detector: ensue.Detector, fresh: ensue.Detector) -> ensue.Detector:
+    fresh.restore(detector.snapshot())
+    return fresh
+
+
+def as_watermark(case: Case, ticks: int) -> object:
+    return pa.scalar(ticks).cast(pa.timestamp("us")).as_py() if case.has_clock_times else ticks
+
+
+def render_completed(found: pa.Table, watermark: int | None) -> list[str]:
+    """The rows of one step, with `@` where the step is not the end of the match."""
+    rows = render_rows(found)
+    if "start" not in found.column_names:
+        return rows
+    is_clock = pa.types.is_timestamp(found.schema.field("end").type)
+    return [row + completion(end, watermark, is_clock) for row, end in zip(rows, ticks_of(found, "end"), strict=True)]
+
+
+def completion(end: int, at: int | None, is_clock: bool) -> str:
+    if at == end:
+        return ""
+    return " @end" if at is None else f" @{render_time(at, is_clock)}"
+
+
+# --- the oracle
+
+
+def is_in_reach(query: PatternQuery) -> bool:
+    """Whether the oracle knows every function of the query."""
+    return all(part.name in KNOWN_TO_ORACLE for expr in conditions_of(query) for part in walk(expr) if isinstance(part, Call))
+
+
+def conditions_of(query: PatternQuery) -> list[Expr]:
+    local = [node.predicate for node in walk_pattern(query.pattern) if isinstance(node, Event)]
+    return [expr for expr in (*local, query.where) if expr is not None]
+
+
+def oracle_matches(case: Case) -> list[OracleMatch]:
+    scale = NANOSECONDS_PER_TICK if case.has_clock_times else 1
+    events = [
+        OracleEvent(number, event.stream, event.start * scale, event.end * scale, event.fields)
+        for number, event in enumerate(case.parsed_events())
+        if event.start <= event.end
+    ]
+    return matches(node_of(case), events)
+
+
+def oracle_rows(case: Case) -> list[tuple[str, int, int]]:
+    """The oracle's matches as (row, start, end)."""
+    return [oracle_row(case, match) for match in oracle_matches(case)]
+
+
+def oracle_row(case: Case, match: OracleMatch) -> tuple[str, int, int]:
+    scale = NANOSECONDS_PER_TICK if case.has_clock_times else 1
+    events, bound = case.parsed_events(), dict(match.bindings)
+    start, end = match.start // scale, match.end // scale
+    at = None if match.completion == float("inf") else int(match.completion) // scale
+    names = [name for name in positive_names(node_of(case).pattern) if name in bound]
+    interval = f"[{render_time(start, case.has_clock_times)}, {render_time(end, case.has_clock_times)}]"
+    row = " ".join(f"{name}={events[bound[name]].label}" for name in names) or interval
+    return row + completion(end, at, case.has_clock_times), start, end
+
+
+# --- what is expected
+
+
+def node_of(case: Case) -> PatternQuery:
+    return parse_statements(case.query).statements[0]
+
+
+def query_without_return(case: Case) -> str:
+    return render_query(replace(node_of(case), returns=()))
+
+
+def without_completion(row: str) -> str:
+    return row.split(" @")[0]
+
+
+def order_of_arrival_counts(case: Case) -> bool:
+    """Positions of events that end at the same time follow the arrival."""
+    ends = [event.end for event in case.parsed_events()]
+    return counts_events(node_of(case)) and len(set(ends)) < len(ends)
+
+
+def completion_times(rows: Iterable[str]) -> list[int]:
+    texts = [row.partition(" @")[2] for row in rows]
+    return [parse_time(text) for text in texts if text not in ("", "end")]
+
+
+def problems_of(case: Case) -> list[str]:
+    """The codes with which the query is refused."""
+    with pytest.raises((QueryError, SchemaError)) as refusal:
+        detect(case, case.parsed_events(), case.query)
+    return codes_of(refusal.value)
+
+
+def codes_of(error: QueryError | SchemaError) -> list[str]:
+    return [problem.code for problem in error.problems] if isinstance(error, QueryError) else [error.code]
+
+
+# --- updating
+
+
+def update_file(path: Path) -> None:
+    cases, behind = read_cases(path)
+    path.write_text(render_cases([updated(case) for case in cases], behind), encoding="utf-8")
+
+
+def updated(case: Case) -> Case:
+    """The case with the engine's rows, or as it is where the oracle disagrees."""
+    try:
+        detect(case, case.parsed_events(), case.query)
+    except (QueryError, SchemaError) as error:
+        return with_expected(case, [f"error {code}" for code in codes_of(error)])
+    if not is_in_reach(node_of(case)):
+        return with_expected(case, detect_stepwise(case, case.query, ()))
+    by_oracle = [row for row, _, _ in oracle_rows(case)]
+    times = completion_times(by_oracle)
+    agreed = sorted(detect_stepwise(case, query_without_return(case), times)) == sorted(by_oracle)
+    return with_expected(case, detect_stepwise(case, case.query, times)) if agreed else case
+
+
+if os.environ.get("UPDATE_CASES"):
+    for file in FILES:
+        update_file(file)
+
+ALL = [(path, case) for path in FILES for case in read_cases(path)[0]]
+
+
+def each(cases: Iterable[tuple[Path, Case]]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("case", [pytest.param(case, id=f"{path.stem}: {case.title}") for path, case in cases])
+
+
+accepted = each((path, case) for path, case in ALL if not case.errors)
+refused = each((path, case) for path, case in ALL if case.errors)
+
+
+# --- the tests
+
+
+@each(ALL)
+def test_case_expects_something(case: Case) -> None:
+    assert case.lines, "write the matches, `none` or `error CODE`"
+    assert case.lines == ["none"] or len(case.rows) == len(case.lines) or len(case.errors) == len(case.lines)
+
+
+@accepted
+def test_batch(case: Case) -> None:
+    expected = sorted(map(without_completion, case.rows))
+    assert sorted(render_rows(detect(case, case.parsed_events(), case.query))) == expected
+
+
+@accepted
+def test_batch_backwards(case: Case) -> None:
+    if order_of_arrival_counts(case):
+        pytest.skip("positions of equal times follow the arrival")
+    expected = sorted(map(without_completion, case.rows))
+    assert sorted(render_rows(detect(case, case.parsed_events()[::-1], case.query))) == expected
+
+
+@accepted
+def test_event_by_event(case: Case) -> None:
+    found = detect_stepwise(case, case.query, completion_times(case.rows))
+    assert sorted(found) == sorted(case.rows)
+
+
+@accepted
+def test_oracle(case: Case) -> None:
+    """The oracle finds the same matches, intervals and completions; the batch is in the order of (completion, start)."""
+    if not is_in_reach(node_of(case)):
+        pytest.skip("the oracle does not know a function of the query")
+    by_oracle = oracle_rows(case)
+    query = query_without_return(case)
+    rows = [row for row, _, _ in by_oracle]
+    assert sorted(detect_stepwise(case, query, completion_times(rows))) == sorted(rows)
+    batch = detect(case, case.parsed_events(), query)
+    found = list(zip(render_rows(batch), ticks_of(batch, "start"), ticks_of(batch, "end"), strict=True))
+    assert sorted(found) == sorted((without_completion(row), start, end) for row, start, end in by_oracle)
+
+
+@refused
+def test_refusal(case: Case) -> None:
+    assert problems_of(case) == case.errors
+    with pytest.raises((QueryError, SchemaError)) as refusal:
+        new_detector(case, case.query).advance(input_of(case, case.parsed_events()[:0]), watermark=as_watermark(case, 0))
+    assert codes_of(refusal.value) == case.errors
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_file_reads_back(path: Path) -> None:
+    assert render_cases(*read_cases(path)) == path.read_text(encoding="utf-8")
