@@ -76,7 +76,7 @@ def unit_of(events: pa.Table) -> float:
     return seconds(lambda: np.lexsort((times, keys)), repeat=2)
 
 
-# The windows give about one match per 100 events; `share` is the window in mean gaps between events of one type and key.
+# Windows for about one match per 100 events: pattern, window in mean gaps between events of one type and key, target.
 PATTERNS = {
     "SEQ(A, B, C)": ("SEQ(T00 a, T01 b, T02 c)", 0.66, 0.5),
     "SEQ(A, NOT B, C)": ("SEQ(T00 a, NOT T01 b, T02 c)", 0.225, 0.6),
@@ -95,7 +95,7 @@ def detect(events: pa.Table, query: str) -> pa.Table:
 
 
 def pattern_figures(count: int, keys: int) -> Iterator[Figure]:
-    """All relevant sizes of one million events and more: twenty types, three types, random order, twice the input."""
+    """Each pattern with and without a key, also on twice the input, and one of them in random order."""
     events, twice = make_events(count, keys, 20), make_events(2 * count, 2 * keys, 20)
     unit = unit_of(events)
     for name, (pattern, share, target) in PATTERNS.items():
@@ -111,7 +111,6 @@ def pattern_figures(count: int, keys: int) -> Iterator[Figure]:
             larger = query_text(pattern, share, 2 * count, 2 * keys if keyed else 1, 20, keyed)
             doubled = seconds(lambda larger=larger: detect(twice, larger))
             yield Figure(f"{name}, {label}, input doubled", doubled / spent, "times", 2.3)
-    del twice
     shuffled = make_events(count, keys, 20, in_order=False)
     query = query_text(*PATTERNS["SEQ(A, B, C)"][:2], count, keys, 20, True)
     extra = seconds(lambda: detect(shuffled, query)) - seconds(lambda: detect(events, query))
@@ -144,7 +143,7 @@ def memory_figure(count: int, keys: int) -> Figure:
 
 
 def peak_ratio(events: pa.Table, work: Callable[[], object]) -> float:
-    """Peak resident memory during `work` beyond what there was before, plus the table, in sizes of the table (Linux)."""
+    """Peak resident memory that `work` adds, plus the table, in sizes of the table (Linux)."""
     before = _memory("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")
     work()

@@ -11,7 +11,6 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ensue.algebra.catalog import inferred_catalog
 from ensue.algebra.check import check_query, check_statement_names
 from ensue.algebra.nodes import Event, PatternQuery, Statements, walk
 from ensue.dsl import PatternExpression, Query, query_of
@@ -25,7 +24,7 @@ from ensue.kernels.warm import warm_up
 from ensue.lang.parser import parse_statements
 from ensue.lang.render import render_statements
 from ensue.plan.build import plan_query
-from ensue.plan.explain import explain_query
+from ensue.plan.explain import explain_without_data
 from ensue.plan.model import Options, QueryPlan
 from ensue.runtimes.local import TableKind, catalog_of, input_tables, kind_of_table
 
@@ -116,7 +115,7 @@ def explain(query: QueryLike) -> str:
       bounded
     """
     node, source = single_query(query)
-    return explain_query(plan_query(node, inferred_catalog(node), source))
+    return explain_without_data(node, source)
 
 
 def single_query(query: QueryLike) -> tuple[PatternQuery, Source | None]:

@@ -9,8 +9,9 @@ from ensue.algebra.nodes import PatternQuery, Return
 from ensue.dsl.conditions import ConditionLike, condition_node
 from ensue.dsl.literals import WindowLike, window
 from ensue.expr.nodes import Binary, Expr
-from ensue.lang.parser import parse_returns
+from ensue.lang.parser import parse_returns, parse_statements
 from ensue.lang.render import render_query
+from ensue.plan.explain import explain_without_data
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,11 @@ class Query:
     def to_text(self) -> str:
         """The query as text; it parses back to an equal query."""
         return render_query(self.node)
+
+    def explain(self) -> str:
+        """What the query means and how it will run, stage by stage."""
+        statements = parse_statements(self.to_text())
+        return explain_without_data(statements.statements[0], statements.source)
 
     def _with(self, node: PatternQuery) -> Self:
         return replace(self, node=node)

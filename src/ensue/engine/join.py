@@ -250,7 +250,7 @@ class Join:
     # -- pruning ---------------------------------------------------------------------------------------------------
 
     def prune(self) -> None:
-        """Drops candidates without partners (semi-joins forwards and backwards in time) if the first join would grow."""
+        """Drops candidates without partners, by semi-joins both ways in time, if the first join would grow."""
         names = precedence(self.space.plan.graph)
         if not self.space.options.prune or len(names) < 3 or not self._grows():
             return

@@ -49,6 +49,9 @@ def position_of(variable: str) -> Point:
     return Point(variable, "first")
 
 
+FAR = 2**62
+
+
 class Limit(NamedTuple):
     """The right-hand side of a bound; a strict one is tighter than a weak one of the same value."""
 
@@ -63,8 +66,11 @@ class Limit(NamedTuple):
 
     @property
     def whole(self) -> int:
-        """The limit as a weak one over whole numbers: `x < 5` is `x <= 4`."""
-        return self.value - 1 if self.strict else self.value
+        """The limit as a weak one over whole numbers: `x < 5` is `x <= 4`.
+
+        Times lie within ±2**61, so that a limit of ±FAR says no more than a larger one, and adding it cannot overflow.
+        """
+        return max(-FAR, min(FAR, self.value - 1 if self.strict else self.value))
 
 
 ZERO = Limit(0, False)

@@ -13,6 +13,7 @@ from ensue.errors import Problem, QueryError, Source
 from ensue.expr.nodes import Binary, Call, Duration, Expr, Field, IsNull, Same, conjuncts, variables_of
 from ensue.expr.rewrite import substitute_fields
 from ensue.graph.bounds import (
+    FAR,
     WHOLE_END,
     WHOLE_FIRST,
     WHOLE_LAST,
@@ -111,9 +112,9 @@ class GraphBuilder:
     def ticks(self, window: Window) -> int:
         match window:
             case Ticks():
-                return window.count
+                return min(FAR, window.count)
             case Duration():
-                return self.scale.floor(window.nanoseconds)
+                return min(FAR, self.scale.floor(window.nanoseconds))
             case Events():
                 raise AssertionError("positions have no ticks")
 
@@ -196,7 +197,7 @@ class GraphBuilder:
     def _close_positions(self, around: tuple[Parts, ...], times: Network) -> Network:
         """Positions follow the order of ends; without windows over EVENTS nothing is asked of them."""
         stated = [bound for parts in around for bound in parts.positions]
-        if all(bound.reason is IMPLICIT for bound in stated):
+        if self.windows.events is None and all(bound.reason is IMPLICIT for bound in stated):
             return close((), ())
         names = [name for parts in around for name in parts.variables]
         order = [

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ensue.algebra.catalog import inferred_catalog
+from ensue.algebra.nodes import PatternQuery
+from ensue.errors import Source
 from ensue.expr.nodes import Duration
 from ensue.graph.bounds import Limit, Network, Point
 from ensue.graph.model import Graph, Variable
 from ensue.graph.timescale import NANOSECONDS_PER_TICK
 from ensue.lang.render import render_expression, render_query, render_window
+from ensue.plan.build import plan_query
 from ensue.plan.model import AbsencePlan, GraphPlan, QueryPlan, Retention
 from ensue.plan.order import precedence
+
+
+def explain_without_data(query: PatternQuery, source: Source | None = None) -> str:
+    """What a query means and how it will run, for streams that have whatever it asks of them."""
+    return explain_query(plan_query(query, inferred_catalog(query), source))
 
 
 def explain_query(plan: QueryPlan) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ensue.graph.bounds import WHOLE_FIRST, WHOLE_LAST, WHOLE_START, Network, Point, end_of, position_of, start_of
+from ensue.graph.bounds import FAR, WHOLE_FIRST, WHOLE_LAST, WHOLE_START, Network, Point, end_of, position_of, start_of
 from ensue.graph.model import Extent, Windows
 from ensue.plan.model import GraphPlan, Retention
 
@@ -37,7 +37,7 @@ def _latest_completion(times: Network, extent: Extent, point: Point, trailing: b
     """The most ticks after `point` at which a match around it can complete, None if there is no such limit."""
     if trailing:
         limit = times.limit(WHOLE_START, point)
-        return None if limit is None or closing is None else limit.value + closing
+        return None if limit is None or closing is None else _near(limit.value + closing)
     return _greatest(_limits(times, map(end_of, extent.ends), point))
 
 
@@ -56,7 +56,12 @@ def _last_position(positions: Network, name: str, trailing: bool, windows: Windo
 def _limits(times: Network, points: Iterable[Point], origin: Point) -> Iterator[int | None]:
     for point in points:
         limit = times.limit(point, origin)
-        yield None if limit is None else limit.value
+        yield None if limit is None else _near(limit.value)
+
+
+def _near(ticks: int) -> int | None:
+    """Beyond FAR there is no limit."""
+    return ticks if ticks < FAR else None
 
 
 def _greatest(limits: Iterable[int | None]) -> int | None:

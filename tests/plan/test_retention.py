@@ -1,0 +1,77 @@
+"""How long events are kept, read off the closure, and that the state of a long run stays that small."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import ensue
+from ensue.algebra.catalog import inferred_catalog
+from ensue.lang.parser import parse_statements
+from ensue.plan.build import plan_query
+from ensue.plan.model import Retention
+
+
+def retention(text: str) -> dict[str, Retention]:
+    query = parse_statements(text).statements[0]
+    plan = plan_query(query, inferred_catalog(query))
+    return {name: kept for (_, name), kept in plan.retention.items()}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "kept"),
+    [
+        ("SEQ(A a, B b) WITHIN 10", {"a": 10, "b": 0}),
+        ("SEQ(A a, B b, C c) WITHIN 10", {"a": 10, "b": 10, "c": 0}),
+        ("SEQ(SEQ(A a, B b) WITHIN 3, C c) WITHIN 10", {"a": 10, "b": 10, "c": 0}),
+        ("SEQ(A a, SEQ(B b, C c) WITHIN 3) WITHIN 10", {"a": 10, "b": 3, "c": 0}),
+        ("AND(A a, B b) WITHIN 10", {"a": 10, "b": 10}),
+        ("SEQ(A a, NOT B b, C c) WITHIN 10", {"a": 10, "b": 10, "c": 0}),
+        ("SEQ(A a, NOT B b) WITHIN 10", {"a": 10, "b": 10}),
+        ("SEQ(NOT B b, A a) WITHIN 10", {"a": 0, "b": 10}),
+        ("SEQ(A a, NOT B b, C c)", {"a": None, "b": None, "c": 0}),
+        ("SEQ(A a, B b) WHERE b.t - a.t <= 4 WITHIN 10", {"a": 4, "b": 0}),
+        ("SEQ(A a, NOT B b, C c) WHERE b.t - a.t <= 2 WITHIN 10", {"a": 10, "b": 10, "c": 0}),
+    ],
+)
+def test_ticks_kept(pattern: str, kept: dict[str, int | None]) -> None:
+    assert {name: found.from_start for name, found in retention(f"PATTERN {pattern}").items()} == kept
+
+
+def test_positions_kept() -> None:
+    found = retention("PATTERN SEQ(A a, NOT B b) WITHIN 5 EVENTS")
+    assert {name: kept.positions for name, kept in found.items()} == {"a": 4, "b": 3}
+    assert all(kept.bounded for kept in found.values())
+
+
+def feed(detector: ensue.Detector, steps: int) -> int:
+    """The most events kept while a steady stream runs by."""
+    most = 0
+    for step in range(steps):
+        times = [10 * step + offset for offset in range(10)]
+        batch = pa.table({"t": times, "type": ["A", "B", "C", "D", "E"] * 2, "key": [step % 7] * 10})
+        detector.advance(batch, watermark=times[-1])
+        most = max(most, detector.kept_rows)
+    return most
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "PATTERN SEQ(A a, NOT B b, C c) PARTITION BY key WITHIN 50",
+        "PATTERN SEQ(A a, NOT SEQ(B b, D d)) WITHIN 50",
+        "PATTERN AND(A a, B b) PARTITION BY key WITHIN 12 EVENTS",
+        "PATTERN SEQ(A a, NOT B b) PARTITION BY key WITHIN 4 EVENTS",
+    ],
+)
+def test_state_does_not_grow_with_the_stream(query: str) -> None:
+    short, long = (feed(ensue.Detector(query, time="t", type="type"), steps) for steps in (30, 90))
+    assert long == short
+
+
+def test_state_of_an_unbounded_query_grows_and_explain_says_so() -> None:
+    query = "PATTERN SEQ(A a, NOT B b, C c)"
+    assert feed(ensue.Detector(query, time="t", type="type"), 20) < feed(
+        ensue.Detector(query, time="t", type="type"), 40
+    )
+    assert "UNBOUNDED: nothing says when events of a, b can be forgotten" in ensue.explain(query)
