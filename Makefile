@@ -1,0 +1,76 @@
+# One entry for everything a contributor runs. Each target sets up .venv by itself: only Python 3.11+ has to be there.
+
+PYTHON ?= python3
+WORKERS ?= auto
+LOCK_FLAGS ?=
+
+BIN := .venv/bin
+RUNTIME := .venv/.runtime-ready
+DEVELOPMENT := .venv/.development-ready
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# hatchling and editables come from the locks as well, so nothing is fetched that is not pinned.
+INSTALL_ENSUE := $(PIP) install --no-deps --no-build-isolation --editable .
+COMPILE := --quiet --generate-hashes --strip-extras --allow-unsafe --no-emit-index-url --no-emit-find-links \
+	--no-emit-trusted-host --no-emit-options --build-deps-for=editable $(LOCK_FLAGS)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check format docs-test soak bench lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(RUNTIME) ## a first result: four patterns over a week of orders, in this process
+	@$(BIN)/ensue demo
+
+test: $(DEVELOPMENT) ## all tests but the long-running ones (WORKERS=1 for one process)
+	@$(BIN)/python -c "from ensue.kernels.warm import warm_up; warm_up()"
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal
+
+check: $(DEVELOPMENT) ## linter, formatter, types and import layers
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(DEVELOPMENT) ## let ruff format and mend what it can
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+docs-test: $(DEVELOPMENT) ## the examples in the docstrings
+	$(BIN)/pytest --doctest-modules src
+
+soak: $(DEVELOPMENT) ## the long-running tests
+	$(BIN)/pytest -m soak
+
+bench: $(DEVELOPMENT) ## benchmarks of the core
+	$(BIN)/python benchmarks/core.py
+
+setup: $(DEVELOPMENT) ## only set up .venv
+
+lock: ## write the lock files again (LOCK_FLAGS=--upgrade for newer versions)
+	@tools=$$(mktemp -d) && trap 'rm -rf "$$tools"' EXIT && \
+	$(PYTHON) -m venv "$$tools" && "$$tools/bin/pip" install --quiet pip-tools==7.6.2 && \
+	export CUSTOM_COMPILE_COMMAND="make lock" && \
+	"$$tools/bin/pip-compile" $(COMPILE) --output-file requirements.lock pyproject.toml && \
+	"$$tools/bin/pip-compile" $(COMPILE) --extra dev --constraint requirements.lock \
+		--output-file requirements-dev.lock pyproject.toml
+
+clean: ## remove .venv, caches and builds
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks dist build
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed: make PYTHON=...")'
+	@echo "ensue: setting up .venv, once, in about a minute" >&2
+	@$(PYTHON) -m venv .venv
+
+$(RUNTIME): requirements.lock pyproject.toml | $(BIN)/python
+	@$(PIP) install --require-hashes --requirement requirements.lock
+	@$(INSTALL_ENSUE)
+	@touch $@
+
+# The development lock holds everything that the runtime lock holds, in the same versions.
+$(DEVELOPMENT): requirements-dev.lock requirements.lock pyproject.toml | $(BIN)/python
+	@$(PIP) install --require-hashes --requirement requirements-dev.lock
+	@$(INSTALL_ENSUE)
+	@touch $(RUNTIME) $@
