@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +18,7 @@ from ensue.lang.render import render_query
 from ensue.plan.build import plan_query
 from ensue.plan.model import PLAIN, Options
 from ensue.runtimes.local import catalog_of
-from harness import from_engine, from_oracle, input_of, plan_for
+from harness import count_chunks, from_engine, from_oracle, input_of, plan_for
 from oracle.oracle import OracleEvent, matches
 from strategies.patterns import cases
 
