@@ -148,13 +148,15 @@ def _streams_in(source: EventSource, request: Request) -> tuple[str, ...]:
 
 def _rows_by_stream(source: EventSource, request: Request) -> tuple[Codes, Int64s]:
     """The rows of each stream of the request, one run per stream, and where the runs start."""
-    if source.input.stream is None:
-        codes = stream_codes(source.input, request.streams)
-    else:
-        codes = np.zeros(len(source.starts), np.int32)
+    streams = _streams_in(source, request)
+    if not streams:
+        return np.empty(0, np.int32), np.zeros(1, np.int64)
+    codes = (
+        stream_codes(source.input, streams) if source.input.stream is None else np.zeros(len(source.starts), np.int32)
+    )
     if source.valid is not None:
         codes = np.where(source.valid, codes, np.int32(-1))
-    return split_by_code(codes, len(_streams_in(source, request)))
+    return split_by_code(codes, len(streams))
 
 
 def stream_codes(table: InputTable, streams: Sequence[str]) -> Codes:
