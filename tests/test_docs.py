@@ -1,0 +1,217 @@
+"""The documentation runs: every block of code in it is executed or checked, and every relative link leads somewhere.
+
+The word behind the opening fence says what a block is:
+    python          run, all blocks of a page in order and in one namespace
+    text, output    directly below a python block: exactly what that block prints
+    ensue           query text; it parses
+    case            a case as in `tests/cases`; the engine finds what it expects
+    console, shell  commands; `make` targets exist, and the lines below `$ make demo` are among those that it prints
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import shlex
+import subprocess
+import sys
+import warnings
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+import ensue
+from case_files import input_of, read_cases, render_rows
+from ensue.expr.functions import FUNCTIONS
+from ensue.lang.names import RESERVED
+
+ROOT = Path(__file__).parent.parent
+# The blocks of docs/errors.md have a test of their own, which compares every code with its example.
+OWN_TEST = {ROOT / "docs" / "errors.md"}
+WRITTEN = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [path for path in WRITTEN if path not in OWN_TEST]
+
+OUTPUT = ("text", "output")
+COMMANDS = ("console", "shell")
+KNOWN = ("python", "ensue", "case", *OUTPUT, *COMMANDS)
+
+_FENCE = re.compile(r"^(?P<indent> *)```(?P<word>.*)$")
+_LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A block of code: the word behind its fence, its text, and the numbers of its first and last line."""
+
+    word: str
+    text: str
+    first: int
+    last: int
+
+
+def blocks_of(path: Path) -> list[Block]:
+    """The blocks of a page, in order."""
+    found: list[Block] = []
+    opened: tuple[str, int, str] | None = None
+    lines = path.read_text(encoding="utf-8").splitlines()
+    for number, line in enumerate(lines, start=1):
+        fence = _FENCE.match(line)
+        if fence is None:
+            continue
+        if opened is None:
+            opened = (fence["word"].strip(), number, fence["indent"])
+        else:
+            word, first, indent = opened
+            inside = [text.removeprefix(indent) for text in lines[first : number - 1]]
+            found.append(Block(word, "\n".join(inside), first, number))
+            opened = None
+    assert opened is None, f"{path.name}:{opened[1] if opened else 0}: the block has no end"
+    return found
+
+
+def directly_below(path: Path, upper: Block, lower: Block) -> bool:
+    between = path.read_text(encoding="utf-8").splitlines()[upper.last : lower.first - 1]
+    return not any(line.strip() for line in between)
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+every_page = pytest.mark.parametrize("page", PAGES, ids=name_of)
+
+
+@every_page
+def test_every_block_is_of_a_known_kind(page: Path) -> None:
+    blocks = blocks_of(page)
+    for block in blocks:
+        assert block.word in KNOWN, f"{name_of(page)}:{block.first}: a block of kind `{block.word}` is not checked"
+    outputs = [block for block in blocks if block.word in OUTPUT]
+    below = [
+        lower for upper, lower in pairwise(blocks) if upper.word == "python" and directly_below(page, upper, lower)
+    ]
+    for block in outputs:
+        assert block in below, f"{name_of(page)}:{block.first}: the output stands below no python block"
+
+
+@every_page
+def test_python_blocks_print_what_stands_below(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    blocks = blocks_of(page)
+    namespace: dict[str, object] = {"__name__": "__main__"}
+    for block, following in pairwise([*blocks, None]):
+        if block is None or block.word != "python":
+            continue
+        printed = io.StringIO()
+        code = compile("\n" * block.first + block.text, str(page), "exec")
+        with contextlib.redirect_stdout(printed), warnings.catch_warnings():
+            warnings.simplefilter("error", ensue.EnsueWarning)
+            exec(code, namespace)
+        if following is not None and following.word in OUTPUT and directly_below(page, block, following):
+            assert printed.getvalue().rstrip() == following.text.rstrip(), f"{name_of(page)}:{following.first}"
+
+
+@every_page
+def test_queries_parse(page: Path) -> None:
+    for block in blocks_of(page):
+        if block.word == "ensue":
+            program = ensue.parse(block.text, f"{name_of(page)}:{block.first}")
+            assert ensue.parse(program.to_text()) == program
+
+
+@every_page
+def test_cases_hold(page: Path, tmp_path: Path) -> None:
+    for block in blocks_of(page):
+        if block.word != "case":
+            continue
+        file = tmp_path / "case.txt"
+        file.write_text(block.text + "\n", encoding="utf-8")
+        cases, _ = read_cases(file)
+        for case in cases:
+            end = "until" if case.has_intervals else None
+            table = ensue.detect(input_of(case, case.parsed_events()), case.query, time="time", type="type", end=end)
+            expected = [row.split(" @")[0] for row in case.rows]
+            assert sorted(render_rows(table)) == sorted(expected), f"{name_of(page)}:{block.first}"
+
+
+# --- commands
+
+
+def make_targets() -> set[str]:
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    return set(re.findall(r"^([A-Za-z][\w-]*) *:(?!=)", text, re.MULTILINE))
+
+
+@every_page
+def test_commands_name_make_targets_that_exist(page: Path) -> None:
+    for block in blocks_of(page):
+        if block.word not in COMMANDS:
+            continue
+        for line in block.text.splitlines():
+            command = line.removeprefix("$ ").split("#")[0]
+            for part in re.split(r"&&|;|\|", command):
+                words = [word for word in shlex.split(part) if "=" not in word] if "make" in part else []
+                if words[:1] == ["make"]:
+                    unknown = {word for word in words[1:] if not word.startswith("-")} - make_targets()
+                    assert not unknown, f"{name_of(page)}:{block.first}: no target {', '.join(sorted(unknown))}"
+
+
+@cache
+def demo_lines() -> frozenset[str]:
+    done = subprocess.run(
+        [Path(sys.executable).parent / "ensue", "demo"], capture_output=True, text=True, check=True, env=None, cwd=ROOT
+    )
+    return frozenset(line.rstrip() for line in done.stdout.splitlines())
+
+
+@every_page
+def test_demo_prints_what_stands_below(page: Path) -> None:
+    for block in blocks_of(page):
+        if block.word != "console":
+            continue
+        command = ""
+        for line in block.text.splitlines():
+            if line.startswith("$ "):
+                command = line.removeprefix("$ ").strip()
+            elif command == "make demo" and line.strip() not in ("", "..."):
+                assert line.rstrip() in demo_lines(), f"{name_of(page)}:{block.first}: the demo does not print {line!r}"
+
+
+# --- links
+
+
+def anchors_of(path: Path) -> set[str]:
+    headings = _HEADING.findall(path.read_text(encoding="utf-8"))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=name_of)
+def test_relative_links_lead_somewhere(page: Path) -> None:
+    code = {number for block in blocks_of(page) for number in range(block.first, block.last + 1)}
+    lines = page.read_text(encoding="utf-8").splitlines()
+    prose = "\n".join(line for number, line in enumerate(lines, start=1) if number not in code)
+    for target in _LINK.findall(re.sub(r"`[^`\n]*`", "", prose)):
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        file = (page.parent / name).resolve() if name else page
+        assert file.exists(), f"{name_of(page)}: {target} leads nowhere"
+        if anchor and file.suffix == ".md":
+            assert anchor in anchors_of(file), f"{name_of(page)}: {target} names no heading"
+
+
+# --- tables that repeat what the code says
+
+
+def test_language_page_lists_every_function_and_reserved_word() -> None:
+    text = (ROOT / "docs" / "language.md").read_text(encoding="utf-8")
+    for function in FUNCTIONS.values():
+        row = f"| `{function.signature}` | {function.description} | `{function.example}` |"
+        assert row in text, f"the table of functions lacks: {row}"
+    missing = [word for word in RESERVED if f"`{word}`" not in text]
+    assert not missing
