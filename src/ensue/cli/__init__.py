@@ -1,0 +1,136 @@
+"""The command line. Commands import what they need when they run, so that `--help` answers at once."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    name="ensue",
+    help="Complex event processing: which events, in which order, with which of them absent.",
+    epilog="Start with `ensue demo`; then `ensue explain FILE` shows what a pattern means and how it runs.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+class ProblemFormat(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+
+
+class TableFormat(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+
+
+ProgramFile = Annotated[Path, typer.Argument(metavar="FILE", help="an .ensue file", show_default=False)]
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from ensue import __version__
+
+        typer.echo(f"ensue {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and leave.")
+    ] = False,
+) -> None:
+    """Complex event processing: which events, in which order, with which of them absent."""
+
+
+@app.command(epilog="Example: `ensue check *.ensue`")
+def check(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help=".ensue files", show_default=False)],
+    format: Annotated[ProblemFormat, typer.Option(help="json: a list of problems on stdout")] = ProblemFormat.TEXT,
+) -> None:
+    """Check programs without data: syntax, names, scopes, and times that cannot hold together.
+
+    Every problem of every file is reported. Exit code 0: none; 1: some; 2: a file cannot be read.
+    """
+    from ensue.cli.programs import check_files, problems_as_json
+    from ensue.cli.reporting import counted, messages, reported
+
+    with reported():
+        found = check_files(files)
+    if format is ProblemFormat.JSON:
+        typer.echo(problems_as_json(found))
+    else:
+        for item in found:
+            messages(item.rendered + "\n")
+        messages(f"{counted(len(files), 'file')} checked, {counted(len(found), 'problem')}")
+    raise typer.Exit(1 if found else 0)
+
+
+@app.command(epilog="Example: `ensue explain fraud.ensue --pattern big_transfer`")
+def explain(
+    file: ProgramFile,
+    pattern: Annotated[str | None, typer.Option(help="only this pattern", show_default=False)] = None,
+) -> None:
+    """Show what each pattern means and how it will run: its graph, its plan, and the state a stream would keep."""
+    from ensue.cli.programs import explain_program, read_program
+    from ensue.cli.reporting import reported
+
+    with reported():
+        typer.echo(explain_program(read_program(file), pattern))
+
+
+@app.command(
+    epilog="Example: `ensue detect fraud.ensue --events transfers.csv --time at --type kind`; "
+    "one file per stream: `--events Order=orders.parquet --events Paid=payments.parquet`"
+)
+def detect(
+    file: ProgramFile,
+    events: Annotated[
+        list[str],
+        typer.Option(metavar="DATA", help="a .parquet, .csv or .json file, or STREAM=DATA", show_default=False),
+    ],
+    time: Annotated[str, typer.Option(metavar="COLUMN", help="the time of an event", show_default=False)],
+    type: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="the stream that an event belongs to", show_default=False)
+    ] = None,
+    end: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="when an event ends, if events last", show_default=False)
+    ] = None,
+    pattern: Annotated[str | None, typer.Option(help="only this pattern", show_default=False)] = None,
+    format: Annotated[TableFormat, typer.Option(help="how matches are written")] = TableFormat.TABLE,
+    limit: Annotated[
+        int | None, typer.Option(min=0, help="rows shown per pattern; by default 20 of a table, all otherwise")
+    ] = None,
+) -> None:
+    """Find the matches of a program in files of events. Matches go to stdout, everything else to stderr."""
+    from ensue.cli.detecting import detect_in_files, write_matches
+    from ensue.cli.programs import choose_pattern, read_program
+    from ensue.cli.reporting import reported
+
+    with reported():
+        program = choose_pattern(read_program(file), pattern)
+        found = detect_in_files(program, events, time, type, end)
+        write_matches(found, format.value, limit)
+
+
+@app.command(epilog="Example: `ensue demo --orders 100000 --save .`")
+def demo(
+    orders: Annotated[int, typer.Option(min=1, help="how many orders to draw")] = 5_000,
+    seed: Annotated[int, typer.Option(help="of the random numbers; the same seed gives the same orders")] = 7,
+    save: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="keep demo.ensue and orders.parquet there", show_default=False),
+    ] = None,
+) -> None:
+    """A first result: four patterns over a drawn week of orders, in this process, with nothing to set up."""
+    from ensue.cli.demo import run_demo
+    from ensue.cli.reporting import reported
+
+    with reported():
+        run_demo(orders, seed, save)

@@ -1,0 +1,114 @@
+"""A program over files of events, and its matches as tables, JSON or CSV."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import datetime
+import io
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from ensue.api import Program, run
+from ensue.cli.events import read_sources
+from ensue.cli.reporting import UsageError, counted, messages, table_width
+
+SHOWN_ROWS = 20
+"""Rows of a table that are shown unless `--limit` says otherwise."""
+
+
+def detect_in_files(
+    program: Program, events: Sequence[str], time: str, type: str | None, end: str | None
+) -> Mapping[str, pa.Table]:
+    """The matches of each pattern, by name."""
+    sources = read_sources(events, [name for name in (time, end) if name is not None])
+    return run(program, sources, time=time, type=type, end=end)
+
+
+def write_matches(found: Mapping[str, pa.Table], format: str, limit: int | None) -> None:
+    """Writes matches to stdout. JSON is one object with a list of matches per pattern; CSV takes one pattern only."""
+    if format == "json":
+        rows = {name: [_plain(row) for row in _head(table, limit).to_pylist()] for name, table in found.items()}
+        typer.echo(json.dumps(rows, ensure_ascii=False, allow_nan=False))
+    elif format == "csv":
+        if len(found) != 1:
+            raise UsageError(
+                "several-patterns", f"CSV holds one pattern; patterns: {', '.join(found)}", "choose with --pattern"
+            )
+        typer.echo(_as_csv(_head(next(iter(found.values())), limit)), nl=False)
+    else:
+        console = Console(width=table_width())
+        for name, table in found.items():
+            shown = SHOWN_ROWS if limit is None else limit
+            console.print(matches_table(table, shown, title=name))
+    for name, table in found.items():
+        messages(f"{name}: {counted(table.num_rows, 'match', 'matches')}")
+
+
+def matches_table(matches: pa.Table, shown: int, title: str | None = None) -> Table:
+    """The first rows as a table for people; says how many there are when that is not all."""
+    rest = matches.num_rows - shown
+    table = Table(title=title, title_justify="left", caption=f"... and {rest:,} more" if rest > 0 else None)
+    table.caption_justify = "left"
+    for field in matches.schema:
+        table.add_column(escape(field.name), justify="right" if pa.types.is_primitive(field.type) else "left")
+    for row in _head(matches, shown).to_pylist():
+        table.add_row(*(escape(_readable(value)) for value in row.values()))
+    return table
+
+
+def _head(table: pa.Table, limit: int | None) -> pa.Table:
+    return table if limit is None else table.slice(0, limit)
+
+
+def _readable(value: Any) -> str:
+    match value:
+        case None:
+            return ""
+        case datetime.datetime():
+            return value.isoformat(" ")
+        case dict() | list():
+            return json.dumps(_plain(value), ensure_ascii=False)
+        case _:
+            return str(value)
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it: moments as ISO 8601 text, durations as seconds, NaN as null, bytes as base64."""
+    match value:
+        case dict():
+            return {key: _plain(part) for key, part in value.items()}
+        case list():
+            return [_plain(part) for part in value]
+        case float():
+            return value if math.isfinite(value) else None
+        case datetime.timedelta():
+            return value.total_seconds()
+        case datetime.date() | datetime.time():
+            return value.isoformat()
+        case bytes():
+            return base64.b64encode(value).decode()
+        case None | bool() | int() | str():
+            return value
+        case _:
+            return str(value)
+
+
+def _as_csv(table: pa.Table) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(table.column_names)
+    for row in table.to_pylist():
+        values = [_plain(value) for value in row.values()]
+        writer.writerow(
+            json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value for value in values
+        )
+    return text.getvalue()

@@ -1,0 +1,83 @@
+"""Files of events as Arrow tables: Parquet, CSV and JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.json
+import pyarrow.parquet
+
+from ensue.cli.reporting import UsageError, existing_file
+
+SUFFIXES = ".parquet, .csv, .json, .jsonl or .ndjson"
+
+
+def read_sources(given: Sequence[str], times: Sequence[str]) -> dict[str, pa.Table] | pa.Table:
+    """One table, or one per stream where each file is given as STREAM=FILE. Text in the columns `times` is parsed."""
+    named = [_split(item) for item in given]
+    if len(named) == 1 and named[0][0] is None:
+        return _read_table(named[0][1], times)
+    if any(stream is None for stream, _ in named):
+        raise UsageError(
+            "unnamed-stream", "with several files of events, each says which stream it is", "--events STREAM=FILE"
+        )
+    streams = [str(stream) for stream, _ in named]
+    repeated = [stream for stream in streams if streams.count(stream) > 1]
+    if repeated:
+        raise UsageError("repeated-stream", f"stream `{repeated[0]}` is given two files", "put its events into one")
+    return {stream: _read_table(path, times) for stream, (_, path) in zip(streams, named, strict=True)}
+
+
+def _split(item: str) -> tuple[str | None, Path]:
+    stream, equals, path = item.partition("=")
+    if not equals or not stream or Path(item).exists():
+        return None, Path(item)
+    return stream, Path(path)
+
+
+def _read_table(path: Path, times: Sequence[str]) -> pa.Table:
+    existing_file(path)
+    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() not in (".gz", ".zst", ".bz2")]
+    suffix = suffixes[-1] if suffixes else ""
+    try:
+        match suffix:
+            case ".parquet":
+                table = pyarrow.parquet.read_table(path)
+            case ".csv":
+                table = pyarrow.csv.read_csv(path)
+            case ".json" | ".jsonl" | ".ndjson":
+                table = _read_json(path)
+            case _:
+                raise UsageError("unknown-format", f"events come as {SUFFIXES}, not as `{path}`")
+    except (pa.ArrowInvalid, pa.ArrowTypeError, json.JSONDecodeError, UnicodeDecodeError, OSError) as error:
+        raise UsageError("unreadable-events", f"`{path}` cannot be read as {suffix[1:]}: {error}") from error
+    for name in times:
+        if name in table.column_names:
+            place = table.column_names.index(name)
+            table = table.set_column(place, name, _as_time(table.column(name)))
+    return table
+
+
+def _read_json(path: Path) -> pa.Table:
+    """Rows one to a line, or one list of them."""
+    with path.open("rb") as file:
+        if not file.read(64).lstrip().startswith(b"["):
+            return pyarrow.json.read_json(path)
+    return pa.Table.from_pylist(json.loads(path.read_text(encoding="utf-8")))
+
+
+def _as_time(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Text as moments, where all of it reads as ISO 8601; anything else as it is, for the engine to judge."""
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        return column.cast(pa.timestamp("s")) if pa.types.is_date(column.type) else column
+    for kind in (pa.timestamp("us"), pa.timestamp("us", "UTC")):
+        try:
+            return pc.cast(column, kind)
+        except pa.ArrowInvalid:
+            continue
+    return column

@@ -1,0 +1,102 @@
+"""Program files: reading, checking, explaining, choosing a pattern."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ensue.algebra.catalog import inferred_catalog
+from ensue.algebra.nodes import Statements
+from ensue.api import Program, explain, parse
+from ensue.cli.reporting import UsageError, existing_file
+from ensue.errors import Problem, QueryError, Source, did_you_mean, render_problem
+from ensue.plan.build import plan_query
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A problem and the text it stands in."""
+
+    problem: Problem
+    source: Source
+
+    @property
+    def rendered(self) -> str:
+        return render_problem(self.problem, self.source)
+
+    @property
+    def fields(self) -> dict[str, str | int | None]:
+        """What a program reads of it; `line` and `column` count from 1."""
+        span = self.problem.span
+        line, column = self.source.position(span.start) if span is not None else (None, None)
+        return {
+            "code": self.problem.code,
+            "message": self.problem.message,
+            "file": self.source.name,
+            "line": line,
+            "column": column,
+            "label": self.problem.label,
+            "hint": self.problem.hint,
+        }
+
+
+def read_program(path: Path) -> Program:
+    """The program in a file; problems cite the path as it was given."""
+    return parse(_read(path), str(path))
+
+
+def check_files(paths: Sequence[Path]) -> list[Finding]:
+    """Every problem of every file, as far as it can be seen without data."""
+    return [finding for path in paths for finding in _check_text(_read(path), str(path))]
+
+
+def problems_as_json(findings: Sequence[Finding]) -> str:
+    return json.dumps([finding.fields for finding in findings], indent=2, ensure_ascii=False)
+
+
+def explain_program(program: Program, pattern: str | None) -> str:
+    """What each pattern, or the one asked for, means and how it will run."""
+    chosen = choose_pattern(program, pattern)
+    return "\n\n".join(explain(query) for query in chosen.queries)
+
+
+def choose_pattern(program: Program, pattern: str | None) -> Program:
+    """The program with only the pattern asked for."""
+    if pattern is None:
+        return program
+    if pattern not in program.names:
+        raise UsageError(
+            "no-such-pattern",
+            f"the program has no pattern `{pattern}`; patterns: {', '.join(program.names)}",
+            did_you_mean(pattern, program.names),
+        )
+    node = program.statements.statements[program.names.index(pattern)]
+    return Program(Statements((replace(node, name=pattern),), program.statements.source))
+
+
+def _check_text(text: str, name: str) -> list[Finding]:
+    source = Source(text, name)
+    try:
+        program = parse(text, name)
+    except QueryError as error:
+        return [Finding(problem, error.source or source) for problem in error.problems]
+    findings = []
+    for node in program.statements.statements:
+        try:
+            plan_query(node, inferred_catalog(node), source)
+        except QueryError as error:
+            findings += [Finding(problem, source) for problem in error.problems]
+    return findings
+
+
+def _read(path: Path) -> str:
+    try:
+        return existing_file(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            "not-text", f"`{path}` is not UTF-8 text: byte {error.start}", "is it an .ensue file?"
+        ) from error
+    except OSError as error:
+        raise UsageError("unreadable-file", f"`{path}` cannot be read: {error.strerror}") from error
