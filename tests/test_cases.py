@@ -111,7 +111,9 @@ def completion(end: int, at: int | None, is_clock: bool) -> str:
 
 def is_in_reach(query: PatternQuery) -> bool:
     """Whether the oracle knows every function of the query."""
-    return all(part.name in KNOWN_TO_ORACLE for expr in conditions_of(query) for part in walk(expr) if isinstance(part, Call))
+    return all(
+        part.name in KNOWN_TO_ORACLE for expr in conditions_of(query) for part in walk(expr) if isinstance(part, Call)
+    )
 
 
 def conditions_of(query: PatternQuery) -> list[Expr]:
@@ -212,7 +214,9 @@ ALL = [(path, case) for path in FILES for case in read_cases(path)[0]]
 
 
 def each(cases: Iterable[tuple[Path, Case]]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("case", [pytest.param(case, id=f"{path.stem}: {case.title}") for path, case in cases])
+    return pytest.mark.parametrize(
+        "case", [pytest.param(case, id=f"{path.stem}: {case.title}") for path, case in cases]
+    )
 
 
 accepted = each((path, case) for path, case in ALL if not case.errors)
@@ -266,7 +270,9 @@ def test_oracle(case: Case) -> None:
 def test_refusal(case: Case) -> None:
     assert problems_of(case) == case.errors
     with pytest.raises((QueryError, SchemaError)) as refusal:
-        new_detector(case, case.query).advance(input_of(case, case.parsed_events()[:0]), watermark=as_watermark(case, 0))
+        new_detector(case, case.query).advance(
+            input_of(case, case.parsed_events()[:0]), watermark=as_watermark(case, 0)
+        )
     assert codes_of(refusal.value) == case.errors
 
 
