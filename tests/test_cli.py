@@ -1,0 +1,240 @@
+"""The command line: what goes where, which exit code, and that nobody meets a traceback."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet
+import pytest
+from typer.testing import CliRunner, Result
+
+import ensue
+from ensue.cli import app
+
+PAIR = """\
+PATTERN pair SEQ(A a, B b) PARTITION BY id WITHIN 1 hour RETURN a.id AS id, b.t AS at, b.t - a.t AS took;
+PATTERN lone SEQ(A a, NOT B b) PARTITION BY id WITHIN 1 hour RETURN a.id AS id;
+"""
+CSV = """\
+t,type,id
+2025-03-10T08:00:00,A,1
+2025-03-10T08:10:00,B,1
+2025-03-10T09:00:00,A,2
+"""
+FOUND = {"pair": [{"id": 1, "at": "2025-03-10T08:10:00", "took": 600.0}], "lone": [{"id": 2}]}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with a program and events in each format."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pair.ensue").write_text(PAIR)
+    (tmp_path / "events.csv").write_text(CSV)
+    names, *rows = [line.split(",") for line in CSV.splitlines()]
+    records = [{**dict(zip(names, row, strict=True)), "id": int(row[2])} for row in rows]
+    (tmp_path / "events.json").write_text(json.dumps(records))
+    (tmp_path / "events.jsonl").write_text("\n".join(map(json.dumps, records)))
+    table = pa.Table.from_pylist(records)
+    times = table.column("t").cast(pa.timestamp("us"))
+    pyarrow.parquet.write_table(table.set_column(0, "t", times), tmp_path / "events.parquet")
+    return tmp_path
+
+
+def ensue_command(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments))
+
+
+def detect(events: str, *arguments: str) -> Result:
+    return ensue_command("detect", "pair.ensue", "--events", events, "--time", "t", "--type", "type", *arguments)
+
+
+def test_version() -> None:
+    assert ensue_command("--version").stdout == f"ensue {ensue.__version__}\n"
+
+
+@pytest.mark.parametrize("command", ["check", "explain", "detect", "demo"])
+def test_help_has_an_example(command: str) -> None:
+    result = ensue_command(command, "--help")
+    assert result.exit_code == 0
+    assert f"Example: `ensue {command}" in result.stdout
+
+
+def test_check_of_sound_programs(folder: Path) -> None:
+    result = ensue_command("check", "pair.ensue", "pair.ensue")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "2 files checked, 0 problems\n")
+
+
+def test_check_reports_every_problem_of_every_file(folder: Path) -> None:
+    (folder / "one.ensue").write_text("PATTERN SEQ(A a, NOT B b);\nPATTERN SEQ(A a, B b) WHERE c.x = 1")
+    (folder / "two.ensue").write_text("PATTERN SEQ(A a B b)")
+    result = ensue_command("check", "one.ensue", "two.ensue")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "error[open-scope]" in result.stderr
+    assert " --> one.ensue:1:18" in result.stderr
+    assert " --> one.ensue:2:" in result.stderr
+    assert " --> two.ensue:1:" in result.stderr
+    assert result.stderr.endswith("2 files checked, 3 problems\n")
+
+
+def test_check_sees_times_that_cannot_hold(folder: Path) -> None:
+    (folder / "never.ensue").write_text("PATTERN SEQ(A a, B b) WHERE b.t - a.t > 2 hours\n  WITHIN 1 hour")
+    result = ensue_command("check", "never.ensue", "--format", "json")
+    assert result.exit_code == 1
+    assert [problem["file"] for problem in json.loads(result.stdout)] == ["never.ensue"]
+
+
+def test_check_as_json(folder: Path) -> None:
+    (folder / "open.ensue").write_text("PATTERN SEQ(A a,\n  NOT B b)")
+    result = ensue_command("check", "open.ensue", "--format", "json")
+    assert result.exit_code == 1
+    (problem,) = json.loads(result.stdout)
+    assert (problem["code"], problem["file"], problem["line"], problem["column"]) == ("open-scope", "open.ensue", 2, 3)
+    assert problem["message"]
+    assert problem["hint"]
+    sound = ensue_command("check", "pair.ensue", "--format", "json")
+    assert (sound.exit_code, sound.stdout, sound.stderr) == (0, "[]\n", "")
+
+
+def test_explain(folder: Path) -> None:
+    program = ensue.parse(PAIR)
+    assert ensue_command("explain", "pair.ensue").stdout == program.explain() + "\n"
+    only = ensue_command("explain", "pair.ensue", "--pattern", "lone").stdout
+    assert only == ensue.explain(program.queries[1]) + "\n"
+
+
+@pytest.mark.parametrize("name", ["events.parquet", "events.csv", "events.json", "events.jsonl"])
+def test_detect_reads(folder: Path, name: str) -> None:
+    result = detect(name, "--format", "json")
+    assert (result.exit_code, json.loads(result.stdout)) == (0, FOUND), result.stderr
+    assert result.stderr == "pair: 1 match\nlone: 1 match\n"
+
+
+def test_detect_reads_moments_with_a_zone(folder: Path) -> None:
+    (folder / "events.csv").write_text(CSV.replace(":00,", ":00+02:00,"))
+    result = detect("events.csv", "--format", "json", "--pattern", "pair")
+    assert json.loads(result.stdout)["pair"][0]["at"] == "2025-03-10T06:10:00+00:00"
+
+
+def test_detect_reads_integer_time(folder: Path) -> None:
+    (folder / "ticks.ensue").write_text("PATTERN SEQ(A a, B b) WITHIN 5")
+    (folder / "ticks.csv").write_text("t,type\n1,A\n3,B\n9,B\n")
+    columns = ["--time", "t", "--type", "type"]
+    result = ensue_command("detect", "ticks.ensue", "--events", "ticks.csv", *columns, "--format", "json")
+    matches = json.loads(result.stdout)["pattern_1"]
+    assert [(match["start"], match["end"]) for match in matches] == [(1, 3)]
+
+
+def test_detect_reads_a_file_per_stream(folder: Path) -> None:
+    table = pyarrow.parquet.read_table("events.parquet")
+    for stream in ("A", "B"):
+        rows = table.filter(pc.equal(table.column("type"), stream))
+        pyarrow.parquet.write_table(rows.drop_columns("type"), f"{stream}.parquet")
+    given = ["--events", "A=A.parquet", "--events", "B=B.parquet"]
+    result = ensue_command("detect", "pair.ensue", *given, "--time", "t", "--format", "json")
+    assert (result.exit_code, json.loads(result.stdout)) == (0, FOUND)
+
+
+def test_detect_as_csv(folder: Path) -> None:
+    result = detect("events.csv", "--format", "csv", "--pattern", "pair")
+    assert result.stdout == "id,at,took\n1,2025-03-10T08:10:00,600.0\n"
+    several = detect("events.csv", "--format", "csv")
+    assert (several.exit_code, several.stdout) == (2, "")
+    assert "error[several-patterns]" in several.stderr
+
+
+def test_detect_as_table(folder: Path) -> None:
+    result = detect("events.csv")
+    assert result.exit_code == 0
+    for text in ("pair", "took", "2025-03-10 08:10:00", "0:10:00", "lone"):
+        assert text in result.stdout
+    assert "... and 1 more" in detect("events.csv", "--limit", "0").stdout
+
+
+def test_limit_cuts_rows_not_counts(folder: Path) -> None:
+    result = detect("events.csv", "--limit", "0", "--format", "json")
+    assert json.loads(result.stdout) == {"pair": [], "lone": []}
+    assert "pair: 1 match" in result.stderr
+
+
+def test_whole_events_are_written_as_json_and_csv(folder: Path) -> None:
+    (folder / "pair.ensue").write_text("PATTERN whole SEQ(A a, B b) PARTITION BY id WITHIN 1 hour")
+    (match,) = json.loads(detect("events.csv", "--format", "json").stdout)["whole"]
+    assert match["b"]["t"] == "2025-03-10T08:10:00"
+    assert '""type"": ""A""' in detect("events.csv", "--format", "csv").stdout
+    assert '"type": "A"' in detect("events.csv").stdout.replace("\n", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "said"),
+    [
+        (["check", "pear.ensue"], 2, ["error[no-such-file]", "did you mean `pair.ensue`?"]),
+        (["check", "."], 2, ["error[not-a-file]"]),
+        (["check", "events.parquet"], 2, ["error[not-text]"]),
+        (["check"], 2, ["FILE"]),
+        (["explain", "pair.ensue", "--pattern", "pear"], 2, ["error[no-such-pattern]", "did you mean `pair`?"]),
+        (["detect", "pair.ensue", "--events", "event.csv", "--time", "t"], 2, ["did you mean `events.csv`?"]),
+        (["detect", "pair.ensue", "--events", "pair.ensue", "--time", "t"], 2, ["error[unknown-format]"]),
+        (["detect", "pair.ensue", "--events", "events.csv"], 2, ["--time"]),
+        (["detect", "pair.ensue", "--events", "events.csv", "--time", "t"], 1, ["error[no-type-column]"]),
+        (["detect", "pair.ensue", "--events", "events.csv", "--time", "at", "--type", "type"], 1, ["t, type, id"]),
+        (["detect", "pair.ensue", "--events", "A=events.csv", "--events", "events.csv", "--time", "t"], 2, ["STREAM="]),
+    ],
+)
+def test_mistakes(folder: Path, arguments: list[str], exit_code: int, said: list[str]) -> None:
+    result = ensue_command(*arguments)
+    assert (result.exit_code, result.stdout) == (exit_code, "")
+    assert all(text in result.stderr for text in said), result.stderr
+
+
+def test_text_that_is_no_time(folder: Path) -> None:
+    (folder / "events.csv").write_text(CSV.replace("2025-03-10T09:00:00", "soon"))
+    result = detect("events.csv")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "error[time-type]" in result.stderr
+
+
+def test_broken_events(folder: Path) -> None:
+    (folder / "events.parquet").write_text("not parquet")
+    result = detect("events.parquet")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "error[unreadable-events]" in result.stderr
+
+
+def test_warnings_are_one_line_on_stderr(folder: Path) -> None:
+    (folder / "events.csv").write_text(CSV + ",A,3\n")
+    result = detect("events.csv", "--format", "json")
+    assert json.loads(result.stdout) == FOUND
+    assert "warning: 1 rows" in result.stderr
+    assert "Warning" not in result.stderr
+
+
+def test_as_a_process(folder: Path) -> None:
+    (folder / "open.ensue").write_text("PATTERN SEQ(A a, NOT B b)")
+    ran = subprocess.run(
+        [sys.executable, "-m", "ensue.cli", "check", "open.ensue"], capture_output=True, text=True, check=False
+    )
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert ran.stderr.startswith("error[open-scope]: ")
+    assert "Traceback" not in ran.stderr
+
+
+def test_help_imports_nothing_heavy_of_its_own() -> None:
+    """What `import ensue` brings along aside, the help needs none of the heavy libraries."""
+    code = """
+import sys, types
+package = types.ModuleType("ensue")
+package.__path__ = [sys.argv.pop()]
+sys.modules["ensue"] = package
+from ensue.cli import app
+try:
+    app(["--help"])
+finally:
+    assert not {"numba", "numpy", "pandas", "pyarrow", "lark"} & set(sys.modules)
+"""
+    package = Path(ensue.__file__).parent
+    subprocess.run([sys.executable, "-c", code, str(package)], check=True, capture_output=True)

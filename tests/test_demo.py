@@ -1,0 +1,118 @@
+"""The demo: what it finds is what a plain reading of each order's history finds."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+import ensue
+from ensue.cli import app
+from ensue.cli.demo import demo_program, statements_with_comments
+from ensue.cli.orders import draw_orders
+
+Row = dict[str, Any]
+
+
+class History:
+    """The events of one order, by stream."""
+
+    def __init__(self) -> None:
+        self.events: dict[str, list[Row]] = defaultdict(list)
+
+    def times(self, *streams: str) -> list[datetime]:
+        return [row["t"] for stream in streams for row in self.events[stream]]
+
+
+def histories(events: pa.Table) -> Iterator[tuple[int, History]]:
+    by_order: dict[int, History] = defaultdict(History)
+    for row in events.to_pylist():
+        by_order[row["order_id"]].events[row["type"]].append(row)
+    yield from by_order.items()
+
+
+def shipped_unpaid(of: History) -> int:
+    return sum(
+        placed < shipped <= placed + timedelta(days=14)
+        and not any(placed < paid < shipped for paid in of.times("Paid"))
+        for placed in of.times("Placed")
+        for shipped in of.times("Shipped")
+    )
+
+
+def waiting_too_long(of: History) -> int:
+    return sum(
+        not any(paid < ended <= paid + timedelta(days=2) for ended in of.times("Shipped", "Cancelled"))
+        for paid in of.times("Paid")
+    )
+
+
+def packed_in_vain(of: History) -> int:
+    return sum(
+        packed < cancelled <= packed + timedelta(days=14)
+        and not any(packed < shipped < cancelled for shipped in of.times("Shipped"))
+        for packed in of.times("Packed")
+        for cancelled in of.times("Cancelled")
+    )
+
+
+def unanswered(of: History) -> int:
+    answers = [row["t"] for row in of.events["Reply"] if row["channel"] != "automatic"]
+    return sum(
+        not any(row["t"] < answer <= row["t"] + timedelta(days=1) for answer in answers)
+        for row in of.events["Complaint"]
+        if row["severity"] >= 3
+    )
+
+
+READINGS = {
+    "shipped_unpaid": shipped_unpaid,
+    "waiting_too_long": waiting_too_long,
+    "packed_in_vain": packed_in_vain,
+    "unanswered": unanswered,
+}
+
+
+@pytest.mark.parametrize("seed", [7, 8])
+def test_matches_are_those_of_a_plain_reading(seed: int) -> None:
+    events = draw_orders(5_000, seed)
+    found = ensue.run(demo_program(), events, time="t", type="type")
+    assert list(found) == list(READINGS)
+    for name, reading in READINGS.items():
+        expected = sorted(order for order, history in histories(events) for _ in range(reading(history)))
+        assert sorted(found[name].column("order_id").to_pylist()) == expected
+        assert len(expected) > 10, f"{name} should have something to show"
+
+
+def test_same_seed_same_orders() -> None:
+    assert draw_orders(50, 3).equals(draw_orders(50, 3))
+    assert not draw_orders(50, 3).equals(draw_orders(50, 4))
+
+
+def test_every_pattern_has_one_line_of_explanation() -> None:
+    for name, text in statements_with_comments(demo_program()):
+        comment, pattern = text.split("\n")[:2]
+        assert comment.startswith("-- ")
+        assert pattern == f"PATTERN {name}"
+
+
+def test_demo_shows_counts_and_saves(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["demo", "--orders", "500", "--save", str(tmp_path)])
+    assert result.exit_code == 0, result.stderr
+    events = draw_orders(500, 7)
+    for name, reading in READINGS.items():
+        assert f"\n{name}: {sum(reading(history) for _, history in histories(events))} match" in result.stdout
+    assert "Looking for 4 patterns" in result.stderr
+    assert "ensue explain demo.ensue" in result.stderr
+    files = ["detect", str(tmp_path / "demo.ensue"), "--events", str(tmp_path / "orders.parquet")]
+    assert CliRunner().invoke(app, [*files, "--time", "t", "--type", "type"]).exit_code == 0
+
+
+def test_one_order_is_enough() -> None:
+    assert CliRunner().invoke(app, ["demo", "--orders", "1"]).exit_code == 0
