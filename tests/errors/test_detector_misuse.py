@@ -203,6 +203,25 @@ def test_batches_with_null_where_the_first_promised_none() -> None:
     assert found.report.null_times == 1
 
 
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("t", pa.array([2])),
+        ("t", pa.array(["1970-01-01 00:00:02"])),
+        ("t", pa.array([2], pa.timestamp("us", "Asia/Tokyo"))),
+        ("id", pa.array(["7"])),
+        ("type", pa.array([5])),
+    ],
+    ids=lambda value: str(getattr(value, "type", value)),
+)
+@pytest.mark.xfail(strict=True, reason="conform casts from one kind of value to another where `detect` objects")
+def test_batches_with_a_column_of_another_kind(name: str, values: pa.Array) -> None:
+    """A number is no moment: nobody knows whether it counts seconds or microseconds."""
+    found = advanced(SECONDS, STAMPS.slice(0, 1), watermark="1970-01-01")
+    table = with_column(name, values, STAMPS.slice(1, 1))
+    refused(lambda: found.advance(table, watermark="1970-01-02"), "column-type", f"`{name}`")
+
+
 def test_batches_with_more_columns_narrower_types_and_other_order() -> None:
     table = with_column("more", pa.array([1]), with_column("id", pa.array([7], pa.int8()), batch((2, "B", 7))))
     assert advanced().advance(table.select(["more", "id", "t", "type"]), watermark=3).matches.num_rows == 1
