@@ -8,6 +8,7 @@ BIN := .venv/bin
 RUNTIME := .venv/.runtime-ready
 DEVELOPMENT := .venv/.development-ready
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# --no-compile below: bytecode is written at first import, for what is really imported.
 # hatchling and editables come from the locks as well, so nothing is fetched that is not pinned.
 INSTALL_ENSUE := $(PIP) install --no-deps --no-build-isolation --editable .
 COMPILE := --quiet --generate-hashes --strip-extras --allow-unsafe --no-emit-index-url --no-emit-find-links \
@@ -65,12 +66,12 @@ $(BIN)/python:
 	@$(PYTHON) -m venv .venv
 
 $(RUNTIME): requirements.lock pyproject.toml | $(BIN)/python
-	@$(PIP) install --require-hashes --requirement requirements.lock
+	@$(PIP) install --no-compile --require-hashes --requirement requirements.lock
 	@$(INSTALL_ENSUE)
 	@touch $@
 
 # The development lock holds everything that the runtime lock holds, in the same versions.
 $(DEVELOPMENT): requirements-dev.lock requirements.lock pyproject.toml | $(BIN)/python
-	@$(PIP) install --require-hashes --requirement requirements-dev.lock
+	@$(PIP) install --no-compile --require-hashes --requirement requirements-dev.lock
 	@$(INSTALL_ENSUE)
 	@touch $(RUNTIME) $@
