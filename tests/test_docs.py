@@ -6,12 +6,15 @@ The word behind the opening fence says what a block is:
     ensue           query text; it parses
     case            a case as in `tests/cases`; the engine finds what it expects
     console, shell  commands; `make` targets exist, and the lines below `$ make demo` are among those that it prints
+
+UPDATE_DOCS=1 writes what python blocks print today into the pages.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
+import os
 import re
 import shlex
 import subprocess
@@ -104,16 +107,35 @@ def test_python_blocks_print_what_stands_below(page: Path, tmp_path: Path, monke
     monkeypatch.chdir(tmp_path)
     blocks = blocks_of(page)
     namespace: dict[str, object] = {"__name__": "__main__"}
-    for block, following in pairwise([*blocks, None]):
-        if block is None or block.word != "python":
-            continue
-        printed = io.StringIO()
-        code = compile("\n" * block.first + block.text, str(page), "exec")
-        with contextlib.redirect_stdout(printed), warnings.catch_warnings():
-            warnings.simplefilter("error", ensue.EnsueWarning)
-            exec(code, namespace)
-        if following is not None and following.word in OUTPUT and directly_below(page, block, following):
-            assert printed.getvalue().rstrip() == following.text.rstrip(), f"{name_of(page)}:{following.first}"
+    found: list[tuple[Block, str]] = []
+    for place, block in enumerate(blocks):
+        if block.word == "python":
+            printed = run_block(page, block, namespace)
+            below = blocks[place + 1] if place + 1 < len(blocks) else None
+            if below is not None and below.word in OUTPUT and directly_below(page, block, below):
+                found.append((below, printed))
+    if os.environ.get("UPDATE_DOCS"):
+        write_outputs(page, found)
+    else:
+        for below, printed in found:
+            assert printed.rstrip() == below.text.rstrip(), f"{name_of(page)}:{below.first}"
+
+
+def run_block(page: Path, block: Block, namespace: dict[str, object]) -> str:
+    """What the block prints."""
+    printed = io.StringIO()
+    code = compile("\n" * block.first + block.text, str(page), "exec")
+    with contextlib.redirect_stdout(printed), warnings.catch_warnings():
+        warnings.simplefilter("error", ensue.EnsueWarning)
+        exec(code, namespace)
+    return printed.getvalue()
+
+
+def write_outputs(page: Path, found: list[tuple[Block, str]]) -> None:
+    lines = page.read_text(encoding="utf-8").splitlines()
+    for block, printed in reversed(found):
+        lines[block.first : block.last - 1] = printed.rstrip().splitlines()
+    page.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 @every_page
