@@ -5,6 +5,7 @@ UPDATE_CASES=1 writes what the engine finds into the files, unless the oracle fi
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from collections.abc import Iterable, Sequence
@@ -13,6 +14,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+
+import ensue
 from case_files import (
     CASES,
     Case,
@@ -26,9 +29,6 @@ from case_files import (
     ticks_of,
     with_expected,
 )
-from oracle.oracle import OracleEvent, OracleMatch, matches
-
-import ensue
 from ensue.algebra.check import positive_names
 from ensue.algebra.nodes import Event, PatternQuery
 from ensue.algebra.nodes import walk as walk_pattern
@@ -37,6 +37,7 @@ from ensue.errors import EnsueWarning, QueryError, SchemaError
 from ensue.expr.nodes import Call, Expr, walk
 from ensue.lang.parser import parse_statements
 from ensue.lang.render import render_query
+from oracle.oracle import OracleEvent, OracleMatch, matches
 
 FILES = sorted(CASES.glob("*.txt"))
 KNOWN_TO_ORACLE = {"abs", "coalesce", "greatest", "least", "length", "lower", "upper"}
@@ -140,7 +141,7 @@ def oracle_row(case: Case, match: OracleMatch) -> tuple[str, int, int]:
     scale = NANOSECONDS_PER_TICK if case.has_clock_times else 1
     events, bound = case.parsed_events(), dict(match.bindings)
     start, end = match.start // scale, match.end // scale
-    at = None if match.completion == float("inf") else int(match.completion) // scale
+    at = None if match.completion == math.inf else int(match.completion) // scale
     names = [name for name in positive_names(node_of(case).pattern) if name in bound]
     interval = f"[{render_time(start, case.has_clock_times)}, {render_time(end, case.has_clock_times)}]"
     row = " ".join(f"{name}={events[bound[name]].label}" for name in names) or interval
@@ -171,6 +172,13 @@ def order_of_arrival_counts(case: Case) -> bool:
 def completion_times(rows: Iterable[str]) -> list[int]:
     texts = [row.partition(" @")[2] for row in rows]
     return [parse_time(text) for text in texts if text not in ("", "end")]
+
+
+def completed_at(row: str, end: int) -> float:
+    at = row.partition(" @")[2]
+    if at == "end":
+        return math.inf
+    return parse_time(at) if at else end
 
 
 def problems_of(case: Case) -> list[str]:
@@ -254,7 +262,7 @@ def test_event_by_event(case: Case) -> None:
 
 @accepted
 def test_oracle(case: Case) -> None:
-    """The oracle finds the same matches, intervals and completions; the batch is in the order of (completion, start)."""
+    """The oracle finds the same matches, intervals and completions; a batch is in the order of (completion, start)."""
     if not is_in_reach(node_of(case)):
         pytest.skip("the oracle does not know a function of the query")
     by_oracle = oracle_rows(case)
@@ -263,16 +271,17 @@ def test_oracle(case: Case) -> None:
     assert sorted(detect_stepwise(case, query, completion_times(rows))) == sorted(rows)
     batch = detect(case, case.parsed_events(), query)
     found = list(zip(render_rows(batch), ticks_of(batch, "start"), ticks_of(batch, "end"), strict=True))
+    completed = {(without_completion(row), start, end): completed_at(row, end) for row, start, end in by_oracle}
     assert sorted(found) == sorted((without_completion(row), start, end) for row, start, end in by_oracle)
+    order = [(completed[match], match[1]) for match in found]
+    assert order == sorted(order)
 
 
 @refused
 def test_refusal(case: Case) -> None:
     assert problems_of(case) == case.errors
     with pytest.raises((QueryError, SchemaError)) as refusal:
-        new_detector(case, case.query).advance(
-            input_of(case, case.parsed_events()[:0]), watermark=as_watermark(case, 0)
-        )
+        new_detector(case, case.query).advance(input_of(case, case.parsed_events()), watermark=as_watermark(case, 0))
     assert codes_of(refusal.value) == case.errors
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -28,7 +29,8 @@ PATTERN ping_pong
   WHERE first.support_group = again.support_group AND back.support_group != first.support_group
   PARTITION BY `case`
   WITHIN 7 days
-  RETURN first.case AS incident, first.t AS since, again.t AS until, first.support_group AS home, back.support_group AS away
+  RETURN first.case AS incident, first.t AS since, again.t AS until,
+         first.support_group AS home, back.support_group AS away
 """
 REOPENED = """
 PATTERN reopened
@@ -150,7 +152,7 @@ def test_abandoned_incidents_are_known_thirty_days_later() -> None:
     months = [datetime(year, month, 1, tzinfo=UTC) for year in (2010, 2011, 2012) for month in range(1, 13)]
     times = log().column("time").to_pylist()
     found: Counter[Row] = Counter()
-    for since, until in zip(months, months[1:], strict=False):
+    for since, until in pairwise(months):
         batch = log().filter(pa.array([since < time <= until for time in times]))
         step = detector.advance(batch, watermark=until)
         rows = [tuple(row.values()) for row in step.matches.to_pylist()]

@@ -1,7 +1,7 @@
-"""Ten nested queries over an hour of trades of nine symbols: pinned counts, the oracle on a slice, batches on the whole.
+"""Ten nested queries over an hour of trades of nine symbols: counts, the oracle on a slice, batches on the whole.
 
-The shapes follow Liu, Rundensteiner and others, "High-performance nested CEP query processing over event streams"; they are
-those of `cases/7_stocks.txt`, over the symbols of the file. Times have a resolution of a second, so many are equal.
+The queries are in the manner of Liu, Rundensteiner and others, "High-performance nested CEP query processing over event
+streams", with the shapes of `cases/7_stocks.txt`. Times have a resolution of a second, so many are equal.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 import pytest
-from oracle.oracle import OracleEvent, matches
 
 import ensue
 from ensue.lang.parser import parse_statements
+from oracle.oracle import OracleEvent, matches
 
 TRADES = Path(__file__).parents[2] / "shared" / "data" / "nasdaq_trades.csv"
 pytestmark = pytest.mark.skipif(not TRADES.exists(), reason=f"the trades are not at {TRADES}")
