@@ -59,7 +59,7 @@ def count_chunks(chunks: Iterable[MatchChunk], plan: QueryPlan) -> Found:
     found: Found = Counter()
     for chunk in chunks:
         completions = completion_times(chunk, plan)
-        names = sorted(name for name in chunk.rows.places if not name.startswith("#"))
+        names = sorted(name for name in chunk.rows.places if "#" not in name)
         ids = {name: _event_ids(chunk, name) for name in names}
         for row in range(chunk.rows.length):
             bindings = tuple((name, int(ids[name][row])) for name in names)

@@ -5,9 +5,9 @@ A scope is the whole pattern or one NOT. Both the checks and the normal form sta
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import count, product
 
 from ensue.algebra.nodes import (
     And,
@@ -84,28 +84,34 @@ def occurrences_in(scope: Scope) -> Iterator[Occurrence]:
 
 
 def name_anonymous(query: PatternQuery) -> tuple[PatternQuery, frozenset[str]]:
-    """The query with a fresh variable for every event that has none, and those variables."""
+    """The query with a fresh variable (`A#1`) for every event that has none, and those variables."""
     taken = {occurrence.name for scope in scopes_of(query.pattern) for occurrence in occurrences_in(scope)}
-    fresh = (
-        name
-        for number in range(1, len(list(walk(query.pattern))) + len(taken) + 1)
-        if (name := f"#{number}") not in taken
-    )
     given: list[str] = []
 
-    def rename(pattern: Pattern) -> Pattern:
-        match pattern:
-            case Event(variable=None):
-                given.append(next(fresh))
-                return replace(pattern, variable=given[-1])
-            case Event():
-                return pattern
-            case Seq() | And() | Or():
-                return replace(pattern, items=tuple(rename(item) for item in pattern.items))
-            case Not() | Within() | Named():
-                return replace(pattern, item=rename(pattern.item))
+    def name(event: Event) -> Event:
+        if event.variable is not None:
+            return event
+        numbered = (f"{event.stream}#{number}" for number in count(len(given) + 1))
+        given.append(next(fresh for fresh in numbered if fresh not in taken and fresh not in given))
+        return replace(event, variable=given[-1])
 
-    return replace(query, pattern=rename(query.pattern)), frozenset(given)
+    return replace(query, pattern=change_events(query.pattern, name)), frozenset(given)
+
+
+def without_names(pattern: Pattern, anonymous: frozenset[str]) -> Pattern:
+    """The pattern as it was before its anonymous events were named."""
+    return change_events(pattern, lambda event: replace(event, variable=None) if event.variable in anonymous else event)
+
+
+def change_events(pattern: Pattern, change: Callable[[Event], Event]) -> Pattern:
+    """The pattern with every event replaced, from left to right."""
+    match pattern:
+        case Event():
+            return change(pattern)
+        case Seq() | And() | Or():
+            return replace(pattern, items=tuple(change_events(item, change) for item in pattern.items))
+        case Not() | Within() | Named():
+            return replace(pattern, item=change_events(pattern.item, change))
 
 
 def count_choices(pattern: Pattern) -> int:

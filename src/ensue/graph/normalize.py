@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from ensue.algebra.catalog import Catalog
 from ensue.algebra.check import home_of, homes_of
 from ensue.algebra.nodes import Events, Not, Pattern, PatternQuery, Ticks, Window, Within
-from ensue.algebra.scopes import choices, name_anonymous, whole_windows
+from ensue.algebra.scopes import choices, name_anonymous, whole_windows, without_names
 from ensue.errors import Problem, QueryError, Source
 from ensue.expr.nodes import Binary, Call, Duration, Expr, Field, IsNull, Same, conjuncts, variables_of
 from ensue.expr.rewrite import substitute_fields
@@ -266,7 +266,8 @@ class GraphBuilder:
             self._bound_scope(parts, extent, negation, trailing)
             graph = self._finish(parts, extent, negation.item, around, branch)
             if contradiction_of(graph) is None:
-                yield Absence(graph, negation.left, negation.right, trailing, render_pattern(pattern))
+                text = render_pattern(without_names(pattern, self.reader.anonymous))
+                yield Absence(graph, negation.left, negation.right, trailing, text)
 
     def _bound_scope(self, parts: Parts, extent: Extent, negation: Negation, trailing: bool) -> None:
         """The scope of a negation (section 2 of the contract) as bounds on the forbidden match."""

@@ -126,7 +126,7 @@ class Reader:
                 raise AssertionError("OR is resolved and NOT is an item of SEQ or AND")
 
     def word(self, name: str) -> str:
-        return "an unnamed event" if name in self.anonymous else f"`{name}`"
+        return f"an unnamed `{name.rpartition('#')[0]}`" if name in self.anonymous else f"`{name}`"
 
     def _read_event(self, event: Event, parts: Parts) -> None:
         name = event.variable

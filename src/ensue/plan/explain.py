@@ -8,13 +8,14 @@ from ensue.algebra.catalog import inferred_catalog
 from ensue.algebra.nodes import PatternQuery
 from ensue.errors import Source
 from ensue.expr.nodes import Duration
-from ensue.graph.bounds import Limit, Network, Point
+from ensue.graph.bounds import Limit, Network, Point, position_of
 from ensue.graph.model import Graph, Variable
 from ensue.graph.timescale import NANOSECONDS_PER_TICK
 from ensue.lang.render import render_expression, render_query, render_window
 from ensue.plan.build import plan_query
 from ensue.plan.model import AbsencePlan, GraphPlan, QueryPlan, Retention
 from ensue.plan.order import precedence
+from ensue.plan.retention import longer
 
 
 def explain_without_data(query: PatternQuery, source: Source | None = None) -> str:
@@ -108,7 +109,9 @@ def _pair(times: Network, x: str, y: str, plan: QueryPlan) -> str:
 
 
 def _position_pair(positions: Network, x: str, y: str) -> str:
-    most = positions.limit(Point(y, "first"), Point(x, "first"))
+    most, back = positions.limit(position_of(y), position_of(x)), positions.limit(position_of(x), position_of(y))
+    if most is not None and most == back:
+        return f"{x} and {y} at most {most.whole} positions apart"
     return "" if most is None else f"{y} at most {most.whole} positions after {x}"
 
 
@@ -166,7 +169,7 @@ def _plan(plan: QueryPlan) -> Iterator[str]:
 def _columns(columns: frozenset[str] | None) -> str:
     if columns is None:
         return "all columns, because whole events are returned"
-    return f"time and {', '.join(sorted(columns))}" if columns else "time"
+    return ", ".join(["time", *sorted(columns)])
 
 
 def _graph_plan(graph_plan: GraphPlan, indent: str) -> Iterator[str]:
@@ -199,17 +202,16 @@ def _absence(absence: AbsencePlan, indent: str) -> Iterator[str]:
 
 
 def _state(plan: QueryPlan) -> Iterator[str]:
-    streams: dict[str, list[tuple[str, Retention]]] = {}
+    streams: dict[tuple[str, str], Retention] = {}
     for number, graph_plan in enumerate(plan.graphs):
         for inner in graph_plan.with_inner():
             for variable in inner.graph.variables:
-                kept = (variable.name, plan.retention[number, variable.name])
-                if kept not in streams.setdefault(variable.stream, []):
-                    streams[variable.stream].append(kept)
-    for stream, variables in streams.items():
-        for name, retention in variables:
-            yield f"{stream} as {name}: {_retention(retention, plan)}"
-    unbounded = [name for variables in streams.values() for name, kept in variables if not kept.bounded]
+                role = (variable.stream, variable.name)
+                kept = plan.retention[number, variable.name]
+                streams[role] = longer(streams[role], kept) if role in streams else kept
+    for (stream, name), retention in sorted(streams.items()):
+        yield f"{stream} as {name}: {_retention(retention, plan)}"
+    unbounded = [name for (_, name), kept in sorted(streams.items()) if not kept.bounded]
     if unbounded:
         yield f"UNBOUNDED: nothing says when events of {', '.join(unbounded)} can be forgotten; a WITHIN would"
     else:

@@ -19,7 +19,7 @@ def retention_of(plan: GraphPlan, windows: Windows) -> dict[str, Retention]:
     for inner in plan.with_inner():
         for name in inner.graph.names:
             found = _retention(name, inner, plan, windows)
-            kept[name] = _longer(kept[name], found) if name in kept else found
+            kept[name] = longer(kept[name], found) if name in kept else found
     return kept
 
 
@@ -69,7 +69,8 @@ def _greatest(limits: Iterable[int | None]) -> int | None:
     return None if any(limit is None for limit in found) else max(limit for limit in found if limit is not None)
 
 
-def _longer(one: Retention, other: Retention) -> Retention:
+def longer(one: Retention, other: Retention) -> Retention:
+    """What keeps an event as long as either does."""
     return Retention(
         _greatest((one.from_start, other.from_start)),
         _greatest((one.from_end, other.from_end)),
