@@ -25,6 +25,7 @@ from ensue.dsl import (
     value,
     var,
 )
+from ensue.engine.sources import Report
 from ensue.errors import EnsueError, EnsueWarning, LimitError, QueryError, SchemaError, StateError
 
 __version__ = "0.1.0"
@@ -39,6 +40,7 @@ __all__ = [
     "Program",
     "Query",
     "QueryError",
+    "Report",
     "Results",
     "SchemaError",
     "StateError",

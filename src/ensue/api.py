@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ensue.algebra.catalog import inferred_catalog
 from ensue.algebra.check import check_query, check_statement_names
 from ensue.algebra.nodes import Event, PatternQuery, Statements, walk
 from ensue.dsl import PatternExpression, Query, query_of
@@ -18,17 +20,18 @@ from ensue.engine.evaluate import Frontier, evaluate
 from ensue.engine.events import EventStore, load_events
 from ensue.engine.output import OutputSchema, collect_ordered, output_schema, render_in_batches
 from ensue.engine.session import raw_types, request_of
-from ensue.engine.sources import EventSource, InputTable, Report, load_sources
-from ensue.errors import EnsueWarning, Problem, QueryError, SchemaError, Source, closest
+from ensue.engine.sources import EventSource, Report, load_sources
+from ensue.errors import EnsueWarning, LimitError, Problem, QueryError, Source, citing, closest, counted
 from ensue.kernels.warm import warm_up
 from ensue.lang.parser import parse_statements
 from ensue.lang.render import render_statements
 from ensue.plan.build import plan_query
 from ensue.plan.explain import explain_without_data
 from ensue.plan.model import Options, QueryPlan
-from ensue.runtimes.local import TableKind, catalog_of, input_tables, kind_of_table
+from ensue.runtimes.local import catalog_of, input_tables
+from ensue.runtimes.tables import TableKind, arrow_tables
 
-QueryLike: TypeAlias = "str | Query | PatternExpression"
+QueryLike: TypeAlias = "str | Query | PatternExpression | Program"
 ColumnNames: TypeAlias = "str | Mapping[str, str]"
 DEFAULT_LIMIT = 10_000_000
 """How many matches a collected result may have unless `limit=` says otherwise."""
@@ -54,7 +57,9 @@ class Program:
     @property
     def names(self) -> tuple[str, ...]:
         """The name of each pattern; one without a name is called by its number."""
-        return tuple(node.name or f"pattern_{place}" for place, node in enumerate(self.statements.statements, start=1))
+        taken = {node.name for node in self.statements.statements}
+        fresh = (name for number in count(1) if (name := f"pattern_{number}") not in taken)
+        return tuple(node.name or next(fresh) for node in self.statements.statements)
 
     def to_text(self) -> str:
         """The program as text; it parses back to an equal program."""
@@ -120,10 +125,7 @@ def explain(query: QueryLike) -> str:
 
 def single_query(query: QueryLike) -> tuple[PatternQuery, Source | None]:
     """The one query meant, with its text, so that messages can point into it."""
-    if isinstance(query, PatternExpression):
-        query = query_of(query)
-    text = query.to_text() if isinstance(query, Query) else query
-    statements = parse_statements(text)
+    statements = _statements_of(query)
     if len(statements.statements) != 1:
         raise QueryError(
             [
@@ -139,11 +141,32 @@ def single_query(query: QueryLike) -> tuple[PatternQuery, Source | None]:
     return statements.statements[0], statements.source
 
 
-@dataclass(slots=True)
+def _statements_of(query: object) -> Statements:
+    """The statements of a text, a program, or a query built in Python, which goes by way of its text to have places."""
+    match query:
+        case Program():
+            return query.statements
+        case str():
+            return parse_statements(query)
+        case Query() | PatternExpression():
+            return parse_statements((query_of(query) if isinstance(query, PatternExpression) else query).to_text())
+        case _:
+            raise QueryError(
+                [
+                    Problem(
+                        "not-a-query",
+                        f"a query is a text or built with `ensue.seq` and its like, not {type(query).__name__}",
+                    )
+                ]
+            )
+
+
 class Results(dict[str, Any]):
     """The result of each pattern by name. `reports` says what each read and set aside."""
 
-    reports: dict[str, Report] = field(default_factory=dict)
+    def __init__(self) -> None:
+        super().__init__()
+        self.reports: dict[str, Report] = {}
 
 
 def detect(
@@ -167,8 +190,8 @@ def detect(
     [{'id': 7, 'at': 4}]
     """
     prepared = _prepare(events, [single_query(query)], time, type, end)
-    table, report = _evaluate_one(prepared, 0, Options(limit=limit))
-    _warn_set_aside(report)
+    table, report = _evaluate_one(prepared, 0, Options(limit=checked_limit(limit)))
+    warn_set_aside(report)
     return prepared.kind.from_arrow(table)
 
 
@@ -184,13 +207,20 @@ def detect_batches(
     """The matches as Arrow record batches, as they are found, in no particular order: any number in bounded memory."""
     prepared = _prepare(events, [single_query(query)], time, type, end)
     plan, output = prepared.plans[0], prepared.outputs[0]
+    options = Options(limit=checked_limit(limit))
     store = prepared.store(0)
-    _warn_set_aside(store.report)
-    yield from render_in_batches(evaluate(plan, store, Frontier(), Options(limit=limit), {}), output, limit)
+    _warn_of_missing_streams(plan, store)
+    warn_set_aside(store.report)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        with citing(plan.source):
+            yield from render_in_batches(evaluate(plan, store, Frontier(), options, {}), output, options.limit)
+
+    return batches()
 
 
 def run(
-    program: Program | str,
+    program: Program | QueryLike,
     sources: Any,
     *,
     time: ColumnNames,
@@ -207,15 +237,23 @@ def run(
     """
     if isinstance(program, str):
         program = parse(program)
-    statements = program.statements
+    statements = _statements_of(program)
     prepared = _prepare(sources, [(node, statements.source) for node in statements.statements], time, type, end)
+    options = Options(limit=checked_limit(limit))
     results = Results()
-    for place, name in enumerate(program.names):
-        table, report = _evaluate_one(prepared, place, Options(limit=limit))
+    for place, name in enumerate(Program(statements).names):
+        table, report = _evaluate_one(prepared, place, options)
         results[name] = prepared.kind.from_arrow(table)
         results.reports[name] = report
-        _warn_set_aside(report)
+        warn_set_aside(report)
     return results
+
+
+def checked_limit(limit: object) -> int | None:
+    """A limit is a number of matches, or None."""
+    if limit is None or (isinstance(limit, int) and not isinstance(limit, bool) and limit >= 0):
+        return limit
+    raise LimitError("limit-type", f"`limit` is a number of matches or None, not {limit!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,24 +278,14 @@ def _prepare(
     end: ColumnNames | None,
 ) -> _Prepared:
     kind, tables = arrow_tables(events)
-    inputs = input_tables(tables, streams_of([node for node, _ in queries]), time, type_column, end)
-    catalog = catalog_of(inputs)
+    nodes = [node for node, _ in queries]
+    inputs = input_tables(tables, streams_of(nodes), time, type_column, end)
+    catalog = catalog_of(inputs, inferred_catalog(nodes[0]).time_type)
     plans = tuple(plan_query(node, catalog, source) for node, source in queries)
     warm_up()
     sources, report = load_sources(inputs, catalog.time_type)
     outputs = tuple(output_schema(plan, raw_types(plan, inputs)) for plan in plans)
     return _Prepared(kind, sources, report, plans, outputs)
-
-
-def arrow_tables(events: Any) -> tuple[TableKind, Mapping[str, pa.Table] | pa.Table]:
-    """The user's table or tables as Arrow, and the kind to give back."""
-    if not isinstance(events, Mapping):
-        kind = kind_of_table(events)
-        return kind, kind.to_arrow(events)
-    if not events:
-        raise SchemaError("no-tables", "the mapping of streams to tables is empty", "give at least one table")
-    kinds = {name: kind_of_table(table) for name, table in events.items()}
-    return next(iter(kinds.values())), {name: kinds[name].to_arrow(table) for name, table in events.items()}
 
 
 def streams_of(queries: list[PatternQuery]) -> tuple[str, ...]:
@@ -268,31 +296,32 @@ def streams_of(queries: list[PatternQuery]) -> tuple[str, ...]:
 
 def _evaluate_one(prepared: _Prepared, place: int, options: Options) -> tuple[pa.Table, Report]:
     plan, store = prepared.plans[place], prepared.store(place)
-    for item in store.sources:
-        warn_of_missing_streams(plan, item.input, store)
-    chunks = evaluate(plan, store, Frontier(), options, {})
-    table = collect_ordered(chunks, prepared.outputs[place], options.limit)
+    _warn_of_missing_streams(plan, store)
+    with citing(plan.source):
+        chunks = evaluate(plan, store, Frontier(), options, {})
+        table = collect_ordered(chunks, prepared.outputs[place], options.limit, options.chunk_rows)
     store.report.matches = table.num_rows
     return table, store.report
 
 
-def warn_of_missing_streams(plan: QueryPlan, item: InputTable, store: EventStore) -> None:
+def _warn_of_missing_streams(plan: QueryPlan, store: EventStore) -> None:
     """A stream without events whose name is nearly that of another one is probably misspelt."""
-    if item.type is None:
-        return
     empty = [name for name in plan.streams if len(store.streams[name]) == 0]
-    present = [str(name) for name in pc.unique(item.table.column(item.type)).to_pylist() if name] if empty else []
-    for name in empty:
-        guess = closest(name, present)
-        if guess is not None and guess not in plan.streams:
-            warnings.warn(
-                f"no row of column `{item.type}` is `{name}`; did you mean `{guess}`?", EnsueWarning, stacklevel=4
-            )
+    for item in (source.input for source in store.sources):
+        if item.type is None or not empty:
+            continue
+        present = [str(name) for name in pc.unique(item.table.column(item.type)).to_pylist() if name]
+        for name in empty:
+            guess = closest(name, present)
+            if guess is not None and guess not in plan.streams:
+                message = f"no row of column `{item.type}` is `{name}`; did you mean `{guess}`?"
+                warnings.warn(message, EnsueWarning, stacklevel=4)
 
 
-def _warn_set_aside(report: Report) -> None:
-    for reason, count in report.set_aside.items():
-        warnings.warn(f"{count} rows {reason} took no part", EnsueWarning, stacklevel=3)
+def warn_set_aside(report: Report) -> None:
+    """Nothing is lost silently: what took no part is said."""
+    for reason, rows in report.set_aside.items():
+        warnings.warn(f"{counted(rows, 'row', 'rows')} {reason} took no part", EnsueWarning, stacklevel=3)
 
 
 __all__ = [

@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
 
+from ensue.algebra.catalog import inferred_catalog
 from ensue.algebra.check import check_query
-from ensue.api import DEFAULT_LIMIT, ColumnNames, QueryLike, arrow_tables, single_query, streams_of
+from ensue.api import (
+    DEFAULT_LIMIT,
+    ColumnNames,
+    QueryLike,
+    checked_limit,
+    single_query,
+    streams_of,
+    warn_set_aside,
+)
 from ensue.engine.session import Session
-from ensue.engine.snapshot import restore, saved_schemas, snapshot
+from ensue.engine.snapshot import read_header, restore, saved_schemas, snapshot
 from ensue.engine.sources import Report
 from ensue.errors import QueryError, SchemaError, StateError
 from ensue.graph.timescale import NANOSECONDS_PER_TICK
 from ensue.kernels.warm import warm_up
 from ensue.plan.build import plan_query
 from ensue.plan.model import Options
-from ensue.runtimes.local import catalog_of, conform, input_tables
+from ensue.runtimes.local import catalog_of, input_tables
+from ensue.runtimes.tables import ARROW, arrow_tables, conform
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +68,11 @@ class Detector:
         if problems:
             raise QueryError(problems, self._source)
         self._columns = (time, type, end)
-        self._options = Options(limit=limit)
+        self._options = Options(limit=checked_limit(limit))
         self._session: Session | None = None
-        self._keyed = False
+        self._per_stream = False
+        self._kind = ARROW
+        self._finished = False
 
     @property
     def report(self) -> Report:
@@ -86,59 +99,71 @@ class Detector:
 
         `watermark` is an integer for integer time, otherwise a datetime, a timestamp of pandas or numpy, or ISO text.
         """
-        return self._step(events, watermark)
+        tables = self._receive(events)
+        assert self._session is not None
+        until = ticks_of(watermark, self._session.plan.catalog.time_type)
+        if self._session.watermark is not None and until < self._session.watermark:
+            raise StateError("watermark-backwards", "the watermark moves only forwards", "pass one not before the last")
+        return self._step(tables, until)
 
     def finish(self, events: Any = None) -> Advance:
         """Takes a last batch and gives every match that is still open: no event comes any more."""
-        return self._step(events, None)
+        step = self._step(self._receive(events), None)
+        self._finished = True
+        return step
 
     def snapshot(self) -> pa.Table:
         """The kept events with version, query and watermark, as one Arrow table for safekeeping."""
         if self._session is None:
             raise StateError("no-state", "nothing has been read yet, so there is no state to save", "advance first")
-        return snapshot(self._session)
+        return snapshot(self._session, self._per_stream)
 
     def restore(self, saved: pa.Table) -> None:
         """Goes on where a snapshot of the same query was taken."""
-        shapes = saved_schemas(saved)
-        tables = {name: schema.empty_table() for name, schema in shapes.items()}
-        keyed = {name: table for name, table in tables.items() if name is not None}
-        session = self._start(keyed if len(keyed) == len(tables) else tables[None])
+        header = read_header(saved)
+        tables = {name: schema.empty_table() for name, schema in saved_schemas(saved).items()}
+        per_stream = {name: table for name, table in tables.items() if name is not None}
+        session = self._start(per_stream if header["per_stream"] else next(iter(tables.values())))
         restore(session, saved)
         self._session = session
+        self._finished = False
 
-    def _step(self, events: Any, watermark: Any) -> Advance:
-        if events is None and self._session is None:
-            raise SchemaError(
-                "no-tables", "the first step needs a table, if only an empty one", "pass one with its columns"
-            )
-        kind, tables = arrow_tables(events) if events is not None else (None, None)
+    def _receive(self, events: Any) -> Mapping[str, pa.Table] | pa.Table | None:
+        """The batch as Arrow; the first one starts the session."""
+        if self._finished:
+            raise StateError("finished", "the detector was told that no event comes any more", "make a new one")
+        if events is None:
+            if self._session is None:
+                raise SchemaError("no-tables", "the first step needs a table, if only an empty one", "pass its columns")
+            return None
+        self._kind, tables = arrow_tables(events)
         if self._session is None:
-            assert tables is not None
             self._session = self._start(tables)
-        session = self._session
-        until = None if watermark is None else ticks_of(watermark, session.plan.catalog.time_type)
-        if until is not None and session.watermark is not None and until < session.watermark:
-            raise StateError("watermark-backwards", "the watermark moves only forwards", "pass one not before the last")
-        matches, late = session.advance(self._fresh(tables), until)
-        give = kind.from_arrow if kind is not None else (lambda table: table)
-        if self._keyed:
-            return Advance(
-                give(matches), {item.stream: give(table) for item, table in zip(session.inputs, late, strict=True)}
-            )
+        return tables
+
+    def _step(self, tables: Mapping[str, pa.Table] | pa.Table | None, until: int | None) -> Advance:
+        assert self._session is not None
+        before = replace(self._session.report)
+        matches, late = self._session.advance(self._fresh(tables), until)
+        warn_set_aside(self._session.report.since(before))
+        give = self._kind.from_arrow
+        if self._per_stream:
+            names = [item.stream for item in self._session.inputs]
+            return Advance(give(matches), {name: give(table) for name, table in zip(names, late, strict=True)})
         return Advance(give(matches), give(late[0]))
 
     def _start(self, tables: Mapping[str, pa.Table] | pa.Table) -> Session:
         time, type_column, end = self._columns
         inputs = input_tables(tables, streams_of([self._query]), time, type_column, end)
-        self._keyed = isinstance(tables, Mapping)
-        plan = plan_query(self._query, catalog_of(inputs), self._source)
+        self._per_stream = isinstance(tables, Mapping)
+        catalog = catalog_of(inputs, inferred_catalog(self._query).time_type)
+        plan = plan_query(self._query, catalog, self._source)
         warm_up()
         return Session.start(plan, inputs, self._options)
 
     def _fresh(self, tables: Mapping[str, pa.Table] | pa.Table | None) -> list[pa.Table]:
         assert self._session is not None
-        if tables is not None and isinstance(tables, Mapping) != self._keyed:
+        if tables is not None and isinstance(tables, Mapping) != self._per_stream:
             raise SchemaError("table-shape", "batches come as one table or as one per stream, the same way each time")
         given: dict[str | None, pa.Table] = {}
         if isinstance(tables, Mapping):
@@ -156,22 +181,35 @@ class Detector:
 
 
 def ticks_of(moment: Any, time_type: pa.DataType) -> int:
-    """A watermark in ticks of the time column; a moment without a zone is UTC."""
+    """A watermark in ticks of the time column; a moment without a zone is UTC.
+
+    >>> ticks_of("1970-01-01T00:00:01", pa.timestamp("ms"))
+    1000
+    """
     if pa.types.is_integer(time_type):
         if isinstance(moment, bool) or not hasattr(moment, "__index__"):
             raise SchemaError("watermark-type", f"time is integer, so a watermark is one too, not {moment!r}")
         return int(moment)
-    try:
-        scalar = pa.scalar(moment)
-        if pa.types.is_string(scalar.type):
-            scalar = scalar.cast(pa.timestamp("us", "UTC" if _names_zone(moment) else None))
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise SchemaError("watermark-type", f"a watermark is a moment in time, not {moment!r}") from error
-    if not pa.types.is_timestamp(scalar.type):
-        raise SchemaError("watermark-type", f"time holds timestamps, so a watermark is a moment, not {moment!r}")
+    scalar = _moment(moment)
+    if scalar is None or not scalar.is_valid:
+        raise SchemaError(
+            "watermark-type", f"time holds timestamps, so a watermark is a moment, not {moment!r}", "pass a datetime"
+        )
     nanoseconds = scalar.value * NANOSECONDS_PER_TICK[scalar.type.unit]
     return int(nanoseconds // NANOSECONDS_PER_TICK[time_type.unit])
 
 
-def _names_zone(text: str) -> bool:
-    return text.endswith("Z") or "+" in text[10:] or "-" in text[10:]
+def _moment(moment: Any) -> Any:
+    """A timestamp scalar in UTC, or None for what is no moment."""
+    if isinstance(moment, str):
+        try:
+            moment = datetime.fromisoformat(moment)
+        except ValueError:
+            return None
+    try:
+        scalar = pa.scalar(moment)
+    except (ValueError, TypeError, NotImplementedError):
+        return None
+    if pa.types.is_date(scalar.type):
+        return scalar.cast(pa.timestamp("us"))
+    return scalar if pa.types.is_timestamp(scalar.type) else None

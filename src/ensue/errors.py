@@ -6,7 +6,8 @@ A `Problem` is one finding with a stable code; a `QueryError` carries every prob
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 
@@ -69,6 +70,17 @@ class QueryError(EnsueError):
         super().__init__("\n\n".join(render_problem(problem, source) for problem in self.problems))
 
 
+@contextmanager
+def citing(source: Source | None) -> Iterator[None]:
+    """Errors that a query causes while it runs are shown at their place in this text."""
+    try:
+        yield
+    except QueryError as error:
+        if error.source is not None or source is None:
+            raise
+        raise QueryError(error.problems, source) from error
+
+
 class SchemaError(EnsueError):
     """The data do not have the shape that was promised: a column is missing, or has another type."""
 
@@ -116,6 +128,15 @@ def render_problem(problem: Problem, source: Source | None) -> str:
     if problem.hint:
         lines.append(f"hint: {problem.hint}")
     return "\n".join(lines)
+
+
+def counted(number: int, singular: str, plural: str) -> str:
+    """A number with its noun.
+
+    >>> counted(1, "row", "rows"), counted(2500, "row", "rows")
+    ('1 row', '2,500 rows')
+    """
+    return f"{number:,} {singular if number == 1 else plural}"
 
 
 def closest(name: str, candidates: Iterable[str]) -> str | None:

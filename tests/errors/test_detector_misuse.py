@@ -49,7 +49,7 @@ def test_first_step_needs_a_table() -> None:
 
 
 @pytest.mark.parametrize(
-    "watermark", ["5", 1.5, True, datetime(2024, 1, 1), pd.Timestamp("2024-01-01"), object()], ids=repr
+    "watermark", ["5", 1.5, True, datetime(2024, 1, 1), pd.Timestamp("2024-01-01"), frozenset()], ids=repr
 )
 def test_watermark_of_integer_time(watermark: Any) -> None:
     refused(lambda: advanced(watermark=watermark), "watermark-type", "time is integer")

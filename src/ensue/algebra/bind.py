@@ -9,6 +9,7 @@ import pyarrow as pa
 from ensue.algebra.catalog import Catalog, StreamSchema
 from ensue.algebra.check import interval_names
 from ensue.algebra.nodes import Event, Events, PatternQuery, Ticks, Window, Within, walk
+from ensue.algebra.scopes import counts_events
 from ensue.errors import Problem, Span, did_you_mean
 from ensue.expr.check import check_condition, check_expression
 from ensue.expr.nodes import Duration, Field, Same, conjuncts
@@ -40,7 +41,8 @@ def bind_query(query: PatternQuery, catalog: Catalog) -> list[Problem]:
     for conjunct in conjuncts(query.where):
         if isinstance(conjunct, Same):
             for name in conjunct.fields:
-                problems += _check_common_field(name, events, catalog, "SAME", conjunct.span)
+                streams_in_use = tuple(dict.fromkeys(event.stream for event in events))
+                problems += _check_common_field(name, streams_in_use, catalog, "SAME", conjunct.span)
         else:
             check_condition(conjunct, field_type, problems)
     for column in query.returns:
@@ -70,6 +72,10 @@ def _local(stream: str, catalog: Catalog, problems: list[Problem]) -> FieldType:
 
 def _interval_field(field: Field, catalog: Catalog, problems: list[Problem]) -> pa.DataType | None:
     if field.name in ("s", "e"):
+        hiding = [name for name, schema in catalog.streams.items() if schema.hides(field.name)]
+        if hiding or (catalog.any_stream is not None and catalog.any_stream.hides(field.name)):
+            problems.append(_ambiguous(field, hiding[0] if hiding else "*"))
+            return None
         return catalog.time_type
     problems.append(
         Problem(
@@ -87,14 +93,7 @@ def _stream_field(field: Field, stream: str, catalog: Catalog, problems: list[Pr
     schema = catalog.stream(stream)
     assert schema is not None
     if schema.hides(field.name):
-        problems.append(
-            Problem(
-                "ambiguous-field",
-                f"`{field.name}` is both the {_time_word(field.name)} of an event and a column of stream `{stream}`",
-                _field_span(field),
-                hint=f"rename the column `{field.name}` of the data, or name it as the time or end column",
-            )
-        )
+        problems.append(_ambiguous(field, stream))
         return None
     if schema.endpoint(field.name) is not None:
         return catalog.time_type
@@ -112,6 +111,16 @@ def _stream_field(field: Field, stream: str, catalog: Catalog, problems: list[Pr
     return None
 
 
+def _ambiguous(field: Field, stream: str) -> Problem:
+    holder = f"of stream `{stream}`" if stream != "*" else "of the events"
+    return Problem(
+        "ambiguous-field",
+        f"`{field.name}` is both the {_time_word(field.name)} of an event and a column {holder}",
+        _field_span(field),
+        hint=f"rename the column `{field.name}` of the data, or name it as the time or end column",
+    )
+
+
 def _time_word(name: str) -> str:
     return {"s": "start", "t": "time", "e": "end"}[name]
 
@@ -120,45 +129,52 @@ def _field_span(field: Field) -> Span | None:
     """The part of `a.amount` behind the dot."""
     if field.span is None:
         return None
-    width = len(field.name) if field.variable is not None else field.span.end - field.span.start
-    return Span(max(field.span.start, field.span.end - width), field.span.end)
+    before = len(field.variable) + 1 if field.variable is not None else 0
+    return Span(min(field.span.start + before, field.span.end - len(field.name)), field.span.end)
 
 
 def _check_keys(query: PatternQuery, events: list[Event], catalog: Catalog) -> Iterator[Problem]:
+    """Where positions are counted, every table has keys, not only those that the pattern names."""
+    streams = tuple(dict.fromkeys(event.stream for event in events))
+    if counts_events(query):
+        streams += tuple(name for name in catalog.streams if name not in streams)
     for name in query.partition_by:
-        yield from _check_common_field(name, events, catalog, "PARTITION BY", query.span)
+        yield from _check_common_field(name, streams, catalog, "PARTITION BY", query.partition_span)
 
 
 def _check_common_field(
-    name: str, events: list[Event], catalog: Catalog, clause: str, span: Span | None
+    name: str, streams: tuple[str, ...], catalog: Catalog, clause: str, span: Span | None
 ) -> Iterator[Problem]:
-    """A field that all streams of the pattern share, with types that can be equal."""
+    """A field that all streams share, with types that can be equal; the first problem is enough."""
     first: tuple[str, Kind] | None = None
-    for stream in dict.fromkeys(event.stream for event in events):
+    for stream in streams:
         schema = catalog.stream(stream)
         assert schema is not None
         found = _common_type(name, schema, catalog)
         if found is None:
+            holder = f"stream `{stream}` does" if catalog.any_stream is None else "the events do"
             yield Problem(
                 "no-such-field",
-                f"{clause} names `{name}`, which stream `{stream}` does not have",
+                f"{clause} names `{name}`, which {holder} not have",
                 span,
                 label=f"fields: {', '.join(schema.fields)}",
                 hint=did_you_mean(name, schema.fields),
             )
-            continue
+            return
         kind = _equal_kinds(kind_of(found))
         if kind is Kind.OTHER:
             yield Problem("type-clash", f"{clause} names `{name}`, whose type {found} cannot be compared", span)
-        elif first is None:
+            return
+        if first is None or first[1] is Kind.NULL:
             first = (stream, kind)
-        elif Kind.NULL not in (kind, first[1]) and kind is not first[1]:
+        elif kind not in (first[1], Kind.NULL):
             yield Problem(
                 "type-clash",
                 f"{clause} names `{name}`, which is {first[1].word} in `{first[0]}` and {kind.word} in `{stream}`",
                 span,
                 hint="bring both to one type before detection",
             )
+            return
 
 
 def _common_type(name: str, schema: StreamSchema, catalog: Catalog) -> pa.DataType | None:

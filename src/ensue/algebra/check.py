@@ -25,11 +25,11 @@ def check_query(query: PatternQuery) -> list[Problem]:
     """Every structural problem of a query, in the order of the text."""
     problems = [*check_shape(query.pattern), *check_choices(query.pattern)]
     if not problems:
-        problems += check_names(query.pattern)
+        clashes = list(check_names(query.pattern))
+        problems += clashes
         problems += check_open_scopes(query)
-    if not problems:
         problems += check_predicates(query.pattern)
-        problems += check_where(query)
+        problems += check_where(query, names_are_clear=not clashes)
         problems += check_returns(query)
     return sorted(problems, key=lambda problem: problem.span.start if problem.span else 0)
 
@@ -163,7 +163,7 @@ def _misplaced_same(same: Same) -> Problem:
     )
 
 
-def check_where(query: PatternQuery) -> Iterator[Problem]:
+def check_where(query: PatternQuery, names_are_clear: bool) -> Iterator[Problem]:
     """Names are known, and each conjunct has one scope in which all its names are visible and can be bound together."""
     homes = homes_of(query.pattern)
     for conjunct in conjuncts(query.where):
@@ -172,7 +172,7 @@ def check_where(query: PatternQuery) -> Iterator[Problem]:
         unknown = list(_unknown_names(conjunct, homes))
         yield from unknown
         yield from (_misplaced_same(part) for part in walk_expression(conjunct) if isinstance(part, Same))
-        if not unknown:
+        if names_are_clear and not unknown:
             yield from _check_visibility(conjunct, homes)
 
 
@@ -186,13 +186,15 @@ def _unknown_names(expr: Expr, homes: dict[str, Scope]) -> Iterator[Problem]:
         if not isinstance(part, Field):
             continue
         if part.variable is None:
-            example = next(iter(homes), "a")
+            whole = part.name in homes
             yield Problem(
                 "unqualified-field",
-                f"`{part.name}` does not say of which event it is a field",
+                f"`{part.name}` is an event, not one of its fields"
+                if whole
+                else f"`{part.name}` does not say of which event it is a field",
                 part.span,
                 label=f"variables: {', '.join(homes)}" if homes else "the pattern names no variable",
-                hint=f"write `{example}.{part.name}`",
+                hint=f"write `{part.name}.` and a field" if whole else f"write `{next(iter(homes), 'a')}.{part.name}`",
             )
         elif part.variable not in homes:
             yield Problem(

@@ -114,6 +114,7 @@ class PatternQuery:
     within: Window | None = None
     returns: tuple[Return, ...] = ()
     span: Span | None = field(default=None, compare=False, repr=False)
+    partition_span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,7 +206,8 @@ def _partition_keys(
 def key_column(source: EventSource, name: str, request: Request) -> pa.Array:
     """A partition column; the words for time stand for the time columns."""
     if name in source.input.table.column_names:
-        return source.column(name)
+        raw = source.input.table.schema.field(name).type
+        return source.raw_column(name) if pa.types.is_decimal(raw) else source.column(name)
     times = {"s": source.starts, "t": source.starts, "e": source.ends}[name]
     return pa.array(times).view(request.time_type)
 

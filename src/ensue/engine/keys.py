@@ -41,7 +41,7 @@ def encode_values(parts: Sequence[pa.Array]) -> tuple[list[Codes], int]:
 def unify(parts: Sequence[pa.Array]) -> list[pa.Array]:
     """The arrays cast to one type in which equal values are equal."""
     kinds = {kind_of(part.type) for part in parts} - {Kind.NULL}
-    if Kind.FLOAT in kinds:
+    if any(pa.types.is_decimal(part.type) for part in parts) or Kind.FLOAT in kinds:
         target = pa.float64()
     elif Kind.TIMESTAMP in kinds:
         target = pa.timestamp(_finest(parts), "UTC")

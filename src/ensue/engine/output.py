@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +12,8 @@ from ensue.algebra.catalog import Catalog
 from ensue.algebra.check import column_name, positive_names
 from ensue.algebra.nodes import Event, PatternQuery, walk
 from ensue.engine.evaluate import MatchChunk, completion_times
-from ensue.errors import LimitError
+from ensue.engine.rows import concatenate
+from ensue.errors import LimitError, counted
 from ensue.expr.check import check_expression
 from ensue.expr.evaluate import evaluate
 from ensue.expr.nodes import Expr, Field
@@ -154,22 +155,48 @@ def render_in_batches(
         yield render_chunk(chunk, output)
 
 
-def collect_ordered(chunks: Iterable[MatchChunk], output: OutputSchema, limit: int | None) -> pa.Table:
-    """The whole result, ordered by (completion time, start), then by the events in the order of the variables."""
-    batches: list[pa.RecordBatch] = []
-    orders: list[list[Int64s]] = []
+def collect_ordered(chunks: Iterable[MatchChunk], output: OutputSchema, limit: int | None, piece: int) -> pa.Table:
+    """The whole result, ordered by (completion time, start), then by the times of the events, variable by variable.
+
+    Only the places of events are held until the count is known to be within the limit; then the columns are made,
+    `piece` rows at a time.
+    """
+    found: dict[int, list[MatchChunk]] = {}
     count = 0
     for chunk in chunks:
         count += chunk.rows.length
         check_limit(count, limit, chunk, output.plan)
-        batches.append(render_chunk(chunk, output))
-        orders.append([completion_times(chunk, output.plan), chunk.starts, *_event_times(chunk, output.plan)])
-    if not batches:
+        found.setdefault(id(chunk.space), []).append(chunk)
+    groups = [replace(parts[0], rows=concatenate([part.rows for part in parts])) for parts in found.values()]
+    if not groups:
         return output.schema.empty_table()
-    keys = [np.concatenate(parts) for parts in zip(*orders, strict=True)]
-    order = np.lexsort(tuple(reversed(keys)))
-    table = pa.Table.from_batches(batches).combine_chunks()
-    return table.take(pa.array(order))
+    ordered = [_in_order(group, _sort_keys(group, output.plan)) for group in groups]
+    tables = [pa.Table.from_batches(list(_render_pieces(group, output, piece))) for group in ordered]
+    if len(tables) == 1:
+        return tables[0]
+    return _merge_ordered(tables, [_sort_keys(group, output.plan) for group in ordered], piece)
+
+
+def _render_pieces(group: MatchChunk, output: OutputSchema, piece: int) -> Iterator[pa.RecordBatch]:
+    for begin in range(0, group.rows.length, piece):
+        places = np.arange(begin, min(begin + piece, group.rows.length), dtype=np.int32)
+        yield render_chunk(replace(group, rows=group.rows.take(places)), output)
+
+
+def _in_order(group: MatchChunk, keys: list[Int64s]) -> MatchChunk:
+    return replace(group, rows=group.rows.take(np.lexsort(keys[::-1]).astype(np.int32)))
+
+
+def _merge_ordered(tables: list[pa.Table], keys: list[list[Int64s]], piece: int) -> pa.Table:
+    """Tables that are each in order, as one in order."""
+    joined = pa.concat_tables(tables)
+    order = np.lexsort([np.concatenate(parts) for parts in zip(*keys, strict=True)][::-1])
+    pieces = [joined.take(pa.array(order[begin : begin + piece])) for begin in range(0, len(order), piece)]
+    return pa.concat_tables(pieces)
+
+
+def _sort_keys(group: MatchChunk, plan: QueryPlan) -> list[Int64s]:
+    return [completion_times(group, plan), group.starts, *_event_times(group, plan)]
 
 
 def _event_times(chunk: MatchChunk, plan: QueryPlan) -> list[Int64s]:
@@ -191,7 +218,7 @@ def check_limit(count: int, limit: int | None, chunk: MatchChunk, plan: QueryPla
     keyed = "" if query.partition_by else ", PARTITION BY"
     raise LimitError(
         "too-many-matches",
-        f"pattern `{query.name or 'unnamed'}` has more than {limit:,} matches{_busiest_key(chunk, plan)}",
+        f"pattern `{query.name or 'unnamed'}` has more than {counted(limit, 'match', 'matches')}{_busiest_key(chunk, plan)}",
         f"{tame}{keyed} or a narrower condition would tame it; `limit=` raises the limit, "
         "`ensue.detect_batches` gives any number of matches in bounded memory",
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,6 +36,12 @@ class Rows:
         extended = self.take(probes)
         extended.places[name] = places
         return extended
+
+
+def concatenate(parts: Sequence[Rows]) -> Rows:
+    """The rows of all parts, which bind the same variables, one after the other."""
+    places = {name: np.concatenate([part.places[name] for part in parts]) for name in parts[0].places}
+    return Rows(sum(part.length for part in parts), places)
 
 
 def expand_in_chunks(first: Codes, last: Codes, most: int) -> Iterator[tuple[Codes, Codes]]:

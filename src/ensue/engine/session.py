@@ -13,6 +13,7 @@ from ensue.engine.events import Candidates, EventStore, Request, load_events
 from ensue.engine.forget import rows_to_keep
 from ensue.engine.output import OutputSchema, collect_ordered, output_schema
 from ensue.engine.sources import EventSource, InputTable, Mask, Report, load_sources
+from ensue.errors import citing
 from ensue.kernels.compiled import Int64s
 from ensue.plan.model import Options, QueryPlan
 
@@ -25,12 +26,19 @@ def request_of(plan: QueryPlan) -> Request:
 
 
 def raw_types(plan: QueryPlan, inputs: Sequence[InputTable]) -> dict[str, dict[str, pa.DataType]]:
-    """The columns of each stream of the query as they came."""
+    """The columns of each stream of the query."""
     types: dict[str, dict[str, pa.DataType]] = {}
     for stream in plan.streams:
         holder = next(item for item in inputs if item.stream in (None, stream))
-        types[stream] = {item.name: item.type for item in holder.table.schema if item.name != POSITION}
+        types[stream] = {item.name: item.type for item in plain_schema(holder.table.schema)}
     return types
+
+
+def plain_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema with dictionaries as their values and every column nullable: what is kept and what is returned."""
+    return pa.schema(
+        pa.field(item.name, item.type.value_type if pa.types.is_dictionary(item.type) else item.type) for item in schema
+    )
 
 
 def load(plan: QueryPlan, inputs: Sequence[InputTable]) -> EventStore:
@@ -58,9 +66,11 @@ class Session:
     @classmethod
     def start(cls, plan: QueryPlan, inputs: Sequence[InputTable], options: Options) -> Session:
         """A session over tables of this shape; their rows are not read yet."""
-        shapes = tuple(replace(item, table=needed_columns(plan, item).schema.empty_table()) for item in inputs)
+        shapes = tuple(
+            replace(item, table=plain_schema(needed_columns(plan, item).schema).empty_table()) for item in inputs
+        )
         state = [_with_positions(shape.table, plan.counting) for shape in shapes]
-        schemas = tuple(item.table.schema for item in inputs)
+        schemas = tuple(plain_schema(item.table.schema) for item in inputs)
         return cls(plan, shapes, schemas, options, output_schema(plan, raw_types(plan, inputs)), state)
 
     def advance(self, fresh: Sequence[pa.Table], until: int | None) -> tuple[pa.Table, list[pa.Table]]:
@@ -68,7 +78,7 @@ class Session:
 
         Gives the matches that completed, in order, and per input the rows that came too late.
         """
-        late, combined = self._admit(fresh)
+        late, combined, report = self._admit(fresh)
         inputs = [replace(shape, table=table) for shape, table in zip(self.inputs, combined, strict=True)]
         sources, _ = load_sources(inputs, self.plan.catalog.time_type)
         pending = [_beyond(source, until) for source in sources]
@@ -77,19 +87,21 @@ class Session:
         store = load_events(ready, request_of(self.plan), Report(), known)
         found: dict[Hashable, Candidates] = {}
         chunks = evaluate(self.plan, store, Frontier(self.watermark, until), self.options, found)
-        matches = collect_ordered(chunks, self.output, self.options.limit)
+        with citing(self.plan.source):
+            matches = collect_ordered(chunks, self.output, self.options.limit, self.options.chunk_rows)
         if until is None:
             self.state = [table.schema.empty_table() for table in self.state]
         else:
             kept = rows_to_keep(self.plan, store, found, pending, until)
             self.state = [self._kept_table(place, combined[place], store, mask) for place, mask in enumerate(kept)]
         self.watermark = until if until is not None else self.watermark
-        self.report.null_keys += store.report.null_keys
-        self.report.matches += matches.num_rows
+        report.null_keys += store.report.null_keys
+        report.matches += matches.num_rows
+        self.report.add(report)
         return matches, late
 
-    def _admit(self, fresh: Sequence[pa.Table]) -> tuple[list[pa.Table], list[pa.Table]]:
-        """The late rows and, per input, the state with the new rows behind it; what cannot take part is counted."""
+    def _admit(self, fresh: Sequence[pa.Table]) -> tuple[list[pa.Table], list[pa.Table], Report]:
+        """The late rows and, per input, the state with the new rows behind it; the report counts what takes no part."""
         tables = [replace(shape, table=table) for shape, table in zip(self.inputs, fresh, strict=True)]
         sources, report = load_sources(tables, self.plan.catalog.time_type)
         late, combined = [], []
@@ -102,9 +114,8 @@ class Session:
             columns = table.select([name for name in state.column_names if name != POSITION])
             admitted = columns if usable.all() else columns.filter(pa.array(usable))
             admitted = _with_positions(admitted, self.plan.counting)
-            combined.append(pa.concat_tables([state, admitted.cast(state.schema)]) if state.num_rows else admitted)
-        self.report.add(report)
-        return late, combined
+            combined.append(pa.concat_tables([state, admitted.cast(state.schema)]))
+        return late, combined, report
 
     def _late_rows(self, source: EventSource) -> Mask:
         late = np.zeros(len(source.ends), bool) if self.watermark is None else source.ends <= self.watermark

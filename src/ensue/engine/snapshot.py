@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from ensue.engine.session import Session
-from ensue.engine.sources import Report
+from ensue.engine.sources import InputTable, Report
 from ensue.errors import StateError
 from ensue.lang.render import render_query
 
@@ -20,8 +20,11 @@ STATE_VERSION = 1
 METADATA = b"ensue.state"
 
 
-def snapshot(session: Session) -> pa.Table:
-    """The state as one table: column `source` numbers the input, one struct column per input holds its kept events."""
+def snapshot(session: Session, per_stream: bool) -> pa.Table:
+    """The state as one table: column `source` numbers the input, one struct column per input holds its kept events.
+
+    `per_stream` says whether batches come as one table per stream.
+    """
     counts = [table.num_rows for table in session.state]
     columns = {"source": pa.array(np.repeat(np.arange(len(counts), dtype=np.int32), counts))}
     for place, table in enumerate(session.state):
@@ -31,9 +34,10 @@ def snapshot(session: Session) -> pa.Table:
         "version": STATE_VERSION,
         "query": render_query(session.plan.query),
         "watermark": session.watermark,
+        "per_stream": per_stream,
         "report": asdict(session.report),
-        "schemas": [
-            {"stream": item.stream, "schema": base64.b64encode(schema.serialize().to_pybytes()).decode()}
+        "tables": [
+            {**_columns(item), "schema": base64.b64encode(schema.serialize().to_pybytes()).decode()}
             for item, schema in zip(session.inputs, session.schemas, strict=True)
         ],
     }
@@ -50,6 +54,14 @@ def restore(session: Session, saved: pa.Table) -> None:
             "the saved state belongs to another query",
             f"it was saved by:\n{header['query']}",
         )
+    for item, before in zip(session.inputs, header["tables"], strict=False):
+        changed = [name for name, column in _columns(item).items() if before[name] != column]
+        if changed:
+            raise StateError(
+                "state-shape",
+                f"the saved state was read with `{changed[0]}` = {before[changed[0]]!r}, not {_columns(item)[changed[0]]!r}",
+                "name the same columns as before",
+            )
     sources = np.asarray(saved.column("source").to_numpy())
     tables: list[pa.Table] = []
     for place, expected in enumerate(session.state):
@@ -68,16 +80,25 @@ def saved_schemas(saved: pa.Table) -> dict[str | None, pa.Schema]:
     """The schemas of the tables that a saved state was fed with, by stream (None: the one table of all streams)."""
     return {
         item["stream"]: pa.ipc.read_schema(pa.py_buffer(base64.b64decode(item["schema"])))
-        for item in read_header(saved)["schemas"]
+        for item in read_header(saved)["tables"]
     }
+
+
+def _columns(item: InputTable) -> dict[str, str | None]:
+    """Which stream a table holds and which columns it was read by."""
+    return {"stream": item.stream, "time": item.time, "end": item.end, "type": item.type}
 
 
 def read_header(saved: pa.Table) -> dict[str, Any]:
     """What a saved state says about itself; raises a StateError if it is none, or of another version."""
-    raw = (saved.schema.metadata or {}).get(METADATA)
-    if raw is None:
-        raise StateError("not-a-state", "the table is not a state that Ensue has saved", "pass what `snapshot()` gave")
-    header: dict[str, Any] = json.loads(raw)
+    header: dict[str, Any] = {}
+    if isinstance(saved, pa.Table):
+        try:
+            header = json.loads((saved.schema.metadata or {}).get(METADATA, b"{}"))
+        except ValueError:
+            header = {}
+    if not isinstance(header, dict) or "version" not in header or "source" not in saved.column_names:
+        raise StateError("not-a-state", "this is not a state that Ensue has saved", "pass what `snapshot()` gave")
     if header["version"] != STATE_VERSION:
         raise StateError(
             "state-version",

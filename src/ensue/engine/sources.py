@@ -26,6 +26,7 @@ class Report:
 
     rows: int = 0
     null_times: int = 0
+    null_types: int = 0
     null_keys: int = 0
     reversed_intervals: int = 0
     late: int = 0
@@ -35,13 +36,18 @@ class Report:
         for item in fields(self):
             setattr(self, item.name, getattr(self, item.name) + getattr(other, item.name))
 
+    def since(self, earlier: Report) -> Report:
+        """What has been counted since an earlier state of the same report."""
+        return Report(*(getattr(self, item.name) - getattr(earlier, item.name) for item in fields(self)))
+
     @property
     def set_aside(self) -> dict[str, int]:
         """The rows that could not take part, by reason."""
         counts = {
             "without a time": self.null_times,
+            "without a type": self.null_types,
             "without a key": self.null_keys,
-            "that end before they start": self.reversed_intervals,
+            "with an end before the start": self.reversed_intervals,
         }
         return {reason: count for reason, count in counts.items() if count}
 
@@ -93,6 +99,7 @@ def load_sources(inputs: Sequence[InputTable], time_type: pa.DataType) -> tuple[
                 "too-many-rows", f"the {table.label} has more than {MOST_ROWS} rows", "cut it into batches"
             )
         report.rows += table.table.num_rows
+        report.null_types += table.table.column(table.type).null_count if table.type is not None else 0
         starts, valid = read_times(table, table.time, time_type)
         ends = starts
         if table.end is not None:
@@ -109,28 +116,36 @@ def load_sources(inputs: Sequence[InputTable], time_type: pa.DataType) -> tuple[
 
 def read_times(table: InputTable, name: str, time_type: pa.DataType) -> tuple[Int64s, Mask | None]:
     """A time column as int64 ticks, and which rows have one (None: all)."""
-    column = table.table.column(name)
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    if pa.types.is_timestamp(column.type):
-        column = column.cast(pa.timestamp(column.type.unit)).cast(pa.timestamp(time_type.unit))
-    elif pa.types.is_date(column.type):
-        column = column.cast(pa.timestamp(time_type.unit))
-    elif column.type != pa.int64():
-        column = column.cast(pa.int64())
-    array = one_chunk(column)
+    try:
+        array = one_chunk(_as_time(table.table.column(name), time_type))
+    except pa.ArrowInvalid as error:
+        raise _out_of_range(table, name) from error
     valid = None
     if array.null_count:
         valid = array.is_valid().to_numpy(zero_copy_only=False)
         array = array.fill_null(pa.scalar(0, pa.int64()).cast(array.type))
     numbers: Int64s = array.view(pa.int64()).to_numpy()
     if len(numbers) and not -SAFE_TIME < int(numbers.min()) <= int(numbers.max()) < SAFE_TIME:
-        raise SchemaError(
-            "time-range",
-            f"column `{name}` of the {table.label} holds times beyond what can be added to a window",
-            "use a coarser unit, or smaller integers",
-        )
+        raise _out_of_range(table, name)
     return numbers, valid
+
+
+def _as_time(column: pa.ChunkedArray, time_type: pa.DataType) -> pa.ChunkedArray:
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_integer(time_type):
+        return column if column.type == pa.int64() else column.cast(pa.int64())
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp(column.type.unit))
+    return column.cast(pa.timestamp(time_type.unit))
+
+
+def _out_of_range(table: InputTable, name: str) -> SchemaError:
+    return SchemaError(
+        "time-range",
+        f"column `{name}` of the {table.label} holds times beyond what can be added to a window",
+        "use a coarser unit, or smaller integers",
+    )
 
 
 def one_chunk(column: pa.ChunkedArray) -> pa.Array:

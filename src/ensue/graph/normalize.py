@@ -204,7 +204,7 @@ class GraphBuilder:
             Bound(
                 position_of(x),
                 position_of(y),
-                BEFORE,
+                Limit(-1, False),
                 Reason(f"{self.reader.word(x)} ends before {self.reader.word(y)}"),
             )
             for x in names
@@ -230,8 +230,8 @@ class GraphBuilder:
         for condition in self._own_conditions(parts, negation, outer):
             names = variables_of(condition)
             stated = bounds_of(condition, point_of, self.scale, _reason(condition)) if len(names) > 1 else ()
-            if len(names) == 1 and names <= parts.variables.keys():
-                name = next(iter(names))
+            if not names or (len(names) == 1 and names <= parts.variables.keys()):
+                name = next(iter(names or parts.variables))
                 predicates[name] = (*predicates.get(name, ()), condition)
             elif stated:
                 bounds += stated

@@ -169,5 +169,4 @@ class Reader:
             ]
             return
         limit = Limit(self.ticks(window), False)
-        extent = extent_of(pattern.item)
-        parts.times += [Bound(end_of(y), start_of(x), limit, reason) for x in extent.starts for y in extent.ends]
+        parts.times += [Bound(end_of(y), start_of(x), limit, reason) for x in names for y in names]

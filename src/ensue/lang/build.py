@@ -133,7 +133,8 @@ class _Builder:
             if clause.attribute in values:
                 self._report(clause.span, _duplicate_clause(clause))
             values.setdefault(clause.attribute, clause.value)
-        return PatternQuery(pattern, name, span=span, **values)
+        partition_span = next((clause.span for clause in clauses if clause.attribute == "partition_by"), None)
+        return PatternQuery(pattern, name, span=span, partition_span=partition_span, **values)
 
     def where(self, span: Span, condition: Expr) -> Clause:
         return Clause("where", "WHERE", condition, span)

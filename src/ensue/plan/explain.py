@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ensue.algebra.catalog import inferred_catalog
 from ensue.algebra.nodes import PatternQuery
-from ensue.errors import Source
+from ensue.errors import Source, counted
 from ensue.expr.nodes import Duration
 from ensue.graph.bounds import Limit, Network, Point, position_of
 from ensue.graph.model import Graph, Variable
@@ -111,8 +111,8 @@ def _pair(times: Network, x: str, y: str, plan: QueryPlan) -> str:
 def _position_pair(positions: Network, x: str, y: str) -> str:
     most, back = positions.limit(position_of(y), position_of(x)), positions.limit(position_of(x), position_of(y))
     if most is not None and most == back:
-        return f"{x} and {y} at most {most.whole} positions apart"
-    return "" if most is None else f"{y} at most {most.whole} positions after {x}"
+        return f"{x} and {y} at most {counted(most.whole, 'position', 'positions')} apart"
+    return "" if most is None else f"{y} at most {counted(most.whole, 'position', 'positions')} after {x}"
 
 
 def _span(limit: Limit, plan: QueryPlan) -> str:
@@ -134,7 +134,7 @@ def _scope(absence: AbsencePlan, plan: QueryPlan) -> str:
         text
         for text in (
             _amount(windows.ticks, plan) if windows.ticks is not None else "",
-            f"{windows.events} events" if windows.events is not None else "",
+            counted(windows.events - 1, "position", "positions") if windows.events is not None else "",
         )
         if text
     )
@@ -226,6 +226,8 @@ def _retention(retention: Retention, plan: QueryPlan) -> str:
         parts.append("not kept" if shortest <= 0 else f"kept for {_amount(shortest, plan)}")
     if retention.positions is not None:
         parts.append(
-            "not kept" if retention.positions <= 0 else f"kept for {retention.positions} further events of its group"
+            "not kept"
+            if retention.positions <= 0
+            else f"kept for {counted(retention.positions, 'further event', 'further events')} of its group"
         )
     return " or ".join(dict.fromkeys(parts)) if parts else "kept for ever"

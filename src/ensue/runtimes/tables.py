@@ -1,0 +1,196 @@
+"""The user's tables: pyarrow, pandas and polars become Arrow, and results become that kind again."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ensue.errors import SchemaError, did_you_mean
+from ensue.expr.types import describe, kind_of, readable_type
+
+
+@dataclass(frozen=True, slots=True)
+class TableKind:
+    """How a user's kind of table becomes Arrow and how results become that kind again."""
+
+    name: str
+    to_arrow: Callable[[Any], pa.Table]
+    from_arrow: Callable[[pa.Table], Any]
+
+
+def arrow_tables(events: Any) -> tuple[TableKind, Mapping[str, pa.Table] | pa.Table]:
+    """The user's table or tables as Arrow, and the kind to give back."""
+    if not isinstance(events, Mapping):
+        kind = kind_of_table(events)
+        return kind, without_views(kind.to_arrow(events))
+    if not events:
+        raise SchemaError("no-tables", "the mapping of streams to tables is empty", "give at least one table")
+    for name in events:
+        if not isinstance(name, str):
+            raise SchemaError(
+                "stream-name", f"the name of a stream is text, not {name!r}", "rename the key of the mapping"
+            )
+    kinds = {name: kind_of_table(table) for name, table in events.items()}
+    tables = {name: without_views(kinds[name].to_arrow(table)) for name, table in events.items()}
+    return next(iter(kinds.values())), tables
+
+
+def kind_of_table(table: object) -> TableKind:
+    """Which kind of table this is; raises a SchemaError for anything that is none."""
+    if isinstance(table, pa.Table):
+        return ARROW
+    if isinstance(table, pa.RecordBatch):
+        return TableKind("pyarrow", lambda given: pa.Table.from_batches([given]), _unchanged)
+    pandas, polars = sys.modules.get("pandas"), sys.modules.get("polars")
+    if pandas is not None and isinstance(table, pandas.DataFrame):
+        return TableKind("pandas", _from_pandas, _to_pandas)
+    if polars is not None and isinstance(table, polars.DataFrame):
+        return TableKind("polars", _from_polars, polars.from_arrow)
+    if polars is not None and isinstance(table, polars.LazyFrame):
+        return TableKind(
+            "polars", lambda given: _from_polars(given.collect()), lambda result: polars.from_arrow(result).lazy()
+        )
+    raise SchemaError(
+        "not-a-table",
+        f"events come as a pyarrow, pandas or polars table, not as {type(table).__name__}",
+        "for rows as dictionaries: `pyarrow.Table.from_pylist(rows)`",
+    )
+
+
+def _unchanged(table: pa.Table) -> pa.Table:
+    return table
+
+
+ARROW = TableKind("pyarrow", _unchanged, _unchanged)
+
+
+def check_duplicates(names: list[str], label: str) -> None:
+    repeated = sorted({str(name) for name in names if names.count(name) > 1})
+    if repeated:
+        raise SchemaError("duplicate-column", f"the {label} has two columns `{repeated[0]}`", "rename one of them")
+
+
+def _from_pandas(frame: Any) -> pa.Table:
+    check_duplicates(list(frame.columns), "table")
+    arrays = []
+    for name in frame.columns:
+        try:
+            arrays.append(pa.array(frame[name], from_pandas=True))
+        except (ValueError, TypeError, NotImplementedError, OverflowError) as error:
+            found = sorted({type(value).__name__ for value in frame[name].head(10_000) if value is not None})
+            raise SchemaError(
+                "mixed-column",
+                f"column `{name}` cannot be read as one type; it holds {', '.join(found)}",
+                "bring the column to one type, or leave it out",
+            ) from error
+    return pa.table(arrays, names=[str(name) for name in frame.columns])
+
+
+def _to_pandas(table: pa.Table) -> Any:
+    """Integers stay integers where values are missing, and times inside of events stay times."""
+    import pandas
+
+    frame = table.to_pandas()
+    for name in table.column_names:
+        column = table.column(name)
+        if pa.types.is_integer(column.type) and column.null_count:
+            frame[name] = column.to_pandas(types_mapper={column.type: pandas.Int64Dtype()}.get)
+        elif pa.types.is_struct(column.type) and _has_nanoseconds(column.type):
+            frame[name] = column.cast(_in_microseconds(column.type), safe=False).to_pandas()
+    return frame
+
+
+def _has_nanoseconds(kind: pa.DataType) -> bool:
+    return any(_is_nanosecond(field.type) for field in kind)
+
+
+def _is_nanosecond(kind: pa.DataType) -> bool:
+    return bool(kind == pa.duration("ns") or (pa.types.is_timestamp(kind) and kind.unit == "ns"))
+
+
+def _in_microseconds(kind: pa.DataType) -> pa.DataType:
+    """The struct with times that Python can hold: dictionaries of nanoseconds would be plain numbers."""
+
+    def coarser(inner: pa.DataType) -> pa.DataType:
+        if not _is_nanosecond(inner):
+            return inner
+        return pa.timestamp("us", inner.tz) if pa.types.is_timestamp(inner) else pa.duration("us")
+
+    return pa.struct([pa.field(field.name, coarser(field.type)) for field in kind])
+
+
+def _from_polars(frame: Any) -> pa.Table:
+    try:
+        return frame.to_arrow()
+    except pa.ArrowException as error:
+        raise SchemaError(
+            "mixed-column", "a column of the polars table has no counterpart in Arrow", "cast it, or leave it out"
+        ) from error
+
+
+def without_views(table: pa.Table) -> pa.Table:
+    """The table with string views and run-end encoding turned into plain columns, which every kernel of Arrow takes."""
+    for place, field in enumerate(table.schema):
+        plain = _without_views(field.type)
+        if plain != field.type:
+            column = table.column(place)
+            if pa.types.is_run_end_encoded(column.type):
+                chunks = [pc.run_end_decode(chunk) for chunk in column.chunks]
+                column = pa.chunked_array(chunks, column.type.value_type)
+            table = table.set_column(place, pa.field(field.name, plain), column.cast(plain))
+    return table
+
+
+def _without_views(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_run_end_encoded(kind):
+        return _without_views(kind.value_type)
+    if kind == pa.string_view():
+        return pa.string()
+    if kind == pa.binary_view():
+        return pa.binary()
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_without_views(kind.value_type)))
+    if pa.types.is_large_list(kind):
+        return pa.large_list(kind.value_field.with_type(_without_views(kind.value_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_without_views(field.type)) for field in kind])
+    return kind
+
+
+def conform(table: pa.Table, schema: pa.Schema, label: str) -> pa.Table:
+    """A later batch in the shape of the first: the same columns and kinds; further columns are left out."""
+    check_duplicates(table.column_names, label)
+    missing = [name for name in schema.names if name not in table.column_names]
+    if missing:
+        raise SchemaError(
+            "no-such-column",
+            f"the {label} lacks column `{missing[0]}` of earlier batches; columns: {', '.join(table.column_names)}",
+            did_you_mean(missing[0], table.column_names),
+        )
+    chosen = table.select(schema.names)
+    if chosen.schema.equals(schema):
+        return chosen
+    columns = [_conform_column(chosen.column(field.name), field, label) for field in schema]
+    return pa.table(columns, schema=schema)
+
+
+def _conform_column(column: pa.ChunkedArray, field: pa.Field, label: str) -> pa.ChunkedArray:
+    given, wanted = readable_type(column.type), readable_type(field.type)
+    zones = {pa.types.is_timestamp(kind) and kind.tz is not None for kind in (given, wanted)}
+    alike = pa.types.is_null(given) or (kind_of(given) is kind_of(wanted) and len(zones) == 1)
+    try:
+        if alike:
+            return column.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        alike = False
+    raise SchemaError(
+        "column-type",
+        f"column `{field.name}` of the {label} holds {describe(given)} ({column.type}) where earlier batches held "
+        f"{describe(wanted)} ({field.type})",
+        "cast the column to the type of the first batch",
+    )
