@@ -25,7 +25,7 @@ demo: $(RUNTIME) ## a first result: four patterns over a week of orders, in this
 
 test: $(DEVELOPMENT) ## all tests but the long-running ones (WORKERS=1 for one process)
 	@$(BIN)/python -c "from ensue.kernels.warm import warm_up; warm_up()"
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile
 
 check: $(DEVELOPMENT) ## linter, formatter, types and import layers
 	$(BIN)/ruff check
