@@ -209,7 +209,7 @@ def test_warnings_are_one_line_on_stderr(folder: Path) -> None:
     (folder / "events.csv").write_text(CSV + ",A,3\n")
     result = detect("events.csv", "--format", "json")
     assert json.loads(result.stdout) == FOUND
-    assert "warning: 1 rows" in result.stderr
+    assert "warning: 1 row" in result.stderr
     assert "Warning" not in result.stderr
 
 
