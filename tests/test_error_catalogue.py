@@ -142,7 +142,6 @@ def test_every_code_has_an_example() -> None:
     assert {example.code for example in EXAMPLES} == codes_in_source()
 
 
-@pytest.mark.xfail(strict=True, reason="mixed-column and column-type hand on the words of Arrow")
 def test_messages_keep_to_the_house_words() -> None:
     """An error states facts; it does not scold."""
     scolding = re.compile(r"\b(invalid|illegal|bad|oops|please|failed)\b", re.IGNORECASE)

@@ -58,8 +58,11 @@ class Program:
     def names(self) -> tuple[str, ...]:
         """The name of each pattern; one without a name is called by its number."""
         taken = {node.name for node in self.statements.statements}
-        fresh = (name for number in count(1) if (name := f"pattern_{number}") not in taken)
-        return tuple(node.name or next(fresh) for node in self.statements.statements)
+        names: list[str] = []
+        for place, node in enumerate(self.statements.statements, start=1):
+            fresh = (name for number in count(place) if (name := f"pattern_{number}") not in {*taken, *names})
+            names.append(node.name or next(fresh))
+        return tuple(names)
 
     def to_text(self) -> str:
         """The program as text; it parses back to an equal program."""

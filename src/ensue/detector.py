@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from ensue.algebra.catalog import inferred_catalog
@@ -206,6 +207,8 @@ def _moment(moment: Any) -> Any:
             moment = datetime.fromisoformat(moment)
         except ValueError:
             return None
+    if isinstance(moment, np.datetime64) and np.datetime_data(moment.dtype)[0] not in ("s", "ms", "us", "ns"):
+        moment = moment.astype("datetime64[us]")
     try:
         scalar = pa.scalar(moment)
     except (ValueError, TypeError, NotImplementedError):

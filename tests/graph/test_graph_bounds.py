@@ -28,7 +28,7 @@ def holds(bound: Bound, values: dict[Point, float]) -> bool:
 
 
 def solutions(given_bounds: list[Bound]) -> list[dict[Point, float]]:
-    """Every assignment of quarters in reach, the first point at zero; three points with strict bounds need no finer grid."""
+    """Every assignment of quarters in reach, the first point at zero; three points need no finer grid."""
     grid = [step / 4 for step in range(-28, 29)]
     assignments = (dict(zip(POINTS, (0.0, *rest), strict=True)) for rest in product(grid, repeat=len(POINTS) - 1))
     return [values for values in assignments if all(holds(bound, values) for bound in given_bounds)]

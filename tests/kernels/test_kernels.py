@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -97,7 +99,7 @@ def test_suffix_minimum(pairs: list[tuple[int, int]]) -> None:
     offsets, values = runs([(key, -time) for key, time in pairs])
     shuffled = values[::-1].copy()
     result = suffix_minimum(shuffled, offsets)
-    for begin, end in zip(offsets, offsets[1:], strict=False):
+    for begin, end in pairwise(offsets):
         for place in range(begin, end):
             assert result[place] == shuffled[place:end].min()
 

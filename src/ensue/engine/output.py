@@ -152,7 +152,7 @@ def render_in_batches(
     for chunk in chunks:
         count += chunk.rows.length
         check_limit(count, limit, chunk, output.plan)
-        yield render_chunk(chunk, output)
+        yield from _render_within_capacity(chunk, output)
 
 
 def collect_ordered(chunks: Iterable[MatchChunk], output: OutputSchema, limit: int | None, piece: int) -> pa.Table:
@@ -180,7 +180,20 @@ def collect_ordered(chunks: Iterable[MatchChunk], output: OutputSchema, limit: i
 def _render_pieces(group: MatchChunk, output: OutputSchema, piece: int) -> Iterator[pa.RecordBatch]:
     for begin in range(0, group.rows.length, piece):
         places = np.arange(begin, min(begin + piece, group.rows.length), dtype=np.int32)
-        yield render_chunk(replace(group, rows=group.rows.take(places)), output)
+        yield from _render_within_capacity(replace(group, rows=group.rows.take(places)), output)
+
+
+def _render_within_capacity(chunk: MatchChunk, output: OutputSchema) -> Iterator[pa.RecordBatch]:
+    """One batch, or several where an Arrow array cannot hold all the text of one (2 GiB)."""
+    try:
+        yield render_chunk(chunk, output)
+    except pa.ArrowInvalid:
+        half = chunk.rows.length // 2
+        if half == 0:
+            raise
+        for begin, end in ((0, half), (half, chunk.rows.length)):
+            part = chunk.rows.take(np.arange(begin, end, dtype=np.int32))
+            yield from _render_within_capacity(replace(chunk, rows=part), output)
 
 
 def _in_order(group: MatchChunk, keys: list[Int64s]) -> MatchChunk:
@@ -216,9 +229,10 @@ def check_limit(count: int, limit: int | None, chunk: MatchChunk, plan: QueryPla
     windowed = plan.normal_form.windows.ticks is not None or plan.normal_form.windows.events is not None
     tame = "a shorter WITHIN" if windowed else "a WITHIN"
     keyed = "" if query.partition_by else ", PARTITION BY"
+    most = counted(limit, "match", "matches")
     raise LimitError(
         "too-many-matches",
-        f"pattern `{query.name or 'unnamed'}` has more than {counted(limit, 'match', 'matches')}{_busiest_key(chunk, plan)}",
+        f"pattern `{query.name or 'unnamed'}` has more than {most}{_busiest_key(chunk, plan)}",
         f"{tame}{keyed} or a narrower condition would tame it; `limit=` raises the limit, "
         "`ensue.detect_batches` gives any number of matches in bounded memory",
     )

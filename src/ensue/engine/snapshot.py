@@ -18,6 +18,7 @@ from ensue.lang.render import render_query
 
 STATE_VERSION = 1
 METADATA = b"ensue.state"
+REQUIRED = {"version", "query", "watermark", "per_stream", "report", "tables"}
 
 
 def snapshot(session: Session, per_stream: bool) -> pa.Table:
@@ -59,7 +60,7 @@ def restore(session: Session, saved: pa.Table) -> None:
         if changed:
             raise StateError(
                 "state-shape",
-                f"the saved state was read with `{changed[0]}` = {before[changed[0]]!r}, not {_columns(item)[changed[0]]!r}",
+                f"the state was saved with {changed[0]} {before[changed[0]]!r}, not {_columns(item)[changed[0]]!r}",
                 "name the same columns as before",
             )
     sources = np.asarray(saved.column("source").to_numpy())
@@ -97,7 +98,7 @@ def read_header(saved: pa.Table) -> dict[str, Any]:
             header = json.loads((saved.schema.metadata or {}).get(METADATA, b"{}"))
         except ValueError:
             header = {}
-    if not isinstance(header, dict) or "version" not in header or "source" not in saved.column_names:
+    if not isinstance(header, dict) or "version" not in header:
         raise StateError("not-a-state", "this is not a state that Ensue has saved", "pass what `snapshot()` gave")
     if header["version"] != STATE_VERSION:
         raise StateError(
@@ -105,6 +106,8 @@ def read_header(saved: pa.Table) -> dict[str, Any]:
             f"the saved state has version {header['version']}; this release reads version {STATE_VERSION}",
             "restore it with the release that saved it, or start anew from the source",
         )
+    if not header.keys() >= REQUIRED or "source" not in saved.column_names:
+        raise StateError("not-a-state", "the saved state is not complete", "pass what `snapshot()` gave, unchanged")
     return header
 
 

@@ -17,6 +17,9 @@ MOST_ROWS = 2**31 - 1
 SAFE_TIME = 2**61
 """Times and windows stay below this, so that adding them cannot overflow."""
 
+LONG_TEXT = 4096
+"""Columns of longer texts (in bytes, on average) get wide offsets, so that a chunk of candidates can hold them."""
+
 Mask = npt.NDArray[np.bool_]
 
 
@@ -80,7 +83,10 @@ class EventSource:
 
     def column(self, name: str) -> pa.Array:
         if name not in self.readable_columns:
-            self.readable_columns[name] = readable(self.input.table.column(name), name)
+            values = readable(self.input.table.column(name), name)
+            if pa.types.is_string(values.type) and values.nbytes > LONG_TEXT * len(values):
+                values = values.cast(pa.large_string())
+            self.readable_columns[name] = values
         return self.readable_columns[name]
 
     def raw_column(self, name: str) -> pa.Array:

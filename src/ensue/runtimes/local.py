@@ -111,7 +111,7 @@ def _checked(item: InputTable) -> InputTable:
 
 def _check_time_type(item: InputTable, name: str) -> None:
     kind = readable_type(_plain(item.table.schema.field(name).type))
-    if kind_of(kind) in (Kind.INTEGER, Kind.TIMESTAMP, Kind.NULL):
+    if kind_of(kind) in (Kind.INTEGER, Kind.TIMESTAMP) or (kind_of(kind) is Kind.NULL and item.table.num_rows == 0):
         return
     hints = {
         Kind.TEXT: "parse it first, e.g. with `pyarrow.compute.strptime` or `pandas.to_datetime`",

@@ -125,12 +125,17 @@ def _in_microseconds(kind: pa.DataType) -> pa.DataType:
 
 
 def _from_polars(frame: Any) -> pa.Table:
-    try:
-        return frame.to_arrow()
-    except pa.ArrowException as error:
-        raise SchemaError(
-            "mixed-column", "a column of the polars table has no counterpart in Arrow", "cast it, or leave it out"
-        ) from error
+    columns = {}
+    for column in frame.get_columns():
+        try:
+            columns[column.name] = column.to_arrow()
+        except pa.ArrowException as error:
+            raise SchemaError(
+                "mixed-column",
+                f"column `{column.name}` of type {column.dtype} has no counterpart in Arrow",
+                "cast it, or leave it out",
+            ) from error
+    return pa.table(columns)
 
 
 def without_views(table: pa.Table) -> pa.Table:
