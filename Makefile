@@ -15,7 +15,7 @@ COMPILE := --quiet --generate-hashes --strip-extras --allow-unsafe --no-emit-ind
 	--no-emit-trusted-host --no-emit-options --build-deps-for=editable $(LOCK_FLAGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format docs-test soak bench lock clean
+.PHONY: help setup demo test check format soak bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,9 +36,6 @@ check: $(DEVELOPMENT) ## linter, formatter, types and import layers
 format: $(DEVELOPMENT) ## let ruff format and mend what it can
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
-
-docs-test: $(DEVELOPMENT) ## the examples in the docstrings
-	$(BIN)/pytest --doctest-modules src
 
 soak: $(DEVELOPMENT) ## the long-running tests
 	$(BIN)/pytest -m soak

@@ -68,9 +68,10 @@ class Program:
         """The program as text; it parses back to an equal program."""
         return render_statements(self.statements)
 
-    def explain(self) -> str:
-        """What each pattern means and how it will run."""
-        return "\n\n".join(explain(query) for query in self.queries)
+    def explain(self, *, time: str = "t") -> str:
+        """What each pattern means and how it will run; `time` names the time column."""
+        nodes, source = self.statements.statements, self.statements.source
+        return "\n\n".join(explain_without_data(node, source, time) for node in nodes)
 
 
 def parse(text: str, name: str = "query") -> Program:
@@ -98,8 +99,8 @@ def parse_file(path: str | Path) -> Program:
     return parse(Path(path).read_text(encoding="utf-8"), Path(path).name)
 
 
-def explain(query: QueryLike) -> str:
-    """What a query means and how it will run, stage by stage, without data.
+def explain(query: QueryLike, *, time: str = "t") -> str:
+    """What a query means and how it will run, stage by stage, without data; `time` names the time column.
 
     >>> print(explain("PATTERN SEQ(A a, B b) WITHIN 5"))
     PATTERN
@@ -123,7 +124,7 @@ def explain(query: QueryLike) -> str:
       bounded
     """
     node, source = single_query(query)
-    return explain_without_data(node, source)
+    return explain_without_data(node, source, time)
 
 
 def single_query(query: QueryLike) -> tuple[PatternQuery, Source | None]:

@@ -69,10 +69,10 @@ class Catalog:
         return self.time_type.unit if pa.types.is_timestamp(self.time_type) else None
 
 
-def inferred_catalog(query: PatternQuery) -> Catalog:
+def inferred_catalog(query: PatternQuery, time: str = "t") -> Catalog:
     """A catalog that gives every stream whatever the query asks of it, for looking at a query without data.
 
-    Time is integer iff the query measures it in plain numbers.
+    `time` is the name of the time column. Time is integer iff the query measures it in plain numbers.
     """
     windows = [query.within, *(node.window for node in walk(query.pattern) if isinstance(node, Within))]
     plain = any(isinstance(window, Ticks) for window in windows)
@@ -85,5 +85,5 @@ def inferred_catalog(query: PatternQuery) -> Catalog:
         name for expr in expressions for part in walk_expression(expr) if isinstance(part, Same) for name in part.fields
     }
     names |= set(query.partition_by)
-    fields = {name: pa.null() for name in sorted(names) if name not in TIME_NAMES}
-    return Catalog({}, pa.int64() if plain else pa.timestamp("us"), StreamSchema("*", fields, "t"))
+    fields = {name: pa.null() for name in sorted(names) if name not in (*TIME_NAMES, time)}
+    return Catalog({}, pa.int64() if plain else pa.timestamp("us"), StreamSchema("*", fields, time))

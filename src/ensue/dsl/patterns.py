@@ -54,9 +54,9 @@ class PatternExpression:
         """The query under this name."""
         return query_of(self).as_pattern(name)
 
-    def explain(self) -> str:
-        """What the pattern means as a query of its own, and how it will run."""
-        return query_of(self).explain()
+    def explain(self, *, time: str = "t") -> str:
+        """What the pattern means as a query of its own, and how it will run; `time` names the time column."""
+        return query_of(self).explain(time=time)
 
     def to_text(self) -> str:
         """The pattern as text; it parses back to an equal pattern."""

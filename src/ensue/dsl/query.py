@@ -60,10 +60,10 @@ class Query:
         """The query as text; it parses back to an equal query."""
         return render_query(self.node)
 
-    def explain(self) -> str:
-        """What the query means and how it will run, stage by stage."""
+    def explain(self, *, time: str = "t") -> str:
+        """What the query means and how it will run, stage by stage; `time` names the time column."""
         statements = parse_statements(self.to_text())
-        return explain_without_data(statements.statements[0], statements.source)
+        return explain_without_data(statements.statements[0], statements.source, time)
 
     def _with(self, node: PatternQuery) -> Self:
         return replace(self, node=node)

@@ -18,9 +18,9 @@ from ensue.plan.order import precedence
 from ensue.plan.retention import longer
 
 
-def explain_without_data(query: PatternQuery, source: Source | None = None) -> str:
-    """What a query means and how it will run, for streams that have whatever it asks of them."""
-    return explain_query(plan_query(query, inferred_catalog(query), source))
+def explain_without_data(query: PatternQuery, source: Source | None, time: str) -> str:
+    """What a query means and how it will run, for streams that have whatever it asks of them and a time column."""
+    return explain_query(plan_query(query, inferred_catalog(query, time), source))
 
 
 def explain_query(plan: QueryPlan) -> str:
