@@ -7,28 +7,80 @@
 [{'id': 7, 'at': 3}]
 """
 
-from ensue.api import Program, Results, detect, detect_batches, explain, parse, parse_file, run
-from ensue.detector import Advance, Detector
-from ensue.dsl import (
-    PatternExpression,
-    Query,
-    Value,
-    absent,
-    all_of,
-    any_of,
-    call,
-    case,
-    event,
-    field,
-    same,
-    seq,
-    value,
-    var,
-)
-from ensue.engine.sources import Report
-from ensue.errors import EnsueError, EnsueWarning, LimitError, QueryError, SchemaError, StateError
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ensue.api import Program, Results, detect, detect_batches, explain, parse, parse_file, run
+    from ensue.detector import Advance, Detector
+    from ensue.dsl import (
+        PatternExpression,
+        Query,
+        Value,
+        absent,
+        all_of,
+        any_of,
+        call,
+        case,
+        event,
+        field,
+        same,
+        seq,
+        value,
+        var,
+    )
+    from ensue.engine.sources import Report
+    from ensue.errors import EnsueError, EnsueWarning, LimitError, QueryError, SchemaError, StateError
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "Advance": "ensue.detector",
+    "Detector": "ensue.detector",
+    "EnsueError": "ensue.errors",
+    "EnsueWarning": "ensue.errors",
+    "LimitError": "ensue.errors",
+    "PatternExpression": "ensue.dsl",
+    "Program": "ensue.api",
+    "Query": "ensue.dsl",
+    "QueryError": "ensue.errors",
+    "Report": "ensue.engine.sources",
+    "Results": "ensue.api",
+    "SchemaError": "ensue.errors",
+    "StateError": "ensue.errors",
+    "Value": "ensue.dsl",
+    "absent": "ensue.dsl",
+    "all_of": "ensue.dsl",
+    "any_of": "ensue.dsl",
+    "call": "ensue.dsl",
+    "case": "ensue.dsl",
+    "detect": "ensue.api",
+    "detect_batches": "ensue.api",
+    "event": "ensue.dsl",
+    "explain": "ensue.api",
+    "field": "ensue.dsl",
+    "parse": "ensue.api",
+    "parse_file": "ensue.api",
+    "run": "ensue.api",
+    "same": "ensue.dsl",
+    "seq": "ensue.dsl",
+    "value": "ensue.dsl",
+    "var": "ensue.dsl",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Public names are imported when they are first asked for, so that `ensue --help` does not wait for compilers."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'ensue' has no attribute '{name}'")
+    found = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})
+
 
 __all__ = [
     "Advance",
