@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from ensue.algebra.nodes import PatternQuery
 from ensue.engine.evaluate import Frontier, MatchChunk, completion_times, evaluate
-from ensue.engine.events import FOREVER
-from ensue.engine.session import load
-from ensue.engine.sources import InputTable
+from ensue.engine.events import FOREVER, EventStore, load_events
+from ensue.engine.session import request_of
+from ensue.engine.sources import InputTable, load_sources
 from ensue.lang.parser import parse_statements
 from ensue.lang.render import render_query
 from ensue.plan.build import plan_query
@@ -48,6 +48,12 @@ def plan_for(query: PatternQuery, shape: InputTable) -> QueryPlan:
     """Plans the query by way of its text, as a user's query would be."""
     statements = parse_statements(render_query(query))
     return plan_query(statements.statements[0], catalog_of((shape,)), statements.source)
+
+
+def load(plan: QueryPlan, inputs: Sequence[InputTable]) -> EventStore:
+    """All events of the inputs that the query may use."""
+    sources, report = load_sources(inputs, plan.catalog.time_type)
+    return load_events(sources, request_of(plan), report)
 
 
 def from_engine(plan: QueryPlan, shape: InputTable, options: Options) -> Found:

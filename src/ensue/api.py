@@ -27,14 +27,12 @@ from ensue.lang.parser import parse_statements
 from ensue.lang.render import render_statements
 from ensue.plan.build import plan_query
 from ensue.plan.explain import explain_without_data
-from ensue.plan.model import Options, QueryPlan
+from ensue.plan.model import DEFAULT_LIMIT, Options, QueryPlan
 from ensue.runtimes.local import catalog_of, input_tables
 from ensue.runtimes.tables import TableKind, arrow_tables
 
 QueryLike: TypeAlias = "str | Query | PatternExpression | Program"
 ColumnNames: TypeAlias = "str | Mapping[str, str]"
-DEFAULT_LIMIT = 10_000_000
-"""How many matches a collected result may have unless `limit=` says otherwise."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ import pyarrow as pa
 from ensue.algebra.catalog import inferred_catalog
 from ensue.algebra.check import check_query
 from ensue.api import (
-    DEFAULT_LIMIT,
     ColumnNames,
     QueryLike,
     checked_limit,
@@ -28,7 +27,7 @@ from ensue.errors import QueryError, SchemaError, StateError
 from ensue.graph.timescale import NANOSECONDS_PER_TICK
 from ensue.kernels.warm import warm_up
 from ensue.plan.build import plan_query
-from ensue.plan.model import Options
+from ensue.plan.model import DEFAULT_LIMIT, Options
 from ensue.runtimes.local import catalog_of, input_tables
 from ensue.runtimes.tables import ARROW, arrow_tables, conform
 

@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 from ensue.algebra.nodes import PatternQuery
 from ensue.algebra.scopes import counts_events
 from ensue.engine.evaluate import Frontier, evaluate
-from ensue.engine.session import load
 from ensue.errors import QueryError
 from ensue.lang.parser import parse_statements
 from ensue.lang.render import render_query
 from ensue.plan.build import plan_query
 from ensue.plan.model import PLAIN, Options
 from ensue.runtimes.local import catalog_of
-from harness import count_chunks, from_engine, from_oracle, input_of, plan_for
+from harness import count_chunks, from_engine, from_oracle, input_of, load, plan_for
 from oracle.oracle import OracleEvent, matches
 from strategies.patterns import cases
 

@@ -267,7 +267,7 @@ def test_restore_of_a_state_with_a_broken_header(header: bytes) -> None:
 
 
 def test_restore_of_a_state_without_its_events() -> None:
-    refused(lambda: detector().restore(advanced().snapshot().drop_columns("events")), "state-shape", "`events`")
+    refused(lambda: detector().restore(advanced().snapshot().drop_columns("events_0")), "state-shape", "no events")
 
 
 def test_restore_of_a_state_without_the_numbers_of_its_tables() -> None:

@@ -7,7 +7,7 @@ from itertools import product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ensue.graph.bounds import FAR, Bound, Limit, Point, Reason, close
+from ensue.graph.bounds import FAR, Bound, Limit, Point, Reason, close, extend
 
 POINTS = [Point(name, "s") for name in "abc"]
 bounds = st.lists(
@@ -67,3 +67,14 @@ def test_a_contradiction_is_a_cycle_that_adds_up_to_less_than_nothing(given_boun
 def test_limits_beyond_all_times_do_not_overflow() -> None:
     assert Limit(10**30, False).whole == FAR
     assert Limit(-(10**30), True).whole == -FAR
+
+
+@given(bounds, st.integers(0, 6))
+def test_extending_a_closed_network_is_closing_all_at_once(given_bounds: list[Bound], cut: int) -> None:
+    at_once = close(POINTS, given_bounds)
+    few = [bound for bound in given_bounds[:cut] if {bound.left, bound.right} <= set(POINTS[:2])]
+    extended = extend(close(POINTS[:2], few), POINTS, given_bounds)
+    assert (extended.contradiction is None) == (at_once.contradiction is None)
+    if at_once.contradiction is None:
+        for left, right in product(POINTS, repeat=2):
+            assert extended.limit(left, right) == at_once.limit(left, right)

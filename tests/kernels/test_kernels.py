@@ -16,7 +16,6 @@ from ensue.kernels.sorting import (
     number_within_runs,
     offsets_of_runs,
     order_by_time,
-    split_by_code,
 )
 
 SMALLEST, LARGEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
@@ -52,9 +51,6 @@ def test_group_by_key_is_a_stable_sort_without_missing_keys(values: list[int]) -
     kept = [place for place, key in enumerate(values) if key >= 0]
     assert order.tolist() == sorted(kept, key=lambda place: values[place])
     assert np.diff(offsets).tolist() == [values.count(key) for key in range(5)]
-    rows, starts = split_by_code(keys, 5)
-    assert rows.tolist() == order.tolist()
-    assert starts.tolist() == offsets.tolist()
 
 
 @given(keyed_times, probes)

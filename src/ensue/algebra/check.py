@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 
 from ensue.algebra.nodes import And, Event, Named, Not, Or, Pattern, PatternQuery, Return, Seq, children, walk
 from ensue.algebra.scopes import (
@@ -58,7 +59,7 @@ def check_shape(pattern: Pattern, may_be_negated: bool = False) -> Iterator[Prob
 def check_choices(pattern: Pattern) -> Iterator[Problem]:
     """OR multiplies; a product of branches beyond reason is refused before it is built."""
     for scope in scopes_of(pattern):
-        found = count_choices(scope.pattern)
+        found = prod(count_choices(level.pattern) for level in scope.chain)
         if found > MOST_CHOICES:
             yield Problem(
                 "too-many-branches",
@@ -241,7 +242,7 @@ def _can_be_together(names: frozenset[str], home: Scope) -> bool:
     child: Scope | None = None
     for scope in home.chain:
         wanted = {occurrence.name for occurrence in occurrences_in(scope)} & names
-        if not any(_binds(chosen, wanted, child) for chosen, _ in choices(scope.pattern)):
+        if not any(_binds(chosen, wanted, child) for chosen in choices(scope.pattern)):
             return False
         child = scope
     return True

@@ -130,26 +130,24 @@ def count_choices(pattern: Pattern) -> int:
             return total
 
 
-def choices(pattern: Pattern) -> Iterator[tuple[Pattern, tuple[int, ...]]]:
-    """The pattern without OR, once per combination of branches, with the branches taken; what NOT forbids stays as is.
+def choices(pattern: Pattern) -> Iterator[Pattern]:
+    """The pattern without OR, once per combination of branches. What NOT forbids stays as it is.
 
-    >>> [branch for _, branch in choices(Or((Event("A"), Event("B"))))]
-    [(0,), (1,)]
+    >>> [chosen.stream for chosen in choices(Or((Event("A"), Event("B"))))]
+    ['A', 'B']
     """
     match pattern:
         case Event() | Not():
-            yield pattern, ()
+            yield pattern
         case Or():
-            for number, item in enumerate(pattern.items):
-                for chosen, branch in choices(item):
-                    yield chosen, (number, *branch)
+            for item in pattern.items:
+                yield from choices(item)
         case Within() | Named():
-            for chosen, branch in choices(pattern.item):
-                yield replace(pattern, item=chosen), branch
+            for chosen in choices(pattern.item):
+                yield replace(pattern, item=chosen)
         case Seq() | And():
-            for combination in product(*(tuple(choices(item)) for item in pattern.items)):
-                items = tuple(chosen for chosen, _ in combination)
-                yield replace(pattern, items=items), tuple(step for _, branch in combination for step in branch)
+            for items in product(*(tuple(choices(item)) for item in pattern.items)):
+                yield replace(pattern, items=items)
 
 
 def whole_windows(query: PatternQuery) -> tuple[Window, ...]:

@@ -11,8 +11,10 @@ from ensue.engine.events import Candidates, EventStore
 from ensue.engine.join import Join
 from ensue.engine.rows import Rows
 from ensue.engine.sources import Mask
+from ensue.engine.summary import Summary
 from ensue.engine.workspace import Workspace
 from ensue.graph.bounds import WHOLE_END, WHOLE_FIRST, WHOLE_START
+from ensue.graph.model import Graph
 from ensue.kernels.compiled import Int64s
 from ensue.plan.model import GraphPlan, Options, QueryPlan
 
@@ -55,6 +57,7 @@ def evaluate(
 
     `found` remembers the candidates of each variable, for whoever needs them again.
     """
+    summaries: dict[int, Summary] = {}
     for graph_plan in plan.graphs:
         for restriction in _passes(graph_plan, plan, frontier):
             space = _workspace(graph_plan, plan, store, options, found)
@@ -62,7 +65,7 @@ def evaluate(
                 space.restrict(name, allowed(space.candidates[name]))
             if any(len(space.candidates[name]) == 0 for name in graph_plan.graph.names):
                 continue
-            join = Join(space)
+            join = Join(space, summaries)
             join.prune()
             for rows in join.matches():
                 chunk = _within(MatchChunk(graph_plan, space, rows), plan, frontier)
@@ -86,17 +89,30 @@ def _passes(graph_plan: GraphPlan, plan: QueryPlan, frontier: Frontier) -> Itera
     Without trailing scopes a match completes with its last event: one of the variables that can be last is new, and
     those before it in the list are not. With a trailing scope of `W` ticks it completes at its start plus `W`.
     """
-    if frontier.after is None:
+    graph, ticks = graph_plan.graph, plan.normal_form.windows.ticks
+    if frontier.after is None or (graph.trailing and ticks is None):
         yield {}
-    elif not graph_plan.graph.trailing:
-        yield from _new_last_events(graph_plan.graph.extent.ends, frontier.after)
+    elif not graph.trailing:
+        yield from _new_last_events(graph.extent.ends, frontier.after)
     else:
-        ticks = plan.normal_form.windows.ticks
-        if ticks is None:
-            yield {}
-        else:
-            earliest = frontier.after - ticks
-            yield {name: lambda found: found.starts > earliest for name in graph_plan.graph.names}
+        assert ticks is not None
+        closes_earlier = plan.normal_form.windows.events is not None
+        latest = None if frontier.until is None or closes_earlier else frontier.until - ticks
+        yield from _first_events_between(graph, frontier.after - ticks, latest)
+
+
+def _first_events_between(graph: Graph, after: int, until: int | None) -> Iterator[Restriction]:
+    """The match starts after `after` and not after `until`: one of the variables that can be first does."""
+    later: Restriction = {name: lambda found: found.starts > after for name in graph.names}
+    if until is None:
+        yield later
+        return
+    for place, name in enumerate(graph.extent.starts):
+        restriction = dict(later)
+        for earlier in graph.extent.starts[:place]:
+            restriction[earlier] = lambda found: found.starts > until
+        restriction[name] = lambda found: (found.starts > after) & (found.starts <= until)
+        yield restriction
 
 
 def _new_last_events(names: tuple[str, ...], after: int) -> Iterator[Restriction]:

@@ -18,7 +18,6 @@ from ensue.kernels.sorting import (
     number_within_runs,
     offsets_of_runs,
     order_by_time,
-    split_by_code,
 )
 
 FOREVER = np.iinfo(np.int64).max
@@ -156,7 +155,7 @@ def _rows_by_stream(source: EventSource, request: Request) -> tuple[Codes, Int64
     )
     if source.valid is not None:
         codes = np.where(source.valid, codes, np.int32(-1))
-    return split_by_code(codes, len(streams))
+    return group_by_key(codes, len(streams))
 
 
 def stream_codes(table: InputTable, streams: Sequence[str]) -> Codes:

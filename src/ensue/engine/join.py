@@ -29,11 +29,15 @@ BLOCK_GROWTH = 4
 
 @dataclass(slots=True)
 class Join:
-    """The enumeration of one graph in one workspace, with the joins of the absences inside of it."""
+    """The enumeration of one graph in one workspace, with the joins of the absences inside of it.
+
+    `summaries` are shared by all joins of an evaluation: what they say does not depend on the match around them.
+    """
 
     space: Workspace
+    summaries: dict[int, Summary]
     inner: dict[int, Join] = field(default_factory=dict)
-    summaries: dict[int, Summary] = field(default_factory=dict)
+    steps_of_existence: list[Step] | None = None
 
     # -- enumeration -----------------------------------------------------------------------------------------------
 
@@ -50,8 +54,9 @@ class Join:
     def exist(self, rows: Rows) -> Mask:
         """Which of the matches around have at least one match of this (forbidden) graph in scope."""
         found = np.zeros(rows.length, bool)
-        order = self._order(self.space.outer)
-        steps = self._steps(order)
+        if self.steps_of_existence is None:
+            self.steps_of_existence = self._steps(self._order(self.space.outer))
+        steps = self.steps_of_existence
         first, last, classes = self._ranges(rows, steps[0])
         if len(steps) == 1 and self._needs_no_filter(steps[0]):
             return last > first
@@ -232,13 +237,13 @@ class Join:
 
     def _join_of(self, absence: AbsencePlan) -> Join:
         if id(absence) not in self.inner:
-            self.inner[id(absence)] = Join(self.space.inside(absence.graph))
+            self.inner[id(absence)] = Join(self.space.inside(absence.graph), self.summaries)
         return self.inner[id(absence)]
 
     def _summary(self, absence: AbsencePlan) -> Summary:
         """Computed once per evaluation and absence, over all keys."""
         if id(absence) not in self.summaries:
-            alone = Join(self.space.alone(absence.graph))
+            alone = Join(self.space.alone(absence.graph), self.summaries)
             alone.prune()
             self.summaries[id(absence)] = (
                 summarize_chain(alone.space, absence.chain)

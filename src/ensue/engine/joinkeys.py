@@ -43,18 +43,23 @@ def equality_classes(equalities: Sequence[Equality]) -> tuple[EqualityClass, ...
 
 
 def usable_classes(
-    equalities: Sequence[Equality], outer: Collection[str], sizes: Callable[[EqualityClass], int], key_count: int
+    equalities: Sequence[Equality],
+    outer: Collection[str],
+    transitive: Callable[[EqualityClass], bool],
+    sizes: Callable[[EqualityClass], int],
+    key_count: int,
 ) -> tuple[EqualityClass, ...]:
     """The classes that join keys can stand for exactly.
 
-    Each variable has one member at most, so that its step ties it to all the others, and at most one member lies
-    outside of the graph, where equality is not given. Partition key and all codes together fit into one number.
+    Each variable has one member at most, so that its step ties it to all the others; at most one member lies outside of
+    the graph, where equality is not given; and equality is transitive among them. Partition key and all codes together
+    fit into one number.
     """
     chosen: list[EqualityClass] = []
     for group in equality_classes(equalities):
         names = [name for name, _ in group.members]
         simple = len(set(names)) == len(names) and sum(name in outer for name in names) <= 1
-        if simple and fits(key_count, [sizes(each) for each in (*chosen, group)]):
+        if simple and transitive(group) and fits(key_count, [sizes(each) for each in (*chosen, group)]):
             chosen.append(group)
     return tuple(chosen)
 

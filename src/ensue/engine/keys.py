@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ensue.expr.types import UNITS, Kind, kind_of
+from ensue.expr.types import NANOSECONDS_PER_UNIT, Kind, kind_of
 from ensue.kernels.compiled import Codes, Int64s
 
 NO_KEY = -1
@@ -23,46 +23,75 @@ def encode_columns(columns: Sequence[Sequence[pa.Array]]) -> tuple[list[Codes], 
 
     Gives one array of codes per table, and how many codes there are. Rows that agree on all columns get one code.
     """
-    encoded = [encode_values(parts) for parts in columns]
-    codes, count = encoded[0]
-    for others, other_count in encoded[1:]:
-        codes, count = _combine(codes, count, others, other_count)
+    codes, count = encode_values(columns[0])
+    for parts in columns[1:]:
+        codes, count = _combine(codes, count, *encode_values(parts))
     return codes, count
 
 
-def encode_values(parts: Sequence[pa.Array]) -> tuple[list[Codes], int]:
-    """Codes for readable arrays of comparable types, null and only null being NO_KEY."""
-    same_type = len({part.type for part in parts}) == 1
-    codes, count = _encode(pa.concat_arrays(parts if same_type else unify(parts)))
-    ends = np.cumsum([len(part) for part in parts])
-    return np.split(codes, ends[:-1]), count
+def encode_values(parts: Sequence[pa.Array], numbers_as_floats: bool = False) -> tuple[list[Codes], int]:
+    """Codes for arrays of comparable types, equal for equal values; null and only null is NO_KEY.
 
-
-def unify(parts: Sequence[pa.Array]) -> list[pa.Array]:
-    """The arrays cast to one type in which equal values are equal."""
+    An integer and a float are compared exactly, or both as floats, which is what `=` between them means.
+    """
     kinds = {kind_of(part.type) for part in parts} - {Kind.NULL}
-    if any(pa.types.is_decimal(part.type) for part in parts) or Kind.FLOAT in kinds:
-        target = pa.float64()
-    elif Kind.TIMESTAMP in kinds:
-        target = pa.timestamp(_finest(parts), "UTC")
-    elif Kind.DURATION in kinds:
-        target = pa.duration(_finest(parts))
-    elif Kind.TEXT in kinds:
-        target = pa.large_string()
-    else:
-        target = next((part.type for part in parts if kind_of(part.type) is not Kind.NULL), pa.null())
-    return [_cast(part, target) for part in parts]
+    if len({part.type for part in parts}) == 1:
+        return _encode_parts(parts)
+    if kinds <= {Kind.TIMESTAMP} or kinds <= {Kind.DURATION}:
+        return _encode_pairs([_seconds_and_rest(part) for part in parts])
+    if Kind.FLOAT in kinds and Kind.INTEGER in kinds and not numbers_as_floats:
+        return _encode_pairs([_whole_and_fraction(part) for part in parts])
+    return _encode_parts([part.cast(_common_type(parts, kinds)) for part in parts])
 
 
-def _cast(part: pa.Array, target: pa.DataType) -> pa.Array:
-    if pa.types.is_timestamp(part.type) and pa.types.is_timestamp(target):
-        part = part.view(pa.int64()).view(pa.timestamp(part.type.unit, "UTC"))
-    return part.cast(target, safe=not pa.types.is_floating(target))
+def _common_type(parts: Sequence[pa.Array], kinds: set[Kind]) -> pa.DataType:
+    """A type in which equal values of these arrays are equal."""
+    decimals = [part.type for part in parts if pa.types.is_decimal(part.type)]
+    if decimals and Kind.FLOAT not in kinds:
+        return pa.decimal256(76, max(kind.scale for kind in decimals))
+    if decimals or Kind.FLOAT in kinds:
+        return pa.float64()
+    if Kind.TEXT in kinds:
+        return pa.large_string()
+    return next((part.type for part in parts if kind_of(part.type) is not Kind.NULL), pa.null())
 
 
-def _finest(parts: Sequence[pa.Array]) -> str:
-    units = [part.type.unit for part in parts if kind_of(part.type) in (Kind.TIMESTAMP, Kind.DURATION)]
-    return str(max(units, key=UNITS.index))
+def _seconds_and_rest(part: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """A time of any unit as whole seconds and nanoseconds, which never overflow."""
+    if pa.types.is_null(part.type):
+        return part.cast(pa.int64()), part.cast(pa.int64())
+    ticks = part.view(pa.int64())
+    per_second = NANOSECONDS_PER_UNIT["s"] // NANOSECONDS_PER_UNIT[part.type.unit]
+    seconds = _floor_divide(ticks, per_second)
+    rest = pc.subtract(ticks, pc.multiply(seconds, per_second))
+    return seconds, pc.multiply(rest, NANOSECONDS_PER_UNIT[part.type.unit])
+
+
+def _floor_divide(values: pa.Array, divisor: int) -> pa.Array:
+    filled = pc.fill_null(values, 0).to_numpy(zero_copy_only=False)
+    return pa.array(filled // divisor, mask=values.is_null().to_numpy(zero_copy_only=False))
+
+
+def _whole_and_fraction(part: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """A number as an integer and what is left; a float beyond the integers is all left over."""
+    if not pa.types.is_floating(part.type):
+        whole = part.cast(pa.int64())
+        return whole, pc.if_else(whole.is_valid(), 0.0, None).cast(pa.float64())
+    values = pc.fill_null(part, 0.0).to_numpy(zero_copy_only=False)
+    inside = np.abs(values) < 2.0**63
+    whole = np.where(inside, np.floor(values), 0.0).astype(np.int64)
+    missing = part.is_null().to_numpy(zero_copy_only=False)
+    rest = np.where(inside, values - np.floor(np.where(inside, values, 0.0)), values)
+    return pa.array(whole, mask=missing), pa.array(rest, mask=missing)
+
+
+def _encode_parts(parts: Sequence[pa.Array]) -> tuple[list[Codes], int]:
+    codes, count = _encode(pa.concat_arrays(parts))
+    return np.split(codes, np.cumsum([len(part) for part in parts])[:-1]), count
+
+
+def _encode_pairs(pairs: Sequence[tuple[pa.Array, pa.Array]]) -> tuple[list[Codes], int]:
+    return _combine(*_encode_parts([first for first, _ in pairs]), *_encode_parts([second for _, second in pairs]))
 
 
 def _encode(values: pa.Array) -> tuple[Codes, int]:

@@ -18,6 +18,7 @@ from ensue.expr.check import check_expression
 from ensue.expr.evaluate import evaluate
 from ensue.expr.nodes import Expr, Field
 from ensue.expr.rewrite import substitute_fields
+from ensue.expr.types import common_type, readable_type
 from ensue.graph.bounds import end_of, start_of
 from ensue.graph.model import Extent
 from ensue.graph.normalize import resolve_interval
@@ -59,13 +60,20 @@ def variable_streams(query: PatternQuery) -> dict[str, str]:
 def _default_fields(plan: QueryPlan, raw_types: Mapping[str, Mapping[str, pa.DataType]]) -> list[pa.Field]:
     query = plan.query
     streams = variable_streams(query)
-    first = next(iter(raw_types.values()), {})
-    keys = [pa.field(name, first.get(name, plan.catalog.time_type)) for name in query.partition_by]
+    keys = [pa.field(name, _key_type(name, plan, raw_types)) for name in query.partition_by]
     interval = [pa.field(name, plan.catalog.time_type) for name in ("start", "end")]
     variables = [
         pa.field(name, pa.struct(list(raw_types[streams[name]].items()))) for name in positive_names(query.pattern)
     ]
     return _distinct_names([*keys, *interval, *variables])
+
+
+def _key_type(name: str, plan: QueryPlan, raw_types: Mapping[str, Mapping[str, pa.DataType]]) -> pa.DataType:
+    """The type of a key as it came, if it is the same in all streams, otherwise one that holds all of them."""
+    kinds = [types.get(name, plan.catalog.time_type) for types in raw_types.values()]
+    if len(set(kinds)) == 1:
+        return kinds[0]
+    return common_type([readable_type(kind) for kind in kinds]) or kinds[0]
 
 
 def _distinct_names(fields: list[pa.Field]) -> list[pa.Field]:
@@ -187,9 +195,9 @@ def _render_within_capacity(chunk: MatchChunk, output: OutputSchema) -> Iterator
     """One batch, or several where an Arrow array cannot hold all the text of one (2 GiB)."""
     try:
         yield render_chunk(chunk, output)
-    except pa.ArrowInvalid:
+    except pa.ArrowInvalid as error:
         half = chunk.rows.length // 2
-        if half == 0:
+        if half == 0 or "capacity" not in str(error):
             raise
         for begin, end in ((0, half), (half, chunk.rows.length)):
             part = chunk.rows.take(np.arange(begin, end, dtype=np.int32))

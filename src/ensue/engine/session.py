@@ -41,12 +41,6 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
     )
 
 
-def load(plan: QueryPlan, inputs: Sequence[InputTable]) -> EventStore:
-    """All events of the inputs that the query may use."""
-    sources, report = load_sources(inputs, plan.catalog.time_type)
-    return load_events(sources, request_of(plan), report)
-
-
 @dataclass(slots=True)
 class Session:
     """A query in progress. `state` holds, per table, the events still worth keeping; `watermark` how far time has come.

@@ -30,7 +30,7 @@ def snapshot(session: Session, per_stream: bool) -> pa.Table:
     columns = {"source": pa.array(np.repeat(np.arange(len(counts), dtype=np.int32), counts))}
     for place, table in enumerate(session.state):
         before, after = sum(counts[:place]), sum(counts[place + 1 :])
-        columns[_column_name(session, place)] = _struct_column(table, before, after)
+        columns[_column_name(place)] = _struct_column(table, before, after)
     header = {
         "version": STATE_VERSION,
         "query": render_query(session.plan.query),
@@ -66,12 +66,11 @@ def restore(session: Session, saved: pa.Table) -> None:
     sources = np.asarray(saved.column("source").to_numpy())
     tables: list[pa.Table] = []
     for place, expected in enumerate(session.state):
-        name = _column_name(session, place)
+        name = _column_name(place)
+        label = session.inputs[place].label
         if name not in saved.column_names:
-            raise StateError(
-                "state-shape", f"the saved state has no events of `{name}`", "give the same tables as before"
-            )
-        tables.append(_unpack(saved.column(name), sources == place, expected.schema, name))
+            raise StateError("state-shape", f"the saved state has no events of the {label}", "give the same tables")
+        tables.append(_unpack(saved.column(name), sources == place, expected.schema, label))
     session.state = tables
     session.watermark = header["watermark"]
     session.report = Report(**header["report"])
@@ -111,8 +110,8 @@ def read_header(saved: pa.Table) -> dict[str, Any]:
     return header
 
 
-def _column_name(session: Session, place: int) -> str:
-    return session.inputs[place].stream or "events"
+def _column_name(place: int) -> str:
+    return f"events_{place}"
 
 
 def _struct_column(table: pa.Table, before: int, after: int) -> pa.ChunkedArray:
@@ -122,12 +121,12 @@ def _struct_column(table: pa.Table, before: int, after: int) -> pa.ChunkedArray:
     return pa.chunked_array(chunks, kind)
 
 
-def _unpack(column: pa.ChunkedArray, mask: np.ndarray, schema: pa.Schema, name: str) -> pa.Table:
+def _unpack(column: pa.ChunkedArray, mask: np.ndarray, schema: pa.Schema, label: str) -> pa.Table:
     fields: Sequence[pa.Field] = list(column.type)
     if [field.name for field in fields] != schema.names:
         raise StateError(
             "state-shape",
-            f"the saved events of `{name}` have other columns than the tables now given",
+            f"the saved events of the {label} have other columns than now",
             f"saved: {', '.join(field.name for field in fields)}; now: {', '.join(schema.names)}",
         )
     own = column.filter(pa.array(mask))

@@ -18,6 +18,7 @@ from ensue.engine.steps import Range, Sight
 from ensue.expr.evaluate import condition_mask
 from ensue.expr.nodes import Expr, Field
 from ensue.expr.rewrite import substitute_fields
+from ensue.expr.types import Kind, kind_of
 from ensue.graph.bounds import WHOLE, Limit, Point, end_of, start_of
 from ensue.graph.model import Graph, Variable
 from ensue.kernels.compiled import Codes, Int64s
@@ -39,6 +40,7 @@ class Workspace:
     indexes: dict[tuple[str, tuple[EqualityClass, ...]], KeyedIndex] = field(default_factory=dict)
     codes: dict[EqualityClass, tuple[dict[tuple[str, str], Codes], int]] = field(default_factory=dict)
     classes: tuple[EqualityClass, ...] | None = None
+    found_segments: dict[tuple[str, tuple[EqualityClass, ...], str], Codes] = field(default_factory=dict)
 
     @property
     def outer(self) -> frozenset[str]:
@@ -77,6 +79,8 @@ class Workspace:
             self.candidates[name] = kept
             self.indexes.clear()
             self.codes.clear()
+            self.found_segments.clear()
+            self.classes = None
 
     def find_candidates(self, variable: Variable, graph: Graph) -> Candidates:
         """The events of a variable's stream that satisfy what it asks of itself; found once for the same demands."""
@@ -153,9 +157,18 @@ class Workspace:
             if self.options.equality_keys:
                 equalities = self.plan.graph.equalities
                 self.classes = usable_classes(
-                    equalities, self.outer, lambda group: self.class_codes(group)[1], self.store.key_count
+                    equalities,
+                    self.outer,
+                    self._is_transitive,
+                    lambda group: self.class_codes(group)[1],
+                    self.store.key_count,
                 )
         return self.classes
+
+    def _is_transitive(self, group: EqualityClass) -> bool:
+        """Large integers that differ may equal the same float, so a class of three or more does not mix the two."""
+        kinds = {kind_of(self.catalog.field_type(self.streams[name], field)) for name, field in group.members}
+        return len(group.members) == 2 or not {Kind.INTEGER, Kind.FLOAT} <= kinds
 
     def class_codes(self, group: EqualityClass) -> tuple[dict[tuple[str, str], Codes], int]:
         """The codes of a class for the candidates of each of its members, and how many codes there are."""
@@ -164,7 +177,7 @@ class Workspace:
                 field_values(Field(*member), self.streams[member[0]], self.candidates[member[0]], None, self.catalog)
                 for member in group.members
             ]
-            codes, count = encode_values(arrays)
+            codes, count = encode_values(arrays, numbers_as_floats=True)
             self.codes[group] = (dict(zip(group.members, codes, strict=True)), count)
         return self.codes[group]
 
@@ -182,12 +195,23 @@ class Workspace:
 
     def segments(self, variable: str, classes: tuple[EqualityClass, ...], bound: frozenset[str], rows: Rows) -> Codes:
         """The run of the variable's index that fits each row."""
-        codes = []
-        for group in classes:
-            member = group.member_of(bound)
-            assert member is not None
-            codes.append(self.class_codes(group)[0][member][rows.places[member[0]]])
-        return self.index(variable, classes).segments(self.keys(rows), codes)
+        members = [member for group in classes if (member := group.member_of(bound)) is not None]
+        holders = {name for name, _ in members}
+        if len(holders) > 1:
+            codes = [
+                self._codes(group, member)[rows.places[member[0]]]
+                for group, member in zip(classes, members, strict=True)
+            ]
+            return self.index(variable, classes).segments(self.keys(rows), codes)
+        holder = holders.pop()
+        wanted = (variable, classes, holder)
+        if wanted not in self.found_segments:
+            codes = [self._codes(group, member) for group, member in zip(classes, members, strict=True)]
+            self.found_segments[wanted] = self.index(variable, classes).segments(self.candidates[holder].keys, codes)
+        return self.found_segments[wanted][rows.places[holder]]
+
+    def _codes(self, group: EqualityClass, member: tuple[str, str]) -> Codes:
+        return self.class_codes(group)[0][member]
 
 
 def cached_candidates(

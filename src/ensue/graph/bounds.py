@@ -8,13 +8,13 @@ networks, 1991.)
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
 
 from ensue.errors import Span
 
-WHOLE = "*"
-"""The variable name under which the ends of the whole match are points of a network."""
+WHOLE = ""
+"""The name, which no variable can have, under which the ends of the whole match are points of a network."""
 
 
 class Point(NamedTuple):
@@ -100,26 +100,51 @@ class Contradiction(NamedTuple):
     cycle: tuple[Bound, ...]
 
 
+Derivation: TypeAlias = "tuple[Bound | Derivation, ...]"
+"""The bounds that add up to a limit, in order; nested, so that joining two takes no time."""
+
+Path: TypeAlias = tuple[Limit, Derivation]
+Paths: TypeAlias = dict[tuple[Point, Point], Path]
+
+
+def bounds_in(derivation: Derivation) -> Iterator[Bound]:
+    """The bounds of a derivation from left to right."""
+    stack = list(reversed(derivation))
+    while stack:
+        part = stack.pop()
+        if isinstance(part, Bound):
+            yield part
+        else:
+            stack += reversed(part)
+
+
 @dataclass(frozen=True, slots=True)
 class Network:
-    """The closed bounds over a set of points."""
+    """The closed bounds over a set of points, each with the path it was derived by."""
 
-    points: tuple[Point, ...]
-    limits: Mapping[tuple[Point, Point], Limit]
+    points: tuple[Point, ...] = ()
+    paths: Mapping[tuple[Point, Point], Path] = field(default_factory=dict)
     contradiction: Contradiction | None = None
 
     def limit(self, left: Point, right: Point) -> Limit | None:
         """The tightest known limit of `left - right`, or None when there is none."""
-        return ZERO if left == right else self.limits.get((left, right))
+        if left == right:
+            return ZERO
+        path = self.paths.get((left, right))
+        return None if path is None else path[0]
 
     def before(self, left: Point, right: Point) -> bool:
         """True if `left` is certainly strictly before `right`."""
         limit = self.limit(left, right)
         return limit is not None and limit.tighter_than(ZERO)
 
-    def __iter__(self) -> Iterator[tuple[Point, Point, Limit]]:
-        for (left, right), limit in self.limits.items():
-            yield left, right, limit
+
+class _ContradictionError(Exception):
+    """Raised inside of this module to leave nested loops."""
+
+    def __init__(self, derivation: Derivation) -> None:
+        self.contradiction = Contradiction(tuple(bounds_in(derivation)))
+        super().__init__()
 
 
 def close(points: Iterable[Point], bounds: Iterable[Bound]) -> Network:
@@ -132,32 +157,55 @@ def close(points: Iterable[Point], bounds: Iterable[Bound]) -> Network:
     ['`b` before `a`', '`a` before `b`']
     """
     order = tuple(dict.fromkeys(points))
-    paths: dict[tuple[Point, Point], tuple[Limit, tuple[Bound, ...]]] = {}
+    paths: Paths = {}
+    try:
+        for bound in bounds:
+            _tighten(paths, bound.left, bound.right, bound.limit, (bound,))
+        for middle in order:
+            after = [(right, paths[middle, right]) for right in order if (middle, right) in paths]
+            for left in order:
+                first = paths.get((left, middle))
+                if first is not None:
+                    for right, second in after:
+                        _tighten(paths, left, right, first[0].plus(second[0]), (first[1], second[1]))
+    except _ContradictionError as found:
+        return Network(order, paths, found.contradiction)
+    return Network(order, paths)
 
-    def tighten(left: Point, right: Point, limit: Limit, path: tuple[Bound, ...]) -> Contradiction | None:
-        if left == right:
-            return Contradiction(path) if limit.tighter_than(ZERO) else None
-        known = paths.get((left, right))
-        if limit.tighter_than(known[0] if known else None):
-            paths[left, right] = (limit, path)
-        return None
 
-    def network(contradiction: Contradiction | None) -> Network:
-        return Network(order, {pair: limit for pair, (limit, _) in paths.items()}, contradiction)
+def extend(network: Network, points: Iterable[Point], bounds: Iterable[Bound]) -> Network:
+    """A closed network with a few more points and bounds: each bound is led through the paths at its ends."""
+    if network.contradiction is not None:
+        return network
+    order = tuple(dict.fromkeys((*network.points, *points)))
+    paths = dict(network.paths)
+    try:
+        for bound in bounds:
+            _insert(paths, order, bound)
+    except _ContradictionError as found:
+        return Network(order, paths, found.contradiction)
+    return Network(order, paths)
 
-    for bound in bounds:
-        found = tighten(bound.left, bound.right, bound.limit, (bound,))
-        if found:
-            return network(found)
-    for middle in order:
-        for left in order:
-            first = paths.get((left, middle))
-            if first is None:
-                continue
-            for right in order:
-                second = paths.get((middle, right))
-                if second is not None:
-                    found = tighten(left, right, first[0].plus(second[0]), first[1] + second[1])
-                    if found:
-                        return network(found)
-    return network(None)
+
+def _insert(paths: Paths, order: tuple[Point, ...], bound: Bound) -> None:
+    known = paths.get((bound.left, bound.right))
+    if known is not None and not bound.limit.tighter_than(known[0]):
+        return
+    before: list[tuple[Point, Path]] = [(bound.left, (ZERO, ()))]
+    before += [(point, paths[point, bound.left]) for point in order if (point, bound.left) in paths]
+    after: list[tuple[Point, Path]] = [(bound.right, (ZERO, ()))]
+    after += [(point, paths[bound.right, point]) for point in order if (bound.right, point) in paths]
+    for left, first in before:
+        for right, second in after:
+            limit = first[0].plus(bound.limit).plus(second[0])
+            _tighten(paths, left, right, limit, (first[1], bound, second[1]))
+
+
+def _tighten(paths: Paths, left: Point, right: Point, limit: Limit, derivation: Derivation) -> None:
+    if left == right:
+        if limit.tighter_than(ZERO):
+            raise _ContradictionError(derivation)
+        return
+    known = paths.get((left, right))
+    if known is None or limit.tighter_than(known[0]):
+        paths[left, right] = (limit, derivation)

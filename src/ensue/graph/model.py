@@ -20,7 +20,6 @@ class Variable:
     name: str
     stream: str
     predicates: tuple[Expr, ...] = ()
-    named: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,6 @@ class Graph:
     conditions: tuple[Expr, ...]
     equalities: tuple[Equality, ...]
     absences: tuple[Absence, ...]
-    branch: tuple[int, ...] = ()
     ties: tuple[Bound, ...] = ()
     intervals: Mapping[str, Extent] = field(default_factory=dict)
     trailing: bool = False

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ensue.algebra.catalog import Catalog
 from ensue.algebra.check import home_of, homes_of
 from ensue.algebra.nodes import Events, Not, Pattern, PatternQuery, Ticks, Window, Within
-from ensue.algebra.scopes import choices, name_anonymous, whole_windows, without_names
+from ensue.algebra.scopes import choices, counts_events, name_anonymous, whole_windows, without_names
 from ensue.errors import Problem, QueryError, Source
 from ensue.expr.nodes import Binary, Call, Duration, Expr, Field, IsNull, Same, conjuncts, variables_of
 from ensue.expr.rewrite import substitute_fields
@@ -27,6 +27,7 @@ from ensue.graph.bounds import (
     Reason,
     close,
     end_of,
+    extend,
     position_of,
     start_of,
 )
@@ -46,8 +47,8 @@ def normalize_query(query: PatternQuery, catalog: Catalog, source: Source | None
     graphs: list[Graph] = []
     dropped: list[str] = []
     contradictions: list[Contradiction] = []
-    for pattern, branch in choices(builder.pattern):
-        graph = builder.whole_graph(pattern, branch)
+    for pattern in choices(builder.pattern):
+        graph = builder.whole_graph(pattern)
         found = contradiction_of(graph)
         if found is None:
             graphs.append(graph)
@@ -89,6 +90,20 @@ class _Sorted:
     conditions: tuple[Expr, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """What is around a graph, outermost first, and its closed bounds; no positions where no window counts them."""
+
+    parts: tuple[Parts, ...]
+    times: Network
+    positions: Network
+
+
+def _closed(outer: Network, points: Iterable[Point], bounds: list[Bound]) -> Network:
+    """The outermost graph is closed as a whole; what comes inside of it is added bound by bound."""
+    return extend(outer, points, bounds) if outer.paths else close((*outer.points, *points), bounds)
+
+
 class GraphBuilder:
     """Builds the graphs of one query and holds what is the same for all of them."""
 
@@ -101,6 +116,7 @@ class GraphBuilder:
         self.scale = TimeScale(catalog.unit)
         self.reader = Reader(self.ticks, anonymous)
         self.windows = self._windows(query)
+        self.counting = counts_events(query)
         self.same = tuple(name for part in conjuncts(query.where) if isinstance(part, Same) for name in part.fields)
         homes = homes_of(query.pattern)
         self.filed: list[tuple[Not | None, Expr]] = []
@@ -125,12 +141,14 @@ class GraphBuilder:
             min((window.count for window in windows if isinstance(window, Events)), default=None),
         )
 
-    def whole_graph(self, pattern: Pattern, branch: tuple[int, ...]) -> Graph:
+    def whole_graph(self, pattern: Pattern) -> Graph:
         parts = Parts()
         self.reader.read(pattern, None, None, parts)
         extent = extent_of(pattern)
         self._bound_whole(parts, extent)
-        return replace(self._finish(parts, extent, None, (), branch), trailing=trails(pattern))
+        positions = Network((WHOLE_FIRST, WHOLE_LAST)) if self.counting else Network()
+        nothing = _Around((), Network((WHOLE_START, WHOLE_END)), positions)
+        return replace(self._finish(parts, extent, None, nothing), trailing=trails(pattern))
 
     def _bound_whole(self, parts: Parts, extent: Extent) -> None:
         """The ends of the match as points around all others, exact where only one variable can be first or last."""
@@ -148,70 +166,61 @@ class GraphBuilder:
         if self.windows.events is not None:
             parts.positions.append(Bound(WHOLE_LAST, WHOLE_FIRST, Limit(self.windows.events - 1, False), IMPLICIT))
 
-    def _finish(
-        self, parts: Parts, extent: Extent, negation: Not | None, outer: tuple[Parts, ...], branch: tuple[int, ...]
-    ) -> Graph:
-        """The graph of these parts, closed together with the parts around it."""
-        found = self._sort_conditions(parts, negation, outer)
+    def _finish(self, parts: Parts, extent: Extent, negation: Not | None, around: _Around) -> Graph:
+        """The graph of these parts, closed together with what is around it."""
+        found = self._sort_conditions(parts, negation, around.parts)
         parts.times += found.bounds
-        around = (*outer, parts)
-        times = self._close_times(around)
-        positions = self._close_positions(around, times)
+        inside = self._close(parts, around)
         variables = tuple(
             replace(variable, predicates=variable.predicates + found.predicates.get(variable.name, ()))
             for variable in parts.variables.values()
         )
         absences: tuple[Absence, ...] = ()
-        if times.contradiction is None and positions.contradiction is None:
-            absences = tuple(absence for item in parts.negations for absence in self._absences(item, around))
-        ties = tuple(bound for bound in found.bounds if not _points_of(bound) <= parts.variables.keys())
+        if inside.times.contradiction is None and inside.positions.contradiction is None:
+            absences = tuple(absence for item in parts.negations for absence in self._absences(item, inside))
         return Graph(
             variables,
             extent,
-            times,
-            positions,
+            inside.times,
+            inside.positions,
             found.conditions,
             found.equalities,
             absences,
-            branch,
-            ties,
-            parts.intervals,
+            ties=tuple(bound for bound in found.bounds if not _points_of(bound) <= parts.variables.keys()),
+            intervals=parts.intervals,
         )
 
     # -- networks -----------------------------------------------------------------------------------------------------
 
-    def _close_times(self, around: tuple[Parts, ...]) -> Network:
-        points: list[Point] = [WHOLE_START, WHOLE_END]
+    def _close(self, parts: Parts, around: _Around) -> _Around:
+        """What the graphs inside of this one see around them: its bounds, closed together with those outside."""
+        points: list[Point] = []
         bounds: list[Bound] = []
-        for parts in around:
-            for variable in parts.variables.values():
-                start, end = start_of(variable.name), end_of(variable.name)
-                points += [start, end]
-                bounds.append(Bound(start, end, ZERO, IMPLICIT))
-                schema = self.catalog.stream(variable.stream)
-                if schema is None or schema.end is None:
-                    bounds.append(Bound(end, start, ZERO, IMPLICIT))
-            bounds += parts.times
-        return close(points, bounds)
+        for variable in parts.variables.values():
+            start, end = start_of(variable.name), end_of(variable.name)
+            points += [start, end]
+            bounds.append(Bound(start, end, ZERO, IMPLICIT))
+            schema = self.catalog.stream(variable.stream)
+            if schema is None or schema.end is None:
+                bounds.append(Bound(end, start, ZERO, IMPLICIT))
+        times = _closed(around.times, points, bounds + parts.times)
+        if not self.counting:
+            return _Around((*around.parts, parts), times, around.positions)
+        order = self._order_of_positions(parts, around, times)
+        positions = _closed(around.positions, map(position_of, parts.variables), parts.positions + order)
+        return _Around((*around.parts, parts), times, positions)
 
-    def _close_positions(self, around: tuple[Parts, ...], times: Network) -> Network:
-        """Positions follow the order of ends; without windows over EVENTS nothing is asked of them."""
-        stated = [bound for parts in around for bound in parts.positions]
-        if self.windows.events is None and all(bound.reason is IMPLICIT for bound in stated):
-            return close((), ())
-        names = [name for parts in around for name in parts.variables]
-        order = [
-            Bound(
-                position_of(x),
-                position_of(y),
-                Limit(-1, False),
-                Reason(f"{self.reader.word(x)} ends before {self.reader.word(y)}"),
-            )
-            for x in names
-            for y in names
-            if x != y and times.before(end_of(x), end_of(y))
+    def _order_of_positions(self, parts: Parts, around: _Around, times: Network) -> list[Bound]:
+        """Positions follow the order of ends."""
+        own = list(parts.variables)
+        names = [name for level in around.parts for name in level.variables] + own
+        pairs = [(x, y) for x in names for y in names if x != y and (x in own or y in own)]
+        word = self.reader.word
+        return [
+            Bound(position_of(x), position_of(y), Limit(-1, False), Reason(f"{word(x)} ends before {word(y)}"))
+            for x, y in pairs
+            if times.before(end_of(x), end_of(y))
         ]
-        return close([WHOLE_FIRST, WHOLE_LAST, *map(position_of, names)], stated + order)
 
     # -- conditions ---------------------------------------------------------------------------------------------------
 
@@ -257,14 +266,14 @@ class GraphBuilder:
 
     # -- absences -----------------------------------------------------------------------------------------------------
 
-    def _absences(self, negation: Negation, around: tuple[Parts, ...]) -> Iterator[Absence]:
+    def _absences(self, negation: Negation, around: _Around) -> Iterator[Absence]:
         trailing = negation.right is None and negation.in_seq
-        for pattern, branch in choices(negation.item.item):
+        for pattern in choices(negation.item.item):
             parts = Parts()
             self.reader.read(pattern, negation.left, negation.right, parts)
             extent = extent_of(pattern)
             self._bound_scope(parts, extent, negation, trailing)
-            graph = self._finish(parts, extent, negation.item, around, branch)
+            graph = self._finish(parts, extent, negation.item, around)
             if contradiction_of(graph) is None:
                 text = render_pattern(without_names(pattern, self.reader.anonymous))
                 yield Absence(graph, negation.left, negation.right, trailing, text)

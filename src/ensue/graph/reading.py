@@ -137,7 +137,7 @@ class Reader:
         )
         known = parts.variables.get(name)
         predicates = tuple(dict.fromkeys((known.predicates if known else ()) + own))
-        parts.variables[name] = Variable(name, event.stream, predicates, name not in self.anonymous)
+        parts.variables[name] = Variable(name, event.stream, predicates)
 
     def _read_seq(self, pattern: Seq, left: Extent | None, right: Extent | None, parts: Parts) -> None:
         extents = [extent_of(item) for item in positive_items(pattern)]

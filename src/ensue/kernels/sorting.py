@@ -79,25 +79,6 @@ def group_by_key(keys: Codes, key_count: int) -> tuple[Codes, Int64s]:
 
 
 @compiled
-def split_by_code(codes: Codes, code_count: int) -> tuple[Codes, Int64s]:
-    """The row numbers of each code in 0 .. code_count - 1, one run after the other, and where the runs start."""
-    offsets = np.zeros(code_count + 1, np.int64)
-    for i in range(codes.size):
-        if codes[i] >= 0:
-            offsets[codes[i] + 1] += 1
-    for code in range(code_count):
-        offsets[code + 1] += offsets[code]
-    rows = np.empty(offsets[code_count], np.int32)
-    place = offsets[:code_count].copy()
-    for i in range(codes.size):
-        code = codes[i]
-        if code >= 0:
-            rows[place[code]] = i
-            place[code] += 1
-    return rows, offsets
-
-
-@compiled
 def offsets_of_runs(keys: Codes, key_count: int) -> Int64s:
     """Where each key's run starts in an array of keys that is sorted already."""
     offsets = np.zeros(key_count + 1, np.int64)

@@ -22,7 +22,6 @@ CALLS: tuple[tuple[Any, tuple[Any, ...]], ...] = (
     (sorting.is_sorted, (_times,)),
     (sorting.order_by_time, (_times,)),
     (sorting.group_by_key, (_rows, 1)),
-    (sorting.split_by_code, (_rows, 1)),
     (sorting.offsets_of_runs, (_rows, 1)),
     (sorting.number_within_runs, (_rows, _rows, _times)),
     (ranges.find_ranges, (_rows, _times, _times, _offsets, _times)),

@@ -16,6 +16,7 @@ from ensue.graph.bounds import Bound, Network, Reason, close, end_of, start_of
 from ensue.graph.model import Absence, Extent, Graph, NormalForm, Windows
 from ensue.graph.normalize import normalize_query
 from ensue.plan.model import AbsencePlan, GraphPlan, QueryPlan, Side
+from ensue.plan.order import precedence
 from ensue.plan.retention import retention_of
 
 
@@ -126,7 +127,7 @@ def _chain(plan: GraphPlan) -> tuple[str, ...]:
     if _conditions(graph) or plan.absences or plan.distinct or not _all_points(graph):
         return ()
     times = graph.times
-    order = sorted(graph.names, key=lambda x: sum(times.before(start_of(y), start_of(x)) for y in graph.names))
+    order = precedence(graph)
     steps = list(pairwise(order))
     if not all(times.before(end_of(x), start_of(y)) for x, y in steps):
         return ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ensue.algebra.catalog import Catalog
 from ensue.algebra.nodes import PatternQuery
@@ -89,13 +89,13 @@ class QueryPlan:
     columns: Mapping[str, frozenset[str] | None]
     counting: bool
 
-    def all_graphs(self) -> Iterator[GraphPlan]:
-        for plan in self.graphs:
-            yield from plan.with_inner()
-
     @property
     def streams(self) -> tuple[str, ...]:
         return tuple(self.columns)
+
+
+DEFAULT_LIMIT = 10_000_000
+"""How many matches a collected result may have unless the user says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class Options:
     equality_keys: bool = True
     reorder: bool = True
     chunk_rows: int = 1 << 18
-    limit: int | None = field(default=10_000_000)
+    limit: int | None = DEFAULT_LIMIT
 
 
 PLAIN = Options(prune=False, earliest_completion=False, equality_keys=False, reorder=False)

@@ -61,7 +61,7 @@ def _limits(times: Network, points: Iterable[Point], origin: Point) -> Iterator[
 
 def _near(ticks: int) -> int | None:
     """Beyond FAR there is no limit."""
-    return ticks if ticks < FAR else None
+    return max(-FAR, ticks) if ticks < FAR else None
 
 
 def _greatest(limits: Iterable[int | None]) -> int | None:

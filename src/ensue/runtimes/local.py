@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from ensue.algebra.catalog import Catalog, StreamSchema
+from ensue.engine.session import POSITION
 from ensue.engine.sources import InputTable
 from ensue.errors import SchemaError, did_you_mean
 from ensue.expr.types import UNITS, Kind, kind_of, readable_type
@@ -86,6 +87,8 @@ def _time_of(time: str | Mapping[str, str], stream: str) -> str:
 def _checked(item: InputTable) -> InputTable:
     names = item.table.column_names
     check_duplicates(names, item.label)
+    if POSITION in names:
+        raise SchemaError("reserved-column", f"column `{POSITION}` of the {item.label} is Ensue's own", "rename it")
     for role, name in (("time", item.time), ("end", item.end), ("type", item.type)):
         if name is not None and name not in names:
             guess = did_you_mean(name, names)
