@@ -129,25 +129,38 @@ def relevant_figures(count: int, keys: int) -> Iterator[Figure]:
     yield Figure("three types, random order of input, in addition", extra / unit, "units", 1.2)
 
 
+def fresh_process(code: str, **environment: str) -> list[float]:
+    """The numbers that some code prints in a process of its own, with this file as `core`."""
+    here = str(Path(__file__).parent)
+    program = f"import sys; sys.path.insert(0, {here!r})\n{code}"
+    variables = {**os.environ, **environment}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=variables)
+    return [float(number) for number in done.stdout.split()]
+
+
 def memory_figure(count: int, keys: int) -> Figure:
-    """Peak memory of a run in a process of its own, the input table included."""
+    """Peak memory of a run, the input table included."""
     code = (
-        "import sys; sys.path.insert(0, 'benchmarks'); import core\n"
+        "import core\n"
         f"events = core.make_events({count}, {keys}, 3)\n"
         f"query = core.query_text('SEQ(T00 a, T01 b, T02 c)', 0.25, {count}, {keys}, 3, True)\n"
         "core.detect(events.slice(0, 1000), query)\n"
         "print(core.peak_ratio(events, lambda: core.detect(events, query)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return Figure("peak memory, every event relevant", float(done.stdout), "times the input", 4.0)
+    return Figure("peak memory, every event relevant", fresh_process(code)[0], "times the input", 4.0)
 
 
 def peak_ratio(events: pa.Table, work: Callable[[], object]) -> float:
     """Peak resident memory that `work` adds, plus the table, in sizes of the table (Linux)."""
+    return (peak_growth(work) + events.nbytes) / events.nbytes
+
+
+def peak_growth(work: Callable[[], object]) -> int:
+    """The bytes by which resident memory grows at most while `work` runs (Linux)."""
     before = _memory("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")
     work()
-    return (_memory("VmHWM") - before + events.nbytes) / events.nbytes
+    return _memory("VmHWM") - before
 
 
 def _memory(field: str) -> int:
@@ -155,27 +168,21 @@ def _memory(field: str) -> int:
     return 1024 * int(next(line for line in lines if line.startswith(field)).split()[1])
 
 
-def output_figures(matches: int) -> Iterator[Figure]:
-    """A query bound by its output: every A before every B."""
-    side = int(matches**0.5)
-    events = pa.table(
-        {"t": np.arange(2 * side), "type": ["A"] * side + ["B"] * side, "x": np.arange(2 * side)},
-    )
+def count_pairs(side: int) -> int:
+    """A query bound by its output: every A before every B; the chunks are consumed one by one."""
+    events = pa.table({"t": np.arange(2 * side), "type": ["A"] * side + ["B"] * side, "x": np.arange(2 * side)})
     query = "PATTERN SEQ(A a, B b) RETURN a.x AS first, b.x AS second"
+    return sum(batch.num_rows for batch in ensue.detect_batches(events, query, time="t", type="type"))
 
-    def count() -> int:
-        return sum(batch.num_rows for batch in ensue.detect_batches(events, query, time="t", type="type"))
 
-    before = _memory("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")
+def output_figures(matches: int) -> Iterator[Figure]:
+    side = int(matches**0.5)
     begin = time.perf_counter()
-    found = count()
-    spent = time.perf_counter() - begin
-    grown = (_memory("VmHWM") - before) / 2**20
-    yield Figure(
-        f"SEQ(A, B) with {found / 1e6:.0f} million matches", found / spent / 1e6, "million matches a second", 20, False
-    )
-    yield Figure("memory it takes, all chunks consumed", grown, "MiB", 256)
+    found = count_pairs(side)
+    rate = found / (time.perf_counter() - begin) / 1e6
+    yield Figure(f"SEQ(A, B) with {found / 1e6:.0f} million matches", rate, "million matches a second", 20, False)
+    code = f"import core\ncore.count_pairs(10)\nprint(core.peak_growth(lambda: core.count_pairs({side})) / 2**20)"
+    yield Figure("memory it takes, all chunks consumed", fresh_process(code)[0], "MiB", 256)
 
 
 def hot_key_figures(count: int) -> Iterator[Figure]:
@@ -203,16 +210,12 @@ def start_figures() -> Iterator[Figure]:
         "print(time.perf_counter() - begin)"
     )
 
-    def fresh(**environment: str) -> float:
-        done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, **environment}
-        )
-        return float(done.stdout)
-
-    fresh()
-    yield Figure("first call in a fresh process, kernels cached", min(fresh() for _ in range(3)), "seconds", 2.0)
+    fresh_process(code)
+    cached = min(fresh_process(code)[0] for _ in range(3))
+    yield Figure("first call in a fresh process, kernels cached", cached, "seconds", 2.0)
     with tempfile.TemporaryDirectory() as empty:
-        yield Figure("the same without the cache (once per machine)", fresh(NUMBA_CACHE_DIR=empty), "seconds", 60.0)
+        compiled = fresh_process(code, NUMBA_CACHE_DIR=empty)[0]
+    yield Figure("the same without the cache (once per machine)", compiled, "seconds", 60.0)
 
 
 def show(figures: list[Figure]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +17,8 @@ from harness import events_table, input_of, plan_for
 from oracle.oracle import OracleEvent, matches
 from strategies.histories import batches
 from strategies.patterns import cases
+
+pytestmark = pytest.mark.filterwarnings("ignore::ensue.errors.EnsueWarning")
 
 
 def named_bindings(table: pa.Table) -> Counter[tuple[tuple[str, int], ...]]:
