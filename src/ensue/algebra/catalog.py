@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from ensue.algebra.nodes import Event, PatternQuery, Ticks, Within, walk
-from ensue.expr.nodes import Field, Same, conjuncts
+from ensue.algebra.nodes import Event, PatternQuery, Within, walk
+from ensue.expr.functions import FUNCTIONS
+from ensue.expr.nodes import Call, Duration, Expr, Field, Same, Timestamp, conjuncts
 from ensue.expr.nodes import walk as walk_expression
+from ensue.expr.types import Kind
 
 TIME_NAMES = {"s": "s", "t": "s", "e": "e"}
 """`x.s`, `x.t` and `x.e`, by the endpoint they stand for."""
@@ -72,18 +74,24 @@ class Catalog:
 def inferred_catalog(query: PatternQuery, time: str = "t") -> Catalog:
     """A catalog that gives every stream whatever the query asks of it, for looking at a query without data.
 
-    `time` is the name of the time column. Time is integer iff the query measures it in plain numbers.
+    `time` is the name of the time column. Time is a timestamp iff the query measures it in units, names a moment or asks
+    for a part of one; otherwise it is an integer.
     """
-    windows = [query.within, *(node.window for node in walk(query.pattern) if isinstance(node, Within))]
-    plain = any(isinstance(window, Ticks) for window in windows)
-    expressions = [
-        node.predicate for node in walk(query.pattern) if isinstance(node, Event) and node.predicate is not None
-    ]
-    expressions += [*conjuncts(query.where), *(column.expression for column in query.returns)]
-    names = {part.name for expr in expressions for part in walk_expression(expr) if isinstance(part, Field)}
-    names |= {
-        name for expr in expressions for part in walk_expression(expr) if isinstance(part, Same) for name in part.fields
-    }
+    patterns = list(walk(query.pattern))
+    windows = [query.within, *(node.window for node in patterns if isinstance(node, Within))]
+    roots = [node.predicate for node in patterns if isinstance(node, Event) and node.predicate is not None]
+    roots += [*conjuncts(query.where), *(column.expression for column in query.returns)]
+    parts = [part for root in roots for part in walk_expression(root)]
+    names = {part.name for part in parts if isinstance(part, Field)}
+    names |= {name for part in parts if isinstance(part, Same) for name in part.fields}
     names |= set(query.partition_by)
     fields = {name: pa.null() for name in sorted(names) if name not in (*TIME_NAMES, time)}
-    return Catalog({}, pa.int64() if plain else pa.timestamp("us"), StreamSchema("*", fields, time))
+    has_units = any(isinstance(window, Duration) for window in windows) or any(map(_speaks_of_moments, parts))
+    return Catalog({}, pa.timestamp("us") if has_units else pa.int64(), StreamSchema("*", fields, time))
+
+
+def _speaks_of_moments(part: Expr) -> bool:
+    if isinstance(part, Call):
+        function = FUNCTIONS.get(part.name)
+        return function is not None and any(parameter.kinds == {Kind.TIMESTAMP} for parameter in function.parameters)
+    return isinstance(part, Duration | Timestamp)
