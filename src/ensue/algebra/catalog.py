@@ -74,7 +74,7 @@ class Catalog:
 def inferred_catalog(query: PatternQuery, time: str = "t") -> Catalog:
     """A catalog that gives every stream whatever the query asks of it, for looking at a query without data.
 
-    `time` is the name of the time column. Time is a timestamp iff the query measures it in units, names a moment or asks
+    `time` names the time column. Time is a timestamp iff the query measures it in units, names a moment or asks
     for a part of one; otherwise it is an integer.
     """
     patterns = list(walk(query.pattern))
