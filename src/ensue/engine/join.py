@@ -134,9 +134,7 @@ class Join:
         space = self.space
         found = space.candidates[step.variable]
         bound = frozenset(rows.places)
-        low, high = self._start_limits(rows, step)
-        lows = np.full(rows.length, NEVER, np.int64) if low is None else low
-        highs = np.full(rows.length, FOREVER, np.int64) if high is None else high
+        lows, highs = _filled(*self._start_limits(rows, step), rows.length)
         classes = space.join_classes(step.variable, bound)
         if classes:
             index = space.index(step.variable, classes)
@@ -152,9 +150,7 @@ class Join:
         """Candidates without an end column lie in the order of their positions, so these are a range as well."""
         found = self.space.candidates[step.variable]
         assert found.positions is not None
-        low, high = self.space.limits(step.position, rows)
-        lows = np.full(rows.length, NEVER, np.int64) if low is None else low
-        highs = np.full(rows.length, FOREVER, np.int64) if high is None else high
+        lows, highs = _filled(*self.space.limits(step.position, rows), rows.length)
         begin, end = find_ranges(self.space.keys(rows), lows, highs, found.offsets, found.positions)
         return np.maximum(first, begin), np.minimum(last, end)
 
@@ -279,3 +275,11 @@ class Join:
         rows = Rows(count, {name: np.arange(count, dtype=np.int32)})
         first, last, _ = self._ranges(rows, self._step(partner, frozenset({name})))
         return first, last
+
+
+def _filled(low: Int64s | None, high: Int64s | None, length: int) -> tuple[Int64s, Int64s]:
+    """Limits for a search: an open side reaches from the beginning or to the end of time."""
+    return (
+        np.full(length, NEVER, np.int64) if low is None else low,
+        np.full(length, FOREVER, np.int64) if high is None else high,
+    )

@@ -68,9 +68,8 @@ class Graph:
 class Absence:
     """No match of `graph` may exist whose interval lies in the scope.
 
-    `after` and `before` are the neighbours' variables between which the forbidden interval lies strictly; None: the
-    edge of the
-    whole match, closed by its window (`trailing`: up to M.s + W; otherwise a missing right neighbour means up to M.e).
+    `after` and `before` are the neighbours between which the forbidden interval lies strictly. None is an edge of the
+    whole match: on the left its window closes the scope at M.e - W; on the right, M.s + W if `trailing`, otherwise M.e.
     """
 
     graph: Graph

@@ -30,10 +30,8 @@ class AbsencePlan:
     """How an absence is decided.
 
     By earliest completion where `lower` and `upper` are given: a forbidden match lies in the scope iff the earliest
-    completion among
-    those that start at or after `lower` is at or before `upper`. Otherwise candidate by candidate, for the reason in
-    `correlated`.
-    `chain` lists the variables of a forbidden sequence whose earliest completion needs no enumeration.
+    completion among those that start at or after `lower` is at or before `upper`; `chain` lists the variables of a
+    forbidden sequence for which that needs no enumeration. Otherwise match by match, for the reason in `correlated`.
     """
 
     absence: Absence
