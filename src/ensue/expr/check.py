@@ -5,14 +5,23 @@ A subexpression with a mistake counts as null, which goes with everything: one m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 
 import pyarrow as pa
 
 from ensue.errors import Problem, Span, did_you_mean
 from ensue.expr.functions import FUNCTIONS, Function, Parameter
+from ensue.expr.hints import (
+    argument_count,
+    arithmetic_hint,
+    article,
+    comparison_hint,
+    condition_hint,
+    function_hint,
+    literal_hint,
+    with_article,
+)
 from ensue.expr.nodes import (
     ARITHMETIC,
     COMPARISONS,
@@ -32,44 +41,12 @@ from ensue.expr.nodes import (
     Timestamp,
     Unary,
 )
-from ensue.expr.types import (
-    NUMBERS,
-    ORDERED,
-    PLAIN,
-    Kind,
-    arithmetic_type,
-    common_type,
-    constant,
-    describe,
-    kind_of,
-    scalar,
-)
+from ensue.expr.types import NUMBERS, Kind, arithmetic_type, common_type, constant, describe, kind_of, scalar
 
 FieldType = Callable[[Field], pa.DataType | None]
 
-# What other systems call our functions.
-_OTHER_NAMES: Mapping[str, str] = MappingProxyType(
-    {
-        "ceiling": "ceil",
-        "char_length": "length",
-        "character_length": "length",
-        "dayofweek": "day_of_week",
-        "dayofyear": "day_of_year",
-        "ifnull": "coalesce",
-        "len": "length",
-        "log": "ln",
-        "max": "greatest",
-        "min": "least",
-        "nvl": "coalesce",
-        "pow": "power",
-        "substring": "substr",
-        "total_seconds": "seconds",
-        "unix_timestamp": "epoch",
-    }
-)
 _NULL: pa.DataType = pa.null()
 _BOOLEAN: pa.DataType = pa.bool_()
-_TIMESTAMP_EXAMPLE = "TIMESTAMP '2024-01-31 12:00:00'"
 
 
 def check_expression(expr: Expr, field_type: FieldType, problems: list[Problem]) -> pa.DataType:
@@ -170,10 +147,10 @@ class _Checker:
         if kind_of(found) not in (Kind.BOOLEAN, Kind.NULL):
             self.report(
                 "not-a-condition",
-                f"a condition is true or false, this is {_with_article(found)}",
+                f"a condition is true or false, this is {with_article(found)}",
                 expr.span,
                 describe(found),
-                _condition_hint(found),
+                condition_hint(found),
             )
 
     def operand_condition(self, operator: str, operand: Expr) -> None:
@@ -181,10 +158,10 @@ class _Checker:
         if kind_of(found) not in (Kind.BOOLEAN, Kind.NULL):
             self.report(
                 "type-clash",
-                f"{operator} is for conditions, this is {_with_article(found)}",
+                f"{operator} is for conditions, this is {with_article(found)}",
                 operand.span,
                 describe(found),
-                _condition_hint(found),
+                condition_hint(found),
             )
 
     def comparison(
@@ -207,7 +184,7 @@ class _Checker:
                 f"{describe(left_type)} and {describe(right_type)} cannot be compared",
                 span,
                 label,
-                _comparison_hint(left, right, *kinds),
+                comparison_hint(left, right, *kinds),
             )
         elif Kind.BOOLEAN in kinds and operator not in ("=", "!="):
             self.report("type-clash", "booleans have no order", span, label, "compare them with = or !=")
@@ -216,7 +193,7 @@ class _Checker:
     def like(self, expr: Like, found: pa.DataType, pattern: str) -> None:
         if kind_of(found) not in (Kind.TEXT, Kind.NULL):
             self.report(
-                "type-clash", f"LIKE is for text, this is {_with_article(found)}", expr.operand.span, describe(found)
+                "type-clash", f"LIKE is for text, this is {with_article(found)}", expr.operand.span, describe(found)
             )
         backslashes = len(pattern) - len(pattern.rstrip("\\"))
         if backslashes % 2:
@@ -244,7 +221,7 @@ class _Checker:
             f"`{expr.operator}` is not defined for {words[0]} and {words[1]}",
             expr.span,
             f"{words[0]} {expr.operator} {words[1]}",
-            _arithmetic_hint(expr, kind_of(left), kind_of(right)),
+            arithmetic_hint(expr, kind_of(left), kind_of(right)),
         )
 
     def case(self, expr: Case) -> pa.DataType:
@@ -270,7 +247,7 @@ class _Checker:
                     f"{what} are of different kinds: {describe(common)} and {describe(found)}",
                     value.span or span,
                     f"{describe(found)}, after {describe(common)}",
-                    _literal_hint(value, kind_of(common)),
+                    literal_hint(value, kind_of(common)),
                 )
             common = both
         return common
@@ -295,16 +272,12 @@ class _Checker:
         return function.result_type(types)
 
     def unknown_function(self, expr: Call) -> pa.DataType:
-        meant = _OTHER_NAMES.get(expr.name)
-        hint = f"did you mean `{meant}`?" if meant else did_you_mean(expr.name, FUNCTIONS)
-        if expr.name == "mod":
-            hint = "write the remainder as x % y"
         return self.report(
             "unknown-function",
             f"there is no function `{expr.name}`",
             expr.span,
             f"functions: {', '.join(FUNCTIONS)}",
-            hint,
+            function_hint(expr.name),
         )
 
     def count_fits(self, function: Function, expr: Call) -> bool:
@@ -312,9 +285,9 @@ class _Checker:
         if fewest <= given and (most is None or given <= most):
             return True
         if most is None:
-            wanted = f"at least {_count(fewest)}"
+            wanted = f"at least {argument_count(fewest)}"
         else:
-            wanted = _count(most) if fewest == most else f"{fewest} or {_count(most)}"
+            wanted = argument_count(most) if fewest == most else f"{fewest} or {argument_count(most)}"
         self.report(
             "function-arguments",
             f"`{function.name}` takes {wanted}, not {given}",
@@ -333,7 +306,7 @@ class _Checker:
         kind = kind_of(found)
         if kind is not Kind.NULL and kind not in parameter.kinds:
             wanted = parameter.word
-            message = f"{where} is {_article(wanted)}{wanted}, not {_with_article(found)}"
+            message = f"{where} is {article(wanted)}{wanted}, not {with_article(found)}"
             self.report("function-arguments", message, span, describe(found), example)
             return False
         if not parameter.constant:
@@ -350,87 +323,3 @@ class _Checker:
             self.report("function-arguments", message, span, label, did_you_mean(value, parameter.choices) or example)
             return False
         return True
-
-
-# --- words and hints
-
-
-def _article(word: str) -> str:
-    if word == Kind.TEXT.word:
-        return ""
-    return "an " if word[0] in "aeio" else "a "
-
-
-def _with_article(data_type: pa.DataType) -> str:
-    if kind_of(data_type) is Kind.OTHER:
-        return f"of type {data_type}"
-    word = describe(data_type)
-    return _article(word) + word
-
-
-def _count(number: int) -> str:
-    return "1 argument" if number == 1 else f"{number} arguments"
-
-
-def _condition_hint(found: pa.DataType) -> str:
-    if kind_of(found) in NUMBERS:
-        return "compare it with something, for example `... != 0`"
-    return "compare it with something, for example `... IS NOT NULL`"
-
-
-def _comparison_hint(left: Expr, right: Expr, left_kind: Kind, right_kind: Kind) -> str:
-    kinds = {left_kind, right_kind}
-    if Kind.TIMESTAMP in kinds:
-        other = right if left_kind is Kind.TIMESTAMP else left
-        if isinstance(other, Literal) and isinstance(other.value, str):
-            return f"write a time as TIMESTAMP '{other.value}'"
-        if kinds & NUMBERS:
-            return f"write a time as {_TIMESTAMP_EXAMPLE}, or compare the seconds since 1970: epoch(...)"
-        return f"write a time as {_TIMESTAMP_EXAMPLE}"
-    if Kind.DURATION in kinds:
-        number = right if left_kind is Kind.DURATION else left
-        if isinstance(number, Literal) and kinds & NUMBERS:
-            return f"write a duration with its unit, for example {number.value} seconds"
-        return "write a duration with its unit, for example 5 seconds, or compare its length: seconds(...)"
-    return _literal_hint(left, right_kind) or _literal_hint(right, left_kind)
-
-
-def _literal_hint(expr: Expr, wanted: Kind) -> str:
-    """How a literal is written as the kind that is wanted, if it can be."""
-    literal = constant(expr)
-    if not isinstance(literal, Literal) or literal.value is None:
-        return ""
-    if wanted is Kind.TEXT and not isinstance(literal.value, str):
-        return f"write '{str(literal.value).upper()}' in quotes to make it text"
-    if wanted in NUMBERS and isinstance(literal.value, str) and _is_number(literal.value):
-        return f"write {literal.value.strip()} without quotes to make it a number"
-    if wanted is Kind.BOOLEAN and str(literal.value).lower() in ("true", "false"):
-        return f"write {str(literal.value).upper()} without quotes"
-    if wanted is Kind.BOOLEAN and literal.value in (0, 1):
-        return "write TRUE or FALSE"
-    return ""
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _arithmetic_hint(expr: Binary, left: Kind, right: Kind) -> str:
-    kinds = {left, right}
-    if expr.operator == "+" and kinds == {Kind.TEXT}:
-        return "join text with `||`"
-    if expr.operator == "||":
-        return "`||` joins text with text" if kinds & (PLAIN - {Kind.TEXT}) else ""
-    if kinds & {Kind.TIMESTAMP, Kind.DURATION} and kinds & NUMBERS and expr.operator in ("+", "-"):
-        number = expr.right if right in NUMBERS else expr.left
-        amount = number.value if isinstance(number, Literal) else 5
-        return f"write a duration with its unit, for example {amount} seconds"
-    if kinds == {Kind.TIMESTAMP} and expr.operator == "+":
-        return "`-` gives the duration between two times"
-    if Kind.TEXT in kinds and kinds & ORDERED:
-        return _literal_hint(expr.left, right) or _literal_hint(expr.right, left)
-    return ""

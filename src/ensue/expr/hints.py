@@ -1,0 +1,136 @@
+"""How the checker's messages name types and numbers, and what its hints advise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import pyarrow as pa
+
+from ensue.errors import did_you_mean
+from ensue.expr.functions import FUNCTIONS
+from ensue.expr.nodes import Binary, Expr, Literal
+from ensue.expr.types import NUMBERS, ORDERED, PLAIN, Kind, constant, describe, kind_of
+
+# What other systems call our functions.
+_OTHER_NAMES: Mapping[str, str] = MappingProxyType(
+    {
+        "ceiling": "ceil",
+        "char_length": "length",
+        "character_length": "length",
+        "dayofweek": "day_of_week",
+        "dayofyear": "day_of_year",
+        "ifnull": "coalesce",
+        "len": "length",
+        "log": "ln",
+        "max": "greatest",
+        "min": "least",
+        "nvl": "coalesce",
+        "pow": "power",
+        "substring": "substr",
+        "total_seconds": "seconds",
+        "unix_timestamp": "epoch",
+    }
+)
+_TIMESTAMP_EXAMPLE = "TIMESTAMP '2024-01-31 12:00:00'"
+
+
+# --- words
+
+
+def article(word: str) -> str:
+    """The article before a word for a kind, with a space: "a ", "an ", or none before "text"."""
+    if word == Kind.TEXT.word:
+        return ""
+    return "an " if word[0] in "aeio" else "a "
+
+
+def with_article(data_type: pa.DataType) -> str:
+    """A type in the words of a message, with its article."""
+    if kind_of(data_type) is Kind.OTHER:
+        return f"of type {data_type}"
+    word = describe(data_type)
+    return article(word) + word
+
+
+def argument_count(number: int) -> str:
+    """A number of arguments in words: "1 argument", "2 arguments"."""
+    return "1 argument" if number == 1 else f"{number} arguments"
+
+
+# --- hints
+
+
+def condition_hint(found: pa.DataType) -> str:
+    """How a value that stands where a condition should becomes one."""
+    if kind_of(found) in NUMBERS:
+        return "compare it with something, for example `... != 0`"
+    return "compare it with something, for example `... IS NOT NULL`"
+
+
+def comparison_hint(left: Expr, right: Expr, left_kind: Kind, right_kind: Kind) -> str:
+    """How two values of different kinds are made comparable."""
+    kinds = {left_kind, right_kind}
+    if Kind.TIMESTAMP in kinds:
+        other = right if left_kind is Kind.TIMESTAMP else left
+        if isinstance(other, Literal) and isinstance(other.value, str):
+            return f"write a time as TIMESTAMP '{other.value}'"
+        if kinds & NUMBERS:
+            return f"write a time as {_TIMESTAMP_EXAMPLE}, or compare the seconds since 1970: epoch(...)"
+        return f"write a time as {_TIMESTAMP_EXAMPLE}"
+    if Kind.DURATION in kinds:
+        number = right if left_kind is Kind.DURATION else left
+        if isinstance(number, Literal) and kinds & NUMBERS:
+            return f"write a duration with its unit, for example {number.value} seconds"
+        return "write a duration with its unit, for example 5 seconds, or compare its length: seconds(...)"
+    return literal_hint(left, right_kind) or literal_hint(right, left_kind)
+
+
+def literal_hint(expr: Expr, wanted: Kind) -> str:
+    """How a literal is written as the kind that is wanted, if it can be."""
+    literal = constant(expr)
+    if not isinstance(literal, Literal) or literal.value is None:
+        return ""
+    if wanted is Kind.TEXT and not isinstance(literal.value, str):
+        return f"write '{str(literal.value).upper()}' in quotes to make it text"
+    if wanted in NUMBERS and isinstance(literal.value, str) and _is_number(literal.value):
+        return f"write {literal.value.strip()} without quotes to make it a number"
+    if wanted is Kind.BOOLEAN and str(literal.value).lower() in ("true", "false"):
+        return f"write {str(literal.value).upper()} without quotes"
+    if wanted is Kind.BOOLEAN and literal.value in (0, 1):
+        return "write TRUE or FALSE"
+    return ""
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def arithmetic_hint(expr: Binary, left: Kind, right: Kind) -> str:
+    """What was probably meant by an operator that is not defined for its operands."""
+    kinds = {left, right}
+    if expr.operator == "+" and kinds == {Kind.TEXT}:
+        return "join text with `||`"
+    if expr.operator == "||":
+        return "`||` joins text with text" if kinds & (PLAIN - {Kind.TEXT}) else ""
+    if kinds & {Kind.TIMESTAMP, Kind.DURATION} and kinds & NUMBERS and expr.operator in ("+", "-"):
+        number = expr.right if right in NUMBERS else expr.left
+        amount = number.value if isinstance(number, Literal) else 5
+        return f"write a duration with its unit, for example {amount} seconds"
+    if kinds == {Kind.TIMESTAMP} and expr.operator == "+":
+        return "`-` gives the duration between two times"
+    if Kind.TEXT in kinds and kinds & ORDERED:
+        return literal_hint(expr.left, right) or literal_hint(expr.right, left)
+    return ""
+
+
+def function_hint(name: str) -> str:
+    """The function that was probably meant by a name that there is no function of."""
+    if name == "mod":
+        return "write the remainder as x % y"
+    meant = _OTHER_NAMES.get(name)
+    return f"did you mean `{meant}`?" if meant else did_you_mean(name, FUNCTIONS)

@@ -1,0 +1,230 @@
+"""Comparison and arithmetic on Arrow values, with the nulls of SQL.
+
+The operands have passed the checker. What does not fit 64 bits raises ArrowInvalid; `overflow` makes a problem of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ensue.errors import Problem, QueryError, Span
+from ensue.expr.types import (
+    LARGEST_INTEGER,
+    NANOSECONDS_PER_UNIT,
+    NUMBERS,
+    SMALLEST_INTEGER,
+    TIMES,
+    Kind,
+    arithmetic_type,
+    arrow,
+    common_type,
+    convert,
+    kind_of,
+    nan_to_null,
+    unit_of,
+)
+
+_COMPARE: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
+    {
+        "=": arrow.equal,
+        "!=": arrow.not_equal,
+        "<": arrow.less,
+        "<=": arrow.less_equal,
+        ">": arrow.greater,
+        ">=": arrow.greater_equal,
+    }
+)
+_MIRRORED = MappingProxyType({"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="})
+_EXACT: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
+    {"+": arrow.add_checked, "-": arrow.subtract_checked, "*": arrow.multiply_checked}
+)
+UNKNOWN: Any = pa.scalar(None, pa.bool_())
+"""The truth value that is neither true nor false."""
+NULL: Any = pa.scalar(None, pa.null())
+"""The null that has no type yet."""
+
+
+def inverted_if(negated: bool, value: Any) -> Any:
+    """The opposite truth value if `negated`; unknown stays unknown."""
+    return arrow.invert(value) if negated else value
+
+
+@contextmanager
+def overflow(operator: str, span: Span | None) -> Iterator[None]:
+    """Turns what Arrow's checked kernels say into a problem at the operator."""
+    try:
+        yield
+    except pa.ArrowInvalid as failure:
+        raise QueryError([_overflow_problem(operator, span, str(failure))]) from failure
+
+
+def _overflow_problem(operator: str, span: Span | None, detail: str) -> Problem:
+    if "timestamp" in detail:
+        return Problem(
+            "overflow",
+            f"a time in `{operator}` does not fit the finer unit of its two sides",
+            span,
+            "nanoseconds reach from 1677 to 2262",
+            "convert the column with the finer unit to a coarser one before the run, say pa.timestamp('us')",
+        )
+    return Problem(
+        "overflow",
+        f"the result of `{operator}` does not fit a 64-bit integer",
+        span,
+        f"beyond {SMALLEST_INTEGER} to {LARGEST_INTEGER}",
+        "multiply an operand by 1.0 to compute with floats, or guard it with CASE WHEN",
+    )
+
+
+# --- comparison
+
+
+def compared(operator: str, left: Any, right: Any) -> Any:
+    """`left <operator> right` of two values of one kind; unknown where one is null."""
+    kinds = (kind_of(left.type), kind_of(right.type))
+    if Kind.NULL in kinds:
+        return UNKNOWN
+    if kinds[0] in TIMES:
+        return _compared_times(operator, left, right)
+    common = common_type((left.type, right.type))
+    if common is None:
+        raise TypeError(f"{left.type} {operator} {right.type}; check the expression first")
+    return _COMPARE[operator](convert(left, common), convert(right, common))
+
+
+def _compared_times(operator: str, left: Any, right: Any) -> Any:
+    """Compares times of any two units exactly: without a cast that could overflow or lose digits."""
+    scales = [NANOSECONDS_PER_UNIT[unit_of(value.type)] for value in (left, right)]
+    ticks = left.cast(pa.int64()), right.cast(pa.int64())
+    if scales[0] == scales[1]:
+        return _COMPARE[operator](*ticks)
+    if scales[0] > scales[1]:
+        return _compared_scaled(operator, ticks[0], ticks[1], scales[0] // scales[1])
+    return _compared_scaled(_MIRRORED[operator], ticks[1], ticks[0], scales[1] // scales[0])
+
+
+def _compared_scaled(operator: str, coarse: Any, fine: Any, scale: int) -> Any:
+    """`coarse * scale <operator> fine`; where that overflows, computed on the side of `coarse`.
+
+    `c * k < f` iff `c < ceil(f / k)`, and `c * k <= f` iff `c <= floor(f / k)`; likewise for `>=` and `>`.
+    """
+    try:
+        return _COMPARE[operator](arrow.multiply_checked(coarse, scale), fine)
+    except pa.ArrowInvalid:
+        return _compared_divided(operator, coarse, fine, scale)
+
+
+def _compared_divided(operator: str, coarse: Any, fine: Any, scale: int) -> Any:
+    quotient = arrow.divide(fine, scale)
+    whole = arrow.multiply(quotient, scale)
+    if operator in ("=", "!="):
+        equal = arrow.and_(arrow.equal(coarse, quotient), arrow.equal(whole, fine))
+        return inverted_if(operator == "!=", equal)
+    if operator in ("<", ">="):
+        bound = arrow.add(quotient, arrow.less(whole, fine).cast(pa.int64()))
+    else:
+        bound = arrow.subtract(quotient, arrow.greater(whole, fine).cast(pa.int64()))
+    return _COMPARE[operator](coarse, bound)
+
+
+# --- arithmetic
+
+
+def computed(operator: str, left: Any, right: Any) -> Any:
+    """`left <operator> right` for arithmetic and `||`; null where one is, and for a division by zero."""
+    result = arithmetic_type(operator, left.type, right.type)
+    if result is None:
+        raise TypeError(f"{left.type} {operator} {right.type}; check the expression first")
+    kinds = (kind_of(left.type), kind_of(right.type))
+    if Kind.NULL in kinds:
+        return NULL
+    if kinds[0] is Kind.TEXT:
+        return arrow.binary_join_element_wise(
+            convert(left, result), convert(right, result), convert(pa.scalar(""), result)
+        )
+    if NUMBERS.issuperset(kinds):
+        return _computed_numbers(operator, convert(left, result), convert(right, result))
+    if operator == "/" and kinds == (Kind.DURATION, Kind.DURATION):
+        return _computed_numbers("/", _nanoseconds(left), _nanoseconds(right))
+    if operator in ("*", "/"):
+        return _scaled_duration(operator, left, right, result)
+    unit = unit_of(result)
+    return _EXACT[operator](_ticks(left, unit), _ticks(right, unit)).cast(result)
+
+
+def _computed_numbers(operator: str, left: Any, right: Any) -> Any:
+    """Both sides of one type; `/` comes with floats only."""
+    whole = pa.types.is_integer(left.type)
+    if operator == "%":
+        return _integer_remainder(left, right) if whole else _float_remainder(left, right)
+    if operator == "/":
+        return nan_to_null(arrow.divide(left, _null_if_zero(right)))
+    value = _EXACT[operator](left, right)
+    return value if whole else nan_to_null(value)
+
+
+def _null_if_zero(value: Any) -> Any:
+    zero = arrow.equal(value, pa.scalar(0, value.type))
+    return arrow.if_else(zero, pa.scalar(None, value.type), value)
+
+
+def _integer_remainder(left: Any, right: Any) -> Any:
+    """What truncating division leaves: it has the sign of `left`."""
+    # Anything modulo -1 is 0, as modulo 1; but the quotient of the smallest integer and -1 would overflow.
+    divisor = arrow.if_else(arrow.equal(right, -1), 1, _null_if_zero(right))
+    return arrow.subtract(left, arrow.multiply(arrow.divide(left, divisor), divisor))
+
+
+def _float_remainder(left: Any, right: Any) -> Any:
+    with np.errstate(invalid="ignore"):
+        remainder = np.fmod(_numbers(left), _numbers(right))
+    # Null travels as NaN, and a division by zero gives NaN.
+    if np.ndim(remainder) == 0:
+        return nan_to_null(pa.scalar(float(remainder)))
+    return pa.array(remainder, from_pandas=True)
+
+
+def _numbers(value: Any) -> Any:
+    if isinstance(value, pa.Scalar):
+        return np.float64(value.as_py() if value.is_valid else np.nan)
+    return value.to_numpy(zero_copy_only=False)
+
+
+def negative(value: Any) -> Any:
+    """`-value` of a number or a duration."""
+    kind = kind_of(value.type)
+    if kind is Kind.NULL:
+        return value
+    if kind is Kind.DURATION:
+        return arrow.negate_checked(value.cast(pa.int64())).cast(value.type)
+    return arrow.negate_checked(value)
+
+
+# --- times
+
+
+def _ticks(time: Any, unit: Any) -> Any:
+    """A time as an integer of this unit, or ArrowInvalid; of a timestamp with a zone, its instant in UTC."""
+    target = pa.duration(unit) if pa.types.is_duration(time.type) else pa.timestamp(unit, time.type.tz)
+    return convert(time, target).cast(pa.int64())
+
+
+def _nanoseconds(duration: Any) -> Any:
+    """The length of a duration as a float, which cannot overflow."""
+    ticks = convert(duration.cast(pa.int64()), pa.float64())
+    return arrow.multiply(ticks, float(NANOSECONDS_PER_UNIT[unit_of(duration.type)]))
+
+
+def _scaled_duration(operator: str, left: Any, right: Any, result: pa.DataType) -> Any:
+    duration, factor = (left, right) if kind_of(left.type) is Kind.DURATION else (right, left)
+    ticks = convert(duration, result).cast(pa.int64())
+    if operator == "*" and kind_of(factor.type) is Kind.INTEGER:
+        return arrow.multiply_checked(ticks, factor).cast(result)
+    scaled = _computed_numbers(operator, convert(ticks, pa.float64()), convert(factor, pa.float64()))
+    return arrow.round(scaled, ndigits=0, round_mode="half_towards_infinity").cast(pa.int64()).cast(result)
