@@ -33,6 +33,8 @@ from ensue.runtimes.tables import TableKind, arrow_tables
 
 QueryLike: TypeAlias = "str | Query | PatternExpression | Program"
 ColumnNames: TypeAlias = "str | Mapping[str, str]"
+MOST_SHOWN = 8
+"""How many values of a type column a warning lists."""
 
 
 @dataclass(frozen=True)
@@ -307,23 +309,30 @@ def _evaluate_one(prepared: _Prepared, place: int, options: Options) -> tuple[pa
 
 
 def _warn_of_missing_streams(plan: QueryPlan, store: EventStore) -> None:
-    """A stream without events whose name is nearly that of another one is probably misspelt."""
-    empty = [name for name in plan.streams if len(store.streams[name]) == 0]
+    """A name that is nearly that of another stream, or a column that holds none of the streams, is probably a slip."""
     for item in (source.input for source in store.sources):
-        if item.type is None or not empty:
+        if item.type is None or all(len(store.streams[name]) for name in plan.streams):
             continue
-        present = [str(name) for name in pc.unique(item.table.column(item.type)).to_pylist() if name]
-        for name in empty:
-            guess = closest(name, present)
+        counts = pc.value_counts(item.table.column(item.type)).to_pylist()
+        by_frequency = sorted(counts, key=lambda entry: -entry["counts"])
+        present = [str(entry["values"]) for entry in by_frequency if entry["values"] is not None]
+        for name in plan.streams:
+            guess = closest(name, present, cutoff=0.65) if name not in present else None
             if guess is not None and guess not in plan.streams:
-                message = f"no row of column `{item.type}` is `{name}`; did you mean `{guess}`?"
-                warnings.warn(message, EnsueWarning, stacklevel=4)
+                _warn_of_stream(f"no row of column `{item.type}` is `{name}`; did you mean `{guess}`?")
+        if present and not set(present) & set(plan.streams):
+            shown = ", ".join(present[:MOST_SHOWN]) + (", ..." if len(present) > MOST_SHOWN else "")
+            _warn_of_stream(f"column `{item.type}` holds none of the streams of the query; it holds {shown}")
 
 
-def warn_set_aside(report: Report) -> None:
-    """Nothing is lost silently: what took no part is said."""
+def _warn_of_stream(message: str) -> None:
+    warnings.warn(message, EnsueWarning, stacklevel=5)
+
+
+def warn_set_aside(report: Report, callers: int = 3) -> None:
+    """Nothing is lost silently: what took no part is said, at the line `callers` calls up, which is the user's."""
     for reason, rows in report.set_aside.items():
-        warnings.warn(f"{counted(rows, 'row', 'rows')} {reason} took no part", EnsueWarning, stacklevel=3)
+        warnings.warn(f"{counted(rows, 'row', 'rows')} {reason} took no part", EnsueWarning, stacklevel=callers)
 
 
 __all__ = [

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -23,13 +24,16 @@ from ensue.api import (
 from ensue.engine.session import Session
 from ensue.engine.snapshot import read_header, restore, saved_schemas, snapshot
 from ensue.engine.sources import Report
-from ensue.errors import QueryError, SchemaError, StateError
+from ensue.errors import EnsueWarning, QueryError, SchemaError, StateError, counted
 from ensue.graph.timescale import NANOSECONDS_PER_TICK
 from ensue.kernels.warm import warm_up
 from ensue.plan.build import plan_query
 from ensue.plan.model import DEFAULT_LIMIT, Options
 from ensue.runtimes.local import catalog_of, input_tables
-from ensue.runtimes.tables import ARROW, arrow_tables, conform
+from ensue.runtimes.tables import ARROW, arrow_tables, conform, learn_types
+
+Batch: TypeAlias = "dict[str | None, pa.Table]"
+"""The tables of one step by stream; None: the one table of all streams."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,7 @@ class Detector:
         self._per_stream = False
         self._kind = ARROW
         self._finished = False
+        self._warned_of_late_rows = False
 
     @property
     def report(self) -> Report:
@@ -99,12 +104,17 @@ class Detector:
 
         `watermark` is an integer for integer time, otherwise a datetime, a timestamp of pandas or numpy, or ISO text.
         """
-        tables = self._receive(events)
+        batch = self._receive(events)
         assert self._session is not None
         until = ticks_of(watermark, self._session.plan.catalog.time_type)
         if self._session.watermark is not None and until < self._session.watermark:
-            raise StateError("watermark-backwards", "the watermark moves only forwards", "pass one not before the last")
-        return self._step(tables, until)
+            behind = self._session.watermark - until
+            raise StateError(
+                "watermark-backwards",
+                f"the watermark moves only forwards, and {watermark!r} is {counted(behind, 'tick', 'ticks')} back",
+                "pass one not before the last",
+            )
+        return self._step(batch, until)
 
     def finish(self, events: Any = None) -> Advance:
         """Takes a last batch and gives every match that is still open: no event comes any more."""
@@ -128,29 +138,72 @@ class Detector:
         self._session = session
         self._finished = False
 
-    def _receive(self, events: Any) -> Mapping[str, pa.Table] | pa.Table | None:
-        """The batch as Arrow; the first one starts the session."""
+    def _receive(self, events: Any) -> Batch:
+        """The batch as Arrow, by stream; the first one starts the session."""
         if self._finished:
             raise StateError("finished", "the detector was told that no event comes any more", "make a new one")
         if events is None:
             if self._session is None:
                 raise SchemaError("no-tables", "the first step needs a table, if only an empty one", "pass its columns")
-            return None
+            return {}
         self._kind, tables = arrow_tables(events)
         if self._session is None:
             self._session = self._start(tables)
-        return tables
+        batch = self._by_stream(tables, self._session)
+        self._session = self._with_known_types(batch, self._session)
+        return batch
 
-    def _step(self, tables: Mapping[str, pa.Table] | pa.Table | None, until: int | None) -> Advance:
-        assert self._session is not None
-        before = replace(self._session.report)
-        matches, late = self._session.advance(self._fresh(tables), until)
-        warn_set_aside(self._session.report.since(before))
+    def _by_stream(self, tables: Mapping[str, pa.Table] | pa.Table, session: Session) -> Batch:
+        if isinstance(tables, Mapping) != self._per_stream:
+            raise SchemaError("table-shape", "batches come as one table or as one per stream, the same way each time")
+        batch: Batch = {}
+        batch.update(tables if isinstance(tables, Mapping) else {session.inputs[0].stream: tables})
+        unknown = [name for name in batch if name not in [item.stream for item in session.inputs]]
+        if unknown:
+            raise SchemaError("unknown-stream", f"stream `{unknown[0]}` was not among the tables of the first step")
+        return batch
+
+    def _with_known_types(self, batch: Batch, session: Session) -> Session:
+        """The session itself, or one that has learned the types of columns that held nothing so far."""
+        schemas = [
+            learn_types(item.table.schema, batch[item.stream].schema) if item.stream in batch else item.table.schema
+            for item in session.inputs
+        ]
+        if all(schema.equals(item.table.schema) for schema, item in zip(schemas, session.inputs, strict=True)):
+            return session
+        empty = {item.stream: schema.empty_table() for schema, item in zip(schemas, session.inputs, strict=True)}
+        learned = self._start(
+            {name: table for name, table in empty.items() if name is not None}
+            if self._per_stream
+            else next(iter(empty.values()))
+        )
+        learned.state = [old.cast(new.schema) for old, new in zip(session.state, learned.state, strict=True)]
+        learned.watermark, learned.report = session.watermark, session.report
+        return learned
+
+    def _step(self, batch: Batch, until: int | None) -> Advance:
+        session = self._session
+        assert session is not None
+        before = replace(session.report)
+        fresh = [
+            conform(batch[item.stream], item.table.schema, item.label) if item.stream in batch else item.table
+            for item in session.inputs
+        ]
+        matches, masks = session.advance(fresh, until)
+        self._warn(session.report.since(before))
         give = self._kind.from_arrow
-        if self._per_stream:
-            names = [item.stream for item in self._session.inputs]
-            return Advance(give(matches), {name: give(table) for name, table in zip(names, late, strict=True)})
-        return Advance(give(matches), give(late[0]))
+        late = {
+            item.stream: give(batch[item.stream].filter(pa.array(mask)) if item.stream in batch else item.table)
+            for item, mask in zip(session.inputs, masks, strict=True)
+        }
+        return Advance(give(matches), late if self._per_stream else next(iter(late.values())))
+
+    def _warn(self, report: Report) -> None:
+        warn_set_aside(report, callers=4)
+        if report.late and not self._warned_of_late_rows:
+            self._warned_of_late_rows = True
+            message = f"{counted(report.late, 'row', 'rows')} came at or before the watermark; see `late` of the step"
+            warnings.warn(message, EnsueWarning, stacklevel=4)
 
     def _start(self, tables: Mapping[str, pa.Table] | pa.Table) -> Session:
         time, type_column, end = self._columns
@@ -160,24 +213,6 @@ class Detector:
         plan = plan_query(self._query, catalog, self._source)
         warm_up()
         return Session.start(plan, inputs, self._options)
-
-    def _fresh(self, tables: Mapping[str, pa.Table] | pa.Table | None) -> list[pa.Table]:
-        assert self._session is not None
-        if tables is not None and isinstance(tables, Mapping) != self._per_stream:
-            raise SchemaError("table-shape", "batches come as one table or as one per stream, the same way each time")
-        given: dict[str | None, pa.Table] = {}
-        if isinstance(tables, Mapping):
-            given.update(tables)
-        elif tables is not None:
-            given[self._session.inputs[0].stream] = tables
-        known = [item.stream for item in self._session.inputs]
-        unknown = [name for name in given if name not in known]
-        if unknown:
-            raise SchemaError("unknown-stream", f"stream `{unknown[0]}` was not among the tables of the first step")
-        return [
-            conform(given[item.stream], schema, item.label) if item.stream in given else schema.empty_table()
-            for item, schema in zip(self._session.inputs, self._session.schemas, strict=True)
-        ]
 
 
 def ticks_of(moment: Any, time_type: pa.DataType) -> int:
@@ -193,7 +228,9 @@ def ticks_of(moment: Any, time_type: pa.DataType) -> int:
     scalar = _moment(moment)
     if scalar is None or not scalar.is_valid:
         raise SchemaError(
-            "watermark-type", f"time holds timestamps, so a watermark is a moment, not {moment!r}", "pass a datetime"
+            "watermark-type",
+            f"time holds timestamps, so a watermark is a moment, not {moment!r}",
+            "pass a datetime, a timestamp, or ISO text such as '2024-01-31 12:00:00'",
         )
     nanoseconds = scalar.value * NANOSECONDS_PER_TICK[scalar.type.unit]
     return int(nanoseconds // NANOSECONDS_PER_TICK[time_type.unit])

@@ -139,14 +139,14 @@ def counted(number: int, singular: str, plural: str) -> str:
     return f"{number:,} {singular if number == 1 else plural}"
 
 
-def closest(name: str, candidates: Iterable[str]) -> str | None:
-    """The candidate that `name` was probably meant to be, or None.
+def closest(name: str, candidates: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """The candidate that `name` was probably meant to be, or None if none is as similar as `cutoff` (0 to 1).
 
     >>> closest("amout", ["amount", "currency"])
     'amount'
     """
     by_folded = {candidate.casefold(): candidate for candidate in candidates}
-    found = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.6)
+    found = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=cutoff)
     return by_folded[found[0]] if found else None
 
 

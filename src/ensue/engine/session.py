@@ -45,12 +45,11 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
 class Session:
     """A query in progress. `state` holds, per table, the events still worth keeping; `watermark` how far time has come.
 
-    `inputs` are empty tables with the columns that are kept, `schemas` those of the tables as they come.
+    `inputs` are empty tables with the columns that are kept; tables come with these columns and types.
     """
 
     plan: QueryPlan
     inputs: tuple[InputTable, ...]
-    schemas: tuple[pa.Schema, ...]
     options: Options
     output: OutputSchema
     state: list[pa.Table]
@@ -64,13 +63,12 @@ class Session:
             replace(item, table=plain_schema(needed_columns(plan, item).schema).empty_table()) for item in inputs
         )
         state = [_with_positions(shape.table, plan.counting) for shape in shapes]
-        schemas = tuple(plain_schema(item.table.schema) for item in inputs)
-        return cls(plan, shapes, schemas, options, output_schema(plan, raw_types(plan, inputs)), state)
+        return cls(plan, shapes, options, output_schema(plan, raw_types(plan, inputs)), state)
 
-    def advance(self, fresh: Sequence[pa.Table], until: int | None) -> tuple[pa.Table, list[pa.Table]]:
+    def advance(self, fresh: Sequence[pa.Table], until: int | None) -> tuple[pa.Table, list[Mask]]:
         """Takes rows (one table per input) and moves the watermark to `until` (None: the end of time).
 
-        Gives the matches that completed, in order, and per input the rows that came too late.
+        Gives the matches that completed, in order, and per input which rows came too late.
         """
         late, combined, report = self._admit(fresh)
         inputs = [replace(shape, table=table) for shape, table in zip(self.inputs, combined, strict=True)]
@@ -94,21 +92,19 @@ class Session:
         self.report.add(report)
         return matches, late
 
-    def _admit(self, fresh: Sequence[pa.Table]) -> tuple[list[pa.Table], list[pa.Table], Report]:
-        """The late rows and, per input, the state with the new rows behind it; the report counts what takes no part."""
+    def _admit(self, fresh: Sequence[pa.Table]) -> tuple[list[Mask], list[pa.Table], Report]:
+        """Which rows are late and, per input, the state with the others behind it; what takes no part is counted."""
         tables = [replace(shape, table=table) for shape, table in zip(self.inputs, fresh, strict=True)]
         sources, report = load_sources(tables, self.plan.catalog.time_type)
         late, combined = [], []
         for source, state in zip(sources, self.state, strict=True):
             is_late = self._late_rows(source)
             usable = ~is_late if source.valid is None else source.valid & ~is_late
+            late.append(is_late)
+            report.late += int(np.count_nonzero(is_late))
             table = source.input.table
-            late.append(table.filter(pa.array(is_late)))
-            report.late += late[-1].num_rows
-            columns = table.select([name for name in state.column_names if name != POSITION])
-            admitted = columns if usable.all() else columns.filter(pa.array(usable))
-            admitted = _with_positions(admitted, self.plan.counting)
-            combined.append(pa.concat_tables([state, admitted.cast(state.schema)]))
+            admitted = table if usable.all() else table.filter(pa.array(usable))
+            combined.append(pa.concat_tables([state, _with_positions(admitted, self.plan.counting)]))
         return late, combined, report
 
     def _late_rows(self, source: EventSource) -> Mask:

@@ -38,8 +38,8 @@ def snapshot(session: Session, per_stream: bool) -> pa.Table:
         "per_stream": per_stream,
         "report": asdict(session.report),
         "tables": [
-            {**_columns(item), "schema": base64.b64encode(schema.serialize().to_pybytes()).decode()}
-            for item, schema in zip(session.inputs, session.schemas, strict=True)
+            {**_columns(item), "schema": base64.b64encode(item.table.schema.serialize().to_pybytes()).decode()}
+            for item in session.inputs
         ],
     }
     return pa.table(columns).replace_schema_metadata({METADATA: json.dumps(header).encode()})

@@ -76,8 +76,15 @@ def _never_holds(contradiction: Contradiction) -> Problem:
         "never-holds",
         f"the pattern can never match: {explain_contradiction(contradiction)}",
         max(spans, key=lambda span: span.start, default=None),
-        hint="one of these clauses has to go or to be loosened",
+        hint=_way_out(contradiction),
     )
+
+
+def _way_out(contradiction: Contradiction) -> str:
+    clauses = {bound.reason.text for bound in contradiction.cycle if bound.reason.text}
+    if all(text.startswith("SEQ puts") for text in clauses):
+        return "a variable that is written twice is one event: give the second its own name"
+    return "one of these clauses has to go or to be loosened"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ensue.errors import SchemaError, did_you_mean
-from ensue.expr.types import describe, kind_of, readable_type
+from ensue.expr.types import NUMBERS, describe, kind_of, readable_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,10 +184,19 @@ def conform(table: pa.Table, schema: pa.Schema, label: str) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
+def learn_types(schema: pa.Schema, given: pa.Schema) -> pa.Schema:
+    """The schema with the types of a later batch for columns that held nothing before."""
+    for place, field in enumerate(schema):
+        if pa.types.is_null(field.type) and given.get_field_index(field.name) >= 0:
+            schema = schema.set(place, field.with_type(given.field(field.name).type))
+    return schema
+
+
 def _conform_column(column: pa.ChunkedArray, field: pa.Field, label: str) -> pa.ChunkedArray:
     given, wanted = readable_type(column.type), readable_type(field.type)
     zones = {pa.types.is_timestamp(kind) and kind.tz is not None for kind in (given, wanted)}
-    alike = pa.types.is_null(given) or (kind_of(given) is kind_of(wanted) and len(zones) == 1)
+    kinds = {kind_of(given), kind_of(wanted)}
+    alike = pa.types.is_null(given) or ((len(kinds) == 1 or kinds == NUMBERS) and len(zones) == 1)
     try:
         if alike:
             return column.cast(field.type)

@@ -1,0 +1,94 @@
+"""Batches as pandas makes them: columns that hold nothing at first, numbers that change their type, late rows."""
+
+from __future__ import annotations
+
+import warnings
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import ensue
+
+QUERY = "PATTERN SEQ(A a, B b) PARTITION BY k WITHIN 50"
+
+
+def frame(*rows: tuple[int, str, object, object]) -> pd.DataFrame:
+    return pd.DataFrame(rows, columns=["t", "type", "k", "note"])
+
+
+def detector(query: str = QUERY) -> ensue.Detector:
+    return ensue.Detector(query, time="t", type="type")
+
+
+def test_a_column_that_held_nothing_takes_the_first_real_type() -> None:
+    found = detector()
+    found.advance(frame((1, "A", 7, None)), watermark=1)
+    step = found.advance(frame((2, "B", 7, "hello")), watermark=2)
+    assert step.matches["b"][0]["note"] == "hello"
+    assert step.matches["a"][0]["note"] is None
+
+
+def test_the_first_batch_may_be_an_empty_pandas_table() -> None:
+    found = detector()
+    found.advance(frame().head(0), watermark=0)
+    found.advance(frame((1, "A", 7, "x")), watermark=1)
+    assert len(found.advance(frame((2, "B", 7, "y")), watermark=2).matches) == 1
+
+
+@pytest.mark.parametrize("keys", [(7, 7.0, None), (7.0, 7, None)])
+def test_integers_and_floats_that_hold_them_are_one(keys: tuple[object, ...]) -> None:
+    first, second, nothing = keys
+    found = detector()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ensue.EnsueWarning)
+        found.advance(frame((1, "A", first, "x")), watermark=1)
+        step = found.advance(frame((2, "B", second, "y"), (2, "B", nothing, "z")), watermark=2)
+    assert len(step.matches) == 1
+
+
+def test_a_fraction_where_integers_were_is_refused() -> None:
+    found = detector()
+    found.advance(frame((1, "A", 7, "x")), watermark=1)
+    with pytest.raises(ensue.SchemaError, match="column-type.*`k`"):
+        found.advance(frame((2, "B", 7.5, "y")), watermark=2)
+
+
+def test_columns_that_the_query_does_not_use_may_change_or_go() -> None:
+    found = detector(QUERY + " RETURN b.t AS at")
+    found.advance(frame((1, "A", 7, "x")), watermark=1)
+    assert len(found.advance(frame((2, "B", 7, 5)), watermark=2).matches) == 1
+    assert len(found.advance(frame((3, "B", 7, 5)).drop(columns="note"), watermark=3).matches) == 1
+
+
+def test_late_rows_come_back_whole_and_are_said_once() -> None:
+    found = detector(QUERY + " RETURN b.t AS at")
+    found.advance(frame((5, "A", 7, "x")), watermark=5)
+    with pytest.warns(ensue.EnsueWarning, match="2 rows came at or before the watermark") as caught:
+        step = found.advance(frame((4, "A", 7, "late"), (5, "B", 7, "late"), (6, "B", 7, "y")), watermark=6)
+    assert caught[0].filename == __file__
+    assert list(step.late["note"]) == ["late", "late"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(found.advance(frame((1, "A", 7, "late")), watermark=7).late) == 1
+    assert found.report.late == 3
+
+
+def test_types_learned_late_survive_a_restart() -> None:
+    found = detector()
+    found.advance(frame((1, "A", 7, None)), watermark=1)
+    found.advance(frame((2, "A", 7, "hello")), watermark=2)
+    again = detector()
+    again.restore(found.snapshot())
+    assert len(again.finish(frame((3, "B", 7, "bye"))).matches) == 2
+
+
+def test_a_type_column_that_holds_none_of_the_streams_is_said() -> None:
+    events = pa.table({"t": [1, 2], "type": ["A", "B"], "status": ["Open", "Closed"]})
+    with pytest.warns(ensue.EnsueWarning, match="column `status` holds none of the streams.*Open, Closed"):
+        assert ensue.detect(events, "PATTERN SEQ(A a, B b)", time="t", type="status").num_rows == 0
+
+
+def test_a_variable_written_twice_in_a_sequence_is_explained() -> None:
+    with pytest.raises(ensue.QueryError, match="a variable that is written twice is one event"):
+        ensue.explain("PATTERN SEQ(A a, B b, A a) WITHIN 5")
