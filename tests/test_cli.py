@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -35,6 +37,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pair.ensue").write_text(PAIR)
     (tmp_path / "events.csv").write_text(CSV)
+    (tmp_path / "events.csv.gz").write_bytes(gzip.compress(CSV.encode()))
     names, *rows = [line.split(",") for line in CSV.splitlines()]
     records = [{**dict(zip(names, row, strict=True)), "id": int(row[2])} for row in rows]
     (tmp_path / "events.json").write_text(json.dumps(records))
@@ -107,7 +110,15 @@ def test_explain(folder: Path) -> None:
     assert only == ensue.explain(program.queries[1]) + "\n"
 
 
-@pytest.mark.parametrize("name", ["events.parquet", "events.csv", "events.json", "events.jsonl"])
+def test_explain_with_a_time_of_another_name(folder: Path) -> None:
+    text = "PATTERN SEQ(A a, B b) WHERE b.at - a.at > 5 minutes WITHIN 1 hour"
+    (folder / "at.ensue").write_text(text)
+    named = ensue_command("explain", "at.ensue", "--time", "at").stdout
+    assert named == ensue.explain(text, time="at") + "\n"
+    assert named != ensue_command("explain", "at.ensue").stdout
+
+
+@pytest.mark.parametrize("name", ["events.parquet", "events.csv", "events.csv.gz", "events.json", "events.jsonl"])
 def test_detect_reads(folder: Path, name: str) -> None:
     result = detect(name, "--format", "json")
     assert (result.exit_code, json.loads(result.stdout)) == (0, FOUND), result.stderr
@@ -152,13 +163,32 @@ def test_detect_as_table(folder: Path) -> None:
     assert result.exit_code == 0
     for text in ("pair", "took", "2025-03-10 08:10:00", "0:10:00", "lone"):
         assert text in result.stdout
-    assert "... and 1 more" in detect("events.csv", "--limit", "0").stdout
+    assert "... and 1 more" in detect("events.csv", "--rows", "0").stdout
 
 
-def test_limit_cuts_rows_not_counts(folder: Path) -> None:
-    result = detect("events.csv", "--limit", "0", "--format", "json")
+def test_names_of_patterns_are_not_wrapped(folder: Path) -> None:
+    name = "a_name_that_is_much_longer_than_its_table"
+    (folder / "pair.ensue").write_text(f"PATTERN {name} SEQ(A a, B b) WITHIN 1 hour RETURN a.id AS id")
+    assert name in detect("events.csv", "--rows", "0").stdout.splitlines()
+
+
+def test_rows_cut_what_is_shown_not_counts(folder: Path) -> None:
+    result = detect("events.csv", "--rows", "0", "--format", "json")
     assert json.loads(result.stdout) == {"pair": [], "lone": []}
     assert "pair: 1 match" in result.stderr
+
+
+@pytest.mark.parametrize(("limit", "exit_code"), [(0, 1), (1, 0)])
+def test_limit_stops_the_run(folder: Path, limit: int, exit_code: int) -> None:
+    (folder / "pair.ensue").write_text("PATTERN SEQ(A a, B b) WITHIN 1 hour")
+    result = detect("events.csv", "--limit", str(limit))
+    assert result.exit_code == exit_code
+    if exit_code:
+        assert "pattern `pattern_1` has more than 0 matches" in result.stderr
+        assert "`--limit` raises the limit" in result.stderr
+        assert "`limit=`" not in result.stderr
+    else:
+        assert result.stderr == "pattern_1: 1 match\n"
 
 
 def test_whole_events_are_written_as_json_and_csv(folder: Path) -> None:
@@ -180,7 +210,11 @@ def test_whole_events_are_written_as_json_and_csv(folder: Path) -> None:
         (["detect", "pair.ensue", "--events", "event.csv", "--time", "t"], 2, ["did you mean `events.csv`?"]),
         (["detect", "pair.ensue", "--events", "pair.ensue", "--time", "t"], 2, ["error[unknown-format]"]),
         (["detect", "pair.ensue", "--events", "events.csv"], 2, ["--time"]),
-        (["detect", "pair.ensue", "--events", "events.csv", "--time", "t"], 1, ["error[no-type-column]"]),
+        (
+            ["detect", "pair.ensue", "--events", "events.csv", "--time", "t"],
+            1,
+            ["error[no-type-column]", "pass `--type`"],
+        ),
         (["detect", "pair.ensue", "--events", "events.csv", "--time", "at", "--type", "type"], 1, ["t, type, id"]),
         (["detect", "pair.ensue", "--events", "A=events.csv", "--events", "events.csv", "--time", "t"], 2, ["STREAM="]),
     ],
@@ -221,6 +255,34 @@ def test_as_a_process(folder: Path) -> None:
     assert (ran.returncode, ran.stdout) == (1, "")
     assert ran.stderr.startswith("error[open-scope]: ")
     assert "Traceback" not in ran.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["demo", "--orders", "50"],
+        ["explain", "pair.ensue"],
+        ["detect", "pair.ensue", "--events", "events.csv", "--time", "t", "--type", "type"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_a_reader_that_leaves_is_no_failure(folder: Path, arguments: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        ran = subprocess.run(
+            [sys.executable, "-m", "ensue.cli", *arguments],
+            stdout=writing,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    finally:
+        os.close(writing)
+    assert ran.returncode == 0
+    assert "Traceback" not in ran.stderr
+    assert "BrokenPipe" not in ran.stderr
 
 
 def test_help_imports_nothing_heavy_of_its_own() -> None:

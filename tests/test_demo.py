@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -14,7 +16,7 @@ from typer.testing import CliRunner
 
 import ensue
 from ensue.cli import app
-from ensue.cli.demo import demo_program, statements_with_comments
+from ensue.cli.demo import demo_program, next_steps, statements_with_comments
 from ensue.cli.orders import draw_orders
 
 Row = dict[str, Any]
@@ -109,9 +111,23 @@ def test_demo_shows_counts_and_saves(tmp_path: Path) -> None:
     for name, reading in READINGS.items():
         assert f"\n{name}: {sum(reading(history) for _, history in histories(events))} match" in result.stdout
     assert "Looking for 4 patterns" in result.stderr
-    assert "ensue explain demo.ensue" in result.stderr
+    assert f"explain {tmp_path / 'demo.ensue'}" in result.stderr
     files = ["detect", str(tmp_path / "demo.ensue"), "--events", str(tmp_path / "orders.parquet")]
     assert CliRunner().invoke(app, [*files, "--time", "t", "--type", "type"]).exit_code == 0
+
+
+def test_commands_that_are_proposed_run_as_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.chdir(Path(sys.executable).parent.parent)
+    beside = Path("bin", "ensue")
+    commands = [shlex.split(line) for line in next_steps(None).splitlines() if line.startswith(f"  {beside} ")]
+    assert [command[1] for command in commands] == ["demo", "explain", "detect"]
+    monkeypatch.setenv("PATH", str(beside.parent.absolute()))
+    assert "\n  ensue demo --save .\n" in next_steps(None)
+    assert "demo --save" not in next_steps(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for _, *arguments in commands:
+        assert CliRunner().invoke(app, arguments).exit_code == 0
 
 
 def test_one_order_is_enough() -> None:

@@ -4,12 +4,28 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
+
+
+class _Commands(TyperGroup):
+    """The commands; that a reader such as `head` has read enough and left is no failure of theirs."""
+
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        try:
+            return super().main(*arguments, **options)
+        except SystemExit as left:
+            # Both typer and rich leave from within their handling of the broken pipe.
+            if isinstance(left.__context__, BrokenPipeError):
+                raise SystemExit(0) from None
+            raise
+
 
 app = typer.Typer(
     name="ensue",
+    cls=_Commands,
     help="Complex event processing: which events, in which order, with which of them absent.",
     epilog="Start with `ensue demo`; then `ensue explain FILE` shows what a pattern means and how it runs.",
     no_args_is_help=True,
@@ -56,7 +72,8 @@ def check(
 ) -> None:
     """Check programs without data: syntax, names, scopes, and times that cannot hold together.
 
-    Every problem of every file is reported. Exit code 0: none; 1: some; 2: a file cannot be read.
+    All problems of a file are reported together; where there is a syntax error, only the first one. Names of fields
+    need data: `detect` checks them. Exit code 0: no problem; 1: some; 2: a file cannot be read.
     """
     from ensue.cli.programs import check_files, problems_as_json
     from ensue.cli.reporting import counted, messages, reported
@@ -76,13 +93,14 @@ def check(
 def explain(
     file: ProgramFile,
     pattern: Annotated[str | None, typer.Option(help="only this pattern", show_default=False)] = None,
+    time: Annotated[str, typer.Option(metavar="NAME", help="the time of an event, as the pattern calls it")] = "t",
 ) -> None:
     """Show what each pattern means and how it will run: its graph, its plan, and the state a stream would keep."""
     from ensue.cli.programs import explain_program, read_program
     from ensue.cli.reporting import reported
 
     with reported():
-        typer.echo(explain_program(read_program(file), pattern))
+        typer.echo(explain_program(read_program(file), pattern, time))
 
 
 @app.command(
@@ -93,7 +111,9 @@ def detect(
     file: ProgramFile,
     events: Annotated[
         list[str],
-        typer.Option(metavar="DATA", help="a .parquet, .csv or .json file, or STREAM=DATA", show_default=False),
+        typer.Option(
+            metavar="DATA", help="a .parquet, .csv, .csv.gz, .json or .jsonl file, or STREAM=DATA", show_default=False
+        ),
     ],
     time: Annotated[str, typer.Option(metavar="COLUMN", help="the time of an event", show_default=False)],
     type: Annotated[
@@ -104,8 +124,17 @@ def detect(
     ] = None,
     pattern: Annotated[str | None, typer.Option(help="only this pattern", show_default=False)] = None,
     format: Annotated[TableFormat, typer.Option(help="how matches are written")] = TableFormat.TABLE,
+    rows: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help="rows written per pattern; by default 20 of a table, all otherwise", show_default=False
+        ),
+    ] = None,
     limit: Annotated[
-        int | None, typer.Option(min=0, help="rows shown per pattern; by default 20 of a table, all otherwise")
+        int | None,
+        typer.Option(
+            min=0, help="more matches of a pattern than this are an error; by default 10,000,000", show_default=False
+        ),
     ] = None,
 ) -> None:
     """Find the matches of a program in files of events. Matches go to stdout, everything else to stderr."""
@@ -115,8 +144,8 @@ def detect(
 
     with reported():
         program = choose_pattern(read_program(file), pattern)
-        found = detect_in_files(program, events, time, type, end)
-        write_matches(found, format.value, limit)
+        found = detect_in_files(program, events, time, type, end, limit)
+        write_matches(found, format.value, rows)
 
 
 @app.command(epilog="Example: `ensue demo --orders 100000 --save .`")

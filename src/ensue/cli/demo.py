@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import shutil
+import sys
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
@@ -19,18 +23,13 @@ from ensue.cli.reporting import UsageError, counted, messages, table_width
 from ensue.kernels.warm import warm_up
 
 SHOWN_ROWS = 4
-NEXT_STEPS = """\
-What next:
-  ensue demo --save .           keep the program and the events: demo.ensue, orders.parquet
-  ensue explain demo.ensue      what a pattern means, how it runs, what a stream would have to keep
-  ensue detect demo.ensue --events orders.parquet --time t --type type
-                                the same result from files; edit demo.ensue and look again
-  README.md                     the same from Python"""
+PROGRAM_FILE = "demo.ensue"
+EVENTS_FILE = "orders.parquet"
 
 
 def demo_program() -> Program:
     """The four patterns of the demo."""
-    return parse(files("ensue.cli").joinpath("demo.ensue").read_text(encoding="utf-8"), "demo.ensue")
+    return parse(files("ensue.cli").joinpath(PROGRAM_FILE).read_text(encoding="utf-8"), PROGRAM_FILE)
 
 
 def statements_with_comments(program: Program) -> Iterator[tuple[str, str]]:
@@ -66,7 +65,35 @@ def run_demo(orders: int, seed: int, save: Path | None) -> None:
         console.print(matches_table(found[name], SHOWN_ROWS))
     total = counted(sum(matches.num_rows for matches in found.values()), "match", "matches")
     console.print(Text(f"\n{counted(events.num_rows, 'event')}, {total}, {seconds:.2f} s", style="bold"))
-    messages(f"\n{NEXT_STEPS}")
+    messages(f"\n{next_steps(save)}")
+
+
+def next_steps(saved: Path | None) -> str:
+    """What to do after the demo, as commands that run as they are written; `saved` is where the files are."""
+    ensue = _this_command()
+    folder = saved or Path()
+    program, events = (shlex.quote(str(folder / name)) for name in (PROGRAM_FILE, EVENTS_FILE))
+    keep = f"""
+  {ensue} demo --save .
+      keep the program and the events: {program}, {events}"""
+    return f"""\
+What next:{"" if saved else keep}
+  {ensue} explain {program}
+      what a pattern means, how it runs, what a stream would have to keep
+  {ensue} detect {program} --events {events} --time t --type type
+      the same result from files; edit {program} and look again
+README.md has the same from Python."""
+
+
+def _this_command() -> str:
+    """How to call `ensue` from here: by its name, or by its path where the shell would not find it."""
+    if shutil.which("ensue"):
+        return "ensue"
+    beside = Path(sys.executable).with_name("ensue")
+    if not beside.exists():
+        return f"{shlex.quote(sys.executable)} -m ensue.cli"
+    near = beside.is_relative_to(Path.cwd())
+    return shlex.quote(os.path.relpath(beside) if near else str(beside))
 
 
 def _save(program: Program, events: pa.Table, folder: Path) -> None:
@@ -74,8 +101,8 @@ def _save(program: Program, events: pa.Table, folder: Path) -> None:
     assert source is not None
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "demo.ensue").write_text(source.text, encoding="utf-8")
-        parquet.write_table(events, folder / "orders.parquet")
+        (folder / PROGRAM_FILE).write_text(source.text, encoding="utf-8")
+        parquet.write_table(events, folder / EVENTS_FILE)
     except OSError as error:
         raise UsageError("unwritable-folder", f"nothing can be saved in `{folder}`: {error.strerror}") from error
     messages(f"Saved {folder / 'demo.ensue'} and {folder / 'orders.parquet'}")

@@ -13,60 +13,69 @@ from typing import Any
 
 import pyarrow as pa
 import typer
-from rich.console import Console
+from rich.console import Console, Group
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from ensue.api import Program, run
 from ensue.cli.events import read_sources
+from ensue.cli.programs import name_patterns
 from ensue.cli.reporting import UsageError, counted, messages, table_width
+from ensue.plan.model import DEFAULT_LIMIT
 
 SHOWN_ROWS = 20
-"""Rows of a table that are shown unless `--limit` says otherwise."""
+"""Rows of a table that are shown unless `--rows` says otherwise."""
 
 
 def detect_in_files(
-    program: Program, events: Sequence[str], time: str, type: str | None, end: str | None
+    program: Program, events: Sequence[str], time: str, type: str | None, end: str | None, limit: int | None
 ) -> Mapping[str, pa.Table]:
-    """The matches of each pattern, by name."""
+    """The matches of each pattern, by name; without a `limit`, as many as `ensue.run` gives without one."""
     sources = read_sources(events, [name for name in (time, end) if name is not None])
-    return run(program, sources, time=time, type=type, end=end)
+    most = DEFAULT_LIMIT if limit is None else limit
+    return run(name_patterns(program), sources, time=time, type=type, end=end, limit=most)
 
 
-def write_matches(found: Mapping[str, pa.Table], format: str, limit: int | None) -> None:
+def write_matches(found: Mapping[str, pa.Table], format: str, shown: int | None) -> None:
     """Writes matches to stdout. JSON is one object with a list of matches per pattern; CSV takes one pattern only."""
     if format == "json":
-        rows = {name: [_plain(row) for row in _head(table, limit).to_pylist()] for name, table in found.items()}
+        rows = {name: [_plain(row) for row in _head(table, shown).to_pylist()] for name, table in found.items()}
         typer.echo(json.dumps(rows, ensure_ascii=False, allow_nan=False))
     elif format == "csv":
         if len(found) != 1:
             raise UsageError(
                 "several-patterns", f"CSV holds one pattern; patterns: {', '.join(found)}", "choose with --pattern"
             )
-        typer.echo(_as_csv(_head(next(iter(found.values())), limit)), nl=False)
+        typer.echo(_as_csv(_head(next(iter(found.values())), shown)), nl=False)
     else:
         console = Console(width=table_width())
         for name, table in found.items():
-            shown = SHOWN_ROWS if limit is None else limit
-            console.print(matches_table(table, shown, title=name))
+            console.print(matches_table(table, SHOWN_ROWS if shown is None else shown, title=name))
     for name, table in found.items():
         messages(f"{name}: {counted(table.num_rows, 'match', 'matches')}")
 
 
-def matches_table(matches: pa.Table, shown: int, title: str | None = None) -> Table:
+def matches_table(matches: pa.Table, shown: int, title: str = "") -> Group:
     """The first rows as a table for people; says how many there are when that is not all."""
     rest = matches.num_rows - shown
-    table = Table(title=title, title_justify="left", caption=f"... and {rest:,} more" if rest > 0 else None)
-    table.caption_justify = "left"
+    # Not the title and caption of the table itself: those would be wrapped to its width.
+    above = [Text(title, style="italic", no_wrap=True, overflow="ignore")] if title else []
+    below = [Text(f"... and {rest:,} more", style="dim italic")] if rest > 0 else []
+    return Group(*above, _table(_head(matches, shown)), *below)
+
+
+def _table(matches: pa.Table) -> Table:
+    table = Table()
     for field in matches.schema:
         table.add_column(escape(field.name), justify="right" if pa.types.is_primitive(field.type) else "left")
-    for row in _head(matches, shown).to_pylist():
+    for row in matches.to_pylist():
         table.add_row(*(escape(_readable(value)) for value in row.values()))
     return table
 
 
-def _head(table: pa.Table, limit: int | None) -> pa.Table:
-    return table if limit is None else table.slice(0, limit)
+def _head(table: pa.Table, shown: int | None) -> pa.Table:
+    return table if shown is None else table.slice(0, shown)
 
 
 def _readable(value: Any) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ensue.algebra.catalog import inferred_catalog
 from ensue.algebra.nodes import Statements
-from ensue.api import Program, explain, parse
+from ensue.api import Program, parse
 from ensue.cli.reporting import UsageError, existing_file
 from ensue.errors import Problem, QueryError, Source, did_you_mean, render_problem
 from ensue.plan.build import plan_query
@@ -56,10 +56,15 @@ def problems_as_json(findings: Sequence[Finding]) -> str:
     return json.dumps([finding.fields for finding in findings], indent=2, ensure_ascii=False)
 
 
-def explain_program(program: Program, pattern: str | None) -> str:
-    """What each pattern, or the one asked for, means and how it will run."""
-    chosen = choose_pattern(program, pattern)
-    return "\n\n".join(explain(query) for query in chosen.queries)
+def explain_program(program: Program, pattern: str | None, time: str) -> str:
+    """What each pattern, or the one asked for, means and how it will run; `time` names the time column."""
+    return choose_pattern(program, pattern).explain(time=time)
+
+
+def name_patterns(program: Program) -> Program:
+    """The program with its names written into it, so that messages call a pattern as results do."""
+    pairs = zip(program.statements.statements, program.names, strict=True)
+    return Program(Statements(tuple(replace(node, name=name) for node, name in pairs), program.statements.source))
 
 
 def choose_pattern(program: Program, pattern: str | None) -> Program:

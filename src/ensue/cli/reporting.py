@@ -11,10 +11,18 @@ from pathlib import Path
 
 import typer
 
-from ensue.errors import EnsueError, EnsueWarning
+from ensue.errors import EnsueError, EnsueWarning, LimitError, SchemaError
 
 PIPE_WIDTH = 160
 """Columns of a table that does not go to a terminal."""
+
+IN_OPTIONS = {
+    "`limit=` raises": "`--limit` raises",
+    "`ensue.detect_batches` gives": "in Python `ensue.detect_batches` gives",
+    "pass `type=` with": "pass `--type` with",
+    "or one table per stream": "or one file per stream: `--events STREAM=FILE`",
+}
+"""What hints say to callers of the Python API, and what to users of the command line."""
 
 
 class UsageError(EnsueError):
@@ -57,8 +65,18 @@ def reported() -> Iterator[None]:
         try:
             yield
         except EnsueError as error:
-            messages(str(error))
+            messages(_in_options(error))
             raise typer.Exit(2 if isinstance(error, UsageError) else 1) from None
+
+
+def _in_options(error: EnsueError) -> str:
+    """The message of an error, with its hint in the words of the command line."""
+    if not isinstance(error, LimitError | SchemaError):
+        return str(error)
+    hint = error.hint
+    for in_python, option in IN_OPTIONS.items():
+        hint = hint.replace(in_python, option)
+    return str(error).removesuffix(error.hint) + hint
 
 
 def existing_file(path: Path) -> Path:
