@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta, timezone
 from enum import IntEnum
 from typing import Any
@@ -266,3 +267,42 @@ def test_misuse_is_named() -> None:
 def test_values_are_shown_as_text() -> None:
     assert repr(a.x > 1) == 'Value("a.x > 1")'
     assert repr(seq("A a")) == 'PatternExpression("SEQ(A a)")'
+    assert repr(seq("A a", "B b").within(5)) == 'PatternExpression("SEQ(A a, B b) WITHIN 5")'
+    assert repr(event("A", "a").partition_by("x")) == 'Query("PATTERN A a\n  PARTITION BY x")'
+
+
+MISUSES: list[tuple[Callable[[], object], str]] = [
+    (
+        lambda: seq("A a", not event("B", "b")),  # type: ignore[arg-type]
+        "a pattern is expected, not False; `not` asks Python for a truth value: "
+        "write ~event(...) for the absence of an event",
+    ),
+    (
+        lambda: seq(["A a", "B b"]),  # type: ignore[arg-type]
+        "a pattern is expected, not ['A a', 'B b']; pass the items one by one, as in seq(*items)",
+    ),
+    (
+        lambda: any_of(("A a", "B b")),  # type: ignore[arg-type]
+        "a pattern is expected, not ('A a', 'B b'); pass the items one by one, as in any_of(*items)",
+    ),
+    (lambda: event("A", "a").returning(a), 'name a field of `a`, e.g. var("a").amount'),  # type: ignore[arg-type]
+    (
+        lambda: event("A", "a").partition_by(a.x),  # type: ignore[arg-type]
+        'partition_by takes the names of fields, such as "user_id", not Value("a.x")',
+    ),
+]
+
+
+@pytest.mark.parametrize(("misuse", "message"), MISUSES, ids=[message for _, message in MISUSES])
+def test_misuse_teaches(misuse: Callable[[], object], message: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        misuse()
+    assert str(caught.value) == message
+
+
+def test_lists_stand_for_their_items() -> None:
+    query = event("A", "a")
+    assert (
+        query.partition_by(["x", "y"], "z") == query.partition_by(("x", "y", "z")) == query.partition_by("x", "y", "z")
+    )
+    assert query.returning(["a.x AS x", a.y]) == query.returning(("a.x AS x", a.y)) == query.returning("a.x AS x", a.y)

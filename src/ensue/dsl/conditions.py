@@ -234,6 +234,9 @@ def value_node(thing: object) -> Expr:
             return thing.node
         case _ if isinstance(thing, Expr):
             return thing
+        case Variable():
+            name = thing._variable
+            raise TypeError(f'name a field of `{name}`, e.g. var("{name}").amount')
     return literal(thing)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ensue.algebra.nodes import And, Event, Named, Not, Or, Pattern, PatternQuery, Seq, Within
 from ensue.dsl.conditions import ConditionLike, condition_node
 from ensue.dsl.literals import WindowLike, window
-from ensue.dsl.query import Query
+from ensue.dsl.query import Columns, FieldNames, Query
 from ensue.lang.parser import parse_pattern
 from ensue.lang.render import render_pattern
 
@@ -42,11 +42,11 @@ class PatternExpression:
         """The query with these conditions."""
         return query_of(self).where(*conditions)
 
-    def partition_by(self, *fields: str) -> Query:
+    def partition_by(self, *fields: FieldNames) -> Query:
         """The query partitioned by these fields."""
         return query_of(self).partition_by(*fields)
 
-    def returning(self, *columns: ConditionLike, **named: ConditionLike) -> Query:
+    def returning(self, *columns: Columns, **named: ConditionLike) -> Query:
         """The query with these columns."""
         return query_of(self).returning(*columns, **named)
 
@@ -63,6 +63,7 @@ class PatternExpression:
         return render_pattern(self.node)
 
 
+_ABSENCE = "; `not` asks Python for a truth value: write ~event(...) for the absence of an event"
 PatternLike = PatternExpression | Pattern | str
 
 
@@ -133,10 +134,13 @@ def pattern_node(pattern: PatternLike) -> Pattern:
             return pattern.node
         case _ if isinstance(pattern, Pattern):
             return pattern
-    raise TypeError(f"a pattern is expected, not {pattern!r}")
+    raise TypeError(f"a pattern is expected, not {pattern!r}{_ABSENCE if isinstance(pattern, bool) else ''}")
 
 
 def _nodes(function: str, items: tuple[PatternLike, ...]) -> tuple[Pattern, ...]:
     if not items:
         raise ValueError(f"{function} has at least one item")
+    for item in items:
+        if isinstance(item, list | tuple):
+            raise TypeError(f"a pattern is expected, not {item!r}; pass the items one by one, as in {function}(*items)")
     return tuple(map(pattern_node, items))

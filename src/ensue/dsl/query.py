@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Self
 
 from ensue.algebra.nodes import PatternQuery, Return
@@ -13,8 +14,11 @@ from ensue.lang.parser import parse_returns, parse_statements
 from ensue.lang.render import render_query
 from ensue.plan.explain import explain_without_data
 
+FieldNames = str | list[str] | tuple[str, ...]
+Columns = ConditionLike | list[ConditionLike] | tuple[ConditionLike, ...]
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Query:
     """A query as a value; `node` is what its text would parse to. Each method gives a new query.
 
@@ -29,6 +33,9 @@ class Query:
 
     node: PatternQuery
 
+    def __repr__(self) -> str:
+        return f'{type(self).__name__}("{self.to_text()}")'
+
     def where(self, *conditions: ConditionLike) -> Self:
         """Every condition holds as well, besides those there are."""
         where = self.node.where
@@ -36,18 +43,27 @@ class Query:
             where = _conjunction(where, condition_node(condition))
         return self._with(replace(self.node, where=where))
 
-    def partition_by(self, *fields: str) -> Self:
-        """All events of a match agree on these fields too."""
-        return self._with(replace(self.node, partition_by=self.node.partition_by + fields))
+    def partition_by(self, *fields: FieldNames) -> Self:
+        """All events of a match agree on these fields too; a list or tuple stands for its texts."""
+        listed = (group if isinstance(group, list | tuple) else [group] for group in fields)
+        names = tuple(chain.from_iterable(listed))
+        for name in names:
+            if not isinstance(name, str):
+                raise TypeError(f'partition_by takes the names of fields, such as "user_id", not {name!r}')
+        return self._with(replace(self.node, partition_by=self.node.partition_by + names))
 
     def within(self, size: WindowLike) -> Self:
         """The window of the whole match; it takes the place of an earlier one."""
         return self._with(replace(self.node, within=window(size)))
 
-    def returning(self, *columns: ConditionLike, **named: ConditionLike) -> Self:
-        """Further columns of the result: texts such as `"a.id AS id"`, values, or `name=value`; texts are parsed."""
+    def returning(self, *columns: Columns, **named: ConditionLike) -> Self:
+        """Further columns of the result: texts such as `"a.id AS id"`, values, or `name=value`; texts are parsed.
+
+        A list or tuple stands for its columns.
+        """
         returns = list(self.node.returns)
-        for column in columns:
+        listed = (group if isinstance(group, list | tuple) else [group] for group in columns)
+        for column in chain.from_iterable(listed):
             returns += parse_returns(column) if isinstance(column, str) else [Return(condition_node(column))]
         returns += [Return(condition_node(column), alias) for alias, column in named.items()]
         return self._with(replace(self.node, returns=tuple(returns)))

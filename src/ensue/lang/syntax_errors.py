@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from lark import UnexpectedInput
 
 from ensue.errors import Problem, QueryError, Source, Span, did_you_mean
+from ensue.lang.habits import HABITS
 from ensue.lang.literals import shorten, unit_hint
-from ensue.lang.names import is_reserved
+from ensue.lang.names import is_reserved, quote_name
+from ensue.lang.slips import CLAUSES, Lexeme, Slip
 
 _TOKEN = re.compile(
     r"(?P<blank>\s+|--[^\n]*)|'(?:[^']|'')*'|`(?:[^`]|``)*`|\"[^\"\n]*\"|[0-9]+(?:\.[0-9]+)?|\w+|==|<>|!=|<=|>=|\|\||&&|->|.",
@@ -19,7 +20,6 @@ _TOKEN = re.compile(
 _END = "$END"
 _CONTENTS = {"pattern": "pattern", "expression": "expression", "window": "window", "returns": "columns to return"}
 _COMPARISONS = ("=", "==", "!=", "<>", "<", "<=", ">", ">=")
-_CLAUSES = ("WHERE", "PARTITION", "WITHIN", "RETURN")
 
 # Sets of terminals that one phrase names; the first terminal of each stands only where all the others may.
 _GROUPS = (
@@ -35,7 +35,7 @@ _GROUPS = (
     ),
     ("an operator", ("CONCAT", "COMPARISON", "_IN", "_NOT", "_BETWEEN", "_LIKE", "_IS", "_AND", "_OR")),
     ("an operator", ("_OR", "_AND")),
-    ("a clause", ("_PARTITION", "_WHERE", "_WITHIN", "_RETURN")),
+    ("a clause (WHERE, PARTITION BY, WITHIN or RETURN)", ("_PARTITION", "_WHERE", "_WITHIN", "_RETURN")),
     ("a number", ("INTEGER", "DECIMAL", "MINUS")),
     ("a name", ("NAME", "QUOTED")),
     ("a name", ("WORD", "QUOTED")),
@@ -46,51 +46,6 @@ _WORDS = {
     "COMPARISON": "a comparison", "CONCAT": "`||`", "PLUS": "`+`", "MINUS": "`-`", "_EVENTS": "EVENTS",
     "_PARTITION": "PARTITION BY",
 }  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Lexeme:
-    """A word, number, quoted text or sign of the source, read without regard to the grammar."""
-
-    text: str
-    start: int
-
-    @property
-    def end(self) -> int:
-        return self.start + len(self.text)
-
-
-@dataclass(frozen=True, slots=True)
-class Slip:
-    """Where reading stopped: what stood before, what was found, and what could have stood there."""
-
-    source: Source
-    start: str
-    accepted: frozenset[str]
-    before: tuple[Lexeme, ...]
-    found: Lexeme | None
-
-    @property
-    def previous(self) -> Lexeme | None:
-        return self.before[-1] if self.before else None
-
-    @property
-    def word(self) -> str:
-        return self.found.text.upper() if self.found else ""
-
-    @property
-    def previous_word(self) -> str:
-        return self.previous.text.upper() if self.previous else ""
-
-    def open_bracket(self) -> Lexeme | None:
-        """The innermost bracket that is still open."""
-        opened: list[Lexeme] = []
-        for lexeme in self.before:
-            if lexeme.text in ("(", "["):
-                opened.append(lexeme)
-            elif lexeme.text in (")", "]") and opened:
-                opened.pop()
-        return opened[-1] if opened else None
 
 
 def explain_syntax(unexpected: UnexpectedInput, source: Source, start: str) -> QueryError:
@@ -113,8 +68,8 @@ def _slip(unexpected: UnexpectedInput, source: Source, start: str, lexemes: tupl
     at_end = token is not None and token.type == _END
     offset = len(source.text) if at_end else unexpected.pos_in_stream or 0
     before = tuple(lexeme for lexeme in lexemes if lexeme.end <= offset)
-    found = next((lexeme for lexeme in lexemes if lexeme.end > offset), None)
-    return Slip(source, start, _accepted(unexpected), before, found)
+    found, *after = lexemes[len(before) :] or (None,)
+    return Slip(source, start, _accepted(unexpected), before, found, tuple(filter(None, after)))
 
 
 def _accepted(unexpected: UnexpectedInput) -> frozenset[str]:
@@ -169,7 +124,7 @@ def _expectation(accepted: frozenset[str]) -> str:
 def _foreign_sign(slip: Slip) -> str:
     signs = {
         "&&": "write AND", "&": "write AND", "|": "write OR; `||` joins texts", "!": "write NOT, or `!=`",
-        "{": "parts are grouped with `(` and `)`", "~": "write NOT", "->": "items of SEQ are separated with `,`",
+        "{": "parts are grouped with `(` and `)`", "~": "write NOT",
         "``": "a name is not empty",
     }  # fmt: skip
     return signs.get(slip.word, "")
@@ -198,8 +153,7 @@ def _missing_by(slip: Slip) -> str:
 
 
 def _partition_variable(slip: Slip) -> str:
-    clauses = [lexeme.text.upper() for lexeme in slip.before if lexeme.text.upper() in _CLAUSES]
-    if slip.word == "." and clauses[-1:] == ["PARTITION"]:
+    if slip.word == "." and slip.clause == "PARTITION":
         return "PARTITION BY takes the names of fields, without a variable"
     return ""
 
@@ -230,15 +184,32 @@ def _missing_semicolon(slip: Slip) -> str:
 
 def _named_event(slip: Slip) -> str:
     words = [lexeme.text for lexeme in (*slip.before[-3:], *([slip.found] if slip.found else []))]
-    if len(words) == 4 and words[0].upper() == "PATTERN" and all(word.isidentifier() for word in words):
-        return f"the name of a query stands before parentheses: `PATTERN {words[1]} ({words[2]} {words[3]})`"
+    if len(words) == 4 and words[0].upper() == "PATTERN" and all(map(_is_name, words)):
+        named = f"PATTERN {words[1]} ({words[2]} {words[3]})"
+        return f"the name of a query stands before parentheses, `{named}`; {_blanks(words[1:])}"
     return ""
+
+
+def _name_with_blanks(slip: Slip) -> str:
+    words = [*slip.item_before(), *([slip.found] if slip.found else [])]
+    follows_name = bool(slip.after) and _is_name(slip.after[0].text)
+    if slip.after_pattern and len(words) == 3 and all(_is_name(word.text) for word in words) and not follows_name:
+        return f"{_blanks([word.text for word in words])}; items are separated with `,`"
+    return ""
+
+
+def _blanks(words: list[str]) -> str:
+    return f"a name with blanks stands in backticks, {quote_name(' '.join(words[:-1]))} {words[-1]}"
+
+
+def _is_name(word: str) -> bool:
+    return word.isidentifier() and not is_reserved(word)
 
 
 def _unclosed_bracket(slip: Slip) -> str:
     bracket = slip.open_bracket()
     closing = {"(": "]", "[": ")"}
-    if bracket is None or (slip.found and slip.word not in (";", closing[bracket.text], *_CLAUSES)):
+    if bracket is None or (slip.found and slip.word not in (";", closing[bracket.text], *CLAUSES)):
         return ""
     line, column = slip.source.position(bracket.start)
     return f"the `{bracket.text}` at line {line}, column {column} is not closed"
@@ -250,7 +221,7 @@ def _unopened_bracket(slip: Slip) -> str:
 
 
 def _surplus_comma(slip: Slip) -> str:
-    return "remove the `,`" if slip.previous_word == "," and slip.word in (")", "", ";", *_CLAUSES) else ""
+    return "remove the `,`" if slip.previous_word == "," and slip.word in (")", "", ";", *CLAUSES) else ""
 
 
 def _missing_comma(slip: Slip) -> str:
@@ -261,7 +232,7 @@ def _missing_comma(slip: Slip) -> str:
 
 def _clause_word(slip: Slip) -> str:
     if slip.found and "_PARTITION" in slip.accepted and slip.word.isidentifier():
-        return did_you_mean(slip.word, _CLAUSES)
+        return did_you_mean(slip.word, CLAUSES)
     return ""
 
 
@@ -276,6 +247,7 @@ def _missing_operator(slip: Slip) -> str:
 
 
 _HINTS: tuple[Callable[[Slip], str], ...] = (
+    *HABITS,
     _foreign_sign,
     _double_quotes,
     _reversed_comparison,
@@ -291,6 +263,7 @@ _HINTS: tuple[Callable[[Slip], str], ...] = (
     _clause_word,
     _unknown_unit,
     _named_event,
+    _name_with_blanks,
     _missing_comma,
     _name_after_window,
     _missing_operator,
