@@ -57,6 +57,24 @@ def test_several_problems_are_reported_at_once_in_the_order_of_the_text() -> Non
     ]
 
 
+@pytest.mark.parametrize(
+    ("parse", "text", "hint"),
+    [
+        (parse_pattern, "A a, B b", "write `SEQ(A a, B b)`, or `AND(A a, B b)` for any order"),
+        (parse_pattern, "A a AND B b", "write `AND(A a, B b)`"),
+        (parse_pattern, "Queued+", "repetition is not part of this release"),
+        (parse_expression, "x = 1, y = 2", "join conditions with AND"),
+        (parse_returns, "*", "leave RETURN out to get whole events"),
+        (parse_window, "'10 seconds'", "write `10 seconds`"),
+        (parse_window, "INTERVAL '1' HOUR", "write `1 hour`"),
+    ],
+)
+def test_hints_for_the_texts_of_the_dsl(parse: Callable[[str], object], text: str, hint: str) -> None:
+    with pytest.raises(QueryError) as caught:
+        parse(text)
+    assert caught.value.problems[0].hint == hint
+
+
 @pytest.mark.parametrize("text", ["", " ", "\n\n", "-- nothing", ";"])
 @pytest.mark.parametrize("parse", PARSERS)
 def test_texts_without_content(parse: Callable[[str], object], text: str) -> None:

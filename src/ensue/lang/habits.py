@@ -107,12 +107,13 @@ def _sql_clause(slip: Slip) -> str:
 
 def _quoted_time(slip: Slip) -> str:
     """`WITHIN '10 seconds'` and `INTERVAL '10' SECOND` are 10 seconds."""
+    # The words before, at and after the slip; the first is WITHIN, INTERVAL or, in a window of its own, the text.
     lexemes = [lexeme for lexeme in (slip.previous, slip.found, *slip.after[:2]) if lexeme]
     words = [lexeme.text.strip("'") for lexeme in lexemes]
     clause = "WITHIN " if words[0].upper() == "WITHIN" else ""
     words = words[1:] if clause else words
     interval = words[:1] and words[0].upper() == "INTERVAL"
-    if not interval and not (clause and slip.word.startswith("'")):
+    if not interval and not (slip.word.startswith("'") and (clause or slip.start == "window")):
         return ""
     time = _TIME.match(" ".join(words[1:] if interval else words))
     if time is None:

@@ -64,6 +64,8 @@ class Slip:
     @property
     def after_pattern(self) -> bool:
         """Whether a pattern could end here: AS may follow, and no operator unless a query's name was read."""
+        if self.start == "pattern" and self.accepted == {"$END"}:
+            return True
         return "_AS" in self.accepted and ("_OR" not in self.accepted or "_SEQ" in self.accepted)
 
     def item_before(self) -> tuple[Lexeme, ...]:
