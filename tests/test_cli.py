@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -300,3 +302,30 @@ finally:
 """
     package = Path(ensue.__file__).parent
     subprocess.run([sys.executable, "-c", code, str(package)], check=True, capture_output=True)
+
+
+# --- docs/cli.md
+
+
+def test_page_shows_what_commands_print(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`$ cat FILE` shows a file that is there; `...` stands for lines left out. UPDATE_DOCS=1 rewrites the page."""
+    monkeypatch.chdir(tmp_path)
+    page = Path(__file__).parent.parent / "docs" / "cli.md"
+    text = page.read_text(encoding="utf-8")
+    for block in re.findall(r"^```console\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        fresh = ""
+        for line, below in re.findall(r"^\$ (.*\n)((?:(?!\$ ).*\n)*)", block, re.MULTILINE):
+            program, *arguments = shlex.split(line)
+            if program == "cat":
+                Path(*arguments).write_text(below, encoding="utf-8")
+                printed = below
+            else:
+                assert program == "ensue"
+                printed = re.sub(r" +$", "", ensue_command(*arguments).output, flags=re.MULTILINE)
+            shortened = ".*".join(re.escape(part) for part in re.split(r"^\.\.\.\n", below, flags=re.MULTILINE))
+            as_printed = re.fullmatch(shortened, printed, re.DOTALL)
+            assert as_printed or os.environ.get("UPDATE_DOCS"), f"{line}{printed}"
+            fresh += f"$ {line}{below if as_printed else printed}"
+        text = text.replace(block, fresh)
+    if os.environ.get("UPDATE_DOCS"):
+        page.write_text(text, encoding="utf-8")
