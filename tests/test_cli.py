@@ -19,6 +19,7 @@ from typer.testing import CliRunner, Result
 
 import ensue
 from ensue.cli import app
+from ensue.plan.model import DEFAULT_LIMIT
 
 PAIR = """\
 PATTERN pair SEQ(A a, B b) PARTITION BY id WITHIN 1 hour RETURN a.id AS id, b.t AS at, b.t - a.t AS took;
@@ -67,6 +68,10 @@ def test_help_has_an_example(command: str) -> None:
     result = ensue_command(command, "--help")
     assert result.exit_code == 0
     assert f"Example: `ensue {command}" in result.stdout
+
+
+def test_help_names_the_default_limit() -> None:
+    assert f"{DEFAULT_LIMIT:,}" in ensue_command("detect", "--help").stdout
 
 
 def test_check_of_sound_programs(folder: Path) -> None:

@@ -83,9 +83,9 @@ def check(
     if format is ProblemFormat.JSON:
         typer.echo(problems_as_json(found))
     else:
-        for item in found:
-            messages(item.rendered + "\n")
-        messages(f"{counted(len(files), 'file')} checked, {counted(len(found), 'problem')}")
+        # At once, so that the exit code is that of the check even if the reader leaves after the first lines.
+        summary = f"{counted(len(files), 'file')} checked, {counted(len(found), 'problem')}"
+        messages("".join(f"{item.rendered}\n\n" for item in found) + summary)
     raise typer.Exit(1 if found else 0)
 
 
