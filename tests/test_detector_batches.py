@@ -50,7 +50,7 @@ def test_integers_and_floats_that_hold_them_are_one(keys: tuple[object, ...]) ->
 def test_a_fraction_where_integers_were_is_refused() -> None:
     found = detector()
     found.advance(frame((1, "A", 7, "x")), watermark=1)
-    with pytest.raises(ensue.SchemaError, match="column-type.*`k`"):
+    with pytest.raises(ensue.SchemaError, match=r"column-type.*`k`"):
         found.advance(frame((2, "B", 7.5, "y")), watermark=2)
 
 
@@ -85,7 +85,7 @@ def test_types_learned_late_survive_a_restart() -> None:
 
 def test_a_type_column_that_holds_none_of_the_streams_is_said() -> None:
     events = pa.table({"t": [1, 2], "type": ["A", "B"], "status": ["Open", "Closed"]})
-    with pytest.warns(ensue.EnsueWarning, match="column `status` holds none of the streams.*Open, Closed"):
+    with pytest.warns(ensue.EnsueWarning, match=r"column `status` holds none of the streams.*Open, Closed"):
         assert ensue.detect(events, "PATTERN SEQ(A a, B b)", time="t", type="status").num_rows == 0
 
 
