@@ -25,6 +25,9 @@ from ensue.graph.normalize import resolve_interval
 from ensue.kernels.compiled import Codes, Int64s
 from ensue.plan.model import QueryPlan
 
+OVER_CAPACITY = ("overflowed binary array capacity", "input array too large")
+"""How Arrow says that an array cannot hold so much text."""
+
 
 @dataclass(frozen=True, slots=True)
 class OutputSchema:
@@ -197,7 +200,7 @@ def _render_within_capacity(chunk: MatchChunk, output: OutputSchema) -> Iterator
         yield render_chunk(chunk, output)
     except pa.ArrowInvalid as error:
         half = chunk.rows.length // 2
-        if half == 0 or "capacity" not in str(error):
+        if half == 0 or not any(words in str(error) for words in OVER_CAPACITY):
             raise
         for begin, end in ((0, half), (half, chunk.rows.length)):
             part = chunk.rows.take(np.arange(begin, end, dtype=np.int32))
