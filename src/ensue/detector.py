@@ -25,7 +25,7 @@ from ensue.engine.session import Session
 from ensue.engine.snapshot import read_header, restore, saved_schemas, snapshot
 from ensue.engine.sources import Report
 from ensue.errors import EnsueWarning, QueryError, SchemaError, StateError, counted
-from ensue.graph.timescale import NANOSECONDS_PER_TICK
+from ensue.expr.types import NANOSECONDS_PER_UNIT
 from ensue.kernels.warm import warm_up
 from ensue.plan.build import plan_query
 from ensue.plan.model import DEFAULT_LIMIT, Options
@@ -232,8 +232,8 @@ def ticks_of(moment: Any, time_type: pa.DataType) -> int:
             f"time holds timestamps, so a watermark is a moment, not {moment!r}",
             "pass a datetime, a timestamp, or ISO text such as '2024-01-31 12:00:00'",
         )
-    nanoseconds = scalar.value * NANOSECONDS_PER_TICK[scalar.type.unit]
-    return int(nanoseconds // NANOSECONDS_PER_TICK[time_type.unit])
+    nanoseconds = scalar.value * NANOSECONDS_PER_UNIT[scalar.type.unit]
+    return int(nanoseconds // NANOSECONDS_PER_UNIT[time_type.unit])
 
 
 def _moment(moment: Any) -> Any:

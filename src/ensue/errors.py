@@ -81,31 +81,25 @@ def citing(source: Source | None) -> Iterator[None]:
         raise QueryError(error.problems, source) from error
 
 
-class SchemaError(EnsueError):
+class CodedError(EnsueError):
+    """An error outside of a query's text: a stable `code`, one factual line, and a `hint`."""
+
+    def __init__(self, code: str, message: str, hint: str = "") -> None:
+        self.code = code
+        self.hint = hint
+        super().__init__(f"error[{code}]: {message}" + (f"\nhint: {hint}" if hint else ""))
+
+
+class SchemaError(CodedError):
     """The data do not have the shape that was promised: a column is missing, or has another type."""
 
-    def __init__(self, code: str, message: str, hint: str = "") -> None:
-        self.code = code
-        self.hint = hint
-        super().__init__(f"error[{code}]: {message}" + (f"\nhint: {hint}" if hint else ""))
 
-
-class LimitError(EnsueError):
+class LimitError(CodedError):
     """A run was stopped because it would have grown beyond a limit that the user can set."""
 
-    def __init__(self, code: str, message: str, hint: str = "") -> None:
-        self.code = code
-        self.hint = hint
-        super().__init__(f"error[{code}]: {message}" + (f"\nhint: {hint}" if hint else ""))
 
-
-class StateError(EnsueError):
+class StateError(CodedError):
     """A saved state does not fit the query or the version that tries to read it."""
-
-    def __init__(self, code: str, message: str, hint: str = "") -> None:
-        self.code = code
-        self.hint = hint
-        super().__init__(f"error[{code}]: {message}" + (f"\nhint: {hint}" if hint else ""))
 
 
 def render_problem(problem: Problem, source: Source | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-NANOSECONDS_PER_TICK = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+from ensue.expr.types import NANOSECONDS_PER_UNIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,4 +23,4 @@ class TimeScale:
 
     @property
     def _tick(self) -> int:
-        return 1 if self.unit is None else NANOSECONDS_PER_TICK[self.unit]
+        return 1 if self.unit is None else NANOSECONDS_PER_UNIT[self.unit]

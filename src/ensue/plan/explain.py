@@ -8,9 +8,9 @@ from ensue.algebra.catalog import inferred_catalog
 from ensue.algebra.nodes import PatternQuery
 from ensue.errors import Source, counted
 from ensue.expr.nodes import Duration
+from ensue.expr.types import NANOSECONDS_PER_UNIT
 from ensue.graph.bounds import Limit, Network, Point, position_of
 from ensue.graph.model import Graph, Variable
-from ensue.graph.timescale import NANOSECONDS_PER_TICK
 from ensue.lang.render import render_expression, render_query, render_window
 from ensue.plan.build import plan_query
 from ensue.plan.model import AbsencePlan, GraphPlan, QueryPlan, Retention
@@ -124,7 +124,7 @@ def _amount(ticks: int, plan: QueryPlan) -> str:
     if unit is None:
         return str(ticks)
     sign = "-" if ticks < 0 else ""
-    return sign + render_window(Duration(abs(ticks) * NANOSECONDS_PER_TICK[unit]))
+    return sign + render_window(Duration(abs(ticks) * NANOSECONDS_PER_UNIT[unit]))
 
 
 def _scope(absence: AbsencePlan, plan: QueryPlan) -> str:
