@@ -9,10 +9,13 @@ RUNTIME := .venv/.runtime-ready
 DEVELOPMENT := .venv/.development-ready
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # --no-compile below: bytecode is written at first import, for what is really imported.
-# hatchling and editables come from the locks as well, so nothing is fetched that is not pinned.
+# Nothing is fetched that is not pinned: hatchling and editables come from the locks, and the setuptools that builds
+# PySpark (PyPI has it as source only) from a lock of its own, because it has to be there first.
+INSTALL_LOCK := $(PIP) install --no-compile --require-hashes --no-build-isolation --requirement
 INSTALL_ENSUE := $(PIP) install --no-deps --no-build-isolation --editable .
 COMPILE := --quiet --generate-hashes --strip-extras --allow-unsafe --no-emit-index-url --no-emit-find-links \
-	--no-emit-trusted-host --no-emit-options --build-deps-for=editable $(LOCK_FLAGS)
+	--no-emit-trusted-host --no-emit-options $(LOCK_FLAGS)
+PROJECT := --build-deps-for=editable
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check format soak bench lock clean
@@ -49,8 +52,12 @@ lock: ## write the lock files again (LOCK_FLAGS=--upgrade for newer versions)
 	@tools=$$(mktemp -d) && trap 'rm -rf "$$tools"' EXIT && \
 	$(PYTHON) -m venv "$$tools" && "$$tools/bin/pip" install --quiet pip-tools==7.6.2 && \
 	export CUSTOM_COMPILE_COMMAND="make lock" && \
-	"$$tools/bin/pip-compile" $(COMPILE) --output-file requirements.lock pyproject.toml && \
-	"$$tools/bin/pip-compile" $(COMPILE) --extra dev --constraint requirements.lock \
+	echo 'setuptools>=77' | "$$tools/bin/pip-compile" $(COMPILE) --output-file requirements-build.lock - && \
+	"$$tools/bin/python" -c 'import tomllib; \
+		print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["java"])' | \
+	"$$tools/bin/pip-compile" $(COMPILE) --output-file requirements-java.lock - && \
+	"$$tools/bin/pip-compile" $(COMPILE) $(PROJECT) --output-file requirements.lock pyproject.toml && \
+	"$$tools/bin/pip-compile" $(COMPILE) $(PROJECT) --extra dev --constraint requirements.lock \
 		--output-file requirements-dev.lock pyproject.toml
 
 clean: ## remove .venv, caches and builds
@@ -62,13 +69,15 @@ $(BIN)/python:
 	@echo "ensue: setting up .venv, once, in about a minute" >&2
 	@$(PYTHON) -m venv .venv
 
-$(RUNTIME): requirements.lock pyproject.toml | $(BIN)/python
-	@$(PIP) install --no-compile --require-hashes --requirement requirements.lock
+$(RUNTIME): requirements.lock requirements-build.lock pyproject.toml | $(BIN)/python
+	@$(INSTALL_LOCK) requirements-build.lock
+	@$(INSTALL_LOCK) requirements.lock
 	@$(INSTALL_ENSUE)
 	@touch $@
 
 # The development lock holds everything that the runtime lock holds, in the same versions.
-$(DEVELOPMENT): requirements-dev.lock requirements.lock pyproject.toml | $(BIN)/python
-	@$(PIP) install --no-compile --require-hashes --requirement requirements-dev.lock
+$(DEVELOPMENT): requirements-dev.lock requirements.lock requirements-build.lock pyproject.toml | $(BIN)/python
+	@$(INSTALL_LOCK) requirements-build.lock
+	@$(INSTALL_LOCK) requirements-dev.lock
 	@$(INSTALL_ENSUE)
 	@touch $(RUNTIME) $@
