@@ -30,7 +30,17 @@ if TYPE_CHECKING:
         var,
     )
     from ensue.engine.sources import Report
-    from ensue.errors import EnsueError, EnsueWarning, LimitError, QueryError, SchemaError, StateError
+    from ensue.errors import (
+        EnsueError,
+        EnsueNotice,
+        EnsueWarning,
+        LimitError,
+        QueryError,
+        SchemaError,
+        SetupError,
+        StateError,
+    )
+    from ensue.runtimes.spark.session import spark_session
 
 __version__ = "0.1.0"
 
@@ -38,6 +48,7 @@ _HOMES = {
     "Advance": "ensue.detector",
     "Detector": "ensue.detector",
     "EnsueError": "ensue.errors",
+    "EnsueNotice": "ensue.errors",
     "EnsueWarning": "ensue.errors",
     "LimitError": "ensue.errors",
     "PatternExpression": "ensue.dsl",
@@ -47,6 +58,7 @@ _HOMES = {
     "Report": "ensue.engine.sources",
     "Results": "ensue.api",
     "SchemaError": "ensue.errors",
+    "SetupError": "ensue.errors",
     "StateError": "ensue.errors",
     "Value": "ensue.dsl",
     "absent": "ensue.dsl",
@@ -64,6 +76,7 @@ _HOMES = {
     "run": "ensue.api",
     "same": "ensue.dsl",
     "seq": "ensue.dsl",
+    "spark_session": "ensue.runtimes.spark.session",
     "value": "ensue.dsl",
     "var": "ensue.dsl",
 }
@@ -86,6 +99,7 @@ __all__ = [
     "Advance",
     "Detector",
     "EnsueError",
+    "EnsueNotice",
     "EnsueWarning",
     "LimitError",
     "PatternExpression",
@@ -95,6 +109,7 @@ __all__ = [
     "Report",
     "Results",
     "SchemaError",
+    "SetupError",
     "StateError",
     "Value",
     "absent",
@@ -112,6 +127,7 @@ __all__ = [
     "run",
     "same",
     "seq",
+    "spark_session",
     "value",
     "var",
 ]

@@ -51,6 +51,10 @@ class EnsueWarning(UserWarning):
     """Something was set aside (rows without a time, say) and the run went on."""
 
 
+class EnsueNotice(UserWarning):
+    """The results are all there, but the run could be faster. No `EnsueWarning`: strict programs raise those."""
+
+
 class QueryError(EnsueError):
     """The query cannot mean anything, or not with this schema.
 
@@ -100,6 +104,10 @@ class LimitError(CodedError):
 
 class StateError(CodedError):
     """A saved state does not fit the query or the version that tries to read it."""
+
+
+class SetupError(CodedError):
+    """Something that a runtime needs is not installed on this machine, or is too old."""
 
 
 def render_problem(problem: Problem, source: Source | None) -> str:
