@@ -13,6 +13,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # PySpark (PyPI has it as source only) from a lock of its own, because it has to be there first.
 INSTALL_LOCK := $(PIP) install --no-compile --require-hashes --no-build-isolation --requirement
 INSTALL_ENSUE := $(PIP) install --no-deps --no-build-isolation --editable .
+# Spark needs Java: where Ensue finds none that is new enough, it gets the one of the extra `java`, from a lock as well.
+ENSURE_JAVA := $(BIN)/python -c 'from ensue.runtimes.spark.java import find_java; find_java()' 2>/dev/null || \
+	{ echo "ensue: no Java 17 or newer here, adding one to .venv" >&2; $(INSTALL_LOCK) requirements-java.lock; }
 COMPILE := --quiet --generate-hashes --strip-extras --allow-unsafe --no-emit-index-url --no-emit-find-links \
 	--no-emit-trusted-host --no-emit-options $(LOCK_FLAGS)
 PROJECT := --build-deps-for=editable
@@ -24,9 +27,11 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(RUNTIME) ## a first result: four patterns over a week of orders, in this process
+	@$(ENSURE_JAVA)
 	@$(BIN)/ensue demo
 
 test: $(DEVELOPMENT) ## all tests but the long-running ones (WORKERS=1 for one process)
+	@$(ENSURE_JAVA)
 	@$(BIN)/python -c "from ensue.kernels.warm import warm_up; warm_up()"
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile
 
@@ -41,9 +46,11 @@ format: $(DEVELOPMENT) ## let ruff format and mend what it can
 	$(BIN)/ruff format
 
 soak: $(DEVELOPMENT) ## the long-running tests
+	@$(ENSURE_JAVA)
 	$(BIN)/pytest -m soak
 
 bench: $(DEVELOPMENT) ## benchmarks of the core
+	@$(ENSURE_JAVA)
 	$(BIN)/python benchmarks/core.py
 
 setup: $(DEVELOPMENT) ## only set up .venv
