@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -12,27 +12,25 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ensue.algebra.catalog import inferred_catalog
 from ensue.algebra.check import check_query, check_statement_names
-from ensue.algebra.nodes import Event, PatternQuery, Statements, walk
+from ensue.algebra.nodes import PatternQuery, Statements
+from ensue.algebra.partial import eager_problems
 from ensue.dsl import PatternExpression, Query, query_of
 from ensue.engine.evaluate import Frontier, evaluate
 from ensue.engine.events import EventStore, load_events
-from ensue.engine.output import OutputSchema, collect_ordered, output_schema, render_in_batches
-from ensue.engine.session import raw_types, request_of
+from ensue.engine.output import collect_ordered, render_in_batches
+from ensue.engine.session import request_of
 from ensue.engine.sources import EventSource, Report, load_sources
-from ensue.errors import EnsueWarning, LimitError, Problem, QueryError, Source, citing, closest, counted
+from ensue.errors import EnsueWarning, LimitError, Problem, QueryError, SchemaError, Source, citing, closest, counted
 from ensue.kernels.warm import warm_up
 from ensue.lang.parser import parse_statements
 from ensue.lang.render import render_statements
-from ensue.plan.build import plan_query
 from ensue.plan.explain import explain_without_data
 from ensue.plan.model import DEFAULT_LIMIT, Options, QueryPlan
-from ensue.runtimes.local import catalog_of, input_tables
-from ensue.runtimes.tables import TableKind, arrow_tables
+from ensue.runtimes.planning import ColumnNames, Columns, Emission, Planned, plan_queries
+from ensue.runtimes.tables import TableKind, are_frames, arrow_tables
 
 QueryLike: TypeAlias = "str | Query | PatternExpression | Program"
-ColumnNames: TypeAlias = "str | Mapping[str, str]"
 MOST_SHOWN = 8
 """How many values of a type column a warning lists."""
 
@@ -181,22 +179,35 @@ def detect(
     type: str | None = None,
     end: ColumnNames | None = None,
     limit: int | None = DEFAULT_LIMIT,
+    match_id: bool = False,
+    emit: str = "complete",
+    tick: str | None = None,
 ) -> Any:
-    """The matches of a query, as the kind of table that `events` is: pyarrow, pandas or polars.
+    """The matches of a query, as the kind of table that `events` is: pyarrow, pandas, polars, or a Spark DataFrame.
 
     `events` is one table whose column `type` names the stream of each row, or one table per stream in a mapping.
     `time` is the column of an event's time (a timestamp or an integer), `end` that of its end, if events last.
-    More than `limit` matches are an error (None: no limit).
+    More than `limit` matches are an error (None: no limit; on Spark it holds for each task).
+    With `match_id` the result begins with a column of that name, the same for the same match in every run.
+
+    On a stream, matches come when the watermark has reached their completion, or with `emit="eager"`, for patterns
+    without NOT, as soon as their last event has come. `tick` says how long one unit of an integer time is there.
 
     >>> table = pa.table({"t": [1, 2, 4], "type": ["A", "B", "C"], "id": [7, 7, 7]})
     >>> query = "PATTERN SEQ(A a, C c) PARTITION BY id WITHIN 5 RETURN a.id AS id, c.t AS at"
     >>> detect(table, query, time="t", type="type").to_pylist()
     [{'id': 7, 'at': 4}]
     """
-    prepared = _prepare(events, [single_query(query)], time, type, end)
-    table, report = _evaluate_one(prepared, 0, Options(limit=checked_limit(limit)))
+    queries, columns = [single_query(query)], Columns(time, type, end)
+    options, eager = Options(limit=checked_limit(limit)), checked_emit(emit, queries)
+    if are_frames(events):
+        from ensue.runtimes.spark.detection import detect_frames
+
+        return detect_frames(events, queries, columns, options, Emission(match_id, eager, tick))[0]
+    loaded = _load(events, queries, columns, match_id)
+    table, report = _evaluate_one(loaded, 0, options)
     warn_set_aside(report)
-    return prepared.kind.from_arrow(table)
+    return loaded.kind.from_arrow(table)
 
 
 def detect_batches(
@@ -207,12 +218,13 @@ def detect_batches(
     type: str | None = None,
     end: ColumnNames | None = None,
     limit: int | None = None,
+    match_id: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """The matches as Arrow record batches, as they are found, in no particular order: any number in bounded memory."""
-    prepared = _prepare(events, [single_query(query)], time, type, end)
-    plan, output = prepared.plans[0], prepared.outputs[0]
+    loaded = _load(events, [single_query(query)], Columns(time, type, end), match_id)
+    plan, output = loaded.planned.plans[0], loaded.planned.outputs[0]
     options = Options(limit=checked_limit(limit))
-    store = prepared.store(0)
+    store = loaded.store(0)
     _warn_of_missing_streams(plan, store)
     warn_set_aside(store.report)
 
@@ -231,6 +243,9 @@ def run(
     type: str | None = None,
     end: ColumnNames | None = None,
     limit: int | None = DEFAULT_LIMIT,
+    match_id: bool = False,
+    emit: str = "complete",
+    tick: str | None = None,
 ) -> Results:
     """The matches of every pattern of a program, by name, over the same tables, which are read once.
 
@@ -239,18 +254,29 @@ def run(
     >>> {name: matches.num_rows for name, matches in found.items()}
     {'p': 1, 'q': 0}
     """
-    if isinstance(program, str):
-        program = parse(program)
-    statements = _statements_of(program)
-    prepared = _prepare(sources, [(node, statements.source) for node in statements.statements], time, type, end)
-    options = Options(limit=checked_limit(limit))
+    names, queries = named_queries(program)
+    columns = Columns(time, type, end)
+    options, eager = Options(limit=checked_limit(limit)), checked_emit(emit, queries)
     results = Results()
-    for place, name in enumerate(Program(statements).names):
-        table, report = _evaluate_one(prepared, place, options)
-        results[name] = prepared.kind.from_arrow(table)
+    if are_frames(sources):
+        from ensue.runtimes.spark.detection import detect_frames
+
+        frames = detect_frames(sources, queries, columns, options, Emission(match_id, eager, tick))
+        results.update(zip(names, frames, strict=True))
+        return results
+    loaded = _load(sources, queries, columns, match_id)
+    for place, name in enumerate(names):
+        table, report = _evaluate_one(loaded, place, options)
+        results[name] = loaded.kind.from_arrow(table)
         results.reports[name] = report
         warn_set_aside(report)
     return results
+
+
+def named_queries(program: Program | QueryLike) -> tuple[tuple[str, ...], list[tuple[PatternQuery, Source | None]]]:
+    """The patterns of a program with the names by which their results are called."""
+    statements = _statements_of(parse(program) if isinstance(program, str) else program)
+    return Program(statements).names, [(node, statements.source) for node in statements.statements]
 
 
 def checked_limit(limit: object) -> int | None:
@@ -260,50 +286,48 @@ def checked_limit(limit: object) -> int | None:
     raise LimitError("limit-type", f"`limit` is a number of matches or None, not {limit!r}")
 
 
+def checked_emit(emit: object, queries: Sequence[tuple[PatternQuery, Source | None]]) -> bool:
+    """Whether matches are wanted eagerly, before it is sure that no earlier event is still to come."""
+    if emit not in ("complete", "eager"):
+        raise SchemaError("emit-word", f"`emit` is 'complete' or 'eager', not {emit!r}")
+    if emit == "complete":
+        return False
+    for node, source in queries:
+        problems = eager_problems(node)
+        if problems:
+            raise QueryError(problems, source)
+    return True
+
+
 @dataclass(frozen=True, slots=True)
-class _Prepared:
+class _Loaded:
     """Queries planned over tables whose times are read."""
 
     kind: TableKind
     sources: tuple[EventSource, ...]
     report: Report
-    plans: tuple[QueryPlan, ...]
-    outputs: tuple[OutputSchema, ...]
+    planned: Planned
 
     def store(self, place: int) -> EventStore:
-        return load_events(self.sources, request_of(self.plans[place]), replace(self.report))
+        return load_events(self.sources, request_of(self.planned.plans[place]), replace(self.report))
 
 
-def _prepare(
-    events: Any,
-    queries: list[tuple[PatternQuery, Source | None]],
-    time: ColumnNames,
-    type_column: str | None,
-    end: ColumnNames | None,
-) -> _Prepared:
+def _load(
+    events: Any, queries: Sequence[tuple[PatternQuery, Source | None]], columns: Columns, match_id: bool
+) -> _Loaded:
     kind, tables = arrow_tables(events)
-    nodes = [node for node, _ in queries]
-    inputs = input_tables(tables, streams_of(nodes), time, type_column, end)
-    catalog = catalog_of(inputs, inferred_catalog(nodes[0]).time_type)
-    plans = tuple(plan_query(node, catalog, source) for node, source in queries)
+    planned = plan_queries(tables, queries, columns, match_id)
     warm_up()
-    sources, report = load_sources(inputs, catalog.time_type)
-    outputs = tuple(output_schema(plan, raw_types(plan, inputs)) for plan in plans)
-    return _Prepared(kind, sources, report, plans, outputs)
+    sources, report = load_sources(planned.inputs, planned.plans[0].catalog.time_type)
+    return _Loaded(kind, sources, report, planned)
 
 
-def streams_of(queries: list[PatternQuery]) -> tuple[str, ...]:
-    """The streams that the queries name, in the order of the text."""
-    names = [node.stream for query in queries for node in walk(query.pattern) if isinstance(node, Event)]
-    return tuple(dict.fromkeys(names))
-
-
-def _evaluate_one(prepared: _Prepared, place: int, options: Options) -> tuple[pa.Table, Report]:
-    plan, store = prepared.plans[place], prepared.store(place)
+def _evaluate_one(loaded: _Loaded, place: int, options: Options) -> tuple[pa.Table, Report]:
+    plan, store = loaded.planned.plans[place], loaded.store(place)
     _warn_of_missing_streams(plan, store)
     with citing(plan.source):
         chunks = evaluate(plan, store, Frontier(), options, {})
-        table = collect_ordered(chunks, prepared.outputs[place], options.limit, options.chunk_rows)
+        table = collect_ordered(chunks, loaded.planned.outputs[place], options.limit, options.chunk_rows)
     store.report.matches = table.num_rows
     return table, store.report
 

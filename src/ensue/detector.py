@@ -11,14 +11,11 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from ensue.algebra.catalog import inferred_catalog
 from ensue.algebra.check import check_query
 from ensue.api import (
-    ColumnNames,
     QueryLike,
     checked_limit,
     single_query,
-    streams_of,
     warn_set_aside,
 )
 from ensue.engine.session import Session
@@ -27,9 +24,8 @@ from ensue.engine.sources import Report
 from ensue.errors import EnsueWarning, QueryError, SchemaError, StateError, counted
 from ensue.expr.types import NANOSECONDS_PER_UNIT
 from ensue.kernels.warm import warm_up
-from ensue.plan.build import plan_query
 from ensue.plan.model import DEFAULT_LIMIT, Options
-from ensue.runtimes.local import catalog_of, input_tables
+from ensue.runtimes.planning import ColumnNames, Columns, plan_queries
 from ensue.runtimes.tables import ARROW, arrow_tables, conform, learn_types
 
 Batch: TypeAlias = "dict[str | None, pa.Table]"
@@ -66,12 +62,14 @@ class Detector:
         type: str | None = None,
         end: ColumnNames | None = None,
         limit: int | None = DEFAULT_LIMIT,
+        match_id: bool = False,
     ) -> None:
         self._query, self._source = single_query(query)
         problems = check_query(self._query)
         if problems:
             raise QueryError(problems, self._source)
-        self._columns = (time, type, end)
+        self._columns = Columns(time, type, end)
+        self._match_id = match_id
         self._options = Options(limit=checked_limit(limit))
         self._session: Session | None = None
         self._per_stream = False
@@ -106,7 +104,7 @@ class Detector:
         """
         batch = self._receive(events)
         assert self._session is not None
-        until = ticks_of(watermark, self._session.plan.catalog.time_type)
+        until = ticks_of(watermark, self._session.time_type)
         if self._session.watermark is not None and until < self._session.watermark:
             behind = self._session.watermark - until
             raise StateError(
@@ -189,7 +187,7 @@ class Detector:
             conform(batch[item.stream], item.table.schema, item.label) if item.stream in batch else item.table
             for item in session.inputs
         ]
-        matches, masks = session.advance(fresh, until)
+        (matches,), masks = session.advance(fresh, until)
         self._warn(session.report.since(before))
         give = self._kind.from_arrow
         late = {
@@ -206,13 +204,10 @@ class Detector:
             warnings.warn(message, EnsueWarning, stacklevel=4)
 
     def _start(self, tables: Mapping[str, pa.Table] | pa.Table) -> Session:
-        time, type_column, end = self._columns
-        inputs = input_tables(tables, streams_of([self._query]), time, type_column, end)
+        planned = plan_queries(tables, [(self._query, self._source)], self._columns, self._match_id)
         self._per_stream = isinstance(tables, Mapping)
-        catalog = catalog_of(inputs, inferred_catalog(self._query).time_type)
-        plan = plan_query(self._query, catalog, self._source)
         warm_up()
-        return Session.start(plan, inputs, self._options)
+        return Session.start(planned.plans, planned.inputs, planned.outputs, self._options)
 
 
 def ticks_of(moment: Any, time_type: pa.DataType) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,16 +24,21 @@ Restriction = dict[str, Callable[[Candidates], Mask]]
 
 @dataclass(frozen=True, slots=True)
 class Frontier:
-    """Matches are wanted whose completion lies after `after` and not after `until`; None: no limit."""
+    """Matches are wanted whose completion lies after `after` and not after `until`; None: no limit.
+
+    With `fresh`, which tells the candidates that are new, those are wanted that have a new event.
+    """
 
     after: int | None = None
     until: int | None = None
+    fresh: Callable[[Candidates], Mask] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class MatchChunk:
-    """Some complete matches of one graph."""
+    """Some complete matches of one graph of a query."""
 
+    query_plan: QueryPlan
     plan: GraphPlan
     space: Workspace
     rows: Rows
@@ -47,7 +52,7 @@ class MatchChunk:
         return self.space.value(WHOLE_END, self.rows)
 
     def where(self, mask: Mask) -> MatchChunk:
-        return MatchChunk(self.plan, self.space, self.rows.where(mask))
+        return replace(self, rows=self.rows.where(mask))
 
 
 def evaluate(
@@ -68,7 +73,7 @@ def evaluate(
             join = Join(space, summaries)
             join.prune()
             for rows in join.matches():
-                chunk = _within(MatchChunk(graph_plan, space, rows), plan, frontier)
+                chunk = _within(MatchChunk(plan, graph_plan, space, rows), plan, frontier)
                 if chunk.rows.length:
                     yield chunk
 
@@ -90,7 +95,9 @@ def _passes(graph_plan: GraphPlan, plan: QueryPlan, frontier: Frontier) -> Itera
     those before it in the list are not. With a trailing scope of `W` ticks it completes at its start plus `W`.
     """
     graph, ticks = graph_plan.graph, plan.normal_form.windows.ticks
-    if frontier.after is None or (graph.trailing and ticks is None):
+    if frontier.fresh is not None:
+        yield from _one_new_event(graph.names, frontier.fresh)
+    elif frontier.after is None or (graph.trailing and ticks is None):
         yield {}
     elif not graph.trailing:
         yield from _new_last_events(graph.extent.ends, frontier.after)
@@ -122,6 +129,14 @@ def _new_last_events(names: tuple[str, ...], after: int) -> Iterator[Restriction
         yield restriction
 
 
+def _one_new_event(names: tuple[str, ...], fresh: Callable[[Candidates], Mask]) -> Iterator[Restriction]:
+    """The first of the variables with a new event, in the order of the list, is each one in turn."""
+    for place, name in enumerate(names):
+        restriction: Restriction = {earlier: lambda found: ~fresh(found) for earlier in names[:place]}
+        restriction[name] = fresh
+        yield restriction
+
+
 def completion_times(chunk: MatchChunk, plan: QueryPlan) -> Int64s:
     """When each match is complete: with its last event, or when its trailing scopes have closed."""
     if not chunk.plan.graph.trailing:
@@ -141,7 +156,7 @@ def completion_times(chunk: MatchChunk, plan: QueryPlan) -> Int64s:
 
 def _within(chunk: MatchChunk, plan: QueryPlan, frontier: Frontier) -> MatchChunk:
     """Only the matches that complete within the frontier; the passes leave others only where scopes trail."""
-    if not chunk.plan.graph.trailing or frontier == Frontier():
+    if not chunk.plan.graph.trailing or (frontier.after is None and frontier.until is None):
         return chunk
     completion = completion_times(chunk, plan)
     mask = np.ones(chunk.rows.length, bool)

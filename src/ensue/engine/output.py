@@ -12,6 +12,7 @@ from ensue.algebra.catalog import Catalog
 from ensue.algebra.check import column_name, positive_names
 from ensue.algebra.nodes import Event, PatternQuery, walk
 from ensue.engine.evaluate import MatchChunk, completion_times
+from ensue.engine.identity import match_ids
 from ensue.engine.rows import concatenate
 from ensue.errors import LimitError, counted
 from ensue.expr.check import check_expression
@@ -31,17 +32,33 @@ OVER_CAPACITY = ("overflowed binary array capacity", "input array too large")
 
 @dataclass(frozen=True, slots=True)
 class OutputSchema:
-    """The columns of the result. `raw_types` are the types of a stream's columns as they came, for whole events."""
+    """The columns of the result. `raw_types` are the types of a stream's columns as they came, for whole events.
+
+    The result may begin with `match_id`. That of a partial match ends with `waiting_for`, the item that did not come.
+    """
 
     plan: QueryPlan
     raw_types: Mapping[str, Mapping[str, pa.DataType]]
     schema: pa.Schema
+    match_id: bool = False
+    waiting_for: str | None = None
 
 
-def output_schema(plan: QueryPlan, raw_types: Mapping[str, Mapping[str, pa.DataType]]) -> OutputSchema:
+def output_schema(
+    plan: QueryPlan, raw_types: Mapping[str, Mapping[str, pa.DataType]], match_id: bool = False
+) -> OutputSchema:
     query = plan.query
     fields = _returned_fields(plan) if query.returns else _default_fields(plan, raw_types)
-    return OutputSchema(plan, raw_types, pa.schema(fields))
+    if match_id:
+        fields = _distinct_names([*fields, pa.field("match_id", pa.string())])
+        fields = [fields[-1], *fields[:-1]]
+    return OutputSchema(plan, raw_types, pa.schema(fields), match_id)
+
+
+def partial_output(output: OutputSchema, waiting_for: str) -> OutputSchema:
+    """The columns of a partial match: those of a match, null where nothing is bound, and what it waited for."""
+    fields = _distinct_names([*output.schema, pa.field("waiting_for", pa.string())])
+    return replace(output, schema=pa.schema(fields), waiting_for=waiting_for)
 
 
 def _returned_fields(plan: QueryPlan) -> list[pa.Field]:
@@ -95,9 +112,21 @@ def _distinct_names(fields: list[pa.Field]) -> list[pa.Field]:
 def render_chunk(chunk: MatchChunk, output: OutputSchema) -> pa.RecordBatch:
     """The result rows of some matches, in the order of the matches."""
     arrays = _returned_columns(chunk, output) if output.plan.query.returns else _default_columns(chunk, output)
+    if output.match_id:
+        arrays.insert(0, match_ids(chunk, chunk.query_plan, _identifying_columns(output)))
+    if output.waiting_for is not None:
+        arrays.append(pa.repeat(pa.scalar(output.waiting_for), chunk.rows.length))
     return pa.RecordBatch.from_arrays(
         [_as_type(array, field.type) for array, field in zip(arrays, output.schema, strict=True)], schema=output.schema
     )
+
+
+def _identifying_columns(output: OutputSchema) -> dict[str, list[str]]:
+    """The columns that tell the events of a stream apart: those that the query uses."""
+    return {
+        stream: list(output.raw_types[stream] if names is None else names)
+        for stream, names in output.plan.columns.items()
+    }
 
 
 def _as_type(array: pa.Array, wanted: pa.DataType) -> pa.Array:
@@ -257,7 +286,7 @@ def _busiest_key(chunk: MatchChunk, plan: QueryPlan) -> str:
     place = int(np.flatnonzero(keys == busiest)[0])
     one = chunk.rows.take(np.array([place], np.int32))
     values = [
-        f"{name} = {_key_column(MatchChunk(chunk.plan, chunk.space, one), name, plan.catalog)[0].as_py()!r}"
+        f"{name} = {_key_column(replace(chunk, rows=one), name, plan.catalog)[0].as_py()!r}"
         for name in plan.query.partition_by
     ]
     return f", most of them now for {', '.join(values)}"

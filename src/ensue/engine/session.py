@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -11,7 +11,7 @@ import pyarrow as pa
 from ensue.engine.evaluate import Frontier, evaluate
 from ensue.engine.events import Candidates, EventStore, Request, load_events
 from ensue.engine.forget import rows_to_keep
-from ensue.engine.output import OutputSchema, collect_ordered, output_schema
+from ensue.engine.output import OutputSchema, collect_ordered
 from ensue.engine.sources import EventSource, InputTable, Mask, Report, load_sources
 from ensue.errors import citing
 from ensue.kernels.compiled import Int64s
@@ -21,8 +21,10 @@ POSITION = "ensue:position"
 """The column of the state that holds the position of an event in its partition, -1 while it is not settled."""
 
 
-def request_of(plan: QueryPlan) -> Request:
-    return Request(plan.streams, plan.query.partition_by, plan.catalog.time_type, plan.counting)
+def request_of(plan: QueryPlan, counting: bool | None = None) -> Request:
+    """What a plan wants of the tables; `counting` where it shares them with one that counts positions."""
+    numbered = plan.counting if counting is None else counting
+    return Request(plan.streams, plan.query.partition_by, plan.catalog.time_type, numbered)
 
 
 def raw_types(plan: QueryPlan, inputs: Sequence[InputTable]) -> dict[str, dict[str, pa.DataType]]:
@@ -43,92 +45,135 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
 
 @dataclass(slots=True)
 class Session:
-    """A query in progress. `state` holds, per table, the events still worth keeping; `watermark` how far time has come.
+    """Queries in progress. `state` holds, per table, the events still worth keeping; `watermark` how far time has come.
 
-    `inputs` are empty tables with the columns that are kept; tables come with these columns and types.
+    The queries share the events and so their partition keys. `inputs` are empty tables with the columns that are kept;
+    tables come with these columns and types. An `eager` session reports a match as soon as its last event has come.
     """
 
-    plan: QueryPlan
+    plans: tuple[QueryPlan, ...]
     inputs: tuple[InputTable, ...]
+    outputs: tuple[OutputSchema, ...]
     options: Options
-    output: OutputSchema
     state: list[pa.Table]
+    eager: bool = False
     watermark: int | None = None
     report: Report = field(default_factory=Report)
 
     @classmethod
-    def start(cls, plan: QueryPlan, inputs: Sequence[InputTable], options: Options) -> Session:
+    def start(
+        cls,
+        plans: Sequence[QueryPlan],
+        inputs: Sequence[InputTable],
+        outputs: Sequence[OutputSchema],
+        options: Options,
+        eager: bool = False,
+    ) -> Session:
         """A session over tables of this shape; their rows are not read yet."""
         shapes = tuple(
-            replace(item, table=plain_schema(needed_columns(plan, item).schema).empty_table()) for item in inputs
+            replace(item, table=plain_schema(needed_columns(plans, item).schema).empty_table()) for item in inputs
         )
-        state = [_with_positions(shape.table, plan.counting) for shape in shapes]
-        return cls(plan, shapes, options, output_schema(plan, raw_types(plan, inputs)), state)
+        state = [_with_positions(shape.table, counts(plans)) for shape in shapes]
+        return cls(tuple(plans), shapes, tuple(outputs), options, state, eager)
 
-    def advance(self, fresh: Sequence[pa.Table], until: int | None) -> tuple[pa.Table, list[Mask]]:
+    @property
+    def counting(self) -> bool:
+        return counts(self.plans)
+
+    @property
+    def time_type(self) -> pa.DataType:
+        return self.plans[0].catalog.time_type
+
+    def advance(
+        self, fresh: Sequence[pa.Table], until: int | None, late_until: int | None = None
+    ) -> tuple[list[pa.Table], list[Mask]]:
         """Takes rows (one table per input) and moves the watermark to `until` (None: the end of time).
 
-        Gives the matches that completed, in order, and per input which rows came too late.
+        Gives, per query, the matches that completed, in order, and per input which rows came too late: at or before
+        the watermark of the last step, or `late_until` if that is later.
         """
-        late, combined, report = self._admit(fresh)
+        late, combined, report = self._admit(fresh, late_until)
         inputs = [replace(shape, table=table) for shape, table in zip(self.inputs, combined, strict=True)]
-        sources, _ = load_sources(inputs, self.plan.catalog.time_type)
+        sources, _ = load_sources(inputs, self.time_type)
         pending = [_beyond(source, until) for source in sources]
-        ready = tuple(_only_ready(source, waiting) for source, waiting in zip(sources, pending, strict=True))
-        known = [_positions(table) for table in combined] if self.plan.counting else []
-        store = load_events(ready, request_of(self.plan), Report(), known)
-        found: dict[Hashable, Candidates] = {}
-        chunks = evaluate(self.plan, store, Frontier(self.watermark, until), self.options, found)
-        with citing(self.plan.source):
-            matches = collect_ordered(chunks, self.output, self.options.limit, self.options.chunk_rows)
-        if until is None:
-            self.state = [table.schema.empty_table() for table in self.state]
+        frontier = Frontier(self.watermark, until)
+        if self.eager:
+            frontier = Frontier(fresh=_arrived_with(sources, [table.num_rows for table in self.state]))
         else:
-            kept = rows_to_keep(self.plan, store, found, pending, until)
-            self.state = [self._kept_table(place, combined[place], store, mask) for place, mask in enumerate(kept)]
+            sources = tuple(_only_ready(source, waiting) for source, waiting in zip(sources, pending, strict=True))
+        known = [_positions(table) for table in combined] if self.counting else []
+        kept = [np.zeros(table.num_rows, bool) for table in combined]
+        matches: list[pa.Table] = []
+        for plan, output in zip(self.plans, self.outputs, strict=True):
+            store = load_events(sources, request_of(plan, self.counting), Report(), known)
+            found: dict[Hashable, Candidates] = {}
+            chunks = evaluate(plan, store, frontier, self.options, found)
+            with citing(plan.source):
+                matches.append(collect_ordered(chunks, output, self.options.limit, self.options.chunk_rows))
+            if until is not None:
+                own = rows_to_keep(plan, store, found, pending, until)
+                kept = [mask | other for mask, other in zip(kept, own, strict=True)]
+            report.null_keys = max(report.null_keys, store.report.null_keys)
+        self.state = [self._kept_table(place, combined[place], store, mask) for place, mask in enumerate(kept)]
         self.watermark = until if until is not None else self.watermark
-        report.null_keys += store.report.null_keys
-        report.matches += matches.num_rows
+        report.matches += sum(table.num_rows for table in matches)
         self.report.add(report)
         return matches, late
 
-    def _admit(self, fresh: Sequence[pa.Table]) -> tuple[list[Mask], list[pa.Table], Report]:
+    def _admit(self, fresh: Sequence[pa.Table], late_until: int | None) -> tuple[list[Mask], list[pa.Table], Report]:
         """Which rows are late and, per input, the state with the others behind it; what takes no part is counted."""
         tables = [replace(shape, table=table) for shape, table in zip(self.inputs, fresh, strict=True)]
-        sources, report = load_sources(tables, self.plan.catalog.time_type)
+        sources, report = load_sources(tables, self.time_type)
+        reached = [moment for moment in (self.watermark, late_until) if moment is not None]
         late, combined = [], []
         for source, state in zip(sources, self.state, strict=True):
-            is_late = self._late_rows(source)
+            is_late = _rows_until(source, max(reached, default=None))
             usable = ~is_late if source.valid is None else source.valid & ~is_late
             late.append(is_late)
             report.late += int(np.count_nonzero(is_late))
             table = source.input.table
             admitted = table if usable.all() else table.filter(pa.array(usable))
-            combined.append(pa.concat_tables([state, _with_positions(admitted, self.plan.counting)]))
+            combined.append(pa.concat_tables([state, _with_positions(admitted, self.counting)]))
         return late, combined, report
 
-    def _late_rows(self, source: EventSource) -> Mask:
-        late = np.zeros(len(source.ends), bool) if self.watermark is None else source.ends <= self.watermark
-        return late if source.valid is None else late & source.valid
-
     def _kept_table(self, place: int, table: pa.Table, store: EventStore, mask: Mask) -> pa.Table:
-        if self.plan.counting:
+        if self.counting:
             settled = pa.array(store.row_positions[place])
             table = table.set_column(table.schema.get_field_index(POSITION), POSITION, settled)
         return table.filter(pa.array(mask)).combine_chunks()
 
 
-def needed_columns(plan: QueryPlan, item: InputTable) -> pa.Table:
-    """The table with the columns that the query uses and nothing else."""
-    streams = [item.stream] if item.stream is not None else list(plan.streams)
-    wanted: set[str] = {name for name in (item.time, item.end, item.type) if name is not None} | set(
-        plan.query.partition_by
-    )
-    for stream in streams:
-        columns = plan.columns.get(stream, frozenset()) if stream is not None else frozenset()
-        if columns is None:
-            return item.table
-        wanted |= columns
+def counts(plans: Iterable[QueryPlan]) -> bool:
+    """Whether positions of events matter to any of the queries."""
+    return any(plan.counting for plan in plans)
+
+
+def _rows_until(source: EventSource, moment: int | None) -> Mask:
+    """The rows that end at or before a moment; those without a time are none of them."""
+    rows = np.zeros(len(source.ends), bool) if moment is None else source.ends <= moment
+    return rows if source.valid is None else rows & source.valid
+
+
+def _arrived_with(sources: Sequence[EventSource], first: Sequence[int]) -> Callable[[Candidates], Mask]:
+    """Which candidates came with this step: the rows from `first[place]` on of each table."""
+
+    def is_fresh(found: Candidates) -> Mask:
+        place = next(place for place, source in enumerate(sources) if source is found.source)
+        return found.rows >= first[place]
+
+    return is_fresh
+
+
+def needed_columns(plans: Sequence[QueryPlan], item: InputTable) -> pa.Table:
+    """The table with the columns that the queries use and nothing else."""
+    wanted: set[str] = {name for name in (item.time, item.end, item.type) if name is not None}
+    for plan in plans:
+        wanted |= set(plan.query.partition_by)
+        for stream in [item.stream] if item.stream is not None else plan.streams:
+            columns = plan.columns.get(stream, frozenset())
+            if columns is None:
+                return item.table
+            wanted |= columns
     return item.table.select([name for name in item.table.column_names if name in wanted])
 
 

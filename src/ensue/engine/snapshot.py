@@ -33,7 +33,7 @@ def snapshot(session: Session, per_stream: bool) -> pa.Table:
         columns[_column_name(place)] = _struct_column(table, before, after)
     header = {
         "version": STATE_VERSION,
-        "query": render_query(session.plan.query),
+        "query": query_text(session),
         "watermark": session.watermark,
         "per_stream": per_stream,
         "report": asdict(session.report),
@@ -45,10 +45,15 @@ def snapshot(session: Session, per_stream: bool) -> pa.Table:
     return pa.table(columns).replace_schema_metadata({METADATA: json.dumps(header).encode()})
 
 
+def query_text(session: Session) -> str:
+    """The queries of a session, by which its state is known."""
+    return ";\n".join(render_query(plan.query) for plan in session.plans)
+
+
 def restore(session: Session, saved: pa.Table) -> None:
     """Puts a saved state into a session of the same query over tables of the same shape."""
     header = read_header(saved)
-    text = render_query(session.plan.query)
+    text = query_text(session)
     if header["query"] != text:
         raise StateError(
             "state-query",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from ensue.algebra.catalog import Catalog
@@ -41,6 +42,7 @@ class Workspace:
     codes: dict[EqualityClass, tuple[dict[tuple[str, str], Codes], int]] = field(default_factory=dict)
     classes: tuple[EqualityClass, ...] | None = None
     found_segments: dict[tuple[str, tuple[EqualityClass, ...], str], Codes] = field(default_factory=dict)
+    identities: dict[tuple[str, int], npt.NDArray[np.uint64]] = field(default_factory=dict)
 
     @property
     def outer(self) -> frozenset[str]:
@@ -80,6 +82,7 @@ class Workspace:
             self.indexes.clear()
             self.codes.clear()
             self.found_segments.clear()
+            self.identities.clear()
             self.classes = None
 
     def find_candidates(self, variable: Variable, graph: Graph) -> Candidates:

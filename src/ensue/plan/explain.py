@@ -16,6 +16,7 @@ from ensue.plan.build import plan_query
 from ensue.plan.model import AbsencePlan, GraphPlan, QueryPlan, Retention
 from ensue.plan.order import precedence
 from ensue.plan.retention import longer
+from ensue.plan.slices import slicing_of
 
 
 def explain_without_data(query: PatternQuery, source: Source | None, time: str) -> str:
@@ -30,6 +31,7 @@ def explain_query(plan: QueryPlan) -> str:
         ("GRAPH", list(_graphs(plan))),
         ("PLAN", list(_plan(plan))),
         ("STATE", list(_state(plan))),
+        ("SPARK", list(_spark(plan))),
     ]
     return "\n".join(
         line for title, lines in sections for line in (title, *(f"  {line}" for line in lines), "")
@@ -231,3 +233,19 @@ def _retention(retention: Retention, plan: QueryPlan) -> str:
             else f"kept for {counted(retention.positions, 'further event', 'further events')} of its group"
         )
     return " or ".join(dict.fromkeys(parts)) if parts else "kept for ever"
+
+
+# -- spark ------------------------------------------------------------------------------------------------------------
+
+
+def _spark(plan: QueryPlan) -> Iterator[str]:
+    keys = ", ".join(plan.query.partition_by)
+    slicing = slicing_of([plan])
+    if slicing is not None:
+        cut = f"time slices of {_amount(slicing.width, plan)} that overlap by {_amount(slicing.overlap, plan)}"
+        yield f"batch: shuffled by {keys} and {cut}" if keys else f"batch: shuffled by {cut}"
+    else:
+        reason = "positions are counted" if plan.counting else "nothing bounds how long a match lasts"
+        uncut = f"time is not cut into slices, because {reason}"
+        yield f"batch: shuffled by {keys}; {uncut}" if keys else f"batch: in one task; {uncut}"
+    yield f"stream: keys of {keys} in buckets, one state each" if keys else "stream: in one task, with one state"

@@ -40,6 +40,23 @@ def arrow_tables(events: Any) -> tuple[TableKind, Mapping[str, pa.Table] | pa.Ta
     return next(iter(kinds.values())), tables
 
 
+def are_frames(events: object) -> bool:
+    """Whether these are Spark DataFrames: one, or nothing but such in a mapping."""
+    spark = sys.modules.get("pyspark.sql")
+    if spark is None:
+        return False
+    if not isinstance(events, Mapping):
+        return isinstance(events, spark.DataFrame)
+    found = [isinstance(table, spark.DataFrame) for table in events.values()]
+    if any(found) and not all(found):
+        raise SchemaError(
+            "mixed-frames",
+            "some of the tables are Spark DataFrames and others are not",
+            "make all of them DataFrames with `spark.createDataFrame`, or collect them with `.toArrow()`",
+        )
+    return any(found)
+
+
 def kind_of_table(table: object) -> TableKind:
     """Which kind of table this is; raises a SchemaError for anything that is none."""
     if isinstance(table, pa.Table):
@@ -54,6 +71,12 @@ def kind_of_table(table: object) -> TableKind:
     if polars is not None and isinstance(table, polars.LazyFrame):
         return TableKind(
             "polars", lambda given: _from_polars(given.collect()), lambda result: polars.from_arrow(result).lazy()
+        )
+    if are_frames(table):
+        raise SchemaError(
+            "spark-frame",
+            "a Spark DataFrame is not a table in this process",
+            "`ensue.detect`, `ensue.run` and `ensue.start` take it; or collect it with `.toArrow()`",
         )
     raise SchemaError(
         "not-a-table",

@@ -1,0 +1,124 @@
+"""Partial matches as queries: the first items of a sequence have come, and the next one has not.
+
+The partial matches of `SEQ(x, y, z) WITHIN w` that time out are the matches of `SEQ(x, NOT y) WITHIN w` and of
+`SEQ(x, y, NOT z) WITHIN w`. So they need no engine of their own, and a condition on the missing item keeps its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import reduce
+
+from ensue.algebra.nodes import Event, Named, Not, Pattern, PatternQuery, Seq, Within, walk
+from ensue.algebra.scopes import counts_events, whole_windows
+from ensue.errors import Problem
+from ensue.expr.nodes import Binary, Expr, conjuncts, variables_of
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """The first items of a query's sequence, without the next one, which is `missing`."""
+
+    query: PatternQuery
+    missing: Pattern
+
+
+def partial_queries(query: PatternQuery) -> tuple[Partial, ...]:
+    """The partial matches of a query, fewest items first; none where the pattern is not a sequence of several."""
+    sequence = _sequence(query.pattern)
+    places = [place for place, item in enumerate(sequence) if not isinstance(item, Not)]
+    return tuple(
+        _partial(query, sequence[: last + 1], sequence[last + 1 : following + 1])
+        for last, following in zip(places, places[1:], strict=False)
+    )
+
+
+def partial_problems(query: PatternQuery) -> list[Problem]:
+    """Why partial matches of a query cannot be reported."""
+    if len(partial_queries(query)) == 0:
+        return [
+            Problem(
+                "partial-form",
+                "partial matches are those of a SEQ of at least two items",
+                query.pattern.span,
+                hint="ask for timed-out partial matches of patterns that are a SEQ",
+            )
+        ]
+    if not whole_windows(query):
+        return [
+            Problem(
+                "partial-window",
+                "nothing says when a partial match of this pattern has timed out",
+                query.pattern.span,
+                hint="add a WITHIN to the whole pattern",
+            )
+        ]
+    return []
+
+
+def eager_problems(query: PatternQuery) -> list[Problem]:
+    """Why matches of a query cannot be given before the watermark has reached them."""
+    problems = [
+        Problem(
+            "eager-not",
+            "whether the forbidden events stay away is known only at the watermark",
+            node.span,
+            hint='leave `emit="eager"` out, or the NOT',
+        )
+        for node in walk(query.pattern)
+        if isinstance(node, Not)
+    ]
+    if not problems and counts_events(query):
+        problems.append(
+            Problem(
+                "eager-events",
+                "the positions of events are known only at the watermark",
+                query.pattern.span,
+                hint='leave `emit="eager"` out, or use a WITHIN in time',
+            )
+        )
+    return problems
+
+
+def _sequence(pattern: Pattern) -> tuple[Pattern, ...]:
+    """The items of the SEQ that the pattern is, under any WITHIN and AS."""
+    while isinstance(pattern, Within | Named):
+        pattern = pattern.item
+    return pattern.items if isinstance(pattern, Seq) else ()
+
+
+def _with_sequence(pattern: Pattern, items: tuple[Pattern, ...]) -> Pattern:
+    if isinstance(pattern, Within | Named):
+        return replace(pattern, item=_with_sequence(pattern.item, items))
+    return Seq(items, pattern.span)
+
+
+def _partial(query: PatternQuery, present: tuple[Pattern, ...], following: tuple[Pattern, ...]) -> Partial:
+    missing = following[-1]
+    forbidden = missing if len(following) == 1 else Seq(following, missing.span)
+    names = frozenset(_names([*present, *following]))
+    kept = [part for part in conjuncts(query.where) if variables_of(part) <= names]
+    return Partial(
+        replace(
+            query,
+            pattern=_with_sequence(query.pattern, (*present, Not(forbidden, missing.span))),
+            where=reduce(_conjunction, kept) if kept else None,
+            returns=(),
+        ),
+        missing,
+    )
+
+
+def _conjunction(left: Expr, right: Expr) -> Expr:
+    return Binary("and", left, right)
+
+
+def _names(items: Iterable[Pattern]) -> Iterator[str]:
+    """Every variable and AS name in some items."""
+    for item in items:
+        for node in walk(item):
+            if isinstance(node, Event) and node.variable is not None:
+                yield node.variable
+            elif isinstance(node, Named):
+                yield node.name

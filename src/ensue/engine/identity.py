@@ -1,0 +1,124 @@
+"""Names for matches that are the same in every run: a hash of the pattern and of the events that a match binds."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pandas.util import hash_array
+
+from ensue.engine.evaluate import MatchChunk
+from ensue.engine.events import Candidates
+from ensue.lang.render import render_query
+from ensue.plan.model import QueryPlan
+
+Hashes = npt.NDArray[np.uint64]
+
+LANES = ("ensue-match-id-0", "ensue-match-id-1")
+"""Two independent hashes of 64 bits make an id. These are the keys (16 bytes) under which texts are hashed."""
+
+MULTIPLIERS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))
+
+
+def match_ids(chunk: MatchChunk, plan: QueryPlan, columns: Mapping[str, Sequence[str]]) -> pa.Array:
+    """A text of 32 hexadecimal digits for each match; `columns` are those that tell the events of a stream apart.
+
+    Equal events are told apart by their number among their like, so that every match has an id of its own.
+    """
+    lanes = [_lane(chunk, plan, columns, number) for number in range(len(LANES))]
+    digits = np.stack(lanes, axis=1).astype(">u8").view(np.uint8).reshape(chunk.rows.length, 16)
+    return pa.array(_hexadecimal(digits))
+
+
+def _lane(chunk: MatchChunk, plan: QueryPlan, columns: Mapping[str, Sequence[str]], lane: int) -> Hashes:
+    graph = next(number for number, known in enumerate(plan.graphs) if known is chunk.plan)
+    result = np.full(chunk.rows.length, _seed(f"{pattern_identity(plan)}/{graph}", lane))
+    for name in sorted(chunk.rows.places):
+        events = chunk.space.identities.get((name, lane))
+        if events is None:
+            found = chunk.space.candidates[name]
+            events = _event_hashes(found, columns[chunk.space.streams[name]], lane)
+            chunk.space.identities[name, lane] = events
+        result = _mix(result ^ _seed(name, lane), events[chunk.rows.places[name]], lane)
+    return result
+
+
+def pattern_identity(plan: QueryPlan) -> str:
+    """What stands for the pattern: its name, or its text if it has none."""
+    return plan.query.name or render_query(plan.query)
+
+
+def _event_hashes(found: Candidates, names: Sequence[str], lane: int) -> Hashes:
+    result = _mix(found.starts.view(np.uint64), found.ends.view(np.uint64), lane)
+    for name in sorted(names):
+        values = found.source.column(name).take(pa.array(found.rows))
+        hashed = _value_hashes(values, lane)
+        if hashed is not None:
+            result = _mix(result ^ _seed(name, lane), hashed, lane)
+    return _mix(result, _number_among_equals(found, result), lane)
+
+
+def _value_hashes(values: pa.Array, lane: int) -> Hashes | None:
+    """A hash of each value; null has one of its own. Lists and structs do not tell events apart."""
+    if pa.types.is_nested(values.type) or pa.types.is_null(values.type):
+        return None
+    missing = values.is_null().to_numpy(zero_copy_only=False)
+    if pa.types.is_floating(values.type):
+        bits: Hashes = (pc.fill_null(values, 0.0).to_numpy(zero_copy_only=False).astype(np.float64) + 0.0).view(
+            np.uint64
+        )
+    elif pa.types.is_integer(values.type) or pa.types.is_boolean(values.type) or pa.types.is_temporal(values.type):
+        numbers = _as_integers(values)
+        bits = pc.fill_null(numbers, 0).to_numpy(zero_copy_only=False).view(np.uint64)
+    else:
+        encoded = values.cast(pa.large_string() if pa.types.is_decimal(values.type) else values.type)
+        encoded = encoded.dictionary_encode()
+        texts = encoded.dictionary.to_numpy(zero_copy_only=False)
+        of_text = hash_array(texts, hash_key=LANES[lane], categorize=False) if len(texts) else np.zeros(1, np.uint64)
+        bits = of_text[pc.fill_null(encoded.indices, 0).to_numpy(zero_copy_only=False)]
+    return np.where(missing, _seed("null", lane), _mix(np.zeros(len(bits), np.uint64), bits, lane))
+
+
+def _as_integers(values: pa.Array) -> pa.Array:
+    if pa.types.is_boolean(values.type):
+        return values.cast(pa.int8()).cast(pa.int64())
+    if pa.types.is_integer(values.type):
+        return values.cast(pa.int64(), safe=False)
+    return (values.cast(pa.int32()) if values.type.bit_width == 32 else values.view(pa.int64())).cast(pa.int64())
+
+
+def _number_among_equals(found: Candidates, hashes: Hashes) -> Hashes:
+    """For each event how many equal ones of the same key stand before it."""
+    order = np.lexsort((hashes, found.keys))
+    hashes, keys = hashes[order], found.keys[order]
+    first = np.ones(len(order), bool)
+    first[1:] = (hashes[1:] != hashes[:-1]) | (keys[1:] != keys[:-1])
+    places = np.arange(len(order))
+    numbers = np.empty(len(order), np.uint64)
+    numbers[order] = (places - np.maximum.accumulate(np.where(first, places, 0))).astype(np.uint64)
+    return numbers
+
+
+def _mix(one: Hashes, other: Hashes, lane: int) -> Hashes:
+    """Both values in one, every bit of which depends on every bit of both (the finalizer of splitmix64)."""
+    value = (one + MULTIPLIERS[lane]) * MULTIPLIERS[lane] ^ other
+    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(value ^ (value >> np.uint64(31)))
+
+
+def _seed(text: str, lane: int) -> np.uint64:
+    digest = hashlib.blake2b(text.encode(), digest_size=8, key=LANES[lane].encode()).digest()
+    return np.uint64(int.from_bytes(digest, "big"))
+
+
+def _hexadecimal(digits: npt.NDArray[np.uint8]) -> npt.NDArray[np.str_]:
+    """Rows of bytes as texts of hexadecimal digits."""
+    alphabet = np.frombuffer(b"0123456789abcdef", np.uint8)
+    letters = np.empty((len(digits), 2 * digits.shape[1]), np.uint8)
+    letters[:, 0::2], letters[:, 1::2] = alphabet[digits >> 4], alphabet[digits & 15]
+    return letters.view(f"S{letters.shape[1]}").ravel().astype(str)

@@ -1,0 +1,69 @@
+"""From tables and queries to plans: what every runtime does first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from ensue.algebra.catalog import inferred_catalog
+from ensue.algebra.nodes import Event, PatternQuery, walk
+from ensue.engine.output import OutputSchema, output_schema
+from ensue.engine.session import raw_types
+from ensue.engine.sources import InputTable
+from ensue.errors import Source
+from ensue.plan.build import plan_query
+from ensue.plan.model import QueryPlan
+from ensue.runtimes.local import catalog_of, input_tables
+
+ColumnNames: TypeAlias = "str | Mapping[str, str]"
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Which columns carry time, the name of the stream and the end of an event, as the user names them."""
+
+    time: ColumnNames
+    type: str | None = None
+    end: ColumnNames | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Emission:
+    """How matches are given out: with an id or without, eagerly or when complete; `tick` is a unit of integer time."""
+
+    match_id: bool = False
+    eager: bool = False
+    tick: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """Queries planned over tables; one output for each plan."""
+
+    inputs: tuple[InputTable, ...]
+    plans: tuple[QueryPlan, ...]
+    outputs: tuple[OutputSchema, ...]
+
+
+def plan_queries(
+    tables: Mapping[str, pa.Table] | pa.Table,
+    queries: Sequence[tuple[PatternQuery, Source | None]],
+    columns: Columns,
+    match_id: bool = False,
+) -> Planned:
+    """Checks the tables and plans the queries over them; only the columns of the tables are looked at."""
+    nodes = [node for node, _ in queries]
+    inputs = input_tables(tables, streams_of(nodes), columns.time, columns.type, columns.end)
+    catalog = catalog_of(inputs, inferred_catalog(nodes[0]).time_type)
+    plans = tuple(plan_query(node, catalog, source) for node, source in queries)
+    outputs = tuple(output_schema(plan, raw_types(plan, inputs), match_id) for plan in plans)
+    return Planned(inputs, plans, outputs)
+
+
+def streams_of(queries: Iterable[PatternQuery]) -> tuple[str, ...]:
+    """The streams that the queries name, in the order of the text."""
+    names = [node.stream for query in queries for node in walk(query.pattern) if isinstance(node, Event)]
+    return tuple(dict.fromkeys(names))
