@@ -1,0 +1,365 @@
+"""Which rows of a DataFrame can matter to queries, as one filter that Spark pushes down to its files.
+
+The filter may keep rows that the engine turns down, for the engine filters again; it never drops one that the engine
+takes. So what has no exact counterpart in Spark counts as true (None here), which is safe because `NOT` is moved
+inwards, down to the atoms, first. Nothing here can fail on a row: there is no arithmetic and no cast of a column.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from functools import reduce
+from math import ceil, floor
+from types import MappingProxyType
+from typing import Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import types as T  # noqa: N812
+
+from ensue.algebra.catalog import StreamSchema
+from ensue.engine.sources import InputTable
+from ensue.engine.workspace import anonymous_predicate
+from ensue.expr.like import like_parts
+from ensue.expr.nodes import (
+    COMPARISONS,
+    Between,
+    Binary,
+    Duration,
+    Expr,
+    Field,
+    InList,
+    IsNull,
+    Like,
+    Literal,
+    Timestamp,
+    Unary,
+)
+from ensue.expr.types import NANOSECONDS_PER_UNIT, constant, readable_type
+from ensue.plan.model import QueryPlan
+
+Demands = Mapping[str, Mapping[tuple[Expr, ...], None]]
+"""What is asked of the rows of each stream: one conjunction per variable, as the keys of an ordered set."""
+
+Constant = Literal | Duration | Timestamp
+"""What `constant` finds."""
+
+_COMPARE: Mapping[str, Callable[[Any, Any], Column]] = MappingProxyType(
+    {"=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+)
+_NEGATED = MappingProxyType({"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"})
+_MIRRORED = MappingProxyType({"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="})
+_TICKS: Mapping[type[T.DataType], int] = MappingProxyType(
+    {
+        T.DateType: 86_400 * NANOSECONDS_PER_UNIT["s"],
+        T.TimestampType: NANOSECONDS_PER_UNIT["us"],
+        T.TimestampNTZType: NANOSECONDS_PER_UNIT["us"],
+    }
+)
+"""The nanoseconds between two neighbouring values of Spark's times."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EXACT_FLOATS = 2**53
+"""Below this, an integer equals its float64, so that comparing as floats is comparing exactly."""
+_CHAR_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
+"""Where Spark notes that a string column is CHAR(n): it pads literals that such a column is compared with."""
+
+
+def needed_rows(plans: Sequence[QueryPlan], item: InputTable, schema: T.StructType) -> Column | None:
+    """The rows of a DataFrame that can matter to some plan, or None if all can.
+
+    `item` describes the DataFrame, by an empty table of its Arrow schema; `schema` is its Spark schema. A row matters
+    if it has its times and the partition keys of a plan, and can be one of the plan's events, forbidden ones included.
+    A plan that counts events counts every row.
+    """
+    if any(plan.counting for plan in plans):
+        return None
+    rows = _Rows(item, schema)
+    by_keys: dict[tuple[str, ...], dict[str, dict[tuple[Expr, ...], None]]] = {}
+    for plan in plans:
+        demands = by_keys.setdefault(plan.query.partition_by, {})
+        for stream, predicates in _variables(plan, item):
+            demands.setdefault(stream, {})[predicates] = None
+    arms = [rows.with_keys(keys, demands) for keys, demands in by_keys.items() if demands]
+    times = [column(name).isNotNull() for name in dict.fromkeys((item.time, item.end)) if name is not None]
+    return _all_of([*times, _any_of(arms)])
+
+
+def column(name: str) -> Column:
+    """The top-level column of this name, whatever characters the name holds."""
+    return F.col(f"`{name.replace('`', '``')}`")
+
+
+def _variables(plan: QueryPlan, item: InputTable) -> Iterable[tuple[str, tuple[Expr, ...]]]:
+    """The stream and the predicates of every variable whose events can be in the table."""
+    for graph in plan.graphs:
+        for inner in graph.with_inner():
+            for variable in inner.graph.variables:
+                if item.stream is None or item.stream == variable.stream:
+                    yield variable.stream, tuple(map(anonymous_predicate, variable.predicates))
+
+
+# --- conditions; None is a condition that is always true
+
+
+def _all_of(conditions: Iterable[Column | None]) -> Column | None:
+    known = [condition for condition in conditions if condition is not None]
+    return reduce(operator.and_, known) if known else None
+
+
+def _any_of(conditions: Iterable[Column | None]) -> Column | None:
+    known: list[Column] = []
+    for condition in conditions:
+        if condition is None:
+            return None
+        known.append(condition)
+    return reduce(operator.or_, known) if known else _never()
+
+
+def _never() -> Column:
+    return F.lit(False)
+
+
+# --- rows
+
+
+@dataclass(frozen=True, slots=True)
+class _Cell:
+    """A column of the DataFrame and its type."""
+
+    column: Column
+    field: T.StructField
+
+    @property
+    def type(self) -> T.DataType:
+        return self.field.dataType
+
+    @property
+    def is_plain(self) -> bool:
+        """True if Spark compares the values as the engine does."""
+        if type(self.type) is T.StringType:
+            return self.type.isUTF8BinaryCollation() and _CHAR_TYPE not in (self.field.metadata or {})
+        return (
+            isinstance(self.type, T.BooleanType | T.IntegralType) or _is_float(self.type) or type(self.type) in _TICKS
+        )
+
+    def is_missing(self, negated: bool) -> Column:
+        """Where the engine reads null; NaN is one for it."""
+        if not _is_float(self.type):
+            return self.column.isNotNull() if negated else self.column.isNull()
+        if negated:
+            return self.column.isNotNull() & ~F.isnan(self.column)
+        return self.column.isNull() | F.isnan(self.column)
+
+
+def _is_float(kind: T.DataType) -> bool:
+    return isinstance(kind, T.FloatType | T.DoubleType)
+
+
+class _Rows:
+    """The rows of one DataFrame, seen as events."""
+
+    def __init__(self, item: InputTable, schema: T.StructType) -> None:
+        self.item = item
+        self.schema = schema
+        fields = {field.name: readable_type(field.type) for field in item.table.schema}
+        self.names = StreamSchema(item.stream or "*", fields, item.time, item.end)
+
+    def cell(self, name: str) -> _Cell:
+        """The column that a name in a query stands for; the words for time stand for the time columns."""
+        side = self.names.endpoint(name)
+        if side is not None:
+            name = self.item.end if side == "e" and self.item.end is not None else self.item.time
+        return _Cell(column(name), self.schema[name])
+
+    def with_keys(self, keys: tuple[str, ...], demands: Demands) -> Column | None:
+        """The rows that have these keys and meet the demands on some stream."""
+        present = [self.cell(key).is_missing(negated=True) for key in keys]
+        return _all_of([*present, self.of_streams(demands)])
+
+    def of_streams(self, demands: Demands) -> Column | None:
+        """The rows that meet the demands on some stream."""
+        accepted = {
+            stream: _any_of(_all_of(self.accepted(one, False) for one in conjunction) for conjunction in choices)
+            for stream, choices in demands.items()
+        }
+        if self.item.type is None:
+            return _any_of(accepted.values())
+        name = column(self.item.type)
+        if len(accepted) == 1:
+            return _all_of([name.isin(*accepted), *accepted.values()])
+        whole = [stream for stream, condition in accepted.items() if condition is None]
+        arms = [(name == stream) & condition for stream, condition in accepted.items() if condition is not None]
+        if whole and arms:
+            arms.append(name.isin(whole))
+        # The names come first by themselves: where files cannot be skipped by one of the arms, they still can by name.
+        return _all_of([name.isin(*accepted), _any_of(arms) if arms else None])
+
+    # --- predicates
+
+    def accepted(self, expr: Expr, negated: bool) -> Column | None:
+        """Where the expression is true (or false, if `negated`), or is not known to be otherwise."""
+        match expr:
+            case Literal(None):
+                return _never()
+            case Literal(bool() as value):
+                return None if value is not negated else _never()
+            case Field(_, name):
+                cell = self.cell(name)
+                if not isinstance(cell.type, T.BooleanType):
+                    return None
+                return ~cell.column if negated else cell.column
+            case Unary("not", operand):
+                return self.accepted(operand, not negated)
+            case Binary("and" | "or", left, right):
+                combine = _all_of if (expr.operator == "and") is not negated else _any_of
+                return combine([self.accepted(left, negated), self.accepted(right, negated)])
+            case Binary(comparison, left, right) if comparison in COMPARISONS:
+                return self.compared(_NEGATED[comparison] if negated else comparison, left, right)
+            case Between(operand, low, high):
+                both = Binary("and", Binary(">=", operand, low), Binary("<=", operand, high))
+                return self.accepted(both, negated is not expr.negated)
+            case InList(operand, items):
+                return self.listed(operand, items, negated is not expr.negated)
+            case Like(Field(_, name), pattern):
+                return _like(self.cell(name), pattern, negated is not expr.negated)
+            case IsNull(Field(_, name)):
+                return self.cell(name).is_missing(negated is not expr.negated)
+        return None
+
+    def compared(self, comparison: str, left: Expr, right: Expr) -> Column | None:
+        """`left comparison right` of fields and literals."""
+        literals = constant(left), constant(right)
+        if Literal(None) in literals:
+            return _never()
+        if isinstance(left, Field) and isinstance(right, Field):
+            return _compared_cells(comparison, self.cell(left.name), self.cell(right.name))
+        if isinstance(left, Field) and literals[1] is not None:
+            return _compared_literal(comparison, self.cell(left.name), literals[1])
+        if isinstance(right, Field) and literals[0] is not None:
+            return _compared_literal(_MIRRORED[comparison], self.cell(right.name), literals[0])
+        return None
+
+    def listed(self, operand: Expr, items: tuple[Expr, ...], negated: bool) -> Column | None:
+        """`operand IN items`: one list for the literals that Spark knows too, a comparison for each of the others."""
+        conditions: list[Column | None] = []
+        values: list[Column] = []
+        for item in items:
+            literal = constant(item)
+            value = None
+            if isinstance(operand, Field) and literal is not None:
+                value = _same_value(self.cell(operand.name), literal)
+            if value is not None:
+                values.append(value)
+            else:
+                conditions.append(self.compared("!=" if negated else "=", operand, item))
+        if isinstance(operand, Field) and values:
+            found = self.cell(operand.name).column.isin(values)
+            conditions.append(~found if negated else found)
+        return _all_of(conditions) if negated else _any_of(conditions)
+
+
+# --- atoms
+
+
+def _compared_cells(comparison: str, left: _Cell, right: _Cell) -> Column | None:
+    both_integers = isinstance(left.type, T.IntegralType) and isinstance(right.type, T.IntegralType)
+    if not (left.is_plain and right.is_plain and (both_integers or left.type == right.type)):
+        return None
+    return _COMPARE[comparison](left.column, right.column)
+
+
+def _compared_literal(comparison: str, cell: _Cell, literal: Constant) -> Column | None:
+    value = _same_value(cell, literal)
+    if value is not None:
+        return _COMPARE[comparison](cell.column, value)
+    place = _place(cell.type, literal)
+    if place is not None:
+        return _compared_place(comparison, cell, place)
+    match literal:
+        case Literal(int() | float() as number) if _is_float(cell.type) and number == 0:
+            return _compared_zero(comparison, cell.column)
+        case Literal(float() as number) if isinstance(cell.type, T.IntegralType):
+            # Here integers are compared as floats, in Spark too.
+            return _COMPARE[comparison](cell.column, F.lit(number))
+    return None
+
+
+def _same_value(cell: _Cell, literal: Constant) -> Column | None:
+    """A value of the column's own type that is the literal for every comparison, if there is one."""
+    match literal:
+        case Literal(bool() as value) if isinstance(cell.type, T.BooleanType):
+            return F.lit(value)
+        case Literal(str() as value) if isinstance(cell.type, T.StringType) and cell.is_plain:
+            return F.lit(value)
+        case Literal(int() | float() as value) if _is_float(cell.type) and value != 0:
+            return F.lit(float(value))
+    place = _place(cell.type, literal)
+    return _whole_value(cell.type, place.numerator) if place is not None and place.denominator == 1 else None
+
+
+def _place(kind: T.DataType, literal: Constant) -> Fraction | None:
+    """Where a literal lies among the values of an integer or time column, counted from zero or 1970."""
+    match literal:
+        case Timestamp(nanoseconds) if type(kind) in _TICKS:
+            return Fraction(nanoseconds, _TICKS[type(kind)])
+        case Literal(int() | float() as value) if isinstance(kind, T.IntegralType):
+            return Fraction(value) if isinstance(value, int) or abs(value) < _EXACT_FLOATS else None
+    return None
+
+
+def _compared_place(comparison: str, cell: _Cell, place: Fraction) -> Column | None:
+    """Compares with a literal between two values of the column: `x < 2.5` iff `x < 3`, and `x > 2.5` iff `x > 2`."""
+    if comparison == "=":
+        return _never()
+    if comparison == "!=":
+        return cell.column.isNotNull()
+    value = _whole_value(cell.type, ceil(place) if comparison in ("<", ">=") else floor(place))
+    return None if value is None else _COMPARE[comparison](cell.column, value)
+
+
+def _compared_zero(comparison: str, number: Column) -> Column:
+    """Parquet skips by an order in which -0.0 is less than 0.0 and loses rows; equal in Spark and here, both count."""
+    least, greatest = F.lit(-0.0), F.lit(0.0)
+    if comparison == "=":
+        return (number >= least) & (number <= greatest)
+    return _COMPARE[comparison](number, least if comparison == ">=" else greatest)
+
+
+def _whole_value(kind: T.DataType, place: int) -> Column | None:
+    """The value of an integer or time column at a place; a time is text with its zone, for any session's zone."""
+    if isinstance(kind, T.IntegralType):
+        return F.lit(place)
+    try:
+        moment = _EPOCH + timedelta(microseconds=place * _TICKS[type(kind)] // NANOSECONDS_PER_UNIT["us"])
+    except OverflowError:
+        return None
+    if isinstance(kind, T.DateType):
+        text = moment.date().isoformat()
+    else:
+        text = (moment if isinstance(kind, T.TimestampType) else moment.replace(tzinfo=None)).isoformat()
+    return F.lit(text).cast(kind)
+
+
+def _like(cell: _Cell, pattern: str, negated: bool) -> Column | None:
+    """What a text must start with, end with and contain: all of LIKE if there is one such word and no `_`."""
+    if not (isinstance(cell.type, T.StringType) and cell.is_plain):
+        return None
+    parts = like_parts(pattern) or [("text", "")]
+    words = [_has_word(cell.column, parts, place) for place, (part, _) in enumerate(parts) if part == "text"]
+    if not negated:
+        return _all_of(words)
+    exact = len(words) == 1 and ("_", "") not in parts
+    return ~words[0] if exact else None
+
+
+def _has_word(text: Column, parts: Sequence[tuple[str, str]], place: int) -> Column:
+    word = parts[place][1]
+    if len(parts) == 1:
+        return text == word
+    if place == 0:
+        return text.startswith(word)
+    return text.endswith(word) if place == len(parts) - 1 else text.contains(word)
