@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import pairwise
 
 from ensue.algebra.nodes import Event, Named, Not, Pattern, PatternQuery, Seq, Within, walk
 from ensue.algebra.scopes import counts_events, whole_windows
@@ -30,7 +31,7 @@ def partial_queries(query: PatternQuery) -> tuple[Partial, ...]:
     places = [place for place, item in enumerate(sequence) if not isinstance(item, Not)]
     return tuple(
         _partial(query, sequence[: last + 1], sequence[last + 1 : following + 1])
-        for last, following in zip(places, places[1:], strict=False)
+        for last, following in pairwise(places)
     )
 
 

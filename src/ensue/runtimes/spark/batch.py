@@ -1,0 +1,198 @@
+"""Detection on DataFrames of the past: filter and project in Spark, shuffle by key and time slice, match in workers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 (PySpark's own convention)
+from pyspark.sql.types import DoubleType, FloatType, NumericType, StringType, TimestampType
+
+from ensue.engine.output import OutputSchema
+from ensue.engine.session import needed_columns, plain_schema
+from ensue.engine.sources import InputTable
+from ensue.plan.model import Options, QueryPlan, Retention
+from ensue.plan.slices import Slicing, slicing_of
+from ensue.runtimes.spark.frames import FrameInput, carried, spark_schema
+from ensue.runtimes.spark.pushdown import column, needed_rows
+from ensue.runtimes.spark.worker import PATTERN, SLICE, SOURCE, BatchTask, Layout, struct_name, union_schema
+
+ROUTE = "ensue:route"
+"""The column by which rows of several inputs are shuffled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A query over frames: its plan and the columns of its result."""
+
+    plan: QueryPlan
+    output: OutputSchema
+
+
+def match_frames(inputs: Sequence[FrameInput], queries: Sequence[Planned], options: Options) -> DataFrame:
+    """The matches of queries with the same partition keys, by one scan and one shuffle.
+
+    A single query gives its own columns; several give the number of the pattern and one struct each.
+    """
+    plans = tuple(query.plan for query in queries)
+    slicing = slicing_of(plans)
+    layout = travelling(inputs, plans)
+    schemas = [result_schema(query.output) for query in queries]
+    schema = schemas[0] if len(schemas) == 1 else union_schema(schemas)
+    task = BatchTask(
+        layout,
+        plans,
+        tuple(query.output for query in queries),
+        schema,
+        slicing.width if slicing is not None else None,
+        options,
+    )
+    rows = _shuffled(inputs, layout, plans, slicing)
+    return rows.mapInArrow(task, spark_schema(schema))
+
+
+def of_pattern(matches: DataFrame, place: int, output: OutputSchema) -> DataFrame:
+    """The matches of one of several queries that were found together."""
+    struct = column(struct_name(place))
+    names = output.schema.names
+    return matches.filter(column(PATTERN) == place).select(*(struct.getField(name).alias(name) for name in names))
+
+
+def result_schema(output: OutputSchema) -> pa.Schema:
+    """The columns in which matches go back to Spark."""
+    return pa.schema([pa.field(field.name, carried(field.type)) for field in output.schema])
+
+
+def travelling(inputs: Sequence[FrameInput], plans: Sequence[QueryPlan]) -> Layout:
+    """The inputs with the columns that the queries use and nothing else."""
+    return Layout(
+        tuple(
+            replace(entry.item, table=plain_schema(needed_columns(plans, entry.item).schema).empty_table())
+            for entry in inputs
+        )
+    )
+
+
+def _shuffled(
+    inputs: Sequence[FrameInput], layout: Layout, plans: Sequence[QueryPlan], slicing: Slicing | None
+) -> DataFrame:
+    """All rows that matter, those of one key and slice together."""
+    keys = plans[0].query.partition_by
+    frames = []
+    for place, entry in enumerate(inputs):
+        frame = relevant_rows(entry, plans)
+        if slicing is not None:
+            frame = frame.withColumn(SLICE, _slice_column(entry, slicing))
+        frames.append((frame, [*route(inputs, place, keys), *([column(SLICE)] if slicing is not None else [])]))
+    if layout.is_flat:
+        frame, by = frames[0]
+        names = [*layout.inputs[0].table.column_names, *([SLICE] if slicing is not None else [])]
+        chosen = frame.select(*map(column, names))
+        return chosen.repartition(*by) if by else chosen.repartition(1)
+    parts = [
+        frame.select(
+            *as_structs(layout.inputs, place),
+            *([column(SLICE)] if slicing is not None else []),
+            (F.xxhash64(*by) if by else F.lit(0).cast("long")).alias(ROUTE),
+        )
+        for place, (frame, by) in enumerate(frames)
+    ]
+    together = reduce(DataFrame.unionByName, parts)
+    shuffled = together.repartition(column(ROUTE)) if frames[0][1] else together.repartition(1)
+    return shuffled.drop(ROUTE)
+
+
+def relevant_rows(entry: FrameInput, plans: Sequence[QueryPlan]) -> DataFrame:
+    """The rows that some query can use."""
+    condition = needed_rows(plans, entry.item, entry.frame.schema)
+    return entry.frame if condition is None else entry.frame.filter(condition)
+
+
+def as_structs(items: Sequence[InputTable], place: int) -> list[Column]:
+    """The columns in which rows of several inputs travel together: the number of the input, and one struct for each."""
+    own = F.struct(*map(column, items[place].table.column_names))
+    kinds = [spark_schema(item.table.schema) for item in items]
+    structs = [own if number == place else F.lit(None).cast(kind) for number, kind in enumerate(kinds)]
+    return [
+        F.lit(place).alias(SOURCE),
+        *(struct.cast(kinds[number]).alias(struct_name(number)) for number, struct in enumerate(structs)),
+    ]
+
+
+def route(inputs: Sequence[FrameInput], place: int, keys: Sequence[str]) -> list[Column]:
+    """Columns that are equal for rows of equal keys, whatever their types; they need not tell others apart."""
+    return [_routed(inputs, place, key) for key in keys]
+
+
+def _routed(inputs: Sequence[FrameInput], place: int, key: str) -> Column:
+    own = [_key_column(entry, key) for entry in inputs]
+    kinds = [entry.frame.schema[name].dataType for entry, name in zip(inputs, own, strict=True)]
+    value = column(own[place])
+    if any(isinstance(kind, NumericType) for kind in kinds) and len(set(kinds)) > 1:
+        return value.cast(DoubleType()) + F.lit(0.0)
+    if isinstance(kinds[0], FloatType | DoubleType):
+        return value + F.lit(0.0)
+    if isinstance(kinds[0], StringType):
+        return value.cast(StringType())
+    return value
+
+
+def _key_column(entry: FrameInput, key: str) -> str:
+    """A partition column; the words for time stand for the time columns."""
+    item = entry.item
+    if key in item.table.column_names:
+        return key
+    return item.end if key == "e" and item.end is not None else item.time
+
+
+def _slice_column(entry: FrameInput, slicing: Slicing) -> Column:
+    """The first tick of the slice of a row; a row that is needed in the next one too comes twice."""
+    item = entry.item
+    start, end = ticks(entry, item.time), ticks(entry, item.end or item.time)
+    own = _floor(end, slicing.width)
+    if slicing.overlap == 0:
+        return own
+    last = _floor(F.coalesce(_last_use(entry, slicing, start, end), end), slicing.width)
+    return F.explode(F.when(last > own, F.array(own, last)).otherwise(F.array(own)))
+
+
+def _last_use(entry: FrameInput, slicing: Slicing, start: Column, end: Column) -> Column:
+    """The latest time at which a match around a row completes; null where the row is not needed after its end."""
+    item = entry.item
+    if item.stream is not None:
+        return _latest(slicing.reach.get(item.stream), start, end)
+    assert item.type is not None
+    streams: dict[Retention, list[str]] = {}
+    for stream, reach in slicing.reach.items():
+        streams.setdefault(reach, []).append(stream)
+    use: Column | None = None
+    for reach, names in streams.items():
+        holds, latest = column(item.type).isin(names), _latest(reach, start, end)
+        use = F.when(holds, latest) if use is None else use.when(holds, latest)
+    return use if use is not None else F.lit(None).cast("long")
+
+
+def _latest(reach: Retention | None, start: Column, end: Column) -> Column:
+    limits = [] if reach is None else [(start, reach.from_start), (end, reach.from_end)]
+    sums = [F.try_add(origin, F.lit(limit)) for origin, limit in limits if limit is not None]
+    if not sums:
+        return F.lit(None).cast("long")
+    return sums[0] if len(sums) == 1 else F.least(*sums)
+
+
+def _floor(value: Column, width: int) -> Column:
+    return value - F.pmod(value, F.lit(width).cast("long"))
+
+
+def ticks(entry: FrameInput, name: str) -> Column:
+    """A time column as the number that the engine makes of it."""
+    kind = entry.frame.schema[name].dataType
+    if isinstance(kind, NumericType):
+        return column(name).cast("long")
+    if isinstance(kind, TimestampType):
+        return F.unix_micros(column(name))
+    epoch = F.lit("1970-01-01 00:00:00").cast("timestamp_ntz")
+    return F.timestamp_diff("MICROSECOND", epoch, column(name))

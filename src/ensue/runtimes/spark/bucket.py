@@ -1,0 +1,218 @@
+"""One bucket of keys on a stream: rows and a watermark in, matches and late rows out, a saved state between.
+
+Everything here is a function of bytes, so that it runs the same in a worker, in a test and after a restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from ensue.engine.output import OutputSchema
+from ensue.engine.session import Session
+from ensue.engine.snapshot import restore, snapshot
+from ensue.engine.sources import InputTable, load_sources
+from ensue.errors import LimitError, StateError, counted
+from ensue.plan.model import Options, QueryPlan
+from ensue.plan.slices import reach_of_streams
+from ensue.runtimes.spark.worker import in_settled_order
+
+NO_WATERMARK = -(2**62)
+"""The watermark before Spark has one: nothing is late, nothing is complete."""
+
+LARGEST_STATE = 1 << 29
+"""A state of more bytes than this would not reach the worker any more."""
+
+Payload = tuple[int, bytes]
+"""The number of an input, and rows of it as an Arrow record batch without its schema."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Rows that a step gives out, as a record batch without its schema; None where only their count is wanted."""
+
+    number: int
+    rows: int
+    data: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """How Spark's milliseconds and the ticks of the time column relate: `nanoseconds` is the length of a tick."""
+
+    nanoseconds: int
+
+    def ticks(self, watermark: int) -> int:
+        """The last tick that the watermark has reached; Spark's first watermark, zero, is none."""
+        return NO_WATERMARK if watermark <= 0 else watermark * 1_000_000 // self.nanoseconds
+
+    def milliseconds(self, tick: int) -> int:
+        """The first millisecond at which the watermark has reached a tick."""
+        return -(-tick * self.nanoseconds // 1_000_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one call gave. `outputs` are numbered: one per query, then one per input for its late rows."""
+
+    state: bytes | None
+    wake: int | None
+    outputs: tuple[Output, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BucketTask:
+    """The queries of a stream, ready to work on any bucket. `inputs` hold empty tables with the columns that travel.
+
+    Late rows are given out in these columns if `gives_late`, otherwise only counted. `matches` are the columns in which each query's matches
+    go back to Spark.
+    """
+
+    inputs: tuple[InputTable, ...]
+    plans: tuple[QueryPlan, ...]
+    outputs: tuple[OutputSchema, ...]
+    matches: tuple[pa.Schema, ...]
+    clock: Clock
+    options: Options
+    eager: bool = False
+    gives_late: bool = False
+
+    def schema_of(self, number: int) -> pa.Schema:
+        """The columns of an output."""
+        plans = len(self.plans)
+        return self.matches[number] if number < plans else self.inputs[number - plans].table.schema
+
+    def step(self, saved: bytes | None, payloads: Iterable[Payload], watermark: int) -> Step:
+        """Takes the rows of a micro-batch and the watermark in milliseconds that holds for it."""
+        session = self.session(saved)
+        tables = self._tables(payloads)
+        fresh = [table.select(item.table.column_names) for table, item in zip(tables, session.inputs, strict=True)]
+        reached = self.clock.ticks(watermark)
+        until = reached if session.watermark is None else max(reached, session.watermark)
+        found, late = session.advance(fresh, until, late_until=until)
+        outputs = [
+            Output(number, rows, data)
+            for number, table in enumerate(found)
+            for rows, data in packed(table.cast(self.matches[number]))
+        ]
+        for place, (table, mask) in enumerate(zip(tables, late, strict=True)):
+            outputs += self._late(len(self.plans) + place, table.filter(pa.array(mask)))
+        given = tuple(outputs)
+        if not any(table.num_rows for table in session.state):
+            return Step(None, None, given)
+        return Step(self._saved(session), self._wake(session, until), given)
+
+    def _late(self, number: int, rows: pa.Table) -> list[Output]:
+        if rows.num_rows == 0:
+            return []
+        if not self.gives_late:
+            return [Output(number, rows.num_rows, None)]
+        return [Output(number, count, data) for count, data in packed(rows)]
+
+    def session(self, saved: bytes | None) -> Session:
+        """The session of a bucket as it was saved, or a new one."""
+        session = Session.start(self.plans, self.inputs, self.outputs, self.options, self.eager)
+        if saved is not None:
+            restore(session, read_state(saved))
+        return session
+
+    def _tables(self, payloads: Iterable[Payload]) -> list[pa.Table]:
+        parts: list[list[pa.RecordBatch]] = [[] for _ in self.inputs]
+        for number, data in payloads:
+            schema = self.inputs[number].table.schema
+            parts[number].append(pa.ipc.read_record_batch(pa.py_buffer(data), schema))
+        tables = [pa.Table.from_batches(own, item.table.schema) for own, item in zip(parts, self.inputs, strict=True)]
+        return [in_settled_order(table) for table in tables] if any(p.counting for p in self.plans) else tables
+
+    def _saved(self, session: Session) -> bytes:
+        sink = pa.BufferOutputStream()
+        table = snapshot(session, len(self.inputs) > 1)
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        data = sink.getvalue()
+        if data.size > LARGEST_STATE:
+            kept = counted(table.num_rows, "event", "events")
+            raise LimitError(
+                "state-size",
+                f"one bucket of keys holds {kept} in {data.size} bytes of state, more than {LARGEST_STATE}",
+                "use more buckets (`buckets=`), a PARTITION BY or a shorter WITHIN",
+            )
+        return bytes(data.to_pybytes())
+
+    def _wake(self, session: Session, until: int) -> int | None:
+        """The millisecond at which the bucket has something to do without a new row, None if it never has."""
+        moment = next_moment(session, until)
+        return None if moment is None else self.clock.milliseconds(moment)
+
+
+def read_state(saved: bytes) -> pa.Table:
+    """The table that a bucket was saved as."""
+    try:
+        with pa.ipc.open_stream(pa.py_buffer(saved)) as reader:
+            return reader.read_all()
+    except pa.ArrowInvalid as error:
+        raise StateError("not-a-state", "this is not a state that Ensue has saved", "give its checkpoint") from error
+
+
+def packed(table: pa.Table) -> Iterator[tuple[int, bytes]]:
+    """The rows as record batches without their schema, each with its count."""
+    for batch in table.combine_chunks().to_batches():
+        if batch.num_rows:
+            yield batch.num_rows, batch.serialize().to_pybytes()
+
+
+def next_moment(session: Session, until: int) -> int | None:
+    """The first tick after `until` at which a match may complete, or else at which all can be forgotten."""
+    tables = [replace(item, table=table) for item, table in zip(session.inputs, session.state, strict=True)]
+    sources, _ = load_sources(tables, session.time_type)
+    candidates: list[int] = []
+    forgotten: list[int | None] = []
+    closings = [] if session.eager else _closings(session.plans)
+    for source in sources:
+        if len(source.ends) == 0:
+            continue
+        if not session.eager:
+            candidates += _first_after(source.ends, until)
+        for ticks in closings:
+            candidates += _first_after(source.starts + ticks, until)
+        forgotten.append(_all_forgotten(session, source.starts, source.ends))
+    if candidates:
+        return min(candidates)
+    known = [moment for moment in forgotten if moment is not None]
+    return max(known) if known and len(known) == len(forgotten) and max(known) > until else None
+
+
+def _closings(plans: Sequence[QueryPlan]) -> list[int]:
+    """How long after its start a match that trails closes."""
+    return sorted(
+        {
+            plan.normal_form.windows.ticks
+            for plan in plans
+            for graph_plan in plan.graphs
+            if graph_plan.graph.trailing and plan.normal_form.windows.ticks is not None
+        }
+    )
+
+
+def _first_after(moments: np.ndarray, until: int) -> list[int]:
+    later = moments[moments > until]
+    return [int(later.min())] if len(later) else []
+
+
+def _all_forgotten(session: Session, starts: np.ndarray, ends: np.ndarray) -> int | None:
+    """When nothing of a table is needed any more; None if nothing says so."""
+    moments: list[int] = []
+    for plan in session.plans:
+        for _, kept in reach_of_streams(plan):
+            limits = [
+                int(origin.max()) + ticks
+                for origin, ticks in ((starts, kept.from_start), (ends, kept.from_end))
+                if ticks is not None
+            ]
+            if not limits:
+                return None
+            moments.append(min(limits))
+    return max(moments, default=None)

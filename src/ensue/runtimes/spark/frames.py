@@ -1,0 +1,98 @@
+"""Spark DataFrames as Ensue sees them: empty Arrow tables for planning, Spark schemas for results."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkTypeError
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
+from pyspark.sql.types import DataType, StructField, StructType
+
+from ensue.engine.sources import InputTable
+from ensue.errors import SchemaError
+
+_TAKES_ZONE = "timezone" in inspect.signature(to_arrow_type).parameters
+
+
+@dataclass(frozen=True, slots=True)
+class FrameInput:
+    """A DataFrame of a run. `item` says which streams it holds, by an empty table of the same columns."""
+
+    frame: DataFrame
+    item: InputTable
+
+
+def empty_tables(events: Mapping[str, DataFrame] | DataFrame) -> dict[str, pa.Table] | pa.Table:
+    """An empty table with the columns of each DataFrame: all that planning asks of it."""
+    if isinstance(events, DataFrame):
+        return empty_table(events, "table")
+    return {name: empty_table(frame, f"table of stream `{name}`") for name, frame in events.items()}
+
+
+def empty_table(frame: DataFrame, label: str) -> pa.Table:
+    return pa.schema([_arrow_field(field, label) for field in frame.schema]).empty_table()
+
+
+def frame_inputs(events: Mapping[str, DataFrame] | DataFrame, items: Sequence[InputTable]) -> tuple[FrameInput, ...]:
+    """The frames with what is known of them, in the same order."""
+    frames = list(events.values()) if isinstance(events, Mapping) else [events]
+    kinds = {frame.isStreaming for frame in frames}
+    if len(kinds) > 1:
+        raise SchemaError(
+            "mixed-frames",
+            "some of the DataFrames are streams and others are not",
+            "read all of them as streams, or none",
+        )
+    return tuple(FrameInput(frame, item) for frame, item in zip(frames, items, strict=True))
+
+
+def _arrow_field(field: StructField, label: str) -> pa.Field:
+    try:
+        return pa.field(field.name, _nullable(arrow_type(field.dataType)))
+    except PySparkTypeError as error:
+        raise SchemaError(
+            "column-type",
+            f"column `{field.name}` of the {label} holds {field.dataType.simpleString()}, which Arrow cannot carry",
+            f"cast it, or leave it out with `.drop({field.name!r})`",
+        ) from error
+
+
+def arrow_type(kind: DataType) -> pa.DataType:
+    """The Arrow type of a column; instants are read in UTC, as `DataFrame.toArrow` gives them, whatever the session."""
+    return to_arrow_type(kind, timezone="UTC") if _TAKES_ZONE else to_arrow_type(kind)
+
+
+def _nullable(kind: pa.DataType) -> pa.DataType:
+    """The type with every nested value nullable, so that any column of it can be cast to it."""
+    return _map_children(kind, _nullable)
+
+
+def _map_children(kind: pa.DataType, change: Any) -> pa.DataType:
+    if pa.types.is_list(kind):
+        return pa.list_(pa.field(kind.value_field.name, change(kind.value_type)))
+    if pa.types.is_map(kind):
+        return pa.map_(change(kind.key_type), change(kind.item_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(field.name, change(field.type), metadata=field.metadata) for field in kind])
+    return kind
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    """The schema of a DataFrame of such results."""
+    return StructType([StructField(field.name, from_arrow_type(carried(field.type)), True) for field in schema])
+
+
+def carried(kind: pa.DataType) -> pa.DataType:
+    """The type in which results go back to Spark: that of the engine, but for what Spark does not have."""
+    if pa.types.is_unsigned_integer(kind):
+        return pa.int64() if kind != pa.uint64() else pa.decimal128(20, 0)
+    if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
+        return pa.timestamp("us", kind.tz) if pa.types.is_timestamp(kind) else pa.duration("us")
+    if pa.types.is_large_string(kind):
+        return pa.string()
+    return _map_children(kind, carried)

@@ -1,0 +1,301 @@
+"""Detection on streaming DataFrames: rows packed per bucket of keys, one stateful operator, results unpacked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.streaming.state import GroupState
+from pyspark.sql.types import StructType, TimestampType
+
+from ensue.dsl.literals import window
+from ensue.engine.output import OutputSchema
+from ensue.engine.session import needed_columns, plain_schema
+from ensue.errors import QueryError, SchemaError
+from ensue.expr.nodes import Duration
+from ensue.expr.types import NANOSECONDS_PER_UNIT
+from ensue.plan.model import Options, QueryPlan
+from ensue.runtimes.spark.batch import result_schema, route
+from ensue.runtimes.spark.bucket import BucketTask, Clock, Output, packed
+from ensue.runtimes.spark.frames import FrameInput, spark_schema
+from ensue.runtimes.spark.pushdown import column, needed_rows
+
+DELAY = "spark.watermarkDelayMs"
+"""The metadata by which Spark knows the column that has a watermark."""
+
+BUCKET = "ensue:bucket"
+DEFAULT_BUCKETS = 32
+LARGEST_PACK = 1_000_000
+"""Rows are packed as soon as so many have come."""
+
+NEVER_LATE = 9_200_000_000
+"""A moment, in seconds since 1970, that no watermark reaches and that pandas can still hold: in the year 2261."""
+
+PACKED = "bucket int, source int, payload binary"
+FOUND = "output int, rows long, payload binary"
+STATE = "buckets int, events binary"
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """Packs the rows of an input into one Arrow record batch per bucket. The last column is the bucket."""
+
+    schema: pa.Schema
+    source: int
+    buckets: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        waiting: list[pa.RecordBatch] = []
+        rows = 0
+        for batch in batches:
+            waiting.append(batch)
+            rows += batch.num_rows
+            if rows >= LARGEST_PACK:
+                yield self._pack(pa.Table.from_batches(waiting))
+                waiting, rows = [], 0
+        if rows:
+            yield self._pack(pa.Table.from_batches(waiting))
+
+    def _pack(self, table: pa.Table) -> pa.RecordBatch:
+        numbers = table.column(BUCKET).to_numpy().astype(np.int16)
+        order = np.argsort(numbers, kind="stable")
+        limits = np.searchsorted(numbers[order], np.arange(self.buckets + 1))
+        rows = table.select(self.schema.names).cast(self.schema).take(pa.array(order)).combine_chunks()
+        filled = [bucket for bucket in range(self.buckets) if limits[bucket] < limits[bucket + 1]]
+        parts = [
+            (bucket, data)
+            for bucket in filled
+            for _, data in packed(rows.slice(limits[bucket], limits[bucket + 1] - limits[bucket]))
+        ]
+        return pa.RecordBatch.from_arrays(
+            [
+                pa.array([bucket for bucket, _ in parts], pa.int32()),
+                pa.array(np.full(len(parts), self.source, np.int32)),
+                pa.array([data for _, data in parts], pa.binary()),
+            ],
+            names=["bucket", "source", "payload"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """What Spark calls for each bucket that has rows or whose time has come."""
+
+    task: BucketTask
+    buckets: int
+
+    def __call__(self, key: tuple[int], frames: Iterable[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+        payloads = [
+            (int(source), bytes(payload))
+            for frame in frames
+            for source, payload in zip(frame["source"], frame["payload"], strict=True)
+        ]
+        saved = self._saved(state)
+        watermark = state.getCurrentWatermarkMs()
+        step = self.task.step(saved, payloads, watermark)
+        if step.state is None:
+            if state.exists:
+                state.remove()
+        else:
+            state.update((self.buckets, step.state))
+            if step.wake is not None:
+                # Spark wakes a bucket once the watermark is beyond the time that was set.
+                state.setTimeoutTimestamp(max(step.wake - 1, watermark, 1))
+        if step.outputs:
+            yield _as_frame(step.outputs)
+
+    def _saved(self, state: GroupState) -> bytes | None:
+        if not state.exists:
+            return None
+        buckets, events = state.get
+        if buckets != self.buckets:
+            raise SchemaError(
+                "bucket-count",
+                f"the state in the checkpoint has keys in {buckets} buckets, not {self.buckets}",
+                f"pass `buckets={buckets}`, or start from a new checkpoint",
+            )
+        return bytes(events)
+
+
+def _as_frame(outputs: Sequence[Output]) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "output": np.array([output.number for output in outputs], np.int32),
+            "rows": np.array([output.rows for output in outputs], np.int64),
+            "payload": pd.Series([output.data for output in outputs], dtype=object),
+        }
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Unpacking:
+    """Unpacks the rows of one output."""
+
+    schema: pa.Schema
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for payload in batch.column(0):
+                yield pa.ipc.read_record_batch(payload.as_buffer(), self.schema)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPlan:
+    """A stateful stream: what runs per bucket, and the frames it reads."""
+
+    inputs: tuple[FrameInput, ...]
+    task: BucketTask
+    buckets: int
+
+    def found(self, seeds: DataFrame | None = None) -> DataFrame:
+        """All that is found, packed: matches and late rows by the number of their output."""
+        parts = [self._packed(place) for place in range(len(self.inputs))]
+        together = reduce(DataFrame.union, [*parts, *([] if seeds is None else [seeds])])
+        clocked = together.select("bucket", "source", "payload", _unreachable_clock(self.inputs[0].frame.schema))
+        return clocked.groupBy("bucket").applyInPandasWithState(
+            Operator(self.task, self.buckets), FOUND, STATE, "append", "EventTimeTimeout"
+        )
+
+    def _packed(self, place: int) -> DataFrame:
+        entry, schema = self.inputs[place], self.task.inputs[place].table.schema
+        rows = _above_watermark(entry, self.task.plans)
+        keys = route(self.inputs, place, self.task.plans[0].query.partition_by)
+        bucket = F.pmod(F.xxhash64(*keys), F.lit(self.buckets)).cast("int") if keys else F.lit(0)
+        chosen = rows.select(*map(column, schema.names), bucket.alias(BUCKET))
+        return chosen.mapInArrow(Packing(schema, place, self.buckets), PACKED)
+
+    def counted(self, found: DataFrame) -> DataFrame:
+        """The same, with the numbers of matches and late rows among the metrics of the query's progress."""
+        is_match = F.col("output") < len(self.task.plans)
+        rows = F.col("rows")
+        return found.observe(
+            "ensue",
+            F.coalesce(F.sum(F.when(is_match, rows)), F.lit(0)).alias("matches"),
+            F.coalesce(F.sum(F.when(~is_match, rows)), F.lit(0)).alias("late"),
+        )
+
+    def output(self, found: DataFrame, number: int) -> DataFrame:
+        """The rows of one output."""
+        schema = self.task.schema_of(number)
+        payloads = found.filter(F.col("output") == number).select("payload")
+        return payloads.mapInArrow(Unpacking(schema), spark_schema(schema))
+
+
+def _above_watermark(entry: FrameInput, plans: Sequence[QueryPlan]) -> DataFrame:
+    """The rows that some query can use, left out only after they have moved the watermark.
+
+    Spark moves a filter below the watermark unless it reads the watermark's own column.
+    """
+    condition = needed_rows(plans, entry.item, entry.frame.schema)
+    marked = column(next(field.name for field in entry.frame.schema if DELAY in (field.metadata or {})))
+    return entry.frame if condition is None else entry.frame.filter(F.when(marked.isNotNull(), condition))
+
+
+def plan_stream(
+    inputs: Sequence[FrameInput],
+    plans: Sequence[QueryPlan],
+    outputs: Sequence[OutputSchema],
+    options: Options,
+    *,
+    eager: bool = False,
+    late: bool = False,
+    tick: str | None = None,
+    buckets: int | None = None,
+) -> StreamPlan:
+    """Checks the watermarks and puts together what runs on the stream. All plans have the same partition keys.
+
+    Where late rows are asked for, whole rows travel, otherwise only the columns that the queries use.
+    """
+    for entry in inputs:
+        check_watermark(entry)
+    count = checked_buckets(buckets, plans[0])
+    travelling = tuple(
+        replace(
+            entry.item,
+            table=plain_schema((entry.item.table if late else needed_columns(plans, entry.item)).schema).empty_table(),
+        )
+        for entry in inputs
+    )
+    task = BucketTask(
+        travelling,
+        tuple(plans),
+        tuple(outputs),
+        tuple(result_schema(output) for output in outputs),
+        clock_of(plans[0].catalog.time_type, tick),
+        options,
+        eager,
+        late,
+    )
+    return StreamPlan(tuple(inputs), task, count)
+
+
+def checked_buckets(buckets: Any, plan: QueryPlan) -> int:
+    if buckets is None:
+        return DEFAULT_BUCKETS if plan.query.partition_by else 1
+    if isinstance(buckets, bool) or not isinstance(buckets, int) or not 1 <= buckets < 2**15:
+        raise SchemaError("bucket-count", f"`buckets` is a number from 1 to {2**15 - 1}, not {buckets!r}")
+    return buckets if plan.query.partition_by else 1
+
+
+def check_watermark(entry: FrameInput) -> None:
+    """A stream needs a watermark on the column that says when its events are known: their end."""
+    item, schema = entry.item, entry.frame.schema
+    name = item.end or item.time
+    marked = [field.name for field in schema if DELAY in (field.metadata or {})]
+    if not marked:
+        raise SchemaError(
+            "no-watermark",
+            f"the stream in the {item.label} has no watermark, so nothing says when a match is complete",
+            f'add `.withWatermark("{name}", "10 minutes")`: how long events may come late',
+        )
+    if isinstance(schema[name].dataType, TimestampType) and name not in marked:
+        raise SchemaError(
+            "watermark-column",
+            f"the watermark of the {item.label} is on column `{marked[0]}`, but events are known by `{name}`",
+            f'use `.withWatermark("{name}", ...)`',
+        )
+
+
+def clock_of(time_type: pa.DataType, tick: str | None) -> Clock:
+    """How the watermark, which is a moment, relates to the time column."""
+    if pa.types.is_timestamp(time_type):
+        if time_type.tz is None:
+            raise SchemaError(
+                "stream-time",
+                "the time column is a timestamp without a zone, on which Spark has no watermarks",
+                "cast it to `timestamp`",
+            )
+        return Clock(NANOSECONDS_PER_UNIT[time_type.unit])
+    if tick is None:
+        raise SchemaError(
+            "no-tick",
+            "time is an integer, so nothing says how it relates to the watermark, which is a moment",
+            'pass `tick="1 second"`, the length of one unit of it since 1970, or make the time a timestamp',
+        )
+    return Clock(_nanoseconds(tick))
+
+
+def _nanoseconds(tick: Any) -> int:
+    try:
+        length = window(tick)
+    except (QueryError, TypeError, ValueError):
+        length = None
+    if not isinstance(length, Duration) or length.nanoseconds <= 0:
+        raise SchemaError("no-tick", f"`tick` is a length of time such as '1 second', not {tick!r}")
+    return length.nanoseconds
+
+
+def _unreachable_clock(schema: StructType) -> Column:
+    """A column that Spark takes for the event time of the packed rows and that is never late.
+
+    Spark would drop rows behind the watermark; here they reach the operator, which gives them out as late.
+    """
+    delay = next(field.metadata[DELAY] for field in schema if DELAY in (field.metadata or {}))
+    return F.timestamp_seconds(F.lit(NEVER_LATE)).alias("ensue:clock", metadata={DELAY: delay})

@@ -1,0 +1,135 @@
+"""What runs in Python workers: rows of a partition in, matches out, as Arrow record batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from ensue.engine.evaluate import Frontier, MatchChunk, completion_times, evaluate
+from ensue.engine.events import load_events
+from ensue.engine.output import OutputSchema, render_in_batches
+from ensue.engine.session import request_of
+from ensue.engine.sources import InputTable, Report, load_sources
+from ensue.errors import citing
+from ensue.plan.model import Options, QueryPlan
+
+SLICE = "ensue:slice"
+"""The column that says in which slice of time a row takes part: the first tick of the slice."""
+
+SOURCE = "ensue:source"
+"""The column that numbers the input of a row, where rows of several inputs travel together."""
+
+PATTERN = "ensue:pattern"
+"""The column that numbers the pattern of a match, where matches of several patterns travel together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How rows of the inputs travel: one input with its columns side by side, several as one struct column each.
+
+    `inputs` hold empty tables with the columns that travel.
+    """
+
+    inputs: tuple[InputTable, ...]
+
+    @property
+    def is_flat(self) -> bool:
+        return len(self.inputs) == 1
+
+    def unpack(self, rows: pa.Table) -> list[pa.Table]:
+        """The rows of each input in its own schema, with what else travels with each row (its slice) behind it."""
+        if self.is_flat:
+            return [_as_schema(rows, self.inputs[0].table.schema, rows)]
+        numbers = rows.column(SOURCE).to_numpy()
+        tables = []
+        for place, item in enumerate(self.inputs):
+            own = rows.filter(pa.array(numbers == place))
+            events = pa.Table.from_struct_array(own.column(struct_name(place)))
+            tables.append(_as_schema(events, item.table.schema, own))
+        return tables
+
+
+def struct_name(place: int) -> str:
+    return f"ensue:{place}"
+
+
+def _as_schema(events: pa.Table, schema: pa.Schema, rows: pa.Table) -> pa.Table:
+    table = events.select(schema.names).cast(schema)
+    return table.append_column(SLICE, rows.column(SLICE)) if SLICE in rows.column_names else table
+
+
+@dataclass(frozen=True, slots=True)
+class BatchTask:
+    """Evaluates the plans over all rows of a partition at once. `width` is that of the slices of time, if there are.
+
+    Matches go out in the columns of `carried`: one per column of the result for a single plan; otherwise the number of
+    the pattern and one struct per plan.
+    """
+
+    layout: Layout
+    plans: tuple[QueryPlan, ...]
+    outputs: tuple[OutputSchema, ...]
+    carried: pa.Schema
+    width: int | None
+    options: Options
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        filled = [batch for batch in batches if batch.num_rows]
+        if filled:
+            yield from self._matches(pa.Table.from_batches(filled))
+
+    def _matches(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
+        tables = self.layout.unpack(rows)
+        inputs = [replace(item, table=table) for item, table in zip(self.layout.inputs, tables, strict=True)]
+        if any(plan.counting for plan in self.plans):
+            inputs = [replace(item, table=in_settled_order(item.table)) for item in inputs]
+        sources, _ = load_sources(inputs, self.plans[0].catalog.time_type)
+        for place, (plan, output) in enumerate(zip(self.plans, self.outputs, strict=True)):
+            request = request_of(plan)
+            if self.width is not None:
+                request = replace(request, partition_by=(*request.partition_by, SLICE))
+            chunks = evaluate(plan, load_events(sources, request, Report()), Frontier(), self.options, {})
+            if self.width is not None:
+                chunks = _of_own_slice(chunks, plan, self.width)
+            with citing(plan.source):
+                for batch in render_in_batches(chunks, output, self.options.limit):
+                    yield self._carry(batch, place)
+
+    def _carry(self, batch: pa.RecordBatch, place: int) -> pa.RecordBatch:
+        if len(self.plans) == 1:
+            return batch.cast(self.carried)
+        columns = [pa.array(np.full(batch.num_rows, place, np.int32))]
+        for number, field in enumerate(list(self.carried)[1:]):
+            own = batch.cast(pa.schema(list(field.type))).to_struct_array() if number == place else None
+            columns.append(own if own is not None else pa.nulls(batch.num_rows, field.type))
+        return pa.RecordBatch.from_arrays(columns, schema=self.carried)
+
+
+def _of_own_slice(chunks: Iterable[MatchChunk], plan: QueryPlan, width: int) -> Iterator[MatchChunk]:
+    """Of the matches found in a slice those that complete in it: each match is in exactly one."""
+    for chunk in chunks:
+        completions = completion_times(chunk, plan)
+        own = chunk.where(completions - completions % width == _slices(chunk))
+        if own.rows.length:
+            yield own
+
+
+def _slices(chunk: MatchChunk) -> np.ndarray:
+    name, places = next(iter(chunk.rows.places.items()))
+    found = chunk.space.candidates[name]
+    return np.asarray(found.source.raw_column(SLICE).to_numpy())[found.rows[places]]
+
+
+def in_settled_order(table: pa.Table) -> pa.Table:
+    """The rows in an order that does not depend on how they came, so that positions are the same at every attempt."""
+    plain = [field.name for field in table.schema if not pa.types.is_nested(field.type)]
+    return table.sort_by([(name, "ascending") for name in plain])
+
+
+def union_schema(schemas: Sequence[pa.Schema]) -> pa.Schema:
+    """The columns in which matches of several patterns travel together."""
+    structs = [pa.field(struct_name(place), pa.struct(list(schema))) for place, schema in enumerate(schemas)]
+    return pa.schema([pa.field(PATTERN, pa.int32()), *structs])
