@@ -40,7 +40,9 @@ if TYPE_CHECKING:
         SetupError,
         StateError,
     )
+    from ensue.runtimes.spark.running import Running
     from ensue.runtimes.spark.session import spark_session
+    from ensue.streams import start, stream_state
 
 __version__ = "0.1.0"
 
@@ -57,6 +59,7 @@ _HOMES = {
     "QueryError": "ensue.errors",
     "Report": "ensue.engine.sources",
     "Results": "ensue.api",
+    "Running": "ensue.runtimes.spark.running",
     "SchemaError": "ensue.errors",
     "SetupError": "ensue.errors",
     "StateError": "ensue.errors",
@@ -77,6 +80,8 @@ _HOMES = {
     "same": "ensue.dsl",
     "seq": "ensue.dsl",
     "spark_session": "ensue.runtimes.spark.session",
+    "start": "ensue.streams",
+    "stream_state": "ensue.streams",
     "value": "ensue.dsl",
     "var": "ensue.dsl",
 }
@@ -108,6 +113,7 @@ __all__ = [
     "QueryError",
     "Report",
     "Results",
+    "Running",
     "SchemaError",
     "SetupError",
     "StateError",
@@ -128,6 +134,8 @@ __all__ = [
     "same",
     "seq",
     "spark_session",
+    "start",
+    "stream_state",
     "value",
     "var",
 ]

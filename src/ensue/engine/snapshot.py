@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -15,6 +15,7 @@ from ensue.engine.session import Session
 from ensue.engine.sources import InputTable, Report
 from ensue.errors import StateError
 from ensue.lang.render import render_query
+from ensue.plan.model import QueryPlan
 
 STATE_VERSION = 1
 METADATA = b"ensue.state"
@@ -33,7 +34,7 @@ def snapshot(session: Session, per_stream: bool) -> pa.Table:
         columns[_column_name(place)] = _struct_column(table, before, after)
     header = {
         "version": STATE_VERSION,
-        "query": query_text(session),
+        "query": query_text(session.plans),
         "watermark": session.watermark,
         "per_stream": per_stream,
         "report": asdict(session.report),
@@ -45,16 +46,19 @@ def snapshot(session: Session, per_stream: bool) -> pa.Table:
     return pa.table(columns).replace_schema_metadata({METADATA: json.dumps(header).encode()})
 
 
-def query_text(session: Session) -> str:
+def query_text(plans: Iterable[QueryPlan]) -> str:
     """The queries of a session, by which its state is known."""
-    return ";\n".join(render_query(plan.query) for plan in session.plans)
+    return ";\n".join(render_query(plan.query) for plan in plans)
 
 
-def restore(session: Session, saved: pa.Table) -> None:
-    """Puts a saved state into a session of the same query over tables of the same shape."""
+def restore(session: Session, saved: pa.Table, predecessors: Collection[str] = ()) -> None:
+    """Puts a saved state into a session of the same query over tables of the same shape.
+
+    `predecessors` are other queries, as texts, whose kept events are known to suffice.
+    """
     header = read_header(saved)
-    text = query_text(session)
-    if header["query"] != text:
+    text = query_text(session.plans)
+    if header["query"] != text and header["query"] not in predecessors:
         raise StateError(
             "state-query",
             "the saved state belongs to another query",
@@ -127,16 +131,17 @@ def _struct_column(table: pa.Table, before: int, after: int) -> pa.ChunkedArray:
 
 
 def _unpack(column: pa.ChunkedArray, mask: np.ndarray, schema: pa.Schema, label: str) -> pa.Table:
-    fields: Sequence[pa.Field] = list(column.type)
-    if [field.name for field in fields] != schema.names:
+    saved: Sequence[str] = [field.name for field in column.type]
+    missing = [name for name in schema.names if name not in saved]
+    if missing:
         raise StateError(
             "state-shape",
-            f"the saved events of the {label} have other columns than now",
-            f"saved: {', '.join(field.name for field in fields)}; now: {', '.join(schema.names)}",
+            f"the saved events of the {label} have no column `{missing[0]}`",
+            f"saved: {', '.join(saved)}; now: {', '.join(schema.names)}",
         )
     own = column.filter(pa.array(mask))
     arrays = [
-        pa.chunked_array([chunk.field(place) for chunk in own.chunks], fields[place].type)
-        for place in range(len(fields))
+        pa.chunked_array([chunk.field(name) for chunk in own.chunks], column.type.field(name).type)
+        for name in schema.names
     ]
-    return pa.table(arrays, schema=pa.schema(fields)).cast(schema)
+    return pa.table(arrays, names=schema.names).cast(schema)

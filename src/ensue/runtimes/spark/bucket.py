@@ -67,8 +67,8 @@ class Step:
 class BucketTask:
     """The queries of a stream, ready to work on any bucket. `inputs` hold empty tables with the columns that travel.
 
-    Late rows are given out in these columns if `gives_late`, otherwise only counted. `matches` are the columns in which each query's matches
-    go back to Spark.
+    Late rows are given out in these columns if `gives_late`, otherwise only counted. `matches` are the columns in which
+    each query's matches go back to Spark. States of `predecessors`, other queries as texts, are known to suffice.
     """
 
     inputs: tuple[InputTable, ...]
@@ -79,6 +79,7 @@ class BucketTask:
     options: Options
     eager: bool = False
     gives_late: bool = False
+    predecessors: frozenset[str] = frozenset()
 
     def schema_of(self, number: int) -> pa.Schema:
         """The columns of an output."""
@@ -116,7 +117,7 @@ class BucketTask:
         """The session of a bucket as it was saved, or a new one."""
         session = Session.start(self.plans, self.inputs, self.outputs, self.options, self.eager)
         if saved is not None:
-            restore(session, read_state(saved))
+            restore(session, read_state(saved), self.predecessors)
         return session
 
     def _tables(self, payloads: Iterable[Payload]) -> list[pa.Table]:

@@ -14,7 +14,7 @@ from ensue.runtimes.planning import Columns, Emission, Planned, plan_queries
 from ensue.runtimes.spark.batch import Planned as PlannedQuery
 from ensue.runtimes.spark.batch import match_frames, of_pattern
 from ensue.runtimes.spark.frames import FrameInput, empty_tables, frame_inputs
-from ensue.runtimes.spark.stream import plan_stream
+from ensue.runtimes.spark.stream import plan_stream, unpacked
 
 
 def detect_frames(
@@ -39,7 +39,7 @@ def match_stream(
     frames = []
     for plan, output in zip(planned.plans, planned.outputs, strict=True):
         stream = plan_stream(inputs, [plan], [output], options, eager=emission.eager, tick=emission.tick)
-        frames.append(stream.output(stream.counted(stream.found()), 0))
+        frames.append(unpacked(stream.counted(stream.found()), [0], stream.task.schema_of(0)))
     return frames
 
 

@@ -16,6 +16,9 @@ from pyspark.sql.types import DataType, StructField, StructType
 from ensue.engine.sources import InputTable
 from ensue.errors import SchemaError
 
+OWN = "ensue:"
+"""What the names of columns begin with that travel beside those of the user."""
+
 _TAKES_ZONE = "timezone" in inspect.signature(to_arrow_type).parameters
 
 
@@ -35,7 +38,24 @@ def empty_tables(events: Mapping[str, DataFrame] | DataFrame) -> dict[str, pa.Ta
 
 
 def empty_table(frame: DataFrame, label: str) -> pa.Table:
+    _check_names(frame, label)
     return pa.schema([_arrow_field(field, label) for field in frame.schema]).empty_table()
+
+
+def _check_names(frame: DataFrame, label: str) -> None:
+    """Names that Spark can tell apart and that are not Ensue's own; a name that stands twice is found by planning."""
+    for name in frame.columns:
+        if name.startswith(OWN):
+            raise SchemaError("reserved-column", f"column `{name}` of the {label} is Ensue's own", "rename it")
+    names: dict[str, str] = {}
+    for name in frame.columns:
+        other = names.setdefault(name.lower(), name)
+        if other != name and frame.sparkSession.conf.get("spark.sql.caseSensitive") != "true":
+            raise SchemaError(
+                "duplicate-column",
+                f"the {label} has columns `{other}` and `{name}`, which Spark does not tell apart",
+                "rename one of them, or set `spark.sql.caseSensitive` to true",
+            )
 
 
 def frame_inputs(events: Mapping[str, DataFrame] | DataFrame, items: Sequence[InputTable]) -> tuple[FrameInput, ...]:

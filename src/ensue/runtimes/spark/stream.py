@@ -154,10 +154,10 @@ class StreamPlan:
     task: BucketTask
     buckets: int
 
-    def found(self, seeds: DataFrame | None = None) -> DataFrame:
+    def found(self) -> DataFrame:
         """All that is found, packed: matches and late rows by the number of their output."""
         parts = [self._packed(place) for place in range(len(self.inputs))]
-        together = reduce(DataFrame.union, [*parts, *([] if seeds is None else [seeds])])
+        together = reduce(DataFrame.union, parts)
         clocked = together.select("bucket", "source", "payload", _unreachable_clock(self.inputs[0].frame.schema))
         return clocked.groupBy("bucket").applyInPandasWithState(
             Operator(self.task, self.buckets), FOUND, STATE, "append", "EventTimeTimeout"
@@ -172,20 +172,23 @@ class StreamPlan:
         return chosen.mapInArrow(Packing(schema, place, self.buckets), PACKED)
 
     def counted(self, found: DataFrame) -> DataFrame:
-        """The same, with the numbers of matches and late rows among the metrics of the query's progress."""
-        is_match = F.col("output") < len(self.task.plans)
-        rows = F.col("rows")
-        return found.observe(
-            "ensue",
-            F.coalesce(F.sum(F.when(is_match, rows)), F.lit(0)).alias("matches"),
-            F.coalesce(F.sum(F.when(~is_match, rows)), F.lit(0)).alias("late"),
-        )
+        """The same, with the numbers of matches, timed-out partial matches and late rows in the query's progress."""
+        plans = len(self.task.plans)
+        matches = [number for number, output in enumerate(self.task.outputs) if output.waiting_for is None]
+        number, rows = F.col("output"), F.col("rows")
+        kinds = {
+            "matches": number.isin(*matches),
+            "timed_out": (number < plans) & ~number.isin(*matches),
+            "late": number >= plans,
+        }
+        sums = [F.coalesce(F.sum(F.when(holds, rows)), F.lit(0)).alias(kind) for kind, holds in kinds.items()]
+        return found.observe("ensue", *sums)
 
-    def output(self, found: DataFrame, number: int) -> DataFrame:
-        """The rows of one output."""
-        schema = self.task.schema_of(number)
-        payloads = found.filter(F.col("output") == number).select("payload")
-        return payloads.mapInArrow(Unpacking(schema), spark_schema(schema))
+
+def unpacked(found: DataFrame, numbers: Sequence[int], schema: pa.Schema) -> DataFrame:
+    """The rows of some outputs that have the same columns."""
+    payloads = found.filter(F.col("output").isin(*numbers)).select("payload")
+    return payloads.mapInArrow(Unpacking(schema), spark_schema(schema))
 
 
 def _above_watermark(entry: FrameInput, plans: Sequence[QueryPlan]) -> DataFrame:

@@ -1,0 +1,148 @@
+"""What a checkpoint of `ensue.start` says about itself, so that another query is refused before it starts."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+
+from ensue.engine.session import needed_columns
+from ensue.engine.snapshot import query_text
+from ensue.engine.sources import InputTable
+from ensue.errors import StateError
+from ensue.lang.parser import parse_statements
+from ensue.plan.build import plan_query
+from ensue.plan.model import QueryPlan
+from ensue.plan.succession import missing_events
+from ensue.runtimes.local import catalog_of
+
+MANIFEST = "ensue-manifest"
+MANIFEST_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The queries of one stateful stream, the inputs they read, and the queries whose state they went on from."""
+
+    keys: tuple[str, ...]
+    buckets: int
+    eager: bool
+    queries: str
+    inputs: tuple[dict[str, str | None], ...]
+    predecessors: tuple[str, ...] = ()
+    version: int = MANIFEST_VERSION
+
+
+def manifest_of(plans: Sequence[QueryPlan], inputs: Sequence[InputTable], buckets: int, eager: bool) -> Manifest:
+    return Manifest(plans[0].query.partition_by, buckets, eager, query_text(plans), tuple(map(_described, inputs)))
+
+
+def _described(item: InputTable) -> dict[str, str | None]:
+    schema = base64.b64encode(item.table.schema.serialize().to_pybytes()).decode()
+    return {"stream": item.stream, "time": item.time, "end": item.end, "type": item.type, "schema": schema}
+
+
+def read_manifests(spark: SparkSession, checkpoint: str) -> dict[tuple[str, ...], Manifest]:
+    """The newest manifest of each stream under a checkpoint, by its keys; empty for a new checkpoint."""
+    try:
+        lines = [row[0] for row in spark.read.text(f"{checkpoint}/{MANIFEST}").collect()]
+    except AnalysisException as error:
+        if error.getCondition() == "PATH_NOT_FOUND":
+            return {}
+        raise
+    entries = sorted((json.loads(line) for line in lines), key=lambda entry: entry["number"])
+    found: dict[tuple[str, ...], Manifest] = {}
+    for entry in entries:
+        entry.pop("number")
+        if entry.get("version") != MANIFEST_VERSION:
+            raise StateError(
+                "state-version",
+                f"the checkpoint was written by a release with version {entry.get('version')} of its manifest",
+                "go on with that release, or start from a new checkpoint",
+            )
+        manifest = Manifest(**{**entry, **{name: tuple(entry[name]) for name in ("keys", "inputs", "predecessors")}})
+        found[manifest.keys] = manifest
+    return found
+
+
+def write_manifests(spark: SparkSession, checkpoint: str, manifests: Sequence[Manifest], number: int) -> None:
+    lines = [(json.dumps({**asdict(manifest), "number": number}),) for manifest in manifests]
+    spark.createDataFrame(lines, "value string").coalesce(1).write.mode("append").text(f"{checkpoint}/{MANIFEST}")
+
+
+def succeed(
+    before: Manifest, after: Manifest, plans: Sequence[QueryPlan], inputs: Sequence[InputTable], upgrade: bool
+) -> Manifest:
+    """The manifest with which queries go on from a checkpoint, or an error that says why they cannot."""
+    if before.buckets != after.buckets:
+        raise StateError(
+            "bucket-count",
+            f"the state in the checkpoint has keys in {before.buckets} buckets, not {after.buckets}",
+            f"pass `buckets={before.buckets}`, or start from a new checkpoint",
+        )
+    if _by_columns(before) != _by_columns(after):
+        raise StateError(
+            "state-shape",
+            "the checkpoint was made with other tables or other names for their columns",
+            "give the same tables in the same order and the same `time`, `type` and `end`",
+        )
+    if before.queries == after.queries and before.eager == after.eager:
+        return before
+    if not upgrade:
+        raise StateError(
+            "state-query",
+            "the checkpoint belongs to another query",
+            "use a new checkpoint, or pass `upgrade=True` to go on from the events that it kept; it was:\n"
+            + before.queries,
+        )
+    if before.eager != after.eager:
+        raise StateError(
+            "state-emit",
+            "the checkpoint belongs to a query with another `emit`, so some matches would come twice or never",
+            "keep `emit` as it was, or start from a new checkpoint",
+        )
+    for text in (*before.predecessors, before.queries):
+        check_succession(text, before, plans, inputs)
+    return Manifest(
+        after.keys, after.buckets, after.eager, after.queries, after.inputs, (*before.predecessors, before.queries)
+    )
+
+
+def check_succession(text: str, before: Manifest, plans: Sequence[QueryPlan], inputs: Sequence[InputTable]) -> None:
+    """Raises a StateError that names what the events kept for the earlier queries lack."""
+    old_inputs = tuple(_input(entry) for entry in before.inputs)
+    catalog = catalog_of(old_inputs)
+    statements = parse_statements(text)
+    old = [plan_query(node, catalog, statements.source) for node in statements.statements]
+    missing = missing_events(old, plans)
+    for old_item, item in zip(old_inputs, inputs, strict=True):
+        kept = needed_columns(old, old_item).schema
+        for field in needed_columns(plans, item).schema:
+            place = kept.get_field_index(field.name)
+            if place < 0:
+                missing.append(f"column `{field.name}` of the {item.label}")
+            elif kept.field(place).type != field.type:
+                missing.append(
+                    f"column `{field.name}` of the {item.label} as {field.type}, not {kept.field(place).type}"
+                )
+    if missing:
+        raise StateError(
+            "state-reach",
+            "the events in the checkpoint do not suffice for the changed query; it needs " + "; ".join(missing),
+            "start from a new checkpoint, or keep the query within what was kept; it was:\n" + text,
+        )
+
+
+def _by_columns(manifest: Manifest) -> list[dict[str, str | None]]:
+    return [{name: value for name, value in entry.items() if name != "schema"} for entry in manifest.inputs]
+
+
+def _input(entry: Mapping[str, str | None]) -> InputTable:
+    schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(entry["schema"] or "")))
+    assert entry["time"] is not None
+    return InputTable(schema.empty_table(), entry["time"], entry["end"], entry["stream"], entry["type"])

@@ -1,0 +1,172 @@
+"""Streams that run: several patterns, late rows and partial matches on one pass, each to a sink of its own."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+from urllib.parse import quote
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from ensue.runtimes.spark.manifest import Manifest, manifest_of, read_manifests, succeed, write_manifests
+from ensue.runtimes.spark.status import StatusLine
+from ensue.runtimes.spark.stream import StreamPlan, unpacked
+
+Sink: TypeAlias = "str | Callable[[DataFrame, int], None]"
+"""Where rows go: a folder of Parquet files, or a function of the rows of a micro-batch and its number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A sink and the outputs that go there, all in the same columns."""
+
+    sink: Sink
+    numbers: tuple[int, ...]
+    schema: pa.Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """Hands the outputs of each micro-batch to their sinks."""
+
+    targets: tuple[Target, ...]
+
+    def __call__(self, found: DataFrame, batch: int) -> None:
+        kept = found.persist()
+        try:
+            filled = {row["output"] for row in kept.select("output").distinct().collect()}
+            for target in self.targets:
+                rows = unpacked(kept, target.numbers, target.schema)
+                if callable(target.sink):
+                    target.sink(rows, batch)
+                elif batch == 0 or filled.intersection(target.numbers):
+                    write_folder(rows, batch, target.sink)
+        finally:
+            kept.unpersist()
+
+
+def write_folder(rows: DataFrame, batch: int, folder: str) -> None:
+    """Writes a micro-batch to a folder of its own, so that a repeated one takes the place of the first."""
+    rows.write.mode("overwrite").parquet(f"{folder}/batch={batch}")
+
+
+@dataclass(frozen=True, slots=True)
+class StreamGroup:
+    """Queries with the same keys, which run on one stateful stream, and where its outputs go."""
+
+    plan: StreamPlan
+    targets: tuple[Target, ...]
+
+    @property
+    def folder(self) -> str:
+        """The part of the checkpoint that belongs to this stream; its name tells its keys."""
+        return folder_of(self.plan.task.plans[0].query.partition_by)
+
+
+def folder_of(keys: Sequence[str]) -> str:
+    return "by-" + "-".join(quote(key, safe="") for key in keys) if keys else "all"
+
+
+def start_groups(
+    spark: SparkSession,
+    groups: Sequence[StreamGroup],
+    checkpoint: str,
+    trigger: Mapping[str, Any],
+    upgrade: bool,
+    status: bool | None,
+) -> Running:
+    """Checks the checkpoint against the queries and starts them."""
+    checkpoint = checkpoint.rstrip("/")
+    known = read_manifests(spark, checkpoint)
+    manifests = [_manifest(group, known, upgrade) for group in groups]
+    changed = [manifest for manifest in manifests if known.get(manifest.keys) != manifest]
+    if changed:
+        write_manifests(spark, checkpoint, changed, time.time_ns())
+    queries = [
+        _start(_with_predecessors(group, manifest), f"{checkpoint}/{group.folder}", trigger)
+        for group, manifest in zip(groups, manifests, strict=True)
+    ]
+    return Running(spark, checkpoint, tuple(queries), status)
+
+
+def _manifest(group: StreamGroup, known: Mapping[tuple[str, ...], Manifest], upgrade: bool) -> Manifest:
+    plan = group.plan
+    items = [entry.item for entry in plan.inputs]
+    manifest = manifest_of(plan.task.plans, items, plan.buckets, plan.task.eager)
+    before = known.get(manifest.keys)
+    return manifest if before is None else succeed(before, manifest, plan.task.plans, items, upgrade)
+
+
+def _with_predecessors(group: StreamGroup, manifest: Manifest) -> StreamGroup:
+    task = replace(group.plan.task, predecessors=frozenset(manifest.predecessors))
+    return replace(group, plan=replace(group.plan, task=task))
+
+
+def _start(group: StreamGroup, checkpoint: str, trigger: Mapping[str, Any]) -> StreamingQuery:
+    found = group.plan.counted(group.plan.found())
+    writer = found.writeStream.foreachBatch(Delivery(group.targets)).option("checkpointLocation", checkpoint)
+    return (writer.trigger(**trigger) if trigger else writer).start()
+
+
+class Running:
+    """Queries that run on a stream, started by `ensue.start`."""
+
+    def __init__(
+        self, spark: SparkSession, checkpoint: str, queries: tuple[StreamingQuery, ...], status: bool | None
+    ) -> None:
+        self.checkpoint = checkpoint
+        self.queries = queries
+        """Spark's own handles, one per set of partition keys."""
+        self._spark = spark
+        self._status: StatusLine | None = None
+        if sys.stderr.isatty() if status is None else status:
+            self._status = StatusLine(queries)
+            self._status.start()
+
+    @property
+    def is_active(self) -> bool:
+        return any(query.isActive for query in self.queries)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits until the streams have ended, `timeout` seconds at most; raises what ended them. True if they have."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        for query in self.queries:
+            if deadline is None:
+                query.awaitTermination()
+            elif not query.awaitTermination(max(1, round(deadline - time.monotonic()))):
+                return False
+        self._end_status()
+        return True
+
+    def process_all(self) -> None:
+        """Waits until all rows that are there now have been worked on."""
+        for query in self.queries:
+            query.processAllAvailable()
+
+    def stop(self) -> None:
+        """Stops the streams; `ensue.start` with the same checkpoint goes on where they were."""
+        for query in self.queries:
+            query.stop()
+        self._end_status()
+
+    def state(self) -> DataFrame:
+        """The kept events per key and what each key waits for; see `ensue.stream_state`."""
+        from ensue.runtimes.spark.state import read_state_of
+
+        return read_state_of(self._spark, self.checkpoint)
+
+    def _end_status(self) -> None:
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+    def __enter__(self) -> Running:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()

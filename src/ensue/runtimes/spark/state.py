@@ -1,0 +1,249 @@
+"""A look at the state of a stream: the kept events of each key, their age and size, and what the key waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from ensue.algebra.partial import partial_queries
+from ensue.engine.evaluate import Frontier, completion_times, evaluate
+from ensue.engine.events import EventStore, load_events
+from ensue.engine.session import Session, request_of
+from ensue.engine.snapshot import read_header, restore, saved_schemas
+from ensue.engine.sources import InputTable, Report, load_sources, one_chunk
+from ensue.engine.workspace import cached_candidates
+from ensue.errors import StateError
+from ensue.graph.model import Graph
+from ensue.lang.parser import parse_statements
+from ensue.lang.render import render_pattern
+from ensue.plan.build import plan_query
+from ensue.plan.model import Options, QueryPlan
+from ensue.runtimes.local import catalog_of
+from ensue.runtimes.spark.bucket import read_state
+from ensue.runtimes.spark.frames import carried, spark_schema
+from ensue.runtimes.spark.manifest import read_manifests
+from ensue.runtimes.spark.running import folder_of
+
+UNLIMITED = Options(limit=None)
+
+UNREPORTED = "the watermark"
+"""What a key waits for whose match has all its events and is not complete yet."""
+
+
+def read_state_of(spark: SparkSession, checkpoint: str) -> DataFrame:
+    """The kept events per key of all streams under a checkpoint."""
+    folders = [f"{checkpoint}/{folder_of(keys)}" for keys in read_manifests(spark, checkpoint)] or [checkpoint]
+    parts = [part for folder in folders if (part := _state_of_stream(spark, folder)) is not None]
+    if not parts:
+        return spark.createDataFrame([], spark_schema(state_schema(pa.timestamp("us", "UTC"))))
+    return parts[0] if len(parts) == 1 else _together(parts)
+
+
+def _together(parts: Sequence[DataFrame]) -> DataFrame:
+    whole = parts[0]
+    for part in parts[1:]:
+        whole = whole.unionByName(part)
+    return whole
+
+
+def state_schema(time_type: pa.DataType) -> pa.Schema:
+    """The columns of the look at a state. Ages are microseconds as intervals, or ticks of integer time."""
+    age = pa.duration("us") if pa.types.is_timestamp(time_type) else pa.int64()
+    return pa.schema(
+        [
+            pa.field("key", pa.map_(pa.string(), pa.string())),
+            pa.field("events", pa.int64()),
+            pa.field("bytes", pa.int64()),
+            pa.field("streams", pa.map_(pa.string(), pa.int64())),
+            pa.field("oldest", carried(time_type)),
+            pa.field("newest", carried(time_type)),
+            pa.field("age", age),
+            pa.field("waits_for", pa.list_(pa.string())),
+            pa.field("bucket", pa.int32()),
+        ]
+    )
+
+
+def _state_of_stream(spark: SparkSession, folder: str) -> DataFrame | None:
+    """The kept events of one stream; None if it keeps none."""
+    try:
+        state = spark.read.format("statestore").load(folder)
+        saved = state.select(
+            F.col("key").getField("bucket").alias("bucket"),
+            F.col("value").getField("groupState").getField("events").alias("events"),
+        )
+    except AnalysisException as error:
+        raise StateError(
+            "no-state",
+            f"there is no state of a stream in `{folder}`",
+            "give the checkpoint of a stream that has run at least one micro-batch",
+        ) from error
+    first = saved.filter(F.col("events").isNotNull()).select("events").take(1)
+    if not first:
+        return None
+    look = look_at(bytes(first[0]["events"]))
+    return saved.mapInArrow(look, spark_schema(look.schema))
+
+
+def look_at(saved: bytes) -> StateLook:
+    """What can be seen of states like this one."""
+    table = read_state(saved)
+    header = read_header(table)
+    schemas = saved_schemas(table)
+    inputs = tuple(
+        InputTable(schemas[entry["stream"]].empty_table(), entry["time"], entry["end"], entry["stream"], entry["type"])
+        for entry in header["tables"]
+    )
+    statements = parse_statements(header["query"])
+    catalog = catalog_of(inputs)
+    plans = tuple(plan_query(node, catalog, statements.source) for node in statements.statements)
+    return StateLook(inputs, plans, state_schema(catalog.time_type))
+
+
+@dataclass(frozen=True, slots=True)
+class StateLook:
+    """Turns saved states (a bucket and its bytes) into one row per key."""
+
+    inputs: tuple[InputTable, ...]
+    plans: tuple[QueryPlan, ...]
+    schema: pa.Schema
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for bucket, events in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
+                if events.is_valid:
+                    yield from self.rows(bucket, events.as_py()).to_batches()
+
+    def rows(self, bucket: int, saved: bytes) -> pa.Table:
+        """The keys of one bucket. An older query's state is read with what it kept of this one's columns."""
+        session = Session.start(self.plans, self.inputs, (), UNLIMITED)
+        table = read_state(saved)
+        restore(session, table, {read_header(table)["query"]})
+        inputs = [replace(item, table=kept) for item, kept in zip(session.inputs, session.state, strict=True)]
+        sources, _ = load_sources(inputs, session.time_type)
+        stores = [load_events(sources, request_of(plan, True), Report()) for plan in self.plans]
+        return self._summary(bucket, session, stores)
+
+    def _summary(self, bucket: int, session: Session, stores: Sequence[EventStore]) -> pa.Table:
+        """One row per key. The keys have the same codes in the stores of all plans."""
+        store = stores[0]
+        kept = _kept_rows(store)
+        totals = kept.group_by("key").aggregate([("start", "count"), ("start", "min"), ("start", "max")]).sort_by("key")
+        codes = totals.column("key").to_numpy()
+        watermark = session.watermark if session.watermark is not None else 0
+        size, time_type = sum(table.nbytes for table in session.state), session.time_type
+        events, oldest = totals.column("start_count").to_numpy(), totals.column("start_min").to_numpy()
+        said = [wait for plan, own in zip(self.plans, stores, strict=True) for wait in waits(plan, own, watermark)]
+        columns = [
+            self._key_maps(store, codes),
+            pa.array(events),
+            pa.array(events * size // max(1, kept.num_rows)),
+            _stream_maps(kept, codes),
+            pa.array(oldest).view(time_type),
+            pa.array(totals.column("start_max").to_numpy()).view(time_type),
+            pa.array(np.maximum(0, watermark - oldest)),
+            _lists(
+                codes,
+                [wait for plan, own in zip(self.plans, stores, strict=True) for wait in waits(plan, own, watermark)],
+            ),
+            pa.array(np.full(len(codes), bucket, np.int32)),
+        ]
+        return pa.table(
+            [_as(column, field.type) for column, field in zip(columns, self.schema, strict=True)], self.schema
+        )
+
+    def _key_maps(self, store: EventStore, codes: np.ndarray) -> pa.Array:
+        """The key of each code, as texts by the names of its columns."""
+        names = self.plans[0].query.partition_by
+        texts = {name: np.full(len(codes), None, object) for name in names}
+        for keys, source in zip(store.row_keys, store.sources, strict=True):
+            own, rows = np.unique(keys, return_index=True)
+            places = np.searchsorted(codes, own[own >= 0])
+            for name in names:
+                column = name if name in source.input.table.column_names else source.input.time
+                values = source.raw_column(column).take(pa.array(rows[own >= 0])).cast(pa.string())
+                texts[name][places] = values.to_numpy(zero_copy_only=False)
+        values = np.stack([texts[name] for name in names], axis=1).ravel() if names else np.empty(0, object)
+        offsets = pa.array(np.arange(len(codes) + 1, dtype=np.int32) * len(names))
+        return pa.MapArray.from_arrays(
+            offsets, pa.array(list(names) * len(codes), pa.string()), pa.array(values, pa.string())
+        )
+
+
+def _kept_rows(store: EventStore) -> pa.Table:
+    """The key, the stream and the start of every kept event that has a key."""
+    parts = []
+    for keys, source in zip(store.row_keys, store.sources, strict=True):
+        item = source.input
+        stream = (
+            pa.repeat(pa.scalar(item.stream, pa.string()), len(keys))
+            if item.type is None
+            else source.raw_column(item.type).cast(pa.string())
+        )
+        rows = pa.table({"key": keys, "stream": stream, "start": source.starts})
+        parts.append(rows.filter(pa.array(keys >= 0)))
+    return pa.concat_tables(parts)
+
+
+def _stream_maps(kept: pa.Table, codes: np.ndarray) -> pa.Array:
+    """How many events of each stream a key has."""
+    counts = kept.group_by(["key", "stream"]).aggregate([("start", "count")])
+    counts = counts.sort_by([("key", "ascending"), ("stream", "ascending")]).combine_chunks()
+    offsets = np.searchsorted(counts.column("key").to_numpy(), np.append(codes, codes[-1:] + 1)).astype(np.int32)
+    names, numbers = (one_chunk(counts.column(name)) for name in ("stream", "start_count"))
+    return pa.MapArray.from_arrays(pa.array(offsets), names, numbers)
+
+
+def _lists(codes: np.ndarray, found: Sequence[tuple[str, np.ndarray]]) -> pa.Array:
+    """The words said of each key, each once."""
+    said = pa.table(
+        {
+            "key": np.concatenate([np.empty(0, np.int32), *(keys.astype(np.int32) for _, keys in found)]),
+            "word": pa.array([word for word, keys in found for _ in range(len(keys))], pa.string()),
+        }
+    )
+    said = said.group_by(["key", "word"]).aggregate([]).sort_by([("key", "ascending"), ("word", "ascending")])
+    offsets = np.searchsorted(said.column("key").to_numpy(), np.append(codes, codes[-1:] + 1)).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), one_chunk(said.column("word")))
+
+
+def waits(plan: QueryPlan, store: EventStore, watermark: int) -> Iterator[tuple[str, np.ndarray]]:
+    """What the pattern waits for, in words, each with the codes of the keys of which it is true."""
+    yield UNREPORTED, _open_keys(plan, store, watermark)
+    partials = partial_queries(plan.query)
+    for partial in partials:
+        following = plan_query(partial.query, plan.catalog, plan.source)
+        yield render_pattern(partial.missing), _open_keys(following, store, watermark)
+    if not partials:
+        for graph_plan in plan.graphs:
+            yield from _absent(graph_plan.graph, plan, store)
+
+
+def _open_keys(plan: QueryPlan, store: EventStore, watermark: int) -> np.ndarray:
+    """The keys with a match that is not complete yet."""
+    found = [np.empty(0, np.int32)]
+    for chunk in evaluate(plan, store, Frontier(), UNLIMITED, {}):
+        still = completion_times(chunk, plan) > watermark
+        found.append(np.unique(chunk.space.keys(chunk.rows)[still]))
+    return np.unique(np.concatenate(found))
+
+
+def _absent(graph: Graph, plan: QueryPlan, store: EventStore) -> Iterator[tuple[str, np.ndarray]]:
+    """The variables without any event, for keys that have one of another: what AND still waits for."""
+    present = {
+        variable.name: np.unique(cached_candidates(variable, graph, store, plan.catalog, {}).keys)
+        for variable in graph.variables
+    }
+    anything = np.unique(np.concatenate([np.empty(0, np.int32), *present.values()]))
+    for variable in graph.variables:
+        yield f"{variable.stream} {variable.name}".split("#")[0], np.setdiff1d(anything, present[variable.name])
+
+
+def _as(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    return column if column.type == kind else column.cast(kind)

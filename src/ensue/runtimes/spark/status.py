@@ -1,0 +1,106 @@
+"""A live line on stderr about streams that run."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql.streaming.query import StreamingQuery
+from rich.console import Console
+
+from ensue.errors import counted
+
+INTERVAL = 0.5
+"""Seconds between two looks at the progress."""
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What streams have done so far."""
+
+    batches: int = 0
+    rows: int = 0
+    matches: int = 0
+    late: int = 0
+    rate: float = 0.0
+    watermark: str = ""
+
+    def line(self) -> str:
+        """The totals in one line.
+
+        >>> Totals(batches=3, rows=12000, matches=7, late=1, rate=4000.0, watermark="2024-01-31 12:00:00").line()
+        '3 micro-batches, 12,000 rows, 7 matches, 1 late row, 4,000 rows/s, watermark 2024-01-31 12:00:00'
+        """
+        parts = [
+            counted(self.batches, "micro-batch", "micro-batches"),
+            _many(self.rows, "row", "rows"),
+            _many(self.matches, "match", "matches"),
+            *([_many(self.late, "late row", "late rows")] if self.late else []),
+            *([f"{self.rate:,.0f} rows/s"] if self.rate else []),
+            *([f"watermark {self.watermark}"] if self.watermark else []),
+        ]
+        return ", ".join(parts)
+
+
+def _many(count: int, one: str, several: str) -> str:
+    return f"{count:,} {one if count == 1 else several}"
+
+
+class Progress:
+    """Adds up the progress of queries, each micro-batch once."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[str, int], Mapping[str, Any]] = {}
+
+    def add(self, reports: Iterable[Mapping[str, Any]]) -> None:
+        for report in reports:
+            self._seen[str(report["runId"]), int(report["batchId"])] = report
+
+    def totals(self) -> Totals:
+        reports = list(self._seen.values())
+        if not reports:
+            return Totals()
+        metrics = [(report.get("observedMetrics") or {}).get("ensue") for report in reports]
+        marks = [mark for report in reports if (mark := (report.get("eventTime") or {}).get("watermark"))]
+        reached = max(marks, default="")
+        return Totals(
+            len(reports),
+            sum(int(report["numInputRows"]) for report in reports),
+            sum(int(metric["matches"]) for metric in metrics if metric),
+            sum(int(metric["late"]) for metric in metrics if metric),
+            float(reports[-1].get("processedRowsPerSecond") or 0.0),
+            "" if reached.startswith("1970-01-01T00:00:00") else reached.removesuffix(".000Z").replace("T", " "),
+        )
+
+
+class StatusLine:
+    """Shows the totals of queries in one line that is written anew until they end; then it stays."""
+
+    def __init__(self, queries: Sequence[StreamingQuery], console: Console | None = None) -> None:
+        self._queries = queries
+        self._console = console or Console(stderr=True)
+        self._progress = Progress()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._show, name="ensue-status", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._ended.set()
+        self._thread.join(timeout=5)
+
+    def _show(self) -> None:
+        with self._console.status("waiting for the first micro-batch") as status:
+            while not self._ended.wait(INTERVAL) and any(query.isActive for query in self._queries):
+                self._read()
+                if self._progress.totals().batches:
+                    status.update(self._progress.totals().line())
+        self._read()
+        self._console.print(self._progress.totals().line(), highlight=False)
+
+    def _read(self) -> None:
+        for query in self._queries:
+            self._progress.add(query.recentProgress)

@@ -1,0 +1,184 @@
+"""Streams that run by themselves: `ensue.start` and a look at their state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ensue.algebra.check import check_query
+from ensue.algebra.nodes import PatternQuery
+from ensue.algebra.partial import Partial, partial_problems, partial_queries
+from ensue.api import Program, QueryLike, checked_emit, checked_limit, named_queries
+from ensue.engine.output import OutputSchema, partial_output
+from ensue.errors import QueryError, SchemaError, Source, did_you_mean
+from ensue.lang.render import render_pattern
+from ensue.plan.build import plan_query
+from ensue.plan.model import DEFAULT_LIMIT, Options, QueryPlan
+from ensue.runtimes.planning import ColumnNames, Columns, Planned, plan_queries
+from ensue.runtimes.tables import are_frames
+
+if TYPE_CHECKING:
+    from ensue.runtimes.spark.running import Running
+
+Sink: TypeAlias = "str | Callable[[Any, int], None]"
+Sinks: TypeAlias = "Sink | Mapping[str, Sink]"
+
+
+def start(
+    program: Program | QueryLike,
+    sources: Any,
+    *,
+    to: Sinks,
+    checkpoint: str,
+    time: ColumnNames,
+    type: str | None = None,
+    end: ColumnNames | None = None,
+    late: Sinks | None = None,
+    timed_out: Sinks | None = None,
+    every: str | None = None,
+    available_now: bool = False,
+    limit: int | None = DEFAULT_LIMIT,
+    match_id: bool = False,
+    emit: str = "complete",
+    tick: str | None = None,
+    buckets: int | None = None,
+    upgrade: bool = False,
+    status: bool | None = None,
+) -> Running:
+    """Runs the patterns of a program on streaming DataFrames, with one state for all that have the same keys.
+
+    `to` says where matches go, `late` where rows go that came too late, `timed_out` where partial matches go whose
+    window has closed. Each is a folder, which gets Parquet files, one folder `batch=N` per micro-batch, or a function
+    `f(rows, batch)` of a DataFrame and the number of its micro-batch. Several patterns have a mapping by their names;
+    late rows of one table per stream a mapping by stream. A micro-batch that is repeated after a crash has the same
+    rows and number, so folders hold each match once; a function can tell by the number, or by `match_id`.
+
+    `checkpoint` is a folder of this query alone. With another query it is refused, unless `upgrade` is true and the
+    kept events suffice. `every` ("10 seconds") paces micro-batches; with `available_now` the stream ends once all rows
+    that are there have been read. `buckets` is the number of states, 32 unless given. `status` shows a line on stderr
+    about the progress; unless given, it does so on a terminal.
+    """
+    if not are_frames(sources):
+        raise SchemaError(
+            "not-a-stream",
+            "`ensue.start` runs on streaming DataFrames of Spark",
+            "read them with `spark.readStream`; `ensue.detect` takes tables of every kind",
+        )
+    from ensue.runtimes.spark.frames import empty_tables, frame_inputs
+    from ensue.runtimes.spark.running import StreamGroup, Target, start_groups
+    from ensue.runtimes.spark.stream import plan_stream
+
+    names, queries = named_queries(program)
+    options, eager = Options(limit=checked_limit(limit)), checked_emit(emit, queries)
+    planned = plan_queries(empty_tables(sources), queries, Columns(time, type, end), match_id)
+    inputs = frame_inputs(sources, planned.inputs)
+    if not inputs[0].frame.isStreaming:
+        raise SchemaError(
+            "not-a-stream", "the DataFrame is not a stream", "`ensue.detect` and `ensue.run` take tables of the past"
+        )
+    streams = [item.stream or "late" for item in planned.inputs] if len(inputs) > 1 else ["late"]
+    match_sinks = _by_name(to, names, "to", complete=True)
+    late_sinks = _by_name(late, streams, "late", complete=False)
+    partial_sinks = _by_name(timed_out, names, "timed_out", complete=False)
+    groups = []
+    for places in _by_keys(planned.plans).values():
+        plans = [planned.plans[place] for place in places]
+        outputs = [planned.outputs[place] for place in places]
+        numbers: list[tuple[Sink, tuple[int, ...]]] = [
+            (match_sinks[names[place]], (number,)) for number, place in enumerate(places)
+        ]
+        for place in places:
+            if names[place] in partial_sinks:
+                partials = _partials(planned, place, queries[place])
+                numbers.append((partial_sinks[names[place]], tuple(range(len(plans), len(plans) + len(partials)))))
+                plans += [plan for plan, _ in partials]
+                outputs += [output for _, output in partials]
+        numbers += [(sink, (len(plans) + streams.index(name),)) for name, sink in late_sinks.items()]
+        stream = plan_stream(
+            inputs, plans, outputs, options, eager=eager, late=bool(late_sinks), tick=tick, buckets=buckets
+        )
+        targets = [Target(sink, places, stream.task.schema_of(places[0])) for sink, places in numbers]
+        groups.append(StreamGroup(stream, tuple(targets)))
+    if late_sinks and len(groups) > 1:
+        raise SchemaError(
+            "late-keys",
+            "the patterns have different partition keys and so run as several streams, each with late rows of its own",
+            "start the patterns of each PARTITION BY by themselves",
+        )
+    spark = inputs[0].frame.sparkSession
+    return start_groups(spark, groups, checkpoint, _trigger(every, available_now), upgrade, status)
+
+
+def stream_state(checkpoint: str, spark: Any = None) -> Any:
+    """The events that a stream keeps, by key, as a DataFrame: a running stream's or a stopped one's.
+
+    `checkpoint` is the folder that `ensue.start` or Spark's `checkpointLocation` was given. A row says for one key how
+    many events are kept, of which streams, their size in bytes, the times of the oldest and the newest, how long the
+    oldest has been kept at the watermark, and what the key waits for.
+    """
+    from ensue.runtimes.spark.session import running_session, spark_session
+    from ensue.runtimes.spark.state import read_state_of
+
+    return read_state_of(spark or running_session() or spark_session(), checkpoint.rstrip("/"))
+
+
+def _trigger(every: str | None, available_now: bool) -> dict[str, Any]:
+    if available_now:
+        return {"availableNow": True}
+    return {"processingTime": every} if every is not None else {}
+
+
+def _by_keys(plans: Sequence[QueryPlan]) -> dict[tuple[str, ...], list[int]]:
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for place, plan in enumerate(plans):
+        groups.setdefault(plan.query.partition_by, []).append(place)
+    return groups
+
+
+def _by_name(given: Sinks | None, names: Sequence[str], role: str, *, complete: bool) -> dict[str, Sink]:
+    """The sinks by name; one that stands alone is that of the only name."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        if len(names) > 1:
+            raise SchemaError(
+                "sink-names",
+                f"`{role}` is one place for {', '.join(f'`{name}`' for name in names)}",
+                f"pass a mapping such as {{{names[0]!r}: ...}}",
+            )
+        given = {names[0]: given}
+    unknown = [name for name in given if name not in names]
+    missing = [name for name in names if name not in given] if complete else []
+    if unknown or missing:
+        wrong = f"names `{unknown[0]}`, which there is not" if unknown else f"has no place for `{missing[0]}`"
+        guess = did_you_mean(unknown[0], names) if unknown else ""
+        raise SchemaError("sink-names", f"`{role}` {wrong}", guess or f"names: {', '.join(names)}")
+    for name, sink in given.items():
+        if not isinstance(sink, str) and not callable(sink):
+            raise SchemaError(
+                "sink-type", f"`{role}` for `{name}` is a folder or a function of rows and a number, not {sink!r}"
+            )
+    return dict(given)
+
+
+def _partials(
+    planned: Planned, place: int, query: tuple[PatternQuery, Source | None]
+) -> list[tuple[QueryPlan, OutputSchema]]:
+    """The plans of the partial matches of a query and their columns."""
+    node, source = query
+    problems = partial_problems(node)
+    if problems:
+        raise QueryError(problems, source)
+    catalog, output = planned.plans[place].catalog, planned.outputs[place]
+    found = []
+    for partial in partial_queries(planned.plans[place].query):
+        _check_partial(partial, source)
+        plan = plan_query(partial.query, catalog, source)
+        found.append((plan, partial_output(output, render_pattern(partial.missing))))
+    return found
+
+
+def _check_partial(partial: Partial, source: Source | None) -> None:
+    problems = check_query(partial.query)
+    if problems:
+        raise QueryError(problems, source)
