@@ -148,15 +148,11 @@ class StateLook:
             pa.array(oldest).view(time_type),
             pa.array(totals.column("start_max").to_numpy()).view(time_type),
             pa.array(np.maximum(0, watermark - oldest)),
-            _lists(
-                codes,
-                [wait for plan, own in zip(self.plans, stores, strict=True) for wait in waits(plan, own, watermark)],
-            ),
+            _lists(codes, said),
             pa.array(np.full(len(codes), bucket, np.int32)),
         ]
-        return pa.table(
-            [_as(column, field.type) for column, field in zip(columns, self.schema, strict=True)], self.schema
-        )
+        arrays = [_as(column, field.type) for column, field in zip(columns, self.schema, strict=True)]
+        return pa.table(arrays, schema=self.schema)
 
     def _key_maps(self, store: EventStore, codes: np.ndarray) -> pa.Array:
         """The key of each code, as texts by the names of its columns."""
