@@ -67,10 +67,11 @@ class Progress:
         reached = max(marks, default="")
         return Totals(
             len(reports),
-            sum(int(report["numInputRows"]) for report in reports),
+            # Only sources have the numbers on Spark Connect.
+            sum(int(source["numInputRows"]) for report in reports for source in report["sources"]),
             sum(int(metric["matches"]) for metric in metrics if metric),
             sum(int(metric["late"]) for metric in metrics if metric),
-            float(reports[-1].get("processedRowsPerSecond") or 0.0),
+            sum(float(source["processedRowsPerSecond"] or 0.0) for source in reports[-1]["sources"]),
             "" if reached.startswith("1970-01-01T00:00:00") else reached.removesuffix(".000Z").replace("T", " "),
         )
 
