@@ -75,23 +75,25 @@ def spark_session(
 
 def running_session() -> SparkSession | None:
     """The session of this thread, or else that of this process."""
-    from pyspark import SparkContext
+    import pyspark
     from pyspark.sql import SparkSession
 
     session = SparkSession.getActiveSession()
-    if session is None and SparkContext._active_spark_context is not None:
+    # The client of Spark Connect has no SparkContext.
+    context = getattr(pyspark, "SparkContext", None)
+    if session is None and context is not None and context._active_spark_context is not None:
         return SparkSession.builder.getOrCreate()
     return session
 
 
 def _start(name: str, asked: Mapping[str, str]) -> SparkSession:
-    from pyspark import SparkContext
-
     given = {**environment_settings(), **asked}
     remote = "" if "spark.master" in asked else given.pop("spark.remote", "")
     if remote.startswith("sc://"):
         # What the files of this machine say is not about that server.
         return _build({**TUNED, **asked, "spark.remote": remote})
+    from pyspark import SparkContext
+
     if remote:
         given["spark.remote"] = remote
         del given["spark.master"]
@@ -117,10 +119,10 @@ def _build(settings: Mapping[str, str]) -> SparkSession:
 
 def environment_settings() -> dict[str, str]:
     """What the environment says: Spark's own file, the arguments of spark-submit, variables; the later the stronger."""
-    from pyspark import SparkConf, SparkContext
-
     settings = {"spark.master": "local[*]"}
     if _GATEWAY in os.environ:
+        from pyspark import SparkConf, SparkContext
+
         # spark-submit has started this very process, and has read all of it.
         SparkContext._ensure_initialized()
         return {**settings, **dict(SparkConf().getAll())}
