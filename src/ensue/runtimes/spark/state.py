@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -34,6 +34,9 @@ UNLIMITED = Options(limit=None)
 
 UNREPORTED = "the watermark"
 """What a key waits for whose match has all its events and is not complete yet."""
+
+NO_STATE = "STDS_"
+"""What the names of the errors begin with that Spark's reader of states has."""
 
 
 def read_state_of(spark: SparkSession, checkpoint: str) -> DataFrame:
@@ -78,13 +81,16 @@ def _state_of_stream(spark: SparkSession, folder: str) -> DataFrame | None:
             F.col("key").getField("bucket").alias("bucket"),
             F.col("value").getField("groupState").getField("events").alias("events"),
         )
-    except AnalysisException as error:
+        # Spark Connect looks at the folder no earlier than here.
+        first = saved.filter(F.col("events").isNotNull()).select("events").take(1)
+    except PySparkException as error:
+        if not isinstance(error, AnalysisException) and not (error.getCondition() or "").startswith(NO_STATE):
+            raise
         raise StateError(
             "no-state",
             f"there is no state of a stream in `{folder}`",
             "give the checkpoint of a stream that has run at least one micro-batch",
         ) from error
-    first = saved.filter(F.col("events").isNotNull()).select("events").take(1)
     if not first:
         return None
     look = look_at(bytes(first[0]["events"]))
