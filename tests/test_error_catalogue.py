@@ -1,5 +1,8 @@
 """docs/errors.md says what the product says: every code of the source, every example with its output to the letter.
 
+Python blocks before the first code of the page are run before every example, those before the first code of a section
+before the examples of that section.
+
 UPDATE_ERRORS=1 writes the outputs of today into the page.
 """
 
@@ -9,6 +12,7 @@ import ast
 import io
 import os
 import re
+import tempfile
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,17 +24,22 @@ import ensue
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "errors.md"
+SECTION_HEADING = re.compile(r"^## ")
 CODE_HEADING = re.compile(r"^### `(?P<code>[a-z-]+)`$")
 RENDERED_CODE = re.compile(r"^error\[([a-z-]+)\]", re.MULTILINE)
-MAKERS = frozenset({"Problem", "SchemaError", "LimitError", "StateError", "LiteralError", "report"})
+MAKERS = frozenset({"Problem", "SchemaError", "LimitError", "StateError", "SetupError", "LiteralError", "report"})
 """What takes a code as its first argument."""
 
 
 @dataclass(frozen=True)
 class Example:
-    """A query text or Python code, and the output that the page prints below it (lines `begin` to `end`)."""
+    """A query text or Python code, and the output that the page prints below it (lines `begin` to `end`).
+
+    `setup` is the code of the page and of the section that runs before it.
+    """
 
     code: str
+    setup: tuple[str, ...]
     language: str
     text: str
     output: str
@@ -63,28 +72,51 @@ def blocks_of(lines: list[str], begin: int, end: int) -> list[Block]:
     return blocks
 
 
-def read_page(page: str) -> tuple[list[str], list[Example]]:
-    """The blocks of set-up code before the first code's heading, and the examples below the headings."""
+def read_page(page: str) -> list[Example]:
+    """The examples below the headings of codes."""
     lines = page.split("\n")
-    headings = [(number, found["code"]) for number, line in enumerate(lines) if (found := CODE_HEADING.match(line))]
-    setup = [block.text for block in blocks_of(lines, 0, headings[0][0]) if block.language == "python"]
+    begins = [number for number, line in enumerate(lines) if SECTION_HEADING.match(line)]
+    for_all = _python_blocks(lines, 0, begins[0])
+    return [
+        example
+        for begin, end in zip(begins, [*begins[1:], len(lines)], strict=True)
+        for example in _section(lines, begin, end, for_all)
+    ]
+
+
+def _section(lines: list[str], begin: int, end: int, for_all: tuple[str, ...]) -> list[Example]:
+    headings = [(number, found["code"]) for number in range(begin, end) if (found := CODE_HEADING.match(lines[number]))]
+    setup = (*for_all, *_python_blocks(lines, begin, headings[0][0]))
     examples: list[Example] = []
-    for (begin, code), (end, _) in zip(headings, [*headings[1:], (len(lines), "")], strict=True):
-        blocks = blocks_of(lines, begin, end)
+    for (first, code), (last, _) in zip(headings, [*headings[1:], (end, "")], strict=True):
+        blocks = blocks_of(lines, first, last)
         assert len(blocks) % 2 == 0, f"{code}: an example is a block and its output"
         for example, output in zip(blocks[::2], blocks[1::2], strict=True):
             assert (example.language in ("ensue", "python"), output.language) == (True, "text"), code
-            examples.append(Example(code, example.language, example.text, output.text, output.begin, output.end))
-    return setup, examples
+            examples.append(Example(code, setup, example.language, example.text, output.text, output.begin, output.end))
+    return examples
 
 
-SETUP, EXAMPLES = read_page(PAGE.read_text("utf-8"))
+def _python_blocks(lines: list[str], begin: int, end: int) -> tuple[str, ...]:
+    return tuple(block.text for block in blocks_of(lines, begin, end) if block.language == "python")
+
+
+EXAMPLES = read_page(PAGE.read_text("utf-8"))
 
 
 def output_of(example: Example) -> str:
     """What running the example prints, or the error of the query."""
+    with tempfile.TemporaryDirectory(prefix="ensue-errors-") as folder, pytest.MonkeyPatch.context() as patched:
+        patched.setattr(tempfile, "tempdir", folder)
+        return _output_of(example)
+
+
+def _output_of(example: Example) -> str:
+    if any("spark_session" in block for block in (*example.setup, example.text)):
+        # The examples then get this one. The tests in tests/spark have the same.
+        ensue.spark_session("ensue tests", master="local[2]", memory="1g", config={"spark.sql.shuffle.partitions": "2"})
     names: dict[str, Any] = {}
-    for block in SETUP:
+    for block in example.setup:
         exec(block, names)
     if example.language == "ensue":
         with pytest.raises(ensue.EnsueError) as caught:
@@ -122,7 +154,7 @@ if os.environ.get("UPDATE_ERRORS"):
     for item in reversed(EXAMPLES):
         page_lines[item.begin : item.end] = output_of(item).split("\n")
     PAGE.write_text("\n".join(page_lines), "utf-8")
-    SETUP, EXAMPLES = read_page(PAGE.read_text("utf-8"))
+    EXAMPLES = read_page(PAGE.read_text("utf-8"))
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=[f"{number}-{item.code}" for number, item in enumerate(EXAMPLES)])

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NoReturn
 
 from ensue.errors import SetupError
 
@@ -56,9 +55,9 @@ def check_pyspark(version: str | None) -> None:
     >>> check_pyspark("4.0.1")
     """
     if version is None:
-        report("no-pyspark", "PySpark is not installed", _INSTALL_PYSPARK)
-    elif tuple(int(number) for number in re.findall(r"\d+", version)[:2]) < OLDEST_PYSPARK:
-        report("old-pyspark", f"PySpark {version} is installed, 4.0 or newer is needed", _INSTALL_PYSPARK)
+        raise SetupError("no-pyspark", "PySpark is not installed", _INSTALL_PYSPARK)
+    if tuple(int(number) for number in re.findall(r"\d+", version)[:2]) < OLDEST_PYSPARK:
+        raise SetupError("old-pyspark", f"PySpark {version} is installed, 4.0 or newer is needed", _INSTALL_PYSPARK)
 
 
 def find_java() -> Java:
@@ -80,13 +79,8 @@ def choose_java(found: Iterable[Java]) -> Java:
         too_old.append(java)
     needed = f"Spark needs Java {OLDEST_JAVA} or newer"
     if not too_old:
-        report("no-java", f"{needed}, and no Java was found", _INSTALL_JAVA)
-    report("old-java", f"{too_old[0].executable} is Java {too_old[0].version}, {needed}", _INSTALL_JAVA)
-
-
-def report(code: str, message: str, hint: str) -> NoReturn:
-    """Something is missing on this machine."""
-    raise SetupError(code, message, hint)
+        raise SetupError("no-java", f"{needed}, and no Java was found", _INSTALL_JAVA)
+    raise SetupError("old-java", f"{too_old[0].executable} is Java {too_old[0].version}, {needed}", _INSTALL_JAVA)
 
 
 def _installed() -> Iterator[Java]:
