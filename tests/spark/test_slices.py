@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.test_batching import named_bindings
-from ensue.algebra.nodes import Events, Pattern, PatternQuery, Ticks, Window, Within
+from ensue.algebra.nodes import Event, Events, Not, Pattern, PatternQuery, Seq, Ticks, Window, Within
 from ensue.algebra.scopes import counts_events
 from ensue.engine.output import output_schema
 from ensue.engine.session import raw_types
@@ -67,6 +67,8 @@ def timed(query: PatternQuery, ticks: int) -> PatternQuery:
 def timed_cases(draw: st.DrawFn, *, intervals: bool = False) -> Case:
     """A query whose matches are bounded in time, and a history that need not begin near zero."""
     query, history = draw(cases(intervals=intervals))
+    if draw(st.integers(0, 2)) == 2:  # a scope that closes after the last event, perhaps slices later
+        query = replace(query, pattern=Seq((query.pattern, Not(Event("D", "z")))))
     return timed(query, draw(st.integers(1, 9))), shifted(history, draw(SHIFTS))
 
 

@@ -1,0 +1,206 @@
+"""Eager sessions: each match once, with the last of its events to come, whatever their order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from functools import reduce
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ensue
+from engine.test_batching import named_bindings, oracle_bindings
+from ensue.algebra.nodes import Events, Not, Pattern, PatternQuery, Ticks, Window, Within
+from ensue.engine.session import Session
+from ensue.errors import EnsueError, QueryError
+from ensue.expr.nodes import Binary
+from ensue.lang.parser import parse_statements
+from ensue.lang.render import render_query
+from ensue.plan.model import Options
+from ensue.runtimes.planning import Columns, plan_queries
+from harness import events_table
+from oracle.oracle import OracleEvent, matches
+from oracle.tree import conjuncts_of, homes, names_in
+from strategies.patterns import cases
+
+Case = tuple[PatternQuery, list[OracleEvent]]
+
+pytestmark = pytest.mark.filterwarnings("ignore::ensue.errors.EnsueWarning")
+FEWER = settings(max_examples=max(10, settings().max_examples // 2))
+
+
+# Strategies
+
+
+def without_negations(query: PatternQuery) -> PatternQuery:
+    """The query without its NOTs and the conditions on them, and with its windows in time."""
+
+    def window(given: Window) -> Window:
+        return Ticks(given.count) if isinstance(given, Events) else given
+
+    def pattern(node: Pattern) -> Pattern:
+        if isinstance(node, Within):
+            return Within(pattern(node.item), window(node.window))
+        if hasattr(node, "items"):
+            return replace(node, items=tuple(pattern(item) for item in node.items if not isinstance(item, Not)))
+        return replace(node, item=pattern(node.item)) if hasattr(node, "item") else node
+
+    positive = pattern(query.pattern)
+    kept = [part for part in conjuncts_of(query.where) if names_in(part) <= homes(positive).keys()]
+    return replace(
+        query,
+        pattern=positive,
+        where=reduce(lambda left, right: Binary("and", left, right), kept) if kept else None,
+        within=query.within and window(query.within),
+    )
+
+
+@st.composite
+def positive_cases(draw: st.DrawFn, *, intervals: bool = False) -> Case:
+    """A query without NOT and EVENTS, and a history."""
+    query, history = draw(cases(intervals=intervals))
+    return without_negations(query), history
+
+
+@st.composite
+def deliveries(draw: st.DrawFn, history: list[OracleEvent]) -> list[tuple[list[OracleEvent], int]]:
+    """The history in any order in a few batches, each with the last watermark after which nothing comes late."""
+    order = draw(st.permutations(history))
+    cuts = sorted(draw(st.lists(st.integers(0, len(order)), max_size=5)))
+    batches = [order[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(order)], strict=True)]
+    earliest = [
+        min((event.e for batch in batches[number + 1 :] for event in batch), default=100)
+        for number in range(len(batches))
+    ]
+    return [(batch, moment - 1) for batch, moment in zip(batches, earliest, strict=True)]
+
+
+# Properties
+
+
+def session_of(text: str, intervals: bool, match_id: bool = False) -> Session:
+    statements = parse_statements(text)
+    columns = Columns("time", "type", "until" if intervals else None)
+    planned = plan_queries(
+        events_table([]), [(node, statements.source) for node in statements.statements], columns, match_id
+    )
+    return Session.start(planned.plans, planned.inputs, planned.outputs, Options(), eager=True)
+
+
+def check_steps(query: PatternQuery, batches: list[tuple[list[OracleEvent], int]], intervals: bool) -> None:
+    try:
+        session = session_of(render_query(query), intervals)
+    except QueryError as error:
+        if error.code != "never-holds":
+            raise
+        return
+    arrival = {event.id: number for number, (events, _) in enumerate(batches) for event in events}
+    expected: list[Counter] = [Counter() for _ in batches]
+    for match in matches(query, [event for events, _ in batches for event in events]):
+        named = tuple((name, event) for name, event in match.bindings if not name.startswith("#"))
+        expected[max(arrival[event] for _, event in match.bindings)][named] += 1
+    for number, (events, watermark) in enumerate(batches):
+        table = events_table(events).select(session.inputs[0].table.column_names)
+        (found,), late = session.advance([table], watermark)
+        assert not any(mask.any() for mask in late)
+        assert named_bindings(found) == expected[number]
+    if query.within is not None:
+        assert session.state[0].num_rows == 0
+
+
+@given(case=positive_cases(), data=st.data())
+def test_each_match_comes_with_the_last_of_its_events(case: Case, data: st.DataObject) -> None:
+    query, history = case
+    check_steps(query, data.draw(deliveries(history)), False)
+
+
+@FEWER
+@given(case=positive_cases(intervals=True), data=st.data())
+def test_so_it_is_for_intervals(case: Case, data: st.DataObject) -> None:
+    query, history = case
+    check_steps(query, data.draw(deliveries(history)), True)
+
+
+@FEWER
+@given(case=positive_cases())
+def test_on_a_table_eager_and_complete_are_the_same(case: Case) -> None:
+    query, history = case
+    text, table = render_query(query), events_table(history)
+    try:
+        eager = ensue.detect(table, text, time="time", type="type", emit="eager")
+    except QueryError as error:
+        if error.code != "never-holds":
+            raise
+        return
+    assert eager.equals(ensue.detect(table, text, time="time", type="type", emit="complete"))
+    assert named_bindings(eager) == oracle_bindings(query, history, float("-inf"), float("inf"))
+
+
+# Examples
+
+TABLE = pa.table({"t": [1, 2, 3], "type": ["A", "B", "C"]})
+
+
+@pytest.mark.parametrize(
+    ("text", "emit", "code"),
+    [
+        ("PATTERN SEQ(A a, NOT B b, C c) WITHIN 5", "eager", "eager-not"),
+        ("PATTERN SEQ(A a, NOT B b) WITHIN 5", "eager", "eager-not"),
+        ("PATTERN SEQ(A a, C c, NOT B b) WITHIN 5 EVENTS", "eager", "eager-not"),
+        ("PATTERN AND(A a, SEQ(B b, NOT A other, C c)) WITHIN 5", "eager", "eager-not"),
+        ("PATTERN SEQ(A a, C c) WITHIN 5 EVENTS", "eager", "eager-events"),
+        ("PATTERN SEQ(A a, SEQ(B b, C c) WITHIN 2 EVENTS) WITHIN 5", "eager", "eager-events"),
+        ("PATTERN SEQ(A a, C c) WITHIN 5", "early", "emit-word"),
+        ("PATTERN SEQ(A a, C c) WITHIN 5", None, "emit-word"),
+        ("PATTERN SEQ(A a, C c) WITHIN 5", True, "emit-word"),
+    ],
+)
+def test_what_cannot_be_eager(text: str, emit: str, code: str) -> None:
+    for call in (ensue.detect, lambda table, query, **named: ensue.run(query, table, **named)):
+        with pytest.raises(EnsueError) as caught:
+            call(TABLE, text, time="t", type="type", emit=emit)
+        assert caught.value.code == code
+
+
+def test_every_negation_is_pointed_at() -> None:
+    with pytest.raises(QueryError) as caught:
+        ensue.detect(TABLE, "PATTERN SEQ(A a, NOT B b, C c, NOT B d) WITHIN 5", time="t", type="type", emit="eager")
+    assert [problem.code for problem in caught.value.problems] == ["eager-not", "eager-not"]
+
+
+def event(number: int, stream: str, moment: int) -> OracleEvent:
+    return OracleEvent(number, stream, moment, moment)
+
+
+def test_the_first_event_may_come_last() -> None:
+    session = session_of("PATTERN SEQ(A a, B b, C c) WITHIN 5", False)
+    found = [
+        session.advance([events_table([arriving]).select(session.inputs[0].table.column_names)], 0)[0][0].num_rows
+        for arriving in (event(0, "C", 4), event(1, "B", 2), event(2, "A", 1), event(3, "C", 5))
+    ]
+    assert found == [0, 0, 1, 1]
+
+
+def test_several_patterns_at_once() -> None:
+    session = session_of("PATTERN p SEQ(A a, B b) WITHIN 5; PATTERN q AND(A a, C c) WITHIN 1", False)
+    steps = [([event(0, "B", 3), event(1, "C", 2)], 0), ([event(2, "A", 1)], 1), ([event(3, "C", 2)], 9)]
+    found = [
+        [table.num_rows for table in session.advance([events_table(events)], moment)[0]] for events, moment in steps
+    ]
+    assert found == [[0, 0], [1, 1], [0, 1]]
+    assert session.state[0].num_rows == 0
+
+
+@pytest.mark.xfail(strict=True, reason="equal events are numbered among those of one step only")
+def test_equal_events_in_different_steps_give_different_ids() -> None:
+    session = session_of("PATTERN SEQ(A a, B b) WITHIN 5 RETURN a.x AS x", False, match_id=True)
+    names = session.inputs[0].table.column_names
+    ids = [
+        session.advance([events_table(events).select(names)], 0)[0][0].column("match_id").to_pylist()
+        for events in ([event(0, "A", 1), event(1, "B", 2)], [event(2, "A", 1)])
+    ]
+    assert [len(step) for step in ids] == [1, 1]
+    assert ids[0] != ids[1]
