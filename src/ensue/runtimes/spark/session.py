@@ -227,15 +227,24 @@ def _log_options() -> list[str]:
 
 @contextmanager
 def _same_python(master: str, settings: Mapping[str, str]) -> Iterator[None]:
-    """Workers of a local session run this very Python unless the user has named one; Spark reads it when it starts."""
-    if "PYSPARK_PYTHON" in os.environ or not local_cores(master):
+    """Workers run the Python that the user has named, those of a local session otherwise this very one.
+
+    PySpark reads it from the environment when it starts, and passes over the setting.
+    """
+    before = os.environ.get("PYSPARK_PYTHON")
+    python = settings.get("spark.pyspark.python") or before or (sys.executable if local_cores(master) else None)
+    if python == before:
         yield
         return
-    os.environ["PYSPARK_PYTHON"] = settings.get("spark.pyspark.python", sys.executable)
+    assert python is not None
+    os.environ["PYSPARK_PYTHON"] = python
     try:
         yield
     finally:
-        del os.environ["PYSPARK_PYTHON"]
+        if before is None:
+            del os.environ["PYSPARK_PYTHON"]
+        else:
+            os.environ["PYSPARK_PYTHON"] = before
 
 
 def advise(session: SparkSession, *, streaming: bool = False, stacklevel: int = 3) -> None:
