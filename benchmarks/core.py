@@ -6,41 +6,22 @@ The unit is the time of `numpy.lexsort((time, key))` over the same rows, so that
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from rich.console import Console
-from rich.table import Table
+from figures import Figure, give
 
 import ensue
 
 TIME_SPAN = 10**9
 RETURNED = "RETURN a.key AS key, a.t AS began, c.t AS ended"
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One line of the result: a measured ratio and what is to be reached."""
-
-    name: str
-    value: float
-    measure: str
-    target: float
-    at_most: bool = True
-    note: str = ""
-
-    @property
-    def reached(self) -> bool:
-        return self.value <= self.target if self.at_most else self.value >= self.target
 
 
 def make_events(count: int, keys: int, types: int, seed: int = 0, in_order: bool = True) -> pa.Table:
@@ -218,21 +199,6 @@ def start_figures() -> Iterator[Figure]:
     yield Figure("the same without the cache (once per machine)", compiled, "seconds", 60.0)
 
 
-def show(figures: list[Figure]) -> None:
-    table = Table("figure", "value", "measure", "to reach", "reached", "note")
-    for figure in figures:
-        sign = "≤" if figure.at_most else "≥"
-        table.add_row(
-            figure.name,
-            f"{figure.value:.2f}",
-            figure.measure,
-            f"{sign} {figure.target:g}",
-            "yes" if figure.reached else "NO",
-            figure.note,
-        )
-    Console().print(table)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--events", type=int, default=10_000_000, help="events of the large runs (default 10 million)")
@@ -248,10 +214,7 @@ def main() -> None:
         *output_figures(100_000_000 if arguments.events >= 10_000_000 else 10 * arguments.events),
         *hot_key_figures(min(arguments.events, 1_000_000)),
     ]
-    if arguments.format == "json":
-        print(json.dumps([{**asdict(figure), "reached": figure.reached} for figure in figures], indent=2))
-    else:
-        show(figures)
+    give(figures, arguments.format)
 
 
 if __name__ == "__main__":

@@ -164,11 +164,21 @@ def _statements_of(query: object) -> Statements:
 
 
 class Results(dict[str, Any]):
-    """The result of each pattern by name. `reports` says what each read and set aside."""
+    """The result of each pattern by name. `reports` says what each read and set aside, in this process.
+
+    On Spark, patterns with the same keys are found together when the first of them is used, and Spark keeps what was
+    found (`shared`) for the others; `release` gives it back.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.reports: dict[str, Report] = {}
+        self.shared: tuple[Any, ...] = ()
+
+    def release(self) -> None:
+        """Gives back what Spark keeps for results that are used again; they can still be used, at the full cost."""
+        for frame in self.shared:
+            frame.unpersist()
 
 
 def detect(
@@ -203,7 +213,7 @@ def detect(
     if are_frames(events):
         from ensue.runtimes.spark.detection import detect_frames
 
-        return detect_frames(events, queries, columns, options, Emission(match_id, eager, tick))[0]
+        return detect_frames(events, queries, columns, options, Emission(match_id, eager, tick)).frames[0]
     loaded = _load(events, queries, columns, match_id)
     table, report = _evaluate_one(loaded, 0, options)
     warn_set_aside(report)
@@ -261,8 +271,9 @@ def run(
     if are_frames(sources):
         from ensue.runtimes.spark.detection import detect_frames
 
-        frames = detect_frames(sources, queries, columns, options, Emission(match_id, eager, tick))
-        results.update(zip(names, frames, strict=True))
+        matched = detect_frames(sources, queries, columns, options, Emission(match_id, eager, tick))
+        results.update(zip(names, matched.frames, strict=True))
+        results.shared = matched.shared
         return results
     loaded = _load(sources, queries, columns, match_id)
     for place, name in enumerate(names):

@@ -65,9 +65,12 @@ def start(
             "read them with `spark.readStream`; `ensue.detect` takes tables of every kind",
         )
     from ensue.runtimes.spark.frames import empty_tables, frame_inputs
+    from ensue.runtimes.spark.java import require_pyspark
     from ensue.runtimes.spark.running import StreamGroup, Target, start_groups
+    from ensue.runtimes.spark.session import advise
     from ensue.runtimes.spark.stream import plan_stream
 
+    require_pyspark()
     names, queries = named_queries(program)
     options, eager = Options(limit=checked_limit(limit)), checked_emit(emit, queries)
     planned = plan_queries(empty_tables(sources), queries, Columns(time, type, end), match_id)
@@ -106,6 +109,7 @@ def start(
             "start the patterns of each PARTITION BY by themselves",
         )
     spark = inputs[0].frame.sparkSession
+    advise(spark, streaming=True)
     return start_groups(spark, groups, checkpoint, _trigger(every, available_now), upgrade, status)
 
 

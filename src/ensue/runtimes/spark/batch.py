@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 
 import pyarrow as pa
@@ -24,28 +24,21 @@ ROUTE = "ensue:route"
 """The column by which rows of several inputs are shuffled."""
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """A query over frames: its plan and the columns of its result."""
-
-    plan: QueryPlan
-    output: OutputSchema
-
-
-def match_frames(inputs: Sequence[FrameInput], queries: Sequence[Planned], options: Options) -> DataFrame:
+def match_frames(
+    inputs: Sequence[FrameInput], plans: Sequence[QueryPlan], outputs: Sequence[OutputSchema], options: Options
+) -> DataFrame:
     """The matches of queries with the same partition keys, by one scan and one shuffle.
 
     A single query gives its own columns; several give the number of the pattern and one struct each.
     """
-    plans = tuple(query.plan for query in queries)
     slicing = slicing_of(plans)
     layout = travelling(inputs, plans)
-    schemas = [result_schema(query.output) for query in queries]
+    schemas = [result_schema(output) for output in outputs]
     schema = schemas[0] if len(schemas) == 1 else union_schema(schemas)
     task = BatchTask(
         layout,
-        plans,
-        tuple(query.output for query in queries),
+        tuple(plans),
+        tuple(outputs),
         schema,
         slicing.width if slicing is not None else None,
         options,

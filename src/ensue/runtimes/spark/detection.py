@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
@@ -11,10 +12,22 @@ from ensue.errors import Source
 from ensue.plan.model import Options
 from ensue.plan.slices import slicing_of
 from ensue.runtimes.planning import Columns, Emission, Planned, plan_queries
-from ensue.runtimes.spark.batch import Planned as PlannedQuery
 from ensue.runtimes.spark.batch import match_frames, of_pattern
 from ensue.runtimes.spark.frames import FrameInput, empty_tables, frame_inputs
+from ensue.runtimes.spark.java import require_pyspark
+from ensue.runtimes.spark.session import advise
 from ensue.runtimes.spark.stream import plan_stream, unpacked
+
+CALLERS = 4
+"""How many calls up from the notice about settings the user's line is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """The matches of each query, and the frames that several of them share and that Spark keeps for that."""
+
+    frames: tuple[DataFrame, ...]
+    shared: tuple[DataFrame, ...] = ()
 
 
 def detect_frames(
@@ -23,38 +36,41 @@ def detect_frames(
     columns: Columns,
     options: Options,
     emission: Emission,
-) -> list[DataFrame]:
+) -> Matched:
     """The matches of each query as a DataFrame; nothing runs before one of them is used."""
+    require_pyspark()
     planned = plan_queries(empty_tables(events), queries, columns, emission.match_id)
     inputs = frame_inputs(events, planned.inputs)
-    if inputs[0].frame.isStreaming:
+    streaming = inputs[0].frame.isStreaming
+    advise(inputs[0].frame.sparkSession, streaming=streaming, stacklevel=CALLERS)
+    if streaming:
         return match_stream(inputs, planned, options, emission)
     return match_batch(inputs, planned, options)
 
 
-def match_stream(
-    inputs: Sequence[FrameInput], planned: Planned, options: Options, emission: Emission
-) -> list[DataFrame]:
+def match_stream(inputs: Sequence[FrameInput], planned: Planned, options: Options, emission: Emission) -> Matched:
     """Each query as a stream of its own; `ensue.start` runs several on one."""
     frames = []
     for plan, output in zip(planned.plans, planned.outputs, strict=True):
         stream = plan_stream(inputs, [plan], [output], options, eager=emission.eager, tick=emission.tick)
         frames.append(unpacked(stream.counted(stream.found()), [0], stream.task.schema_of(0)))
-    return frames
+    return Matched(tuple(frames))
 
 
-def match_batch(inputs: Sequence[FrameInput], planned: Planned, options: Options) -> list[DataFrame]:
-    """Queries with the same keys share one scan and one shuffle, whose result is kept until it is not used any more."""
+def match_batch(inputs: Sequence[FrameInput], planned: Planned, options: Options) -> Matched:
+    """Queries with the same keys share one scan and one shuffle, whose matches Spark keeps until they are released."""
     together: dict[tuple[tuple[str, ...], bool], list[int]] = {}
     for place, plan in enumerate(planned.plans):
         together.setdefault((plan.query.partition_by, slicing_of([plan]) is not None), []).append(place)
     frames: dict[int, DataFrame] = {}
+    shared: list[DataFrame] = []
     for places in together.values():
-        queries = [PlannedQuery(planned.plans[place], planned.outputs[place]) for place in places]
-        matches = match_frames(inputs, queries, options)
+        plans = [planned.plans[place] for place in places]
+        outputs = [planned.outputs[place] for place in places]
+        matches = match_frames(inputs, plans, outputs, options)
         if len(places) == 1:
             frames[places[0]] = matches
             continue
-        kept = matches.persist()
-        frames.update({place: of_pattern(kept, number, queries[number].output) for number, place in enumerate(places)})
-    return [frames[place] for place in range(len(planned.plans))]
+        shared.append(matches.persist())
+        frames.update({place: of_pattern(shared[-1], number, outputs[number]) for number, place in enumerate(places)})
+    return Matched(tuple(frames[place] for place in range(len(planned.plans))), tuple(shared))

@@ -1,0 +1,48 @@
+"""Figures of a benchmark: a measured ratio each, with what is to be reached, as a table or as JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+from rich.console import Console
+from rich.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One line of the result: a measured ratio and what is to be reached."""
+
+    name: str
+    value: float
+    measure: str
+    target: float
+    at_most: bool = True
+    note: str = ""
+
+    @property
+    def reached(self) -> bool:
+        return self.value <= self.target if self.at_most else self.value >= self.target
+
+
+def show(figures: list[Figure]) -> None:
+    table = Table("figure", "value", "measure", "to reach", "reached", "note")
+    for figure in figures:
+        sign = "≤" if figure.at_most else "≥"
+        table.add_row(
+            figure.name,
+            f"{figure.value:.2f}",
+            figure.measure,
+            f"{sign} {figure.target:g}",
+            "yes" if figure.reached else "NO",
+            figure.note,
+        )
+    Console().print(table)
+
+
+def give(figures: list[Figure], form: str) -> None:
+    """Prints the figures as `json` or as a `table`."""
+    if form == "json":
+        print(json.dumps([{**asdict(figure), "reached": figure.reached} for figure in figures], indent=2))
+    else:
+        show(figures)

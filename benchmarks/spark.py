@@ -1,0 +1,248 @@
+"""What Ensue costs on Spark, as ratios within one run; see `python benchmarks/spark.py --help`.
+
+The unit is the bare pipeline: the same filter, columns and shuffle, with a function in the worker that does nothing.
+Each part runs in a process and a Spark session of its own, warm: the best of some runs after a first one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from figures import Figure, give
+
+import ensue
+
+DAY = 86_400_000_000
+BEGIN = 1_700_000_000_000_000
+TYPES = 20
+FILES = 8
+THREE = ("T00", "T01", "T02")
+RETURNED = "RETURN a.key AS key, a.t AS began, c.t AS ended"
+KEYED = f"PATTERN SEQ(T00 a, T01 b, T02 c) PARTITION BY key WITHIN 10 minutes {RETURNED}"
+KEYED_SHORT = f"PATTERN SEQ(T00 a, T01 b, T02 c) PARTITION BY key WITHIN 200 ms {RETURNED}"
+UNKEYED = f"PATTERN SEQ(T00 a, T01 b, T02 c) WITHIN 50 ms {RETURNED}"
+ALL_RELEVANT = (
+    "PATTERN SEQ(Event a [v < 0.3], Event b [v >= 0.3 AND v < 0.6], Event c [v >= 0.6]) "
+    f"PARTITION BY key WITHIN 10 minutes {RETURNED}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much is measured: events of a batch, of a micro-batch, keys, and runs of each measurement."""
+
+    events: int
+    micro_batch: int
+    keys: int
+    runs: int
+
+
+# -- data --------------------------------------------------------------------------------------------------------------
+
+
+def write_events(folder: Path, size: Size, hot: float = 0.0) -> None:
+    """Events of equally frequent types over a day, in files by time; one key has the share `hot` of them."""
+    random = np.random.default_rng(0)
+    folder.mkdir(parents=True)
+    names = pa.array([f"T{number:02d}" for number in range(TYPES)])
+    count = size.events // FILES
+    for number in range(FILES):
+        times = BEGIN + number * (DAY // FILES) + np.sort(random.integers(0, DAY // FILES, count))
+        keys = np.where(random.random(count) < hot, 0, random.integers(0, size.keys, count))
+        table = pa.table(
+            {
+                "t": pa.array(times).cast(pa.timestamp("us", "UTC")),
+                "key": keys,
+                "type": names.take(pa.array(random.integers(0, TYPES, count))),
+                "v": random.random(count),
+            }
+        )
+        pq.write_table(table, folder / f"part-{number}.parquet")
+
+
+def cut_into_batches(folder: Path, target: Path, rows: int, most: int) -> None:
+    """The first events of a folder as files of so many rows, one for each micro-batch."""
+    target.mkdir(parents=True)
+    table = pq.read_table(folder).sort_by("t")
+    for number in range(min(most, table.num_rows // rows)):
+        pq.write_table(table.slice(number * rows, rows), target / f"part-{number:03d}.parquet")
+
+
+# -- measuring ---------------------------------------------------------------------------------------------------------
+
+
+def seconds(frame: Callable[[], Any], runs: int) -> float:
+    """The best time to compute a DataFrame, after one run that does not count."""
+    times = []
+    for _ in range(runs + 1):
+        began = time.perf_counter()
+        frame().write.format("noop").mode("overwrite").save()
+        times.append(time.perf_counter() - began)
+    return min(times[1:])
+
+
+def unchanged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What the bare pipeline runs in the worker."""
+    yield from batches
+
+
+def micro_batches(spark: Any, folder: Path, query: str, kept: str, most_files: int = 1) -> list[dict[str, Any]]:
+    """The progress of each micro-batch of a stream over the files of a folder."""
+    schema = "t timestamp, key long, type string, v double"
+    frame = spark.readStream.schema(schema).option("maxFilesPerTrigger", most_files).parquet(str(folder))
+    stream = frame.withWatermark("t", "1 second")
+    typed = {"type": "type"} if "Event a" not in query else {}
+    with tempfile.TemporaryDirectory() as checkpoint:
+        writer = ensue.detect(stream, query, time="t", **typed).writeStream.format("noop")
+        running = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+        running.awaitTermination()
+        return [dict(progress) for progress in running.recentProgress if progress["numInputRows"]]
+
+
+def trigger_seconds(progress: dict[str, Any]) -> float:
+    return float(progress["durationMs"]["triggerExecution"]) / 1000
+
+
+# -- parts -------------------------------------------------------------------------------------------------------------
+
+
+def batch_part(spark: Any, data: Path, size: Size) -> Iterator[Figure]:
+    """Batch against the bare pipeline, a filter possible and not."""
+    events = spark.read.parquet(str(data / "even"))
+
+    def bare(columns: list[str], types: tuple[str, ...]) -> Any:
+        rows = events.filter(events["type"].isin(*types)) if types else events
+        shuffled = rows.select(*columns).repartition("key")
+        return shuffled.mapInArrow(unchanged, shuffled.schema)
+
+    three = seconds(lambda: bare(["t", "key", "type"], THREE), size.runs)
+    ours = seconds(lambda: ensue.detect(events, KEYED, time="t", type="type"), size.runs)
+    yield Figure("SEQ of 3 of 20 types", ours / three, "bare pipeline", 1.3, note=f"{ours:.2f} s")
+    everything = seconds(lambda: bare(["t", "key", "v"], ()), size.runs)
+    ours_all = seconds(lambda: ensue.detect(events, ALL_RELEVANT, time="t"), size.runs)
+    yield Figure("SEQ over all events", ours_all / everything, "bare pipeline", 1.5, note=f"{ours_all:.2f} s")
+    together = "; ".join(
+        KEYED.replace("PATTERN", f"PATTERN p{n}").replace("10 minutes", f"{n} minutes") for n in range(1, 9)
+    )
+
+    def eight() -> Any:
+        frames = list(ensue.run(together, events, time="t", type="type").values())
+        union = frames[0]
+        for frame in frames[1:]:
+            union = union.union(frame)
+        return union
+
+    many = seconds(eight, size.runs)
+    yield Figure(
+        "8 patterns in one run", many / ours, "time of one pattern", 8.0, note=f"{many:.2f} s; no target of its own"
+    )
+
+
+def hot_part(spark: Any, data: Path, size: Size) -> Iterator[Figure]:
+    """One key with 80 % of the events against evenly spread keys."""
+    times = {}
+    for name in ("even", "hot"):
+        events = spark.read.parquet(str(data / name))
+        times[name] = seconds(lambda frame=events: ensue.detect(frame, KEYED_SHORT, time="t", type="type"), size.runs)
+    yield Figure("one key with 80 % of events", times["hot"] / times["even"], "evenly spread keys", 1.5)
+
+
+def unkeyed_part(spark: Any, data: Path, size: Size) -> Iterator[Figure]:
+    """The time without PARTITION BY, to be compared between numbers of cores."""
+    events = spark.read.parquet(str(data / "even"))
+    yield Figure("no key", seconds(lambda: ensue.detect(events, UNKEYED, time="t", type="type"), size.runs), "s", 0.0)
+
+
+def stream_part(spark: Any, data: Path, size: Size) -> Iterator[Figure]:
+    """Events a second of a stream against a batch over the same events, and what a small micro-batch takes."""
+    cut = data / "cut"
+    cut_into_batches(data / "even", cut, size.micro_batch, 8)
+    events = spark.read.parquet(str(cut))
+    for name, query, typed in (("3 of 20 types", KEYED, {"type": "type"}), ("all events", ALL_RELEVANT, {})):
+        batch = seconds(lambda q=query, t=typed: ensue.detect(events, q, time="t", **t), size.runs)
+        batch_rate = len(list(cut.glob("*.parquet"))) * size.micro_batch / batch
+        progress = micro_batches(spark, cut, query, name)
+        warm = progress[2:] or progress
+        rate = size.micro_batch / median(map(trigger_seconds, warm))
+        note = f"{rate:,.0f} events/s against {batch_rate:,.0f}"
+        yield Figure(f"stream, {name}", rate / batch_rate, "batch rate", 0.5, at_most=False, note=note)
+    small = data / "small"
+    cut_into_batches(data / "even", small, size.micro_batch, 1)
+    last = pq.read_table(small / "part-000.parquet")
+    for number in range(8):
+        piece = last.slice(number * 1000, 1000)
+        later = pa.array(np.asarray(piece["t"].cast(pa.int64())) + DAY // FILES + number * 1_000_000)
+        moved = piece.set_column(0, "t", later.cast(pa.timestamp("us", "UTC")))
+        pq.write_table(moved, small / f"part-{number + 1:03d}.parquet")
+    latency = median(
+        map(trigger_seconds, micro_batches(spark, small, KEYED.replace("10 minutes", "1 day"), "small")[3:])
+    )
+    yield Figure("small micro-batch", latency, "s (1,000 events)", 5.0, note="no target of its own; 1 day of state")
+
+
+PARTS = {"batch": batch_part, "hot": hot_part, "unkeyed": unkeyed_part, "stream": stream_part}
+
+
+# -- processes ---------------------------------------------------------------------------------------------------------
+
+
+def run_part(name: str, cores: int, data: Path, arguments: argparse.Namespace) -> list[Figure]:
+    """The figures of one part, measured in a process of its own."""
+    command = [sys.executable, __file__, "--part", name, "--cores", str(cores), "--data", str(data), "--format", "json"]
+    for option in ("events", "micro_batch", "keys", "runs"):
+        command += [f"--{option.replace('_', '-')}", str(getattr(arguments, option))]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return [
+        Figure(**{key: value for key, value in entry.items() if key != "reached"}) for entry in json.loads(done.stdout)
+    ]
+
+
+def all_parts(data: Path, arguments: argparse.Namespace) -> Iterator[Figure]:
+    yield from run_part("batch", 2, data, arguments)
+    one, two = (run_part("unkeyed", cores, data, arguments)[0].value for cores in (1, 2))
+    yield Figure("no key, 2 cores", one / two, "speed on 1 core", 1.6, at_most=False, note=f"{one:.2f} s, {two:.2f} s")
+    yield from run_part("hot", 2, data, arguments)
+    yield from run_part("stream", 2, data, arguments)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--events", type=int, default=10_000_000, help="events of the batch runs (default 10 million)")
+    parser.add_argument("--micro-batch", type=int, default=1_000_000, help="events of a micro-batch")
+    parser.add_argument("--keys", type=int, default=100_000)
+    parser.add_argument("--runs", type=int, default=3, help="runs of each measurement, of which the best counts")
+    parser.add_argument("--format", choices=("table", "json"), default="table")
+    parser.add_argument("--part", choices=PARTS, help="only this part, in this process")
+    parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--data", type=Path, help="where the events of a part are")
+    arguments = parser.parse_args()
+    size = Size(arguments.events, arguments.micro_batch, arguments.keys, arguments.runs)
+    if arguments.part:
+        spark = ensue.spark_session(master=f"local[{arguments.cores}]", memory="4g")
+        give(list(PARTS[arguments.part](spark, arguments.data, size)), arguments.format)
+        return
+    data = Path(tempfile.mkdtemp(prefix="ensue-bench-"))
+    try:
+        write_events(data / "even", size)
+        write_events(data / "hot", size, hot=0.8)
+        give(list(all_parts(data, arguments)), arguments.format)
+    finally:
+        shutil.rmtree(data)
+
+
+if __name__ == "__main__":
+    main()
