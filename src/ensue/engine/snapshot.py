@@ -4,34 +4,29 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import asdict
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from ensue.engine.session import Session
-from ensue.engine.sources import InputTable, Report
+from ensue.engine.sources import InputTable, Report, one_chunk
 from ensue.errors import StateError
 from ensue.lang.render import render_query
 from ensue.plan.model import QueryPlan
 
-STATE_VERSION = 1
+STATE_VERSION = 2
 METADATA = b"ensue.state"
 REQUIRED = {"version", "query", "watermark", "per_stream", "report", "tables"}
 
 
 def snapshot(session: Session, per_stream: bool) -> pa.Table:
-    """The state as one table: column `source` numbers the input, one struct column per input holds its kept events.
+    """The state as one row: a column for each input with the list of its kept events.
 
     `per_stream` says whether batches come as one table per stream.
     """
-    counts = [table.num_rows for table in session.state]
-    columns = {"source": pa.array(np.repeat(np.arange(len(counts), dtype=np.int32), counts))}
-    for place, table in enumerate(session.state):
-        before, after = sum(counts[:place]), sum(counts[place + 1 :])
-        columns[_column_name(place)] = _struct_column(table, before, after)
+    columns = {_column_name(place): _as_list(table) for place, table in enumerate(session.state)}
     header = {
         "version": STATE_VERSION,
         "query": query_text(session.plans),
@@ -72,14 +67,13 @@ def restore(session: Session, saved: pa.Table, predecessors: Collection[str] = (
                 f"the state was saved with {changed[0]} {before[changed[0]]!r}, not {_columns(item)[changed[0]]!r}",
                 "name the same columns as before",
             )
-    sources = np.asarray(saved.column("source").to_numpy())
     tables: list[pa.Table] = []
     for place, expected in enumerate(session.state):
         name = _column_name(place)
         label = session.inputs[place].label
         if name not in saved.column_names:
             raise StateError("state-shape", f"the saved state has no events of the {label}", "give the same tables")
-        tables.append(_unpack(saved.column(name), sources == place, expected.schema, label))
+        tables.append(_as_table(saved.column(name), expected.schema, label))
     session.state = tables
     session.watermark = header["watermark"]
     session.report = Report(**header["report"])
@@ -114,24 +108,31 @@ def read_header(saved: pa.Table) -> dict[str, Any]:
             f"the saved state has version {header['version']}; this release reads version {STATE_VERSION}",
             "restore it with the release that saved it, or start anew from the source",
         )
-    if not header.keys() >= REQUIRED or "source" not in saved.column_names:
-        raise StateError("not-a-state", "the saved state is not complete", "pass what `snapshot()` gave, unchanged")
+    if not header.keys() >= REQUIRED:
+        raise _incomplete()
     return header
+
+
+def _incomplete() -> StateError:
+    return StateError("not-a-state", "the saved state is not complete", "pass what `snapshot()` gave, unchanged")
 
 
 def _column_name(place: int) -> str:
     return f"events_{place}"
 
 
-def _struct_column(table: pa.Table, before: int, after: int) -> pa.ChunkedArray:
-    kind = pa.struct(list(table.schema))
-    rows = table.combine_chunks().to_struct_array() if table.num_rows else pa.chunked_array([], kind)
-    chunks = [pa.nulls(before, kind), *(chunk.cast(kind) for chunk in rows.chunks), pa.nulls(after, kind)]
-    return pa.chunked_array(chunks, kind)
+def _as_list(table: pa.Table) -> pa.Array:
+    """A table as the one value of a column: the list of its rows."""
+    rows = pa.concat_arrays([*table.to_struct_array().chunks, pa.array([], pa.struct(list(table.schema)))])
+    return pa.LargeListArray.from_arrays(pa.array([0, len(rows)], pa.int64()), rows)
 
 
-def _unpack(column: pa.ChunkedArray, mask: np.ndarray, schema: pa.Schema, label: str) -> pa.Table:
-    saved: Sequence[str] = [field.name for field in column.type]
+def _as_table(column: pa.ChunkedArray, schema: pa.Schema, label: str) -> pa.Table:
+    """The table of a column's one value, with the columns that are wanted."""
+    if len(column) != 1:
+        raise _incomplete()
+    rows = one_chunk(column).flatten()
+    saved = [field.name for field in rows.type]
     missing = [name for name in schema.names if name not in saved]
     if missing:
         raise StateError(
@@ -139,9 +140,4 @@ def _unpack(column: pa.ChunkedArray, mask: np.ndarray, schema: pa.Schema, label:
             f"the saved events of the {label} have no column `{missing[0]}`",
             f"saved: {', '.join(saved)}; now: {', '.join(schema.names)}",
         )
-    own = column.filter(pa.array(mask))
-    arrays = [
-        pa.chunked_array([chunk.field(name) for chunk in own.chunks], column.type.field(name).type)
-        for name in schema.names
-    ]
-    return pa.table(arrays, names=schema.names).cast(schema)
+    return pa.table([rows.field(name) for name in schema.names], names=schema.names).cast(schema)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -18,10 +19,11 @@ from pyspark.sql.types import StructType, TimestampType
 from ensue.dsl.literals import window
 from ensue.engine.output import OutputSchema
 from ensue.engine.session import needed_columns, plain_schema
-from ensue.errors import QueryError, SchemaError
+from ensue.errors import EnsueWarning, QueryError, SchemaError
 from ensue.expr.nodes import Duration
 from ensue.expr.types import NANOSECONDS_PER_UNIT
 from ensue.plan.model import Options, QueryPlan
+from ensue.plan.slices import reach_of_streams
 from ensue.runtimes.spark.batch import result_schema, route
 from ensue.runtimes.spark.bucket import BucketTask, Clock, Output, packed
 from ensue.runtimes.spark.frames import FrameInput, spark_schema
@@ -37,6 +39,9 @@ LARGEST_PACK = 1_000_000
 
 NEVER_LATE = 9_200_000_000
 """A moment, in seconds since 1970, that no watermark reaches and that pandas can still hold: in the year 2261."""
+
+UNBOUNDED_CALLERS = 6
+"""How many calls up from the warning about a state without bound the user's line is, for `ensue.detect`."""
 
 PACKED = "bucket int, source int, payload binary"
 FOUND = "output int, rows long, payload binary"
@@ -219,6 +224,7 @@ def plan_stream(
     for entry in inputs:
         check_watermark(entry)
     count = checked_buckets(buckets, plans[0])
+    warn_of_unbounded(plans)
     travelling = tuple(
         replace(
             entry.item,
@@ -245,6 +251,16 @@ def checked_buckets(buckets: Any, plan: QueryPlan) -> int:
     if isinstance(buckets, bool) or not isinstance(buckets, int) or not 1 <= buckets < 2**15:
         raise SchemaError("bucket-count", f"`buckets` is a number from 1 to {2**15 - 1}, not {buckets!r}")
     return buckets if plan.query.partition_by else 1
+
+
+def warn_of_unbounded(plans: Iterable[QueryPlan]) -> None:
+    """Events that are never forgotten fill any state in time."""
+    for plan in plans:
+        for stream, kept in reach_of_streams(plan):
+            if not kept.bounded:
+                message = f"nothing says when events of `{stream}` can be forgotten, so the state grows without end"
+                warnings.warn(f"{message}; a WITHIN would bound it", EnsueWarning, stacklevel=UNBOUNDED_CALLERS)
+                break
 
 
 def check_watermark(entry: FrameInput) -> None:
