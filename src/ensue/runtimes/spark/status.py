@@ -62,18 +62,29 @@ class Progress:
         reports = list(self._seen.values())
         if not reports:
             return Totals()
-        metrics = [(report.get("observedMetrics") or {}).get("ensue") for report in reports]
+        metrics = [_counts(report) for report in reports]
         marks = [mark for report in reports if (mark := (report.get("eventTime") or {}).get("watermark"))]
         reached = max(marks, default="")
         return Totals(
             len(reports),
             # Only sources have the numbers on Spark Connect.
             sum(int(source["numInputRows"]) for report in reports for source in report["sources"]),
-            sum(int(metric["matches"]) for metric in metrics if metric),
-            sum(int(metric["late"]) for metric in metrics if metric),
+            sum(int(counts["matches"]) for counts in metrics if counts),
+            sum(int(counts["late"]) for counts in metrics if counts),
             sum(float(source["processedRowsPerSecond"] or 0.0) for source in reports[-1]["sources"]),
             "" if reached.startswith("1970-01-01T00:00:00") else reached.removesuffix(".000Z").replace("T", " "),
         )
+
+
+def _counts(report: Mapping[str, Any]) -> dict[str, Any]:
+    """What a micro-batch has counted, by name; Spark Connect gives the names apart from the values."""
+    row = (report.get("observedMetrics") or {}).get("ensue")
+    if row is None:
+        return {}
+    found = row.asDict()
+    if "schema" not in found:
+        return dict(found)
+    return dict(zip((field["name"] for field in found["schema"]["fields"]), found["values"], strict=True))
 
 
 class StatusLine:
