@@ -53,8 +53,9 @@ def spark_session(
 
     `master` is `local[*]` unless given here, in the environment (`SPARK_MASTER`, `SPARK_REMOTE`) or in Spark's own
     files; `sc://host` connects to a Spark Connect server and needs no Java. `memory` is that of the Spark process
-    ("4g"), a quarter of the machine's unless given. What `config` says wins over everything. A session that is already
-    there is given back as it is, whatever the arguments; a notice names the settings that would make it faster.
+    ("4g"), a quarter of the machine's unless given; a Spark Connect server has its own. What `config` says wins over
+    everything. A session that is already there is given back as it is, whatever the arguments; a notice names the
+    settings that would make it faster.
 
     >>> import ensue
     >>> spark = ensue.spark_session()  # doctest: +SKIP
@@ -66,11 +67,9 @@ def spark_session(
         advise(session, streaming=True)
         return session
     asked = dict(config or {})
-    if memory is not None:
-        asked.setdefault("spark.driver.memory", memory)
     if master is not None:
         asked["spark.remote" if master.startswith("sc://") else "spark.master"] = master
-    return _start(name, asked)
+    return _start(name, asked, memory)
 
 
 def running_session() -> SparkSession | None:
@@ -86,8 +85,8 @@ def running_session() -> SparkSession | None:
     return session
 
 
-def _start(name: str, asked: Mapping[str, str]) -> SparkSession:
-    given = {**environment_settings(), **asked}
+def _start(name: str, asked: Mapping[str, str], memory: str | None) -> SparkSession:
+    given = {**environment_settings(), **({"spark.driver.memory": memory} if memory else {}), **asked}
     remote = "" if "spark.master" in asked else given.pop("spark.remote", "")
     if remote.startswith("sc://"):
         # What the files of this machine say is not about that server.
