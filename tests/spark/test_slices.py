@@ -28,7 +28,7 @@ from ensue.plan.build import plan_query
 from ensue.plan.model import Options, QueryPlan, Retention
 from ensue.plan.slices import Slicing, slicing_of
 from ensue.runtimes.local import catalog_of
-from ensue.runtimes.spark.worker import PATTERN, SLICE, SOURCE, BatchTask, Layout, struct_name, union_schema
+from ensue.runtimes.spark.worker import NEXT, PATTERN, SOURCE, BatchTask, Layout, struct_name, union_schema
 from harness import events_table, input_of
 from oracle.oracle import OracleEvent, matches
 from strategies.histories import histories
@@ -137,7 +137,8 @@ def scattered(
 
 def flat_rows(rows: Sequence[tuple[OracleEvent, int]], is_sliced: bool) -> pa.Table:
     table = events_table([event for event, _ in rows])
-    return table.append_column(SLICE, pa.array([first for _, first in rows], pa.int64())) if is_sliced else table
+    later = pa.array([first > event.e for event, first in rows], pa.bool_())
+    return table.append_column(NEXT, later) if is_sliced else table
 
 
 def packed_rows(rows: Sequence[tuple[OracleEvent, int]], is_sliced: bool) -> pa.Table:
@@ -149,7 +150,7 @@ def packed_rows(rows: Sequence[tuple[OracleEvent, int]], is_sliced: bool) -> pa.
     for place in range(len(STREAMS)):
         columns[struct_name(place)] = pc.if_else(pa.array(numbers == place), structs, pa.scalar(None, structs.type))
     if is_sliced:
-        columns[SLICE] = events.column(SLICE)
+        columns[NEXT] = events.column(NEXT)
     return pa.table(columns)
 
 

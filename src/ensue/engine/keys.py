@@ -121,9 +121,12 @@ def _with_nulls(indices: pa.Array) -> Codes:
 def _combine(codes: list[Codes], count: int, others: list[Codes], other_count: int) -> tuple[list[Codes], int]:
     """One code per pair of codes; null in either is null."""
     lengths = np.cumsum([len(part) for part in codes])
-    packed = np.concatenate(codes).astype(np.int64) * max(other_count, 1)
-    second = np.concatenate(others)
-    missing = (np.concatenate(codes) < 0) | (second < 0)
+    first, second = np.concatenate(codes), np.concatenate(others)
+    packed = first.astype(np.int64) * max(other_count, 1)
     packed += second
+    missing = (first < 0) | (second < 0)
+    if count * other_count < max(DENSE_FACTOR * len(packed), 1 << 10):
+        packed[missing] = NO_KEY
+        return np.split(packed.astype(np.int32), lengths[:-1]), count * other_count
     encoded = pa.array(packed, mask=missing).dictionary_encode()
     return np.split(_with_nulls(encoded.indices), lengths[:-1]), len(encoded.dictionary)

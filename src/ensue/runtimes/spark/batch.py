@@ -9,7 +9,17 @@ from functools import reduce
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's own convention)
-from pyspark.sql.types import DoubleType, FloatType, NumericType, StringType, TimestampType
+from pyspark.sql.types import (
+    BooleanType,
+    DateType,
+    DayTimeIntervalType,
+    DoubleType,
+    FloatType,
+    NumericType,
+    StringType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from ensue.engine.output import OutputSchema
 from ensue.engine.session import needed_columns, plain_schema
@@ -18,7 +28,9 @@ from ensue.plan.model import Options, QueryPlan, Retention
 from ensue.plan.slices import Slicing, slicing_of
 from ensue.runtimes.spark.frames import FrameInput, carried, spark_schema
 from ensue.runtimes.spark.pushdown import column, needed_rows
-from ensue.runtimes.spark.worker import PATTERN, SLICE, SOURCE, BatchTask, Layout, struct_name, union_schema
+from ensue.runtimes.spark.worker import NEXT, PATTERN, SOURCE, BatchTask, Layout, struct_name, union_schema
+
+_KEYS = BooleanType | NumericType | DateType | TimestampType | TimestampNTZType | DayTimeIntervalType
 
 ROUTE = "ensue:route"
 """The column by which rows of several inputs are shuffled."""
@@ -49,9 +61,8 @@ def match_frames(
 
 def of_pattern(matches: DataFrame, place: int, output: OutputSchema) -> DataFrame:
     """The matches of one of several queries that were found together."""
-    struct = column(struct_name(place))
-    names = output.schema.names
-    return matches.filter(column(PATTERN) == place).select(*(struct.getField(name).alias(name) for name in names))
+    found = matches.filter(column(PATTERN) == place).select(f"`{struct_name(place)}`.*")
+    return found.toDF(*output.schema.names)
 
 
 def result_schema(output: OutputSchema) -> pa.Schema:
@@ -77,18 +88,22 @@ def _shuffled(
     frames = []
     for place, entry in enumerate(inputs):
         frame = relevant_rows(entry, plans)
+        by = route(inputs, place, keys)
         if slicing is not None:
-            frame = frame.withColumn(SLICE, _slice_column(entry, slicing))
-        frames.append((frame, [*route(inputs, place, keys), *([column(SLICE)] if slicing is not None else [])]))
+            frame = frame.withColumn(NEXT, _needed_again(entry, slicing))
+            by = [*by, _slice_start(entry, slicing)]
+        frames.append((frame, by))
     if layout.is_flat:
         frame, by = frames[0]
-        names = [*layout.inputs[0].table.column_names, *([SLICE] if slicing is not None else [])]
+        names = [*layout.inputs[0].table.column_names, *([NEXT] if slicing is not None else [])]
         chosen = frame.select(*map(column, names))
-        return chosen.repartition(*by) if by else chosen.repartition(1)
+        shuffled = chosen.repartition(*by) if by else chosen.repartition(1)
+        # By number, because `mapInArrow` asks for columns by names in which dots and the like have a meaning.
+        return shuffled.toDF(*(name if name == NEXT else struct_name(place) for place, name in enumerate(names)))
     parts = [
         frame.select(
             *as_structs(layout.inputs, place),
-            *([column(SLICE)] if slicing is not None else []),
+            *([column(NEXT)] if slicing is not None else []),
             (F.xxhash64(*by) if by else F.lit(0).cast("long")).alias(ROUTE),
         )
         for place, (frame, by) in enumerate(frames)
@@ -123,14 +138,15 @@ def route(inputs: Sequence[FrameInput], place: int, keys: Sequence[str]) -> list
 def _routed(inputs: Sequence[FrameInput], place: int, key: str) -> Column:
     own = [_key_column(entry, key) for entry in inputs]
     kinds = [entry.frame.schema[name].dataType for entry, name in zip(inputs, own, strict=True)]
-    value = column(own[place])
-    if any(isinstance(kind, NumericType) for kind in kinds) and len(set(kinds)) > 1:
+    value, kind, several = column(own[place]), kinds[place], len(set(kinds)) > 1
+    if isinstance(kind, FloatType | DoubleType) or (isinstance(kind, NumericType) and several):
         return value.cast(DoubleType()) + F.lit(0.0)
-    if isinstance(kinds[0], FloatType | DoubleType):
-        return value + F.lit(0.0)
-    if isinstance(kinds[0], StringType):
+    if isinstance(kind, DateType | TimestampType | TimestampNTZType) and several:
+        return ticks(inputs[place], own[place])
+    if isinstance(kind, StringType):
         return value.cast(StringType())
-    return value
+    # Other types are no keys: then no query uses the input.
+    return value if isinstance(kind, _KEYS) else F.lit(0)
 
 
 def _key_column(entry: FrameInput, key: str) -> str:
@@ -141,15 +157,23 @@ def _key_column(entry: FrameInput, key: str) -> str:
     return item.end if key == "e" and item.end is not None else item.time
 
 
-def _slice_column(entry: FrameInput, slicing: Slicing) -> Column:
-    """The first tick of the slice of a row; a row that is needed in the next one too comes twice."""
+def _needed_again(entry: FrameInput, slicing: Slicing) -> Column:
+    """Whether a row stands for the slice after its own; a row that is needed in both comes twice."""
+    if slicing.overlap == 0:
+        return F.lit(False)
     item = entry.item
     start, end = ticks(entry, item.time), ticks(entry, item.end or item.time)
-    own = _floor(end, slicing.width)
-    if slicing.overlap == 0:
-        return own
-    last = _floor(F.coalesce(_last_use(entry, slicing, start, end), end), slicing.width)
-    return F.explode(F.when(last > own, F.array(own, last)).otherwise(F.array(own)))
+    last = F.coalesce(_last_use(entry, slicing, start, end), end)
+    needed = _floor(last, slicing.width) > _floor(end, slicing.width)
+    both, own = F.array(F.lit(False), F.lit(True)), F.array(F.lit(False))
+    return F.explode(F.when(needed, both).otherwise(own))
+
+
+def _slice_start(entry: FrameInput, slicing: Slicing) -> Column:
+    """The first tick of the slice for which a row stands."""
+    item = entry.item
+    own = _floor(ticks(entry, item.end or item.time), slicing.width)
+    return own + F.when(column(NEXT), F.lit(slicing.width).cast("long")).otherwise(F.lit(0).cast("long"))
 
 
 def _last_use(entry: FrameInput, slicing: Slicing, start: Column, end: Column) -> Column:
@@ -181,11 +205,14 @@ def _floor(value: Column, width: int) -> Column:
 
 
 def ticks(entry: FrameInput, name: str) -> Column:
-    """A time column as the number that the engine makes of it."""
-    kind = entry.frame.schema[name].dataType
+    """A time column as the number that the engine makes of it, whatever the session's zone."""
+    value, kind = column(name), entry.frame.schema[name].dataType
     if isinstance(kind, NumericType):
-        return column(name).cast("long")
+        return value.cast("long")
     if isinstance(kind, TimestampType):
-        return F.unix_micros(column(name))
-    epoch = F.lit("1970-01-01 00:00:00").cast("timestamp_ntz")
-    return F.timestamp_diff("MICROSECOND", epoch, column(name))
+        return F.unix_micros(value)
+    days = F.unix_date(value.cast("date")).cast("long") * F.lit(24 * 60 * 60 * 1_000_000)
+    if isinstance(kind, DateType):
+        return days
+    minutes = (F.hour(value) * 60 + F.minute(value)).cast("long") * F.lit(60 * 1_000_000)
+    return days + minutes + (F.extract(F.lit("SECOND"), value) * 1_000_000).cast("long")

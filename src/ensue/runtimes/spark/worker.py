@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -12,12 +14,15 @@ from ensue.engine.evaluate import Frontier, MatchChunk, completion_times, evalua
 from ensue.engine.events import load_events
 from ensue.engine.output import OutputSchema, render_in_batches
 from ensue.engine.session import request_of
-from ensue.engine.sources import InputTable, Report, load_sources
+from ensue.engine.sources import InputTable, Report, load_sources, one_chunk, read_times
 from ensue.errors import citing
 from ensue.plan.model import Options, QueryPlan
 
+NEXT = "ensue:next"
+"""The column that is true for a row that stands for the slice of time after the one in which its event ends."""
+
 SLICE = "ensue:slice"
-"""The column that says in which slice of time a row takes part: the first tick of the slice."""
+"""The number of the slice of time in which a row takes part, which the worker works out."""
 
 SOURCE = "ensue:source"
 """The column that numbers the input of a row, where rows of several inputs travel together."""
@@ -26,9 +31,15 @@ PATTERN = "ensue:pattern"
 """The column that numbers the pattern of a match, where matches of several patterns travel together."""
 
 
+@cache
+def spare_imports() -> None:
+    """PySpark collects garbage after every task; without this it would search all that was imported each time."""
+    gc.freeze()
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How rows of the inputs travel: one input with its columns side by side, several as one struct column each.
+    """How rows of the inputs travel: one input with its columns first, in order; several as one struct column each.
 
     `inputs` hold empty tables with the columns that travel.
     """
@@ -40,9 +51,11 @@ class Layout:
         return len(self.inputs) == 1
 
     def unpack(self, rows: pa.Table) -> list[pa.Table]:
-        """The rows of each input in its own schema, with what else travels with each row (its slice) behind it."""
+        """The rows of each input in its own schema, with what else travels with each row (NEXT) behind it."""
         if self.is_flat:
-            return [_as_schema(rows, self.inputs[0].table.schema, rows)]
+            schema = self.inputs[0].table.schema
+            events = rows.select(range(len(schema))).rename_columns(schema.names)
+            return [_as_schema(events, schema, rows)]
         numbers = rows.column(SOURCE).to_numpy()
         tables = []
         for place, item in enumerate(self.inputs):
@@ -58,7 +71,7 @@ def struct_name(place: int) -> str:
 
 def _as_schema(events: pa.Table, schema: pa.Schema, rows: pa.Table) -> pa.Table:
     table = events.select(schema.names).cast(schema)
-    return table.append_column(SLICE, rows.column(SLICE)) if SLICE in rows.column_names else table
+    return table.append_column(NEXT, rows.column(NEXT)) if NEXT in rows.column_names else table
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +90,7 @@ class BatchTask:
     options: Options
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        spare_imports()
         filled = [batch for batch in batches if batch.num_rows]
         if filled:
             yield from self._matches(pa.Table.from_batches(filled))
@@ -86,7 +100,10 @@ class BatchTask:
         inputs = [replace(item, table=table) for item, table in zip(self.layout.inputs, tables, strict=True)]
         if any(plan.counting for plan in self.plans):
             inputs = [replace(item, table=in_settled_order(item.table)) for item in inputs]
-        sources, _ = load_sources(inputs, self.plans[0].catalog.time_type)
+        time_type = self.plans[0].catalog.time_type
+        if self.width is not None:
+            inputs = [_with_slices(item, self.width, time_type) for item in inputs]
+        sources, _ = load_sources(inputs, time_type)
         for place, (plan, output) in enumerate(zip(self.plans, self.outputs, strict=True)):
             request = request_of(plan)
             if self.width is not None:
@@ -108,11 +125,19 @@ class BatchTask:
         return pa.RecordBatch.from_arrays(columns, schema=self.carried)
 
 
+def _with_slices(item: InputTable, width: int, time_type: pa.DataType) -> InputTable:
+    """The table with the number of each row's slice in place of the mark by which it travelled."""
+    ends, _ = read_times(item, item.end or item.time, time_type)
+    again = one_chunk(item.table.column(NEXT)).to_numpy(zero_copy_only=False)
+    slices = pa.array(ends // width + again)
+    return replace(item, table=item.table.drop_columns(NEXT).append_column(SLICE, slices))
+
+
 def _of_own_slice(chunks: Iterable[MatchChunk], plan: QueryPlan, width: int) -> Iterator[MatchChunk]:
     """Of the matches found in a slice those that complete in it: each match is in exactly one."""
     for chunk in chunks:
         completions = completion_times(chunk, plan)
-        own = chunk.where(completions - completions % width == _slices(chunk))
+        own = chunk.where(completions // width == _slices(chunk))
         if own.rows.length:
             yield own
 
