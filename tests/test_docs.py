@@ -19,6 +19,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tempfile
 import warnings
 from dataclasses import dataclass
 from functools import cache
@@ -105,7 +106,10 @@ def test_every_block_is_of_a_known_kind(page: Path) -> None:
 @every_page
 def test_python_blocks_print_what_stands_below(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     blocks = blocks_of(page)
+    if any("spark_session(" in block.text for block in blocks if block.word == "python"):
+        small_session()
     namespace: dict[str, object] = {"__name__": "__main__"}
     found: list[tuple[Block, str]] = []
     for place, block in enumerate(blocks):
@@ -119,6 +123,11 @@ def test_python_blocks_print_what_stands_below(page: Path, tmp_path: Path, monke
     else:
         for below, printed in found:
             assert printed.rstrip() == below.text.rstrip(), f"{name_of(page)}:{below.first}"
+
+
+def small_session() -> None:
+    """The session that pages get when they ask for one; the tests in tests/spark have the same."""
+    ensue.spark_session("ensue tests", master="local[2]", memory="1g", config={"spark.sql.shuffle.partitions": "2"})
 
 
 def run_block(page: Path, block: Block, namespace: dict[str, object]) -> str:
