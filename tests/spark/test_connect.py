@@ -1,0 +1,163 @@
+"""Spark Connect: the same matches, streams and errors as in this process, without a Java process or py4j beside it."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+import ensue
+from spark.cluster_program import COLUMNS, EXPECTED, SEQUENCE, many_events
+from spark.clusters import PATIENCE, Report, connect_server, group_members, run_program
+
+SOURCE = Path(ensue.__file__).parent
+CLASSIC_ONLY = {"_jvm", "_jsc", "_jdf", "_jconf", "_jsparkSession", "_sc", "sparkContext", "rdd", "py4j"}
+"""What only a session with a Java process of its own has."""
+
+OF_A_PROCESS = {"SparkContext", "SparkConf", "_active_spark_context", "_gateway", "_ensure_initialized"}
+"""What only the start of such a session has to ask: whether there is one already, and whether spark-submit made it."""
+
+OWN_SESSION = """
+import json, sys, warnings
+from importlib.metadata import packages_distributions
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.remote(sys.argv[1]).getOrCreate()
+import ensue
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    same = ensue.spark_session() is spark
+import pyarrow
+from pyspark import SparkContext
+events = spark.createDataFrame(pyarrow.table({"t": [1, 2], "type": ["A", "B"]}))
+found = ensue.detect(events, "PATTERN SEQ(A a, B b) RETURN b.t AS at", time="t", type="type").collect()
+owners = packages_distributions()
+json.dump({
+    "same": same,
+    "notices": [[one.category.__name__, str(one.message)] for one in caught],
+    "found": [row.asDict() for row in found],
+    "java": SparkContext._active_spark_context is not None or SparkContext._gateway is not None,
+    "packages": sorted({owner for name in sys.modules for owner in owners.get(name.split(".")[0], [])}),
+}, sys.stdout)
+"""
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with connect_server(tmp_path_factory.mktemp("connect")) as (address, running):
+        yield address
+    assert group_members(running.process.pid) == []
+
+
+@pytest.fixture(scope="module")
+def report(url: str, tmp_path_factory: pytest.TempPathFactory) -> Report:
+    return run_program(url, tmp_path_factory.mktemp("program"))
+
+
+def test_session_without_java(report: Report) -> None:
+    assert report["session"] == {"module": "pyspark.sql.connect.session", "again": True, "java": False, "py4j": []}
+
+
+@pytest.mark.parametrize("part", EXPECTED)
+def test_same_as_here(report: Report, part: str) -> None:
+    assert report[part] == EXPECTED[part]()
+
+
+def test_matches_are_found_on_the_server(report: Report) -> None:
+    tasks = report["executors"]
+    assert sum(task["rows"] for task in tasks) == ensue.detect(many_events(), SEQUENCE, **COLUMNS).num_rows
+    assert {task["python"] for task in tasks} == {sys.executable}
+
+
+def test_status_line_is_all_that_is_printed(report: Report) -> None:
+    assert report["start"]
+    line = r"\d+ micro-batches, 8 rows, 2 matches, 1 late row, .*watermark 2024-01-01 00:00:19\n"
+    assert re.fullmatch(line, report.stderr), report.stderr
+
+
+@pytest.fixture(scope="module")
+def own(url: str) -> dict[str, object]:
+    program = [sys.executable, "-c", OWN_SESSION, url]
+    ran = subprocess.run(program, capture_output=True, text=True, timeout=PATIENCE)
+    assert ran.returncode == 0, ran.stderr
+    return dict(json.loads(ran.stdout))
+
+
+class TestOwnSession:
+    """A session that the user has made, with all of PySpark at hand."""
+
+    def test_is_used(self, own: dict[str, object]) -> None:
+        assert (own["same"], own["found"], own["java"]) == (True, [{"at": 2}], False)
+
+    def test_notice(self, own: dict[str, object]) -> None:
+        [[category, message]] = own["notices"]  # type: ignore[misc]
+        assert category == "EnsueNotice"
+        assert 'spark.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", "2147483647")' in message
+        assert "RocksDBStateStoreProvider" in message
+
+    def test_needs_no_more_than_the_extra(self, own: dict[str, object]) -> None:
+        packages = {canonicalize_name(name) for name in own["packages"]}  # type: ignore[attr-defined]
+        assert {"pyspark", "pyarrow", "numba", "grpcio"} <= packages
+        assert packages - required("ensue", {"connect"}) <= {"pip", "setuptools"}
+        assert "grpcio" not in required("ensue", set())
+
+
+def required(name: str, extras: set[str], known: set[str] | None = None) -> set[str]:
+    """A package and all that it needs with these extras."""
+    found = {canonicalize_name(name)} if known is None else known | {canonicalize_name(name)}
+    for text in metadata.requires(name) or []:
+        requirement = Requirement(text)
+        wanted = any(
+            requirement.marker is None or requirement.marker.evaluate({"extra": extra}) for extra in extras | {""}
+        )
+        if wanted and (canonicalize_name(requirement.name) not in found or requirement.extras):
+            found = required(requirement.name, set(requirement.extras), found)
+    return found
+
+
+# --- the source
+
+
+def classic_words(source: str, forbidden: set[str]) -> list[str]:
+    """The words of a program that only a session with a Java process has: names, attributes, imports and texts."""
+    words: list[str] = []
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Attribute(attr=word) | ast.Name(id=word) | ast.Constant(value=str(word)):
+                words.append(word)
+            case ast.Import(names=names):
+                words += [part for name in names for part in name.name.split(".")]
+            case ast.ImportFrom(module=module, names=names):
+                words += [*(module or "").split("."), *(name.name for name in names)]
+    return sorted(forbidden.intersection(words))
+
+
+@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_source_has_nothing_of_a_classic_session(path: Path) -> None:
+    starts_sessions = path == SOURCE / "runtimes/spark/session.py"
+    forbidden = CLASSIC_ONLY if starts_sessions else CLASSIC_ONLY | OF_A_PROCESS
+    assert classic_words(path.read_text("utf-8"), forbidden) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "frame.rdd.getNumPartitions()",
+        "spark._jvm.java.lang.System.gc()",
+        "import py4j.protocol",
+        "from py4j.protocol import Py4JError",
+        "from pyspark import SparkContext",
+        "getattr(frame, '_jdf')",
+        "spark.sparkContext.broadcast(1)",
+    ],
+)
+def test_classic_words_are_found(source: str) -> None:
+    assert classic_words(source, CLASSIC_ONLY | OF_A_PROCESS)
