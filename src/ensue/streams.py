@@ -52,6 +52,7 @@ def start(
     `f(rows, batch)` of a DataFrame and the number of its micro-batch. Several patterns have a mapping by their names;
     late rows of one table per stream a mapping by stream. A micro-batch that is repeated after a crash has the same
     rows and number, so folders hold each match once; a function can tell by the number, or by `match_id`.
+    On Spark Connect a function runs beside the server, as a copy: what it changes in this process is not seen there.
 
     `checkpoint` is a folder of this query alone. With another query it is refused, unless `upgrade` is true and the
     kept events suffice. `every` ("10 seconds") paces micro-batches; with `available_now` the stream ends once all rows
