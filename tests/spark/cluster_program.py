@@ -32,10 +32,14 @@ from test_cases import ALL, codes_of, columns_of, order_of_arrival_counts
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-SAMPLE = 60
+SAMPLE = 50
 CASES_PER_JOB = 30
+QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For Java processes that live for a minute: less compiling, fewer threads."""
+
 ON_CLUSTER = {
-    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": QUICK_START,
+    "spark.executor.extraJavaOptions": QUICK_START,
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.pyspark.python": sys.executable,
@@ -151,7 +155,8 @@ def is_usable(case: Case) -> bool:
 
 
 def refused_cases() -> list[Case]:
-    return [case for _, case in ALL if case.errors][::4]
+    """A quarter of those that are refused by their query and columns; a time out of range is only met in a worker."""
+    return [case for _, case in ALL if case.errors and case.errors != ["time-range"]][::4]
 
 
 def detect_case(spark: SparkSession, case: Case) -> DataFrame:

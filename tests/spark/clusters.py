@@ -22,6 +22,7 @@ from typing import Any
 from pyspark.find_spark_home import _find_spark_home
 
 from ensue.runtimes.spark.java import find_java, starting
+from spark.cluster_program import QUICK_START
 
 PATIENCE = 120
 """Seconds in which a server has to be up on a busy machine; it takes 5 to 10 when there is nothing else to do."""
@@ -36,9 +37,6 @@ kill -TERM 0
 wait $started
 kill -KILL 0
 """
-
-QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""For Java processes that live for a minute: less compiling, fewer threads."""
 
 IN_SPARK = {"SPARK_LOCAL_IP": LOCAL, "SPARK_LOCAL_HOSTNAME": LOCAL}
 
@@ -123,7 +121,9 @@ def run_program(url: str, folder: Path) -> Report:
     ran = subprocess.run(
         program, capture_output=True, text=True, timeout=10 * PATIENCE, env={**environment, "PYTHONPATH": tests}
     )
-    lines = map(json.loads, ran.stdout.splitlines())
+    lines = [json.loads(line) for line in ran.stdout.splitlines()]
+    seconds = {line["part"]: round(line["seconds"], 1) for line in lines}
+    sys.stdout.write(f"seconds: {seconds}\n")
     return Report({line["part"]: line["found"] for line in lines}, ran.stderr)
 
 
