@@ -34,8 +34,8 @@ from strategies.patterns import cases, queries
 Case = tuple[PatternQuery, list[OracleEvent]]
 
 pytestmark = pytest.mark.filterwarnings("ignore::ensue.errors.EnsueWarning")
-SOME = settings(max_examples=max(10, settings().max_examples // 2))
-FEWER = settings(max_examples=max(10, settings().max_examples // 4))
+SOME = settings(max_examples=max(10, settings().max_examples // 3))
+FEWER = settings(max_examples=max(10, settings().max_examples // 6))
 
 
 def detect(table: pa.Table, text: str, **choices: Any) -> pa.Table:

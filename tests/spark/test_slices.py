@@ -37,7 +37,8 @@ from strategies.patterns import cases, queries
 Bindings = Counter[tuple[tuple[str, int], ...]]
 Case = tuple[PatternQuery, list[OracleEvent]]
 
-FEWER = settings(max_examples=max(10, settings().max_examples // 3))
+SOME = settings(max_examples=max(10, settings().max_examples // 2))
+FEWER = settings(max_examples=max(10, settings().max_examples // 4))
 STREAMS = "ABCDE"
 OVERLAPS = st.sampled_from((1, 1, 2, 16))
 SHIFTS = st.sampled_from((0, 0, -7, -100, 1_000_003))
@@ -241,6 +242,7 @@ def assert_needed_rows_travel(plans: Sequence[QueryPlan], slicing: Slicing, hist
 # Properties
 
 
+@SOME
 @given(case=timed_cases(), overlaps=OVERLAPS, dice=st.randoms(use_true_random=False))
 def test_slices_of_points(case: Case, overlaps: int, dice: random.Random) -> None:
     check([case[0]], case[1], dice, overlaps=overlaps)
