@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -18,8 +18,20 @@ import ensue
 from ensue.cli import app
 from ensue.cli.demo import demo_program, next_steps, statements_with_comments
 from ensue.cli.orders import draw_orders
+from ensue.runtimes.spark.java import choose_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 Row = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def spark() -> SparkSession:
+    """A small session, which the demo then uses; the tests in tests/spark have the same."""
+    return ensue.spark_session(
+        "ensue tests", master="local[2]", memory="1g", config={"spark.sql.shuffle.partitions": "2"}
+    )
 
 
 class History:
@@ -121,13 +133,40 @@ def test_commands_that_are_proposed_run_as_printed(tmp_path: Path, monkeypatch: 
     monkeypatch.chdir(Path(sys.executable).parent.parent)
     beside = Path("bin", "ensue")
     commands = [shlex.split(line) for line in next_steps(None).splitlines() if line.startswith(f"  {beside} ")]
-    assert [command[1] for command in commands] == ["demo", "explain", "detect"]
+    assert [command[1] for command in commands] == ["demo", "explain", "detect", "demo"]
     monkeypatch.setenv("PATH", str(beside.parent.absolute()))
     assert "\n  ensue demo --save .\n" in next_steps(None)
     assert "demo --save" not in next_steps(tmp_path)
     monkeypatch.chdir(tmp_path)
-    for _, *arguments in commands:
+    for _, *arguments in commands[:-1]:
         assert CliRunner().invoke(app, arguments).exit_code == 0
+    assert commands[-1][1:] == ["demo", "--on", "spark"]
+
+
+def test_demo_on_spark_finds_the_same(spark: SparkSession, capfd: pytest.CaptureFixture[str]) -> None:
+    result = CliRunner().invoke(app, ["demo", "--orders", "500", "--on", "spark"])
+    assert result.exit_code == 0, result.stderr
+    rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in result.stdout.splitlines() if "│" in line]
+    events = draw_orders(500, 7)
+    for name, reading in READINGS.items():
+        expected = str(sum(reading(history) for _, history in histories(events)))
+        assert [name, expected, expected, expected] in rows
+    assert result.stdout.endswith("The same matches.\n")
+    assert "Starting Spark" in result.stderr
+    assert capfd.readouterr().err == "", "Spark is quiet"
+    assert not spark.streams.active
+
+
+def test_demo_on_spark_without_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_java(*_: object) -> None:
+        choose_java([])
+
+    monkeypatch.setattr("ensue.runtimes.spark.session.spark_session", no_java)
+    result = CliRunner().invoke(app, ["demo", "--orders", "5", "--on", "spark"])
+    assert result.exit_code == 1
+    assert "error[no-java]" in result.stderr
+    assert "ensue[java]" in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 def test_one_order_is_enough() -> None:

@@ -45,6 +45,11 @@ class TableFormat(StrEnum):
     CSV = "csv"
 
 
+class Runtime(StrEnum):
+    PROCESS = "process"
+    SPARK = "spark"
+
+
 ProgramFile = Annotated[Path, typer.Argument(metavar="FILE", help="an .ensue file", show_default=False)]
 
 
@@ -156,10 +161,13 @@ def demo(
         Path | None,
         typer.Option(metavar="FOLDER", help="keep demo.ensue and orders.parquet there", show_default=False),
     ] = None,
+    on: Annotated[
+        Runtime, typer.Option(help="spark: a batch and a stream on Spark beside this process; needs Java")
+    ] = Runtime.PROCESS,
 ) -> None:
     """A first result: four patterns over a drawn week of orders, in this process, with nothing to set up."""
     from ensue.cli.demo import run_demo
     from ensue.cli.reporting import reported
 
     with reported():
-        run_demo(orders, seed, save)
+        run_demo(orders, seed, save, on is Runtime.SPARK)
