@@ -196,7 +196,6 @@ def test_several_patterns_at_once() -> None:
     assert session.state[0].num_rows == 0
 
 
-@pytest.mark.xfail(strict=True, reason="equal events are numbered among those of one step only")
 def test_equal_events_in_different_steps_give_different_ids() -> None:
     session = session_of("PATTERN SEQ(A a, B b) WITHIN 5 RETURN a.x AS x", False, match_id=True)
     names = session.inputs[0].table.column_names

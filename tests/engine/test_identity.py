@@ -289,7 +289,6 @@ def test_keys_tell_matches_apart() -> None:
     assert len(ids) == len(set(ids)) == 2
 
 
-@pytest.mark.xfail(strict=True, reason="decimals are hashed as float64, but are keys as they are")
 def test_decimals_that_are_keys_tell_matches_apart() -> None:
     keys = [Decimal("12345678901234567.01")] * 2 + [Decimal("12345678901234567.02")] * 2
     table = pa.table({"time": [1, 2, 1, 2], "type": ["A", "B", "A", "B"], "k": pa.array(keys)})
@@ -297,7 +296,6 @@ def test_decimals_that_are_keys_tell_matches_apart() -> None:
     assert len(set(ids)) == 2
 
 
-@pytest.mark.xfail(strict=True, reason="equal events are numbered among those that are still kept")
 def test_equal_events_whose_scopes_close_in_different_steps() -> None:
     detector = ensue.Detector("PATTERN SEQ(A a, NOT C c) WITHIN 2 EVENTS", time="t", type="type", match_id=True)
     steps = [pa.table({"t": [1, 1], "type": ["A", "A"]}), pa.table({"t": [5], "type": ["X"]})]

@@ -352,7 +352,6 @@ def test_several_plans(wanted: list[PatternQuery], history: list[OracleEvent], d
     check(together, delivered(moved(history, 100), dice), delay, dice)
 
 
-@pytest.mark.xfail(strict=True, reason="positions start anew when only a plan that does not count keeps a row of a key")
 def test_a_plan_that_counts_beside_one_that_does_not() -> None:
     """A at 1, an event that is none of theirs at 2, B at 3: not within two events, whoever else keeps the A."""
     alone = parse_statements("PATTERN SEQ(A a, B b) WITHIN 2 EVENTS").statements[0]

@@ -25,8 +25,6 @@ def rows_to_keep(
                 retention = plan.retention[number, variable.name]
                 place = next(place for place, source in enumerate(store.sources) if source is events.source)
                 kept[place][events.rows[_needed(events, retention, store, until)]] = True
-    if plan.counting:
-        _keep_markers(kept, store)
     for mask, waiting, source in zip(kept, pending, store.sources, strict=True):
         relevant = waiting
         if not plan.counting and source.input.type is not None:
@@ -55,8 +53,8 @@ def _last_positions(store: EventStore) -> Int64s:
     return store.timeline.base + np.diff(store.timeline.offsets) - 1
 
 
-def _keep_markers(kept: list[Mask], store: EventStore) -> None:
-    """Positions go on from the newest event of a key, so it stays as long as any other event of the key does."""
+def keep_markers(kept: list[Mask], store: EventStore) -> None:
+    """Keeps the newest event of each key of which anything is kept, because positions go on from it."""
     last = _last_positions(store)
     in_use = np.zeros(len(last), bool)
     for mask, keys in zip(kept, store.row_keys, strict=True):

@@ -27,7 +27,8 @@ MULTIPLIERS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))
 def match_ids(chunk: MatchChunk, plan: QueryPlan, columns: Mapping[str, Sequence[str]]) -> pa.Array:
     """A text of 32 hexadecimal digits for each match; `columns` are those that tell the events of a stream apart.
 
-    Equal events are told apart by their number among their like, so that every match has an id of its own.
+    Equal events are told apart by their number among their like (by their position, where positions are counted), so
+    that every match has an id of its own.
     """
     lanes = [_lane(chunk, plan, columns, number) for number in range(len(LANES))]
     digits = np.stack(lanes, axis=1).astype(">u8").view(np.uint8).reshape(chunk.rows.length, 16)
@@ -38,13 +39,24 @@ def _lane(chunk: MatchChunk, plan: QueryPlan, columns: Mapping[str, Sequence[str
     graph = next(number for number, known in enumerate(plan.graphs) if known is chunk.plan)
     result = np.full(chunk.rows.length, _seed(f"{pattern_identity(plan)}/{graph}", lane))
     for name in sorted(chunk.rows.places):
-        events = chunk.space.identities.get((name, lane))
-        if events is None:
-            found = chunk.space.candidates[name]
-            events = _event_hashes(found, columns[chunk.space.streams[name]], lane)
-            chunk.space.identities[name, lane] = events
-        result = _mix(result ^ _seed(name, lane), events[chunk.rows.places[name]], lane)
+        rows = chunk.space.candidates[name].rows[chunk.rows.places[name]]
+        events = _hashes_by_row(chunk, name, columns[chunk.space.streams[name]], lane)
+        result = _mix(result ^ _seed(name, lane), events[rows], lane)
     return result
+
+
+def _hashes_by_row(chunk: MatchChunk, name: str, columns: Sequence[str], lane: int) -> Hashes:
+    """The hash of each row of the variable's table that it can bind, also of those that no pass has looked at."""
+    known = chunk.space.identities.get((name, lane))
+    if known is not None:
+        return known
+    graph = chunk.plan.graph
+    variable = next(variable for variable in graph.variables if variable.name == name)
+    found = chunk.space.find_candidates(variable, graph)
+    hashes = np.zeros(len(found.source.starts), np.uint64)
+    hashes[found.rows] = _event_hashes(found, columns, chunk.query_plan.counting, lane)
+    chunk.space.identities[name, lane] = hashes
+    return hashes
 
 
 def pattern_identity(plan: QueryPlan) -> str:
@@ -52,19 +64,24 @@ def pattern_identity(plan: QueryPlan) -> str:
     return plan.query.name or render_query(plan.query)
 
 
-def _event_hashes(found: Candidates, names: Sequence[str], lane: int) -> Hashes:
+def _event_hashes(found: Candidates, names: Sequence[str], counting: bool, lane: int) -> Hashes:
     result = _mix(found.starts.view(np.uint64), found.ends.view(np.uint64), lane)
     for name in sorted(names):
-        values = found.source.column(name).take(pa.array(found.rows))
+        is_decimal = pa.types.is_decimal(found.source.input.table.schema.field(name).type)
+        column = found.source.raw_column(name) if is_decimal else found.source.column(name)
+        values = column.take(pa.array(found.rows))
         hashed = _value_hashes(values, lane)
         if hashed is not None:
             result = _mix(result ^ _seed(name, lane), hashed, lane)
+    if counting:
+        assert found.positions is not None
+        return _mix(result, found.positions.view(np.uint64), lane)
     return _mix(result, _number_among_equals(found, result), lane)
 
 
 def _value_hashes(values: pa.Array, lane: int) -> Hashes | None:
     """A hash of each value; null has one of its own. Lists and structs do not tell events apart."""
-    if pa.types.is_nested(values.type) or pa.types.is_null(values.type):
+    if pa.types.is_nested(values.type) or pa.types.is_null(values.type) or pa.types.is_interval(values.type):
         return None
     missing = values.is_null().to_numpy(zero_copy_only=False)
     if pa.types.is_floating(values.type):

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ensue.engine.evaluate import Frontier, evaluate
 from ensue.engine.events import Candidates, EventStore, Request, load_events
-from ensue.engine.forget import rows_to_keep
+from ensue.engine.forget import keep_markers, rows_to_keep
 from ensue.engine.output import OutputSchema, collect_ordered
 from ensue.engine.sources import EventSource, InputTable, Mask, Report, load_sources
 from ensue.errors import citing
@@ -114,6 +114,8 @@ class Session:
                 own = rows_to_keep(plan, store, found, pending, until)
                 kept = [mask | other for mask, other in zip(kept, own, strict=True)]
             report.null_keys = max(report.null_keys, store.report.null_keys)
+        if self.counting:
+            keep_markers(kept, store)
         self.state = [self._kept_table(place, combined[place], store, mask) for place, mask in enumerate(kept)]
         self.watermark = until if until is not None else self.watermark
         report.matches += sum(table.num_rows for table in matches)

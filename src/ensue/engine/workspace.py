@@ -82,7 +82,6 @@ class Workspace:
             self.indexes.clear()
             self.codes.clear()
             self.found_segments.clear()
-            self.identities.clear()
             self.classes = None
 
     def find_candidates(self, variable: Variable, graph: Graph) -> Candidates:

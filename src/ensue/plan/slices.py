@@ -29,7 +29,7 @@ class Slicing:
     @property
     def overlap(self) -> int:
         """The most ticks for which an event is needed after its time."""
-        return max(0, *(_ticks(kept) for kept in self.reach.values()))
+        return max([0, *map(_ticks, self.reach.values())])
 
 
 def slicing_of(plans: Sequence[QueryPlan]) -> Slicing | None:
