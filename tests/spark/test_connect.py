@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
@@ -28,6 +29,7 @@ OF_A_PROCESS = {"SparkContext", "SparkConf", "_active_spark_context", "_gateway"
 
 OWN_SESSION = """
 import json, sys, warnings
+before = set(sys.modules)
 from importlib.metadata import packages_distributions
 from pyspark.sql import SparkSession
 spark = SparkSession.builder.remote(sys.argv[1]).getOrCreate()
@@ -45,7 +47,7 @@ json.dump({
     "notices": [[one.category.__name__, str(one.message)] for one in caught],
     "found": [row.asDict() for row in found],
     "java": SparkContext._active_spark_context is not None or SparkContext._gateway is not None,
-    "packages": sorted({owner for name in sys.modules for owner in owners.get(name.split(".")[0], [])}),
+    "packages": sorted({owner for name in set(sys.modules) - before for owner in owners.get(name.split(".")[0], [])}),
 }, sys.stdout)
 """
 
@@ -106,21 +108,30 @@ class TestOwnSession:
     def test_needs_no_more_than_the_extra(self, own: dict[str, object]) -> None:
         packages = {canonicalize_name(name) for name in own["packages"]}  # type: ignore[attr-defined]
         assert {"pyspark", "pyarrow", "numba", "grpcio"} <= packages
-        assert packages - required("ensue", {"connect"}) <= {"pip", "setuptools"}
-        assert "grpcio" not in required("ensue", set())
+        assert packages - of_project("connect") == set()
+        assert "grpcio" in packages - of_project()
 
 
-def required(name: str, extras: set[str], known: set[str] | None = None) -> set[str]:
-    """A package and all that it needs with these extras."""
-    found = {canonicalize_name(name)} if known is None else known | {canonicalize_name(name)}
-    for text in metadata.requires(name) or []:
-        requirement = Requirement(text)
-        wanted = any(
-            requirement.marker is None or requirement.marker.evaluate({"extra": extra}) for extra in extras | {""}
-        )
-        if wanted and (canonicalize_name(requirement.name) not in found or requirement.extras):
-            found = required(requirement.name, set(requirement.extras), found)
-    return found
+def of_project(*extras: str) -> set[str]:
+    """All packages that come with Ensue and these extras of it."""
+    project = tomllib.loads((SOURCE.parents[1] / "pyproject.toml").read_text("utf-8"))["project"]
+    wanted = [*project["dependencies"], *(text for extra in extras for text in project["optional-dependencies"][extra])]
+    found: set[tuple[str, str]] = set()
+    for text in wanted:
+        follow(Requirement(text), found)
+    return {name for name, _ in found}
+
+
+def follow(requirement: Requirement, found: set[tuple[str, str]]) -> None:
+    """Adds a package and what it needs, each with the extra for which it is needed."""
+    for extra in ("", *sorted(requirement.extras)):
+        step = (canonicalize_name(requirement.name), extra)
+        if step in found:
+            continue
+        found.add(step)
+        for needed in map(Requirement, metadata.requires(requirement.name) or []):
+            if needed.marker is None or needed.marker.evaluate({"extra": extra}):
+                follow(needed, found)
 
 
 # --- the source
