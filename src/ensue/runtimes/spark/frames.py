@@ -34,6 +34,11 @@ def empty_tables(events: Mapping[str, DataFrame] | DataFrame) -> dict[str, pa.Ta
     """An empty table with the columns of each DataFrame: all that planning asks of it."""
     if isinstance(events, DataFrame):
         return empty_table(events, "table")
+    for name in events:
+        if not isinstance(name, str):
+            raise SchemaError(
+                "stream-name", f"the name of a stream is text, not {name!r}", "rename the key of the mapping"
+            )
     return {name: empty_table(frame, f"table of stream `{name}`") for name, frame in events.items()}
 
 
