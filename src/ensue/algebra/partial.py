@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
 
+from ensue.algebra.check import check_query
 from ensue.algebra.nodes import Event, Named, Not, Pattern, PatternQuery, Seq, Within, walk
 from ensue.algebra.scopes import counts_events, whole_windows
 from ensue.errors import Problem
@@ -33,6 +34,19 @@ def partial_queries(query: PatternQuery) -> tuple[Partial, ...]:
         _partial(query, sequence[: last + 1], sequence[last + 1 : following + 1])
         for last, following in pairwise(places)
     )
+
+
+def open_queries(query: PatternQuery) -> tuple[Partial, ...]:
+    """The partial matches that can still be extended: as `partial_queries`, and nothing forbidden has come either."""
+    sequence = _sequence(query.pattern)
+    found = []
+    for partial in partial_queries(query):
+        place = sequence.index(partial.missing)
+        before = next(number for number in range(place, 0, -1) if not isinstance(sequence[number - 1], Not))
+        apart = (*sequence[:before], *sequence[before:place], Not(partial.missing, partial.missing.span))
+        strict = replace(partial.query, pattern=_with_sequence(query.pattern, apart))
+        found.append(partial if check_query(strict) else replace(partial, query=strict))
+    return tuple(found)
 
 
 def partial_problems(query: PatternQuery) -> list[Problem]:

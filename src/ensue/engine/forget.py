@@ -58,7 +58,7 @@ def keep_markers(kept: list[Mask], store: EventStore) -> None:
     last = _last_positions(store)
     in_use = np.zeros(len(last), bool)
     for mask, keys in zip(kept, store.row_keys, strict=True):
-        in_use[keys[mask]] = True
+        in_use[keys[mask & (keys >= 0)]] = True
     for mask, keys, positions in zip(kept, store.row_keys, store.row_positions, strict=True):
         known = keys >= 0
         mask[known] |= in_use[keys[known]] & (positions[known] == last[keys[known]])

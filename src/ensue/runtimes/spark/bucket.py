@@ -135,7 +135,7 @@ class BucketTask:
             writer.write_table(table)
         data = sink.getvalue()
         if data.size > LARGEST_STATE:
-            kept = counted(table.num_rows, "event", "events")
+            kept = counted(sum(part.num_rows for part in session.state), "event", "events")
             raise LimitError(
                 "state-size",
                 f"one bucket of keys holds {kept} in {data.size} bytes of state, more than {LARGEST_STATE}",

@@ -11,7 +11,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from ensue.algebra.partial import partial_queries
+from ensue.algebra.partial import open_queries
 from ensue.engine.evaluate import Frontier, completion_times, evaluate
 from ensue.engine.events import EventStore, load_events
 from ensue.engine.session import Session, request_of
@@ -218,7 +218,7 @@ def _lists(codes: np.ndarray, found: Sequence[tuple[str, np.ndarray]]) -> pa.Arr
 def waits(plan: QueryPlan, store: EventStore, watermark: int) -> Iterator[tuple[str, np.ndarray]]:
     """What the pattern waits for, in words, each with the codes of the keys of which it is true."""
     yield UNREPORTED, _open_keys(plan, store, watermark)
-    partials = partial_queries(plan.query)
+    partials = open_queries(plan.query)
     for partial in partials:
         following = plan_query(partial.query, plan.catalog, plan.source)
         yield render_pattern(partial.missing), _open_keys(following, store, watermark)
