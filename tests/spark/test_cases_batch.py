@@ -37,7 +37,7 @@ from test_cases import (
     without_completion,
 )
 
-CASES_PER_JOB = 24
+RESULTS_PER_JOB = 16
 MOST_SHUFFLED = 40
 ACCEPTED = [case for _, case in ALL if not case.errors]
 SETTINGS = {
@@ -90,7 +90,9 @@ def detect_frames(case: Case, frames: Any) -> DataFrame:
 
 
 def collect_together(results: Sequence[DataFrame]) -> list[pa.Table]:
-    """The rows of several results by one job: the number of the result, and one struct column for each of them."""
+    """The rows of several results by few jobs: the number of the result, and one struct column for each of them."""
+    if len(results) > RESULTS_PER_JOB:
+        return collect_together(results[:RESULTS_PER_JOB]) + collect_together(results[RESULTS_PER_JOB:])
     names = [f"result_{place}" for place in range(len(results))]
     absent = [F.lit(None).cast(result.schema).alias(name) for name, result in zip(names, results, strict=True)]
     parts = [
@@ -123,7 +125,7 @@ class Found:
         self.groups: list[Sequence[Case]] = []
         for sensitive in (False, True):
             alike = [case for case in cases if differ_by_case(case) is sensitive]
-            self.groups += [alike[begin : begin + CASES_PER_JOB] for begin in range(0, len(alike), CASES_PER_JOB)]
+            self.groups += [alike[begin : begin + RESULTS_PER_JOB] for begin in range(0, len(alike), RESULTS_PER_JOB)]
         self.tables: dict[str, pa.Table] = {}
 
     def __getitem__(self, case: Case) -> pa.Table:
