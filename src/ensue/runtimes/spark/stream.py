@@ -28,6 +28,7 @@ from ensue.runtimes.spark.batch import result_schema, route
 from ensue.runtimes.spark.bucket import BucketTask, Clock, Output, packed
 from ensue.runtimes.spark.frames import FrameInput, spark_schema
 from ensue.runtimes.spark.pushdown import column, needed_rows
+from ensue.runtimes.spark.worker import spare_imports
 
 DELAY = "spark.watermarkDelayMs"
 """The metadata by which Spark knows the column that has a watermark."""
@@ -57,6 +58,7 @@ class Packing:
     buckets: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        spare_imports()
         waiting: list[pa.RecordBatch] = []
         rows = 0
         for batch in batches:
@@ -97,6 +99,7 @@ class Operator:
     buckets: int
 
     def __call__(self, key: tuple[int], frames: Iterable[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+        spare_imports()
         payloads = [
             (int(source), bytes(payload))
             for frame in frames
@@ -146,6 +149,7 @@ class Unpacking:
     schema: pa.Schema
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        spare_imports()
         for batch in batches:
             for payload in batch.column(0):
                 yield pa.ipc.read_record_batch(payload.as_buffer(), self.schema)
