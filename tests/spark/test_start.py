@@ -19,6 +19,7 @@ from rich.console import Console
 
 import ensue
 from ensue.errors import EnsueError
+from ensue.runtimes.spark.running import Running
 from ensue.runtimes.spark.status import Progress, StatusLine, Totals
 from spark.streams import (
     FAR,
@@ -205,6 +206,30 @@ def test_what_a_function_raises_ends_the_stream(spark: SparkSession, tmp_path: P
     assert sum(count for _, count in set(seen)) == detect(table, PAIR).num_rows > 0
 
 
+class Waiting:
+    """A query that goes on for some turns and then ends, or fails."""
+
+    def __init__(self, turns: int, failure: Exception | None = None) -> None:
+        self.turns, self.failure = turns, failure
+
+    def awaitTermination(self, timeout: float) -> bool:  # noqa: N802
+        assert timeout < 1
+        self.turns -= 1
+        if self.turns < 0 and self.failure is not None:
+            raise self.failure
+        return self.turns < 0
+
+
+def test_a_stream_that_fails_is_told_although_another_goes_on() -> None:
+    def wait(*queries: Waiting, timeout: float | None = None) -> bool:
+        return Running(None, "checkpoint", queries, False).wait(timeout)  # type: ignore[arg-type]
+
+    with pytest.raises(ValueError, match="away"):
+        wait(Waiting(10**9), Waiting(3, ValueError("the database is away")))
+    assert wait(Waiting(2), Waiting(5)) is True
+    assert wait(Waiting(0), Waiting(10**9), timeout=0.01) is False
+
+
 # --- a checkpoint and other queries
 
 
@@ -376,6 +401,16 @@ def test_progress_adds_each_micro_batch_once() -> None:
     progress.add(REPORTS)
     progress.add([report(1, 10, "2024-01-31T10:00:00.000Z", (3, 0), run="other")])
     assert progress.totals() == Totals(4, 1510, 10, 1, 20.0, "2024-01-31 12:00:00")
+
+
+def test_progress_keeps_one_report_of_a_run() -> None:
+    """A stream may run for years; and Spark reports a micro-batch that waits for rows again when they have come."""
+    progress = Progress()
+    for batch in range(1000):
+        progress.add([report(batch, 0, "2024-01-31T11:00:00.000Z", None), *REPORTS[:1]])
+        progress.add([report(batch, 2, "2024-01-31T11:00:00.000Z", (1, 0))])
+    assert len(progress._newest) == 1
+    assert progress.totals() == Totals(1000, 2000, 1000, 0, 4.0, "2024-01-31 11:00:00")
 
 
 def test_words_of_the_line() -> None:

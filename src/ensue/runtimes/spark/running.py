@@ -17,6 +17,9 @@ from ensue.runtimes.spark.manifest import Manifest, manifest_of, read_manifests,
 from ensue.runtimes.spark.status import StatusLine
 from ensue.runtimes.spark.stream import StreamPlan, unpacked
 
+TURN: Any = 0.2
+"""Seconds for which one stream is waited for before the next; Spark takes parts of a second, whatever its types say."""
+
 Sink: TypeAlias = "str | Callable[[DataFrame, int], None]"
 """Where rows go: a folder of Parquet files, or a function of the rows of a micro-batch and its number."""
 
@@ -135,10 +138,11 @@ class Running:
     def wait(self, timeout: float | None = None) -> bool:
         """Waits until the streams have ended, `timeout` seconds at most; raises what ended them. True if they have."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        for query in self.queries:
-            if deadline is None:
-                query.awaitTermination()
-            elif not query.awaitTermination(max(1, round(deadline - time.monotonic()))):
+        waiting = list(self.queries)
+        while waiting:
+            # Each for a moment in turn: what ends one of them is raised although the others go on.
+            waiting = [query for query in waiting if not query.awaitTermination(TURN)]
+            if waiting and deadline is not None and time.monotonic() >= deadline:
                 return False
         self._end_status()
         return True

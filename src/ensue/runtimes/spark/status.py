@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 from pyspark.sql.streaming.query import StreamingQuery
@@ -49,31 +50,40 @@ def _many(count: int, one: str, several: str) -> str:
 
 
 class Progress:
-    """Adds up the progress of queries, each micro-batch once."""
+    """Adds up the progress of queries, each micro-batch once. Of each run only the newest report is kept."""
 
     def __init__(self) -> None:
-        self._seen: dict[tuple[str, int], Mapping[str, Any]] = {}
+        self._before = Totals()
+        self._newest: dict[str, Mapping[str, Any]] = {}
 
     def add(self, reports: Iterable[Mapping[str, Any]]) -> None:
+        """Takes reports of a run in their order. A micro-batch may be reported again, when it has become more."""
         for report in reports:
-            self._seen[str(report["runId"]), int(report["batchId"])] = report
+            known = self._newest.get(str(report["runId"]))
+            if known is not None and int(report["batchId"]) < int(known["batchId"]):
+                continue
+            if known is not None and int(report["batchId"]) > int(known["batchId"]):
+                self._before = _with(self._before, known)
+            self._newest[str(report["runId"])] = report
 
     def totals(self) -> Totals:
-        reports = list(self._seen.values())
-        if not reports:
-            return Totals()
-        metrics = [_counts(report) for report in reports]
-        marks = [mark for report in reports if (mark := (report.get("eventTime") or {}).get("watermark"))]
-        reached = max(marks, default="")
-        return Totals(
-            len(reports),
-            # Only sources have the numbers on Spark Connect.
-            sum(int(source["numInputRows"]) for report in reports for source in report["sources"]),
-            sum(int(counts["matches"]) for counts in metrics if counts),
-            sum(int(counts["late"]) for counts in metrics if counts),
-            sum(float(source["processedRowsPerSecond"] or 0.0) for source in reports[-1]["sources"]),
-            "" if reached.startswith("1970-01-01T00:00:00") else reached.removesuffix(".000Z").replace("T", " "),
-        )
+        return reduce(_with, self._newest.values(), self._before)
+
+
+def _with(totals: Totals, report: Mapping[str, Any]) -> Totals:
+    """The totals with one more micro-batch, which says how fast it went."""
+    counts = _counts(report)
+    reached = (report.get("eventTime") or {}).get("watermark") or ""
+    shown = "" if reached.startswith("1970-01-01T00:00:00") else reached.removesuffix(".000Z").replace("T", " ")
+    return Totals(
+        totals.batches + 1,
+        # Only sources have the numbers on Spark Connect.
+        totals.rows + sum(int(source["numInputRows"]) for source in report["sources"]),
+        totals.matches + int(counts.get("matches", 0)),
+        totals.late + int(counts.get("late", 0)),
+        sum(float(source["processedRowsPerSecond"] or 0.0) for source in report["sources"]),
+        max(totals.watermark, shown),
+    )
 
 
 def _counts(report: Mapping[str, Any]) -> dict[str, Any]:
