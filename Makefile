@@ -50,9 +50,10 @@ soak: $(DEVELOPMENT) ## the long-running tests
 	@$(ENSURE_JAVA)
 	$(BIN)/pytest -m soak
 
-bench: $(DEVELOPMENT) ## benchmarks of the core
+bench: $(DEVELOPMENT) ## benchmarks of the core and of Spark
 	@$(ENSURE_JAVA)
 	$(BIN)/python benchmarks/core.py
+	$(BIN)/python benchmarks/spark.py
 
 setup: $(DEVELOPMENT) ## only set up .venv
 

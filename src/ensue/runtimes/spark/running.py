@@ -18,7 +18,7 @@ from ensue.runtimes.spark.status import StatusLine
 from ensue.runtimes.spark.stream import StreamPlan, unpacked
 
 TURN: Any = 0.2
-"""Seconds for which one stream is waited for before the next; Spark takes parts of a second, whatever its types say."""
+"""Seconds for which one stream is waited for before the next; Spark takes parts of one, whatever its types say."""
 
 Sink: TypeAlias = "str | Callable[[DataFrame, int], None]"
 """Where rows go: a folder of Parquet files, or a function of the rows of a micro-batch and its number."""
