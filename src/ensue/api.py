@@ -192,6 +192,7 @@ def detect(
     match_id: bool = False,
     emit: str = "complete",
     tick: str | None = None,
+    buckets: int | None = None,
 ) -> Any:
     """The matches of a query, as the kind of table that `events` is: pyarrow, pandas, polars, or a Spark DataFrame.
 
@@ -201,7 +202,8 @@ def detect(
     With `match_id` the result begins with a column of that name, the same for the same match in every run.
 
     On a stream, matches come when the watermark has reached their completion, or with `emit="eager"`, for patterns
-    without NOT, as soon as their last event has come. `tick` says how long one unit of an integer time is there.
+    without NOT, as soon as their last event has come. There `tick` says how long one unit of an integer time is, and
+    `buckets` in how many states the keys are kept (32 unless given).
 
     >>> table = pa.table({"t": [1, 2, 4], "type": ["A", "B", "C"], "id": [7, 7, 7]})
     >>> query = "PATTERN SEQ(A a, C c) PARTITION BY id WITHIN 5 RETURN a.id AS id, c.t AS at"
@@ -213,7 +215,7 @@ def detect(
     if are_frames(events):
         from ensue.runtimes.spark.detection import detect_frames
 
-        return detect_frames(events, queries, columns, options, Emission(match_id, eager, tick)).frames[0]
+        return detect_frames(events, queries, columns, options, Emission(match_id, eager, tick, buckets)).frames[0]
     loaded = _load(events, queries, columns, match_id)
     table, report = _evaluate_one(loaded, 0, options)
     warn_set_aside(report)
@@ -256,6 +258,7 @@ def run(
     match_id: bool = False,
     emit: str = "complete",
     tick: str | None = None,
+    buckets: int | None = None,
 ) -> Results:
     """The matches of every pattern of a program, by name, over the same tables, which are read once.
 
@@ -271,7 +274,7 @@ def run(
     if are_frames(sources):
         from ensue.runtimes.spark.detection import detect_frames
 
-        matched = detect_frames(sources, queries, columns, options, Emission(match_id, eager, tick))
+        matched = detect_frames(sources, queries, columns, options, Emission(match_id, eager, tick, buckets))
         results.update(zip(names, matched.frames, strict=True))
         results.shared = matched.shared
         return results

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 from engine.test_batching import named_bindings
 from ensue.algebra.nodes import Event, Not, Pattern, PatternQuery, Seq
-from ensue.algebra.partial import partial_problems, partial_queries
+from ensue.algebra.partial import open_queries, partial_problems, partial_queries
 from ensue.engine.evaluate import Frontier, evaluate
 from ensue.engine.output import collect_ordered, output_schema, partial_output
 from ensue.engine.session import raw_types
 from ensue.errors import QueryError
 from ensue.expr.nodes import Expr, variables_of
 from ensue.lang.parser import parse_statements
-from ensue.lang.render import render_query
+from ensue.lang.render import render_pattern, render_query
 from ensue.plan.model import Options
 from harness import input_of, load, plan_for
 from oracle.conditions import holds
@@ -328,3 +328,16 @@ def test_queries_are_not_changed() -> None:
     assert partial_queries(query)[0].query.returns == ()
     assert replace(query) == query
     assert [type(item) for item in query.pattern.items] == [Event, Event]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("SEQ(A, A)", ["SEQ(A, NOT A)"]),
+        ("SEQ(A, B, A)", ["SEQ(A, NOT B)", "SEQ(A, B, NOT A)"]),
+        ("SEQ(A a, B, NOT C c, B)", ["SEQ(A a, NOT B)", "SEQ(A a, B, NOT C c, NOT B)"]),
+    ],
+)
+def test_what_can_still_be_extended(pattern: str, expected: list[str]) -> None:
+    query = parse_statements(f"PATTERN {pattern} WITHIN 5").statements[0]
+    assert [render_pattern(partial.query.pattern) for partial in open_queries(query)] == expected

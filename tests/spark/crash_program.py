@@ -10,7 +10,6 @@ import sys
 import pyarrow as pa
 
 import ensue
-from ensue.runtimes.spark import stream
 from ensue.runtimes.spark.frames import spark_schema
 
 INSTANT = pa.timestamp("us", "UTC")
@@ -23,19 +22,20 @@ SCHEMA = pa.schema(
     ]
 )
 DELAY = "2 seconds"
+BUCKETS = 2
+"""Few states: it is the crash that counts here, not the load."""
+
 PAIR = "PATTERN pair SEQ(A a, NOT B b, C c) PARTITION BY id WITHIN 4 seconds"
 ALONE = "PATTERN alone SEQ(A a, NOT C c) PARTITION BY id WITHIN 2 seconds RETURN a.id AS id, a.t AS at"
 
 
 def main(way: str, folder: str, last: bool) -> None:
-    # Few states: it is the crash that counts here, not the load.
-    stream.DEFAULT_BUCKETS = 2
     settings = {"spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"}
     spark = ensue.spark_session("crash", master="local[1]", memory="512m", config=settings)
     reader = spark.readStream.schema(spark_schema(SCHEMA)).option("maxFilesPerTrigger", 1)
     events = reader.parquet(f"{folder}/in").withWatermark("t", DELAY)
     if way == "detect":
-        found = ensue.detect(events, PAIR, time="t", type="type", match_id=True)
+        found = ensue.detect(events, PAIR, time="t", type="type", match_id=True, buckets=BUCKETS)
         writer = found.writeStream.format("parquet").option("checkpointLocation", f"{folder}/checkpoint")
         writer = writer.trigger(availableNow=True) if last else writer
         query = writer.start(f"{folder}/pair")
@@ -51,6 +51,7 @@ def main(way: str, folder: str, last: bool) -> None:
             type="type",
             match_id=True,
             available_now=last,
+            buckets=BUCKETS,
         )
         say("started")
         running.wait()

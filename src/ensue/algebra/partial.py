@@ -29,10 +29,9 @@ class Partial:
 def partial_queries(query: PatternQuery) -> tuple[Partial, ...]:
     """The partial matches of a query, fewest items first; none where the pattern is not a sequence of several."""
     sequence = _sequence(query.pattern)
-    places = [place for place, item in enumerate(sequence) if not isinstance(item, Not)]
     return tuple(
         _partial(query, sequence[: last + 1], sequence[last + 1 : following + 1])
-        for last, following in pairwise(places)
+        for last, following in _neighbours(sequence)
     )
 
 
@@ -40,13 +39,16 @@ def open_queries(query: PatternQuery) -> tuple[Partial, ...]:
     """The partial matches that can still be extended: as `partial_queries`, and nothing forbidden has come either."""
     sequence = _sequence(query.pattern)
     found = []
-    for partial in partial_queries(query):
-        place = sequence.index(partial.missing)
-        before = next(number for number in range(place, 0, -1) if not isinstance(sequence[number - 1], Not))
-        apart = (*sequence[:before], *sequence[before:place], Not(partial.missing, partial.missing.span))
+    for partial, (_, following) in zip(partial_queries(query), _neighbours(sequence), strict=True):
+        apart = (*sequence[:following], Not(partial.missing, partial.missing.span))
         strict = replace(partial.query, pattern=_with_sequence(query.pattern, apart))
         found.append(partial if check_query(strict) else replace(partial, query=strict))
     return tuple(found)
+
+
+def _neighbours(sequence: tuple[Pattern, ...]) -> list[tuple[int, int]]:
+    """The places of each positive item of a sequence but the last, and of the positive item that follows it."""
+    return list(pairwise(place for place, item in enumerate(sequence) if not isinstance(item, Not)))
 
 
 def partial_problems(query: PatternQuery) -> list[Problem]:

@@ -32,11 +32,15 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class Emission:
-    """How matches are given out: with an id or without, eagerly or when complete; `tick` is a unit of integer time."""
+    """How matches are given out: with an id or without, eagerly or when complete.
+
+    On a stream, `tick` is the unit of integer time and `buckets` the number of states.
+    """
 
     match_id: bool = False
     eager: bool = False
     tick: str | None = None
+    buckets: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,15 @@ def match_stream(inputs: Sequence[FrameInput], planned: Planned, options: Option
     """Each query as a stream of its own; `ensue.start` runs several on one."""
     frames = []
     for plan, output in zip(planned.plans, planned.outputs, strict=True):
-        stream = plan_stream(inputs, [plan], [output], options, eager=emission.eager, tick=emission.tick)
+        stream = plan_stream(
+            inputs,
+            [plan],
+            [output],
+            options,
+            eager=emission.eager,
+            tick=emission.tick,
+            buckets=emission.buckets,
+        )
         frames.append(unpacked(stream.counted(stream.found()), [0], stream.task.schema_of(0)))
     return Matched(tuple(frames))
 
