@@ -120,6 +120,10 @@ def explain(query: QueryLike, *, time: str = "t") -> str:
       A as a: kept for 5
       B as b: not kept
       bounded
+    <BLANKLINE>
+    SPARK
+      batch: shuffled by time slices of 80 that overlap by 5
+      stream: in one task, with one state
     """
     node, source = single_query(query)
     return explain_without_data(node, source, time)

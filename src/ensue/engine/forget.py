@@ -62,3 +62,23 @@ def keep_markers(kept: list[Mask], store: EventStore) -> None:
     for mask, keys, positions in zip(kept, store.row_keys, store.row_positions, strict=True):
         known = keys >= 0
         mask[known] |= in_use[keys[known]] & (positions[known] == last[keys[known]])
+
+
+def keep_ties(kept: list[Mask], store: EventStore) -> None:
+    """Keeps the events of a key that ended together with one that is kept.
+
+    Positions forget equal events one by one; kept together, they are numbered alike in every step.
+    """
+    mask, keys = np.concatenate(kept), np.concatenate(store.row_keys)
+    ends = np.concatenate([source.ends for source in store.sources])
+    order = np.lexsort((ends, keys))
+    is_first = np.ones(len(order), bool)
+    is_first[1:] = (np.diff(keys[order]) != 0) | (np.diff(ends[order]) != 0)
+    ties = np.empty(len(order), np.int64)
+    ties[order] = np.cumsum(is_first) - 1
+    in_use = np.zeros(len(order), bool)
+    in_use[ties[mask]] = True
+    mask = mask | (in_use[ties] & (keys >= 0))
+    parts = np.split(mask, np.cumsum([len(part) for part in kept])[:-1])
+    for part, new in zip(kept, parts, strict=True):
+        part |= new

@@ -27,8 +27,7 @@ MULTIPLIERS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))
 def match_ids(chunk: MatchChunk, plan: QueryPlan, columns: Mapping[str, Sequence[str]]) -> pa.Array:
     """A text of 32 hexadecimal digits for each match; `columns` are those that tell the events of a stream apart.
 
-    Equal events are told apart by their number among their like (by their position, where positions are counted), so
-    that every match has an id of its own.
+    Equal events are told apart by their number among their like, so that every match has an id of its own.
     """
     lanes = [_lane(chunk, plan, columns, number) for number in range(len(LANES))]
     digits = np.stack(lanes, axis=1).astype(">u8").view(np.uint8).reshape(chunk.rows.length, 16)
@@ -54,7 +53,7 @@ def _hashes_by_row(chunk: MatchChunk, name: str, columns: Sequence[str], lane: i
     variable = next(variable for variable in graph.variables if variable.name == name)
     found = chunk.space.find_candidates(variable, graph)
     hashes = np.zeros(len(found.source.starts), np.uint64)
-    hashes[found.rows] = _event_hashes(found, columns, chunk.query_plan.counting, lane)
+    hashes[found.rows] = _event_hashes(found, columns, lane)
     chunk.space.identities[name, lane] = hashes
     return hashes
 
@@ -64,7 +63,7 @@ def pattern_identity(plan: QueryPlan) -> str:
     return plan.query.name or render_query(plan.query)
 
 
-def _event_hashes(found: Candidates, names: Sequence[str], counting: bool, lane: int) -> Hashes:
+def _event_hashes(found: Candidates, names: Sequence[str], lane: int) -> Hashes:
     result = _mix(found.starts.view(np.uint64), found.ends.view(np.uint64), lane)
     for name in sorted(names):
         is_decimal = pa.types.is_decimal(found.source.input.table.schema.field(name).type)
@@ -73,9 +72,6 @@ def _event_hashes(found: Candidates, names: Sequence[str], counting: bool, lane:
         hashed = _value_hashes(values, lane)
         if hashed is not None:
             result = _mix(result ^ _seed(name, lane), hashed, lane)
-    if counting:
-        assert found.positions is not None
-        return _mix(result, found.positions.view(np.uint64), lane)
     return _mix(result, _number_among_equals(found, result), lane)
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ensue.engine.evaluate import Frontier, evaluate
 from ensue.engine.events import Candidates, EventStore, Request, load_events
-from ensue.engine.forget import keep_markers, rows_to_keep
+from ensue.engine.forget import keep_markers, keep_ties, rows_to_keep
 from ensue.engine.output import OutputSchema, collect_ordered
 from ensue.engine.sources import EventSource, InputTable, Mask, Report, load_sources
 from ensue.errors import citing
@@ -116,6 +116,7 @@ class Session:
             report.null_keys = max(report.null_keys, store.report.null_keys)
         if self.counting:
             keep_markers(kept, store)
+            keep_ties(kept, store)
         self.state = [self._kept_table(place, combined[place], store, mask) for place, mask in enumerate(kept)]
         self.watermark = until if until is not None else self.watermark
         report.matches += sum(table.num_rows for table in matches)
