@@ -35,5 +35,5 @@ def test_spark_benchmarks_give_every_figure() -> None:
         check=True,
     )
     figures = json.loads(done.stdout)
-    assert len(figures) == 8
+    assert len(figures) == 10
     assert all(figure["value"] > 0 for figure in figures)

@@ -207,7 +207,7 @@ def detect(
 
     On a stream, matches come when the watermark has reached their completion, or with `emit="eager"`, for patterns
     without NOT, as soon as their last event has come. There `tick` says how long one unit of an integer time is, and
-    `buckets` in how many states the keys are kept (32 unless given).
+    `buckets` in how many states the keys are kept (unless given, as many as shuffle partitions, at least 8).
 
     >>> table = pa.table({"t": [1, 2, 4], "type": ["A", "B", "C"], "id": [7, 7, 7]})
     >>> query = "PATTERN SEQ(A a, C c) PARTITION BY id WITHIN 5 RETURN a.id AS id, c.t AS at"

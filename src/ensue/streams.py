@@ -56,7 +56,8 @@ def start(
 
     `checkpoint` is a folder of this query alone. With another query it is refused, unless `upgrade` is true and the
     kept events suffice. `every` ("10 seconds") paces micro-batches; with `available_now` the stream ends once all rows
-    that are there have been read. `buckets` is the number of states, 32 unless given. `status` shows a line on stderr
+    that are there have been read. `buckets` is the number of states; unless given, that of
+    Spark's shuffle partitions, at least 8. `status` shows a line on stderr
     about the progress; unless given, it does so on a terminal.
     """
     if not are_frames(sources):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.state import GroupState
 from pyspark.sql.types import StructType, TimestampType
@@ -34,7 +34,12 @@ DELAY = "spark.watermarkDelayMs"
 """The metadata by which Spark knows the column that has a watermark."""
 
 BUCKET = "ensue:bucket"
-DEFAULT_BUCKETS = 32
+FEWEST_BUCKETS = 8
+"""Unless the user says otherwise there are so many buckets, or as many as Spark has shuffle partitions, if more.
+
+A call costs Spark some 20 ms whatever the bucket holds, so a micro-batch should not make more than its tasks need.
+"""
+
 LARGEST_PACK = 1_000_000
 """Rows are packed as soon as so many have come."""
 
@@ -227,7 +232,7 @@ def plan_stream(
     """
     for entry in inputs:
         check_watermark(entry)
-    count = checked_buckets(buckets, plans[0])
+    count = checked_buckets(buckets, plans[0], inputs[0].frame.sparkSession)
     warn_of_unbounded(plans)
     travelling = tuple(
         replace(
@@ -249,9 +254,10 @@ def plan_stream(
     return StreamPlan(tuple(inputs), task, count)
 
 
-def checked_buckets(buckets: Any, plan: QueryPlan) -> int:
+def checked_buckets(buckets: Any, plan: QueryPlan, session: SparkSession) -> int:
     if buckets is None:
-        return DEFAULT_BUCKETS if plan.query.partition_by else 1
+        partitions = int(session.conf.get("spark.sql.shuffle.partitions") or FEWEST_BUCKETS)
+        return max(FEWEST_BUCKETS, partitions) if plan.query.partition_by else 1
     if isinstance(buckets, bool) or not isinstance(buckets, int) or not 1 <= buckets < 2**15:
         raise SchemaError("bucket-count", f"`buckets` is a number from 1 to {2**15 - 1}, not {buckets!r}")
     return buckets if plan.query.partition_by else 1
