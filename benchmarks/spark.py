@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -236,6 +237,8 @@ def main() -> None:
     arguments = parser.parse_args()
     size = Size(arguments.events, arguments.micro_batch, arguments.keys, arguments.runs)
     if arguments.part:
+        if hasattr(os, "sched_setaffinity"):  # Spark's threads and the Python workers share these cores
+            os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[: arguments.cores]))
         spark = ensue.spark_session(master=f"local[{arguments.cores}]", memory="4g")
         give(list(PARTS[arguments.part](spark, arguments.data, size)), arguments.format)
         return
