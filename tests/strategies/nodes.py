@@ -4,6 +4,16 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from ensue.algebra.constraints import (
+    Constraint,
+    ConstraintStatement,
+    Ends,
+    EndsWithin,
+    Exclusive,
+    Implies,
+    Prior,
+    Require,
+)
 from ensue.algebra.nodes import (
     And,
     Event,
@@ -43,7 +53,10 @@ from ensue.expr.nodes import (
 from ensue.lang.literals import INT64_MAX, INT64_MIN, UNITS
 from ensue.lang.names import RESERVED
 
-KEYWORDS = (*RESERVED, "PATTERN", "SEQ", "SAME", "TIMESTAMP", "BY", "EVENTS", "EVENT", "END", *UNITS)
+KEYWORDS = (
+    *RESERVED, "PATTERN", "SEQ", "SAME", "TIMESTAMP", "BY", "EVENTS", "EVENT", "END", *UNITS,
+    "CONSTRAINT", "PRIOR", "EXCLUSIVE", "REQUIRE", "ENDS", "IMPLIES",
+)  # fmt: skip
 
 any_text = st.text(max_size=8)
 plain_names = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,5}", fullmatch=True)
@@ -125,4 +138,32 @@ queries = st.builds(
     st.none() | windows,
     st.lists(st.builds(Return, small_expressions, st.none() | names), max_size=3).map(tuple),
 )
-statements = st.builds(Statements, st.lists(queries, min_size=1, max_size=3).map(tuple))
+
+
+def _streams(least: int, most: int = 4) -> st.SearchStrategy[tuple[str, ...]]:
+    return st.lists(names, min_size=least, max_size=most, unique=True).map(tuple)
+
+
+# Unlike the patterns above, each of these means something.
+constraints: st.SearchStrategy[Constraint] = st.one_of(
+    _streams(2, 2).map(lambda streams: Prior(streams[0], streams[1])),
+    st.builds(Exclusive, _streams(2)),
+    _streams(2, 2).map(lambda streams: Require(streams[0], streams[1])),
+    st.builds(Ends, _streams(1)),
+    st.builds(
+        EndsWithin,
+        st.builds(Duration, nanoseconds.filter(lambda value: value > 0)) | st.builds(Ticks, st.integers(1, INT64_MAX)),
+    ),
+    st.builds(lambda streams, negated: Implies(streams[1:], streams[0], negated), _streams(2), st.booleans()),
+)
+constraint_statements = st.builds(ConstraintStatement, constraints, st.lists(names, max_size=2).map(tuple))
+
+
+@st.composite
+def _statements(draw: st.DrawFn) -> Statements:
+    stated = tuple(draw(st.lists(constraint_statements, max_size=3)))
+    patterns = tuple(draw(st.lists(queries, min_size=0 if stated else 1, max_size=3)))
+    return Statements(patterns, constraints=stated)
+
+
+statements = _statements()

@@ -7,9 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from ensue.errors import Source, Span
 from ensue.expr.nodes import Duration, Expr
+
+if TYPE_CHECKING:
+    from ensue.algebra.constraints import ConstraintStatement
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +123,11 @@ class PatternQuery:
 
 @dataclass(frozen=True, slots=True)
 class Statements:
-    """What one text or file holds, in order."""
+    """What one text or file holds: its patterns in order, and its constraints in order."""
 
     statements: tuple[PatternQuery, ...]
     source: Source | None = field(default=None, compare=False, repr=False)
+    constraints: tuple[ConstraintStatement, ...] = ()
 
 
 def children(pattern: Pattern) -> tuple[Pattern, ...]:

@@ -8,6 +8,16 @@ from typing import Any, NamedTuple
 
 from lark import Token, Tree
 
+from ensue.algebra.constraints import (
+    Constraint,
+    ConstraintStatement,
+    Ends,
+    EndsWithin,
+    Exclusive,
+    Implies,
+    Prior,
+    Require,
+)
 from ensue.algebra.nodes import (
     And,
     Event,
@@ -41,6 +51,7 @@ from ensue.expr.nodes import (
     Timestamp,
     Unary,
 )
+from ensue.lang.constraints import party_problem, size_problem
 from ensue.lang.literals import LiteralError, read_duration, read_integer, read_real, read_timestamp
 from ensue.lang.names import unquote_name
 
@@ -121,8 +132,10 @@ class _Builder:
 
     # Statements and clauses
 
-    def statements(self, span: Span, *statements: PatternQuery) -> Statements:
-        return Statements(statements, self.source)
+    def statements(self, span: Span, *statements: PatternQuery | ConstraintStatement) -> Statements:
+        patterns = tuple(statement for statement in statements if isinstance(statement, PatternQuery))
+        constraints = tuple(statement for statement in statements if isinstance(statement, ConstraintStatement))
+        return Statements(patterns, self.source, constraints)
 
     def statement(self, span: Span, pattern: Pattern, *clauses: Clause) -> PatternQuery:
         return self.named_statement(span, None, pattern, *clauses)
@@ -154,10 +167,57 @@ class _Builder:
     def returned(self, span: Span, expression: Expr, alias: str | None) -> Return:
         return Return(expression, alias, span)
 
+    # Constraints
+
+    def constraint(self, span: Span, constraint: Constraint, partition: Clause | None) -> ConstraintStatement:
+        return ConstraintStatement(constraint, partition.value if partition else (), span)
+
+    def prior(self, span: Span, *parties: Event) -> Constraint:
+        match streams := self._streams("PRIOR", span, parties):
+            case (earlier, later):
+                return Prior(earlier, later, span)
+        return Ends(streams, span)
+
+    def exclusive(self, span: Span, *parties: Event) -> Exclusive:
+        return Exclusive(self._streams("EXCLUSIVE", span, parties), span)
+
+    def require(self, span: Span, *parties: Event) -> Constraint:
+        match streams := self._streams("REQUIRE", span, parties):
+            case (stream, required):
+                return Require(stream, required, span)
+        return Ends(streams, span)
+
+    def ends(self, span: Span, *parties: Event) -> Ends:
+        return Ends(self._streams("ENDS", span, parties), span)
+
+    def ends_within(self, span: Span, window: Window) -> EndsWithin:
+        return EndsWithin(window, span)
+
+    def implies(self, span: Span, given: tuple[Event, ...], then: Event, negated: bool = False) -> Implies:
+        *streams, last = self._streams("IMPLIES", span, (*given, then))
+        return Implies(tuple(streams), last, negated, span)
+
+    def implies_not(self, span: Span, given: tuple[Event, ...], then: Event) -> Implies:
+        return self.implies(span, given, then, negated=True)
+
+    def given(self, span: Span, *parties: Event) -> tuple[Event, ...]:
+        return parties
+
+    def _streams(self, keyword: str, span: Span, parties: tuple[Event, ...]) -> tuple[str, ...]:
+        """The streams of a constraint; a wrong number of them stands for itself until all problems are raised."""
+        streams = tuple(party.stream for party in parties)
+        problems = [problem for party in parties if (problem := party_problem(party))]
+        if not problems and (problem := size_problem(keyword, streams, span)):
+            problems = [problem]
+        self.problems += problems
+        return streams
+
     # Patterns
 
     def event(self, span: Span, stream: str, variable: str | None, predicate: Expr | None) -> Event:
         return Event(stream, variable, predicate, span)
+
+    party = event
 
     def seq(self, span: Span, *items: Pattern) -> Seq:
         return Seq(items, span)
@@ -302,6 +362,7 @@ class _Builder:
 
     word = name
     stream = name
+    member = name
 
     def _integer(self, span: Span, digits: Token, negative: bool = False) -> int:
         try:

@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
+from ensue.algebra.constraints import (
+    Constraint,
+    ConstraintStatement,
+    Ends,
+    EndsWithin,
+    Exclusive,
+    Implies,
+    Prior,
+    Require,
+)
 from ensue.algebra.nodes import (
     And,
     Event,
@@ -49,13 +59,46 @@ _PRECEDENCE = {
 
 
 def render_statements(statements: Statements) -> str:
-    """Every statement, ended with `;`, with a blank line between two.
+    """Every statement, ended with `;`: the constraints, a line each, then the patterns, with a blank line between two.
 
     >>> from ensue.lang.parser import parse_statements
     >>> render_statements(parse_statements("pattern A a; pattern p (B b)"))
     'PATTERN A a;\\n\\nPATTERN p\\n  (B b);\\n'
     """
-    return "\n\n".join(f"{render_query(query)};" for query in statements.statements) + "\n"
+    constraints = "\n".join(f"{render_constraint_statement(statement)};" for statement in statements.constraints)
+    queries = [f"{render_query(query)};" for query in statements.statements]
+    return "\n\n".join(filter(None, [constraints, *queries])) + "\n"
+
+
+def render_constraint_statement(statement: ConstraintStatement) -> str:
+    """One constraint as a statement.
+
+    >>> render_constraint_statement(ConstraintStatement(Prior("A", "B"), ("id",)))
+    'CONSTRAINT PRIOR(A, B) PARTITION BY id'
+    """
+    partition = f" PARTITION BY {_names(statement.partition_by)}" if statement.partition_by else ""
+    return f"CONSTRAINT {render_constraint(statement.constraint)}{partition}"
+
+
+def render_constraint(constraint: Constraint) -> str:
+    """What a constraint says, without the word CONSTRAINT.
+
+    >>> render_constraint(Implies(("A", "order line"), "B", negated=True))
+    'A AND `order line` IMPLIES NOT B'
+    """
+    match constraint:
+        case Prior():
+            return f"PRIOR({_names(constraint.streams)})"
+        case Exclusive():
+            return f"EXCLUSIVE({_names(constraint.streams)})"
+        case Require():
+            return f"REQUIRE({_names(constraint.streams)})"
+        case Ends():
+            return f"ENDS({_names(constraint.streams)})"
+        case EndsWithin():
+            return f"ENDS WITHIN {render_window(constraint.window)}"
+        case Implies(given, then, negated):
+            return f"{' AND '.join(map(quote_name, given))} IMPLIES {'NOT ' if negated else ''}{quote_name(then)}"
 
 
 def render_query(query: PatternQuery) -> str:
@@ -74,7 +117,7 @@ def render_query(query: PatternQuery) -> str:
     if query.where is not None:
         lines.append(f"WHERE {_layout_condition(query.where)}")
     if query.partition_by:
-        lines.append(f"PARTITION BY {', '.join(map(quote_name, query.partition_by))}")
+        lines.append(f"PARTITION BY {_names(query.partition_by)}")
     if query.within is not None:
         lines.append(f"WITHIN {render_window(query.within)}")
     if query.returns:
@@ -224,7 +267,7 @@ def _with_precedence(expression: Expr) -> tuple[str, int]:
         case Call(name, arguments):
             return f"{quote_name(name)}({_listed(arguments)})", _PRIMARY
         case Same(names):
-            return f"SAME({', '.join(map(quote_name, names))})", _PRIMARY
+            return f"SAME({_names(names)})", _PRIMARY
     raise TypeError(f"{expression!r} is not an expression")
 
 
@@ -280,6 +323,10 @@ def _case(case: Case) -> str:
 
 def _listed(expressions: tuple[Expr, ...]) -> str:
     return ", ".join(map(render_expression, expressions))
+
+
+def _names(names: tuple[str, ...]) -> str:
+    return ", ".join(map(quote_name, names))
 
 
 def _quoted(text: str) -> str:

@@ -28,6 +28,7 @@ _GROUPS = (
         ("SCIENTIFIC", "INTEGER", "DECIMAL", "STRING", "_TRUE", "_FALSE", "_NULL", "_TIMESTAMP", "_SAME", "_CASE",
          "NAME", "QUOTED", "MINUS", "_LPAR", "_NOT"),
     ),
+    ("a constraint", ("_PRIOR", "_EXCLUSIVE", "_REQUIRE", "_ENDS", "NAME", "QUOTED")),
     ("a pattern", ("_SEQ", "_AND", "_OR", "_NOT", "_LPAR", "NAME", "QUOTED")),
     (
         "an operator",
@@ -44,7 +45,7 @@ _WORDS = {
     "_COMMA": "`,`", "_RPAR": "`)`", "_RSQB": "`]`", "_LPAR": "`(`", "_LSQB": "`[`", "_DOT": "`.`",
     "_SEMICOLON": "`;`", "UNIT": "a unit of time", "STRING": "a text in single quotes",
     "COMPARISON": "a comparison", "CONCAT": "`||`", "PLUS": "`+`", "MINUS": "`-`", "_EVENTS": "EVENTS",
-    "_PARTITION": "PARTITION BY",
+    "_PARTITION": "PARTITION BY", "_PATTERN": "PATTERN", "_CONSTRAINT": "CONSTRAINT",
 }  # fmt: skip
 
 
