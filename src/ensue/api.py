@@ -12,7 +12,8 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ensue.algebra.check import check_query, check_statement_names
+from ensue.algebra.check import check_constraints, check_query, check_statement_names
+from ensue.algebra.constraints import ConstraintStatement
 from ensue.algebra.nodes import PatternQuery, Statements
 from ensue.algebra.partial import eager_problems
 from ensue.dsl import PatternExpression, Query, query_of
@@ -53,6 +54,10 @@ class Program:
         return tuple(Query(node) for node in self.statements.statements)
 
     @property
+    def constraints(self) -> tuple[ConstraintStatement, ...]:
+        return self.statements.constraints
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The name of each pattern; one without a name is called by its number."""
         taken = {node.name for node in self.statements.statements}
@@ -85,7 +90,8 @@ def parse(text: str, name: str = "query") -> Program:
     hint: add a WITHIN to the whole pattern, or put the NOT between two items of a SEQ
     """
     statements = parse_statements(text, name)
-    problems = [problem for node in statements.statements for problem in check_query(node)]
+    problems = [*check_constraints(statements.constraints)]
+    problems += [problem for node in statements.statements for problem in check_query(node)]
     problems += check_statement_names([(node.name, node.span) for node in statements.statements if node.name])
     if problems:
         raise QueryError(problems, statements.source)
@@ -132,12 +138,14 @@ def explain(query: QueryLike, *, time: str = "t") -> str:
 def single_query(query: QueryLike) -> tuple[PatternQuery, Source | None]:
     """The one query meant, with its text, so that messages can point into it."""
     statements = _statements_of(query)
+    if not statements.statements:
+        raise _no_pattern(statements)
     if len(statements.statements) != 1:
         raise QueryError(
             [
                 Problem(
                     "one-query",
-                    f"the text has {len(statements.statements)} statements where one is expected",
+                    f"the text has {len(statements.statements)} statements with PATTERN where one is expected",
                     statements.statements[1].span,
                     hint="`ensue.run` takes programs of several patterns",
                 )
@@ -147,13 +155,29 @@ def single_query(query: QueryLike) -> tuple[PatternQuery, Source | None]:
     return statements.statements[0], statements.source
 
 
+def constraints_of(query: QueryLike) -> tuple[ConstraintStatement, ...]:
+    """The constraints that stand beside the patterns; their places are those in the text of `single_query`."""
+    return _statements_of(query).constraints
+
+
+def _no_pattern(statements: Statements) -> QueryError:
+    place = next((statement.span for statement in statements.constraints), None)
+    hint = "add a PATTERN; constraints say what its events are like"
+    return QueryError(
+        [Problem("no-pattern", "the text has no pattern to look for", place, hint=hint)], statements.source
+    )
+
+
 def _statements_of(query: object) -> Statements:
     """The statements of a text, a program, or a query built in Python, which goes by way of its text to have places."""
     match query:
         case Program():
             return query.statements
         case str():
-            return parse_statements(query)
+            statements = parse_statements(query)
+            if problems := list(check_constraints(statements.constraints)):
+                raise QueryError(problems, statements.source)
+            return statements
         case Query() | PatternExpression():
             return parse_statements((query_of(query) if isinstance(query, PatternExpression) else query).to_text())
         case _:
@@ -294,6 +318,8 @@ def run(
 def named_queries(program: Program | QueryLike) -> tuple[tuple[str, ...], list[tuple[PatternQuery, Source | None]]]:
     """The patterns of a program with the names by which their results are called."""
     statements = _statements_of(parse(program) if isinstance(program, str) else program)
+    if not statements.statements:
+        raise _no_pattern(statements)
     return Program(statements).names, [(node, statements.source) for node in statements.statements]
 
 

@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from math import prod
 
-from ensue.algebra.nodes import And, Event, Named, Not, Or, Pattern, PatternQuery, Return, Seq, children, walk
+from ensue.algebra.constraints import Constraint, ConstraintStatement, EndsWithin, meaning_of
+from ensue.algebra.nodes import (
+    And,
+    Event,
+    Events,
+    Named,
+    Not,
+    Or,
+    Pattern,
+    PatternQuery,
+    Return,
+    Seq,
+    Ticks,
+    Window,
+    children,
+    walk,
+)
 from ensue.algebra.scopes import (
     MOST_CHOICES,
     Occurrence,
@@ -301,6 +318,41 @@ def check_statement_names(names: list[tuple[str, Span | None]]) -> Iterator[Prob
         seen.add(name)
 
 
+def check_constraints(statements: Sequence[ConstraintStatement]) -> Iterator[Problem]:
+    """Each constraint says something, and no two say the same."""
+    seen: set[tuple[object, ...]] = set()
+    for statement in statements:
+        yield from _check_constraint(statement.constraint)
+        meaning = meaning_of(statement)
+        if meaning in seen:
+            yield Problem("duplicate-constraint", "the constraint is stated twice", statement.span, hint="keep one")
+        seen.add(meaning)
+
+
+def _check_constraint(constraint: Constraint) -> Iterator[Problem]:
+    repeated = [name for name, uses in Counter(constraint.streams).items() if uses > 1]
+    for name in repeated:
+        yield Problem(
+            "repeated-stream",
+            f"the constraint names stream `{name}` twice",
+            constraint.span,
+            hint="a constraint relates different streams: name each once",
+        )
+    if isinstance(constraint, EndsWithin):
+        yield from _check_length(constraint.window)
+
+
+def _check_length(window: Window) -> Iterator[Problem]:
+    """A trace has a length in time, and it is not zero."""
+    if isinstance(window, Events):
+        message, hint = "ENDS WITHIN takes a time, not a number of events", "write `ENDS WITHIN 30 days`, say"
+    elif (window.count if isinstance(window, Ticks) else window.nanoseconds) <= 0:
+        message, hint = "a trace that ends within 0 has no second event", "write how long a trace lasts at most"
+    else:
+        return
+    yield Problem("constraint-window", message, window.span, hint=hint)
+
+
 def positive_names(pattern: Pattern) -> tuple[str, ...]:
     """The variables a match binds, in the order of the text."""
     names = [node.variable for node in own_nodes(pattern) if isinstance(node, Event) and node.variable is not None]
@@ -313,6 +365,7 @@ def interval_names(pattern: Pattern) -> frozenset[str]:
 
 
 __all__ = [
+    "check_constraints",
     "check_query",
     "check_statement_names",
     "column_name",

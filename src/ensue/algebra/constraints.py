@@ -102,6 +102,23 @@ class Clause:
     origin: Constraint
 
 
+def meaning_of(statement: ConstraintStatement) -> tuple[object, ...]:
+    """What two statements have in common that differ only in the order of their words.
+
+    >>> one, other = Exclusive(("A", "B")), Exclusive(("B", "A"))
+    >>> meaning_of(ConstraintStatement(one)) == meaning_of(ConstraintStatement(other))
+    True
+    """
+    keys = frozenset(statement.partition_by)
+    match statement.constraint:
+        case Exclusive(streams) | Ends(streams):
+            return keys, type(statement.constraint), frozenset(streams)
+        case Implies(given, then, negated):
+            return keys, Implies, frozenset(given), then, negated
+        case constraint:
+            return keys, constraint
+
+
 def clauses_of(constraint: Constraint) -> Iterator[Clause]:
     """What a constraint says about which streams occur in a trace."""
     match constraint:

@@ -10,6 +10,7 @@ PATTERN SEQ(A a, NOT B b, C c)
 """
 
 from ensue.dsl.conditions import Value, call, case, field, same, value, var
+from ensue.dsl.constraints import ends, ends_within, exclusive, implies, prior, require
 from ensue.dsl.literals import window
 from ensue.dsl.patterns import PatternExpression, absent, all_of, any_of, event, query_of, seq
 from ensue.dsl.query import Query
@@ -23,9 +24,15 @@ __all__ = [
     "any_of",
     "call",
     "case",
+    "ends",
+    "ends_within",
     "event",
+    "exclusive",
     "field",
+    "implies",
+    "prior",
     "query_of",
+    "require",
     "same",
     "seq",
     "value",
