@@ -176,7 +176,7 @@ class Detector:
             else next(iter(empty.values()))
         )
         learned.state = [old.cast(new.schema) for old, new in zip(session.state, learned.state, strict=True)]
-        learned.watermark, learned.report = session.watermark, session.report
+        learned.watermark, learned.report, learned.records = session.watermark, session.report, session.records
         return learned
 
     def _step(self, batch: Batch, until: int | None) -> Advance:

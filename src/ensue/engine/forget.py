@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
@@ -14,9 +14,17 @@ from ensue.plan.model import QueryPlan, Retention
 
 
 def rows_to_keep(
-    plan: QueryPlan, store: EventStore, found: dict[Hashable, Candidates], pending: list[Mask], until: int
+    plan: QueryPlan,
+    store: EventStore,
+    found: dict[Hashable, Candidates],
+    pending: list[Mask],
+    until: int,
+    dropped: Sequence[Mask] | None = None,
 ) -> list[Mask]:
-    """Per table, the rows that a match completing after `until` may use; `pending` rows are beyond the watermark."""
+    """Per table, the rows that a match completing after `until` may use; `pending` rows are beyond the watermark.
+
+    `dropped` are the rows of traces that can hold no further match.
+    """
     kept = [np.zeros(len(source.starts), bool) for source in store.sources]
     for number, graph_plan in enumerate(plan.graphs):
         for inner in graph_plan.with_inner():
@@ -25,11 +33,13 @@ def rows_to_keep(
                 retention = plan.retention[number, variable.name]
                 place = next(place for place, source in enumerate(store.sources) if source is events.source)
                 kept[place][events.rows[_needed(events, retention, store, until)]] = True
+    for mask, needless in zip(kept, dropped or (), strict=False):
+        mask &= ~needless
     for mask, waiting, source in zip(kept, pending, store.sources, strict=True):
         relevant = waiting
         if not plan.counting and source.input.type is not None:
-            relevant = waiting & (stream_codes(source.input, plan.streams) >= 0)
-        elif not plan.counting and source.input.stream not in plan.streams:
+            relevant = waiting & (stream_codes(source.input, plan.all_streams) >= 0)
+        elif not plan.counting and source.input.stream not in plan.all_streams:
             relevant = np.zeros_like(waiting)
         mask |= relevant
     return kept

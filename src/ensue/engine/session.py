@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 
 from ensue.engine.evaluate import Frontier, evaluate
-from ensue.engine.events import Candidates, EventStore, Request, load_events
+from ensue.engine.events import Candidates, EventStore, Request
 from ensue.engine.forget import keep_markers, keep_ties, rows_to_keep
 from ensue.engine.output import OutputSchema, collect_ordered
 from ensue.engine.sources import EventSource, InputTable, Mask, Report, load_sources
+from ensue.engine.traces import no_records, watch
 from ensue.errors import citing
 from ensue.kernels.compiled import Int64s
 from ensue.plan.model import Options, QueryPlan
@@ -49,6 +50,7 @@ class Session:
 
     The queries share the events and so their partition keys. `inputs` are empty tables with the columns that are kept;
     tables come with these columns and types. An `eager` session reports a match as soon as its last event has come.
+    `records` hold, per query that watches its traces, what is known of each.
     """
 
     plans: tuple[QueryPlan, ...]
@@ -59,6 +61,7 @@ class Session:
     eager: bool = False
     watermark: int | None = None
     report: Report = field(default_factory=Report)
+    records: list[pa.Table | None] = field(default_factory=list)
 
     @classmethod
     def start(
@@ -74,7 +77,7 @@ class Session:
             replace(item, table=plain_schema(needed_columns(plans, item).schema).empty_table()) for item in inputs
         )
         state = [_with_positions(shape.table, counts(plans)) for shape in shapes]
-        return cls(tuple(plans), shapes, tuple(outputs), options, state, eager)
+        return cls(tuple(plans), shapes, tuple(outputs), options, state, eager, records=[None for _ in plans])
 
     @property
     def counting(self) -> bool:
@@ -104,16 +107,23 @@ class Session:
         known = [_positions(table) for table in combined] if self.counting else []
         kept = [np.zeros(table.num_rows, bool) for table in combined]
         matches: list[pa.Table] = []
-        for plan, output in zip(self.plans, self.outputs, strict=True):
-            store = load_events(sources, request_of(plan, self.counting), Report(), known)
-            found: dict[Hashable, Candidates] = {}
+        for place, (plan, output) in enumerate(zip(self.plans, self.outputs, strict=True)):
+            request, watched_report = request_of(plan, self.counting), Report()
+            records = self.records[place]
+            if records is None:
+                records = no_records(plan, sources, request)
+            watched = watch(plan, sources, request, watched_report, known, records, self.watermark, until)
+            store, found = watched.store, watched.found
+            self.records[place] = watched.records
             chunks = evaluate(plan, store, frontier, self.options, found)
             with citing(plan.source):
                 matches.append(collect_ordered(chunks, output, self.options.limit, self.options.chunk_rows))
             if until is not None:
-                own = rows_to_keep(plan, store, found, pending, until)
+                own = rows_to_keep(plan, store, found, pending, until, watched.dropped)
                 kept = [mask | other for mask, other in zip(kept, own, strict=True)]
-            report.null_keys = max(report.null_keys, store.report.null_keys)
+            report.null_keys = max(report.null_keys, watched_report.null_keys)
+            report.traces_failed += watched_report.traces_failed
+            report.events_skipped += watched_report.events_skipped
         if self.counting:
             keep_markers(kept, store)
             keep_ties(kept, store)

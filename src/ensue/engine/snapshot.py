@@ -13,10 +13,10 @@ import pyarrow as pa
 from ensue.engine.session import Session
 from ensue.engine.sources import InputTable, Report, one_chunk
 from ensue.errors import StateError
-from ensue.lang.render import render_query
+from ensue.lang.render import render_constraint, render_query
 from ensue.plan.model import QueryPlan
 
-STATE_VERSION = 2
+STATE_VERSION = 3
 METADATA = b"ensue.state"
 REQUIRED = {"version", "query", "watermark", "per_stream", "report", "tables"}
 
@@ -24,9 +24,13 @@ REQUIRED = {"version", "query", "watermark", "per_stream", "report", "tables"}
 def snapshot(session: Session, per_stream: bool) -> pa.Table:
     """The state as one row: a column for each input with the list of its kept events.
 
-    `per_stream` says whether batches come as one table per stream.
+    A query that watches its traces has a column with the list of what is known of each. `per_stream` says whether
+    batches come as one table per stream.
     """
     columns = {_column_name(place): _as_list(table) for place, table in enumerate(session.state)}
+    columns |= {
+        _records_name(place): _as_list(table) for place, table in enumerate(session.records) if table is not None
+    }
     header = {
         "version": STATE_VERSION,
         "query": query_text(session.plans),
@@ -42,8 +46,12 @@ def snapshot(session: Session, per_stream: bool) -> pa.Table:
 
 
 def query_text(plans: Iterable[QueryPlan]) -> str:
-    """The queries of a session, by which its state is known."""
-    return ";\n".join(render_query(plan.query) for plan in plans)
+    """The queries of a session and their constraints, by which its state is known."""
+    texts: dict[str, None] = {}
+    for plan in plans:
+        constraints = plan.law.constraints if plan.law is not None else ()
+        texts |= dict.fromkeys(f"CONSTRAINT {render_constraint(constraint)}" for constraint in constraints)
+    return ";\n".join((*texts, *(render_query(plan.query) for plan in plans)))
 
 
 def restore(session: Session, saved: pa.Table, predecessors: Collection[str] = ()) -> None:
@@ -75,6 +83,10 @@ def restore(session: Session, saved: pa.Table, predecessors: Collection[str] = (
             raise StateError("state-shape", f"the saved state has no events of the {label}", "give the same tables")
         tables.append(_as_table(saved.column(name), expected.schema, label))
     session.state = tables
+    session.records = [
+        _records(saved.column(name)) if (name := _records_name(place)) in saved.column_names else None
+        for place in range(len(session.plans))
+    ]
     session.watermark = header["watermark"]
     session.report = Report(**header["report"])
 
@@ -119,6 +131,16 @@ def _incomplete() -> StateError:
 
 def _column_name(place: int) -> str:
     return f"events_{place}"
+
+
+def _records_name(place: int) -> str:
+    return f"traces_{place}"
+
+
+def _records(column: pa.ChunkedArray) -> pa.Table:
+    if len(column) != 1:
+        raise _incomplete()
+    return pa.Table.from_struct_array(one_chunk(column).flatten())
 
 
 def _as_list(table: pa.Table) -> pa.Array:

@@ -25,7 +25,7 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(slots=True)
 class Report:
-    """What a run read and set aside."""
+    """What a run read and set aside; with constraints also the traces that failed and the events skipped for it."""
 
     rows: int = 0
     null_times: int = 0
@@ -34,6 +34,8 @@ class Report:
     reversed_intervals: int = 0
     late: int = 0
     matches: int = 0
+    traces_failed: int = 0
+    events_skipped: int = 0
 
     def add(self, other: Report) -> None:
         for item in fields(self):

@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 
 from ensue.algebra.catalog import Catalog
 from ensue.algebra.check import home_of, homes_of
-from ensue.algebra.nodes import Events, Not, Pattern, PatternQuery, Ticks, Window, Within
+from ensue.algebra.nodes import Events, Not, Pattern, PatternQuery, Within
 from ensue.algebra.scopes import choices, counts_events, name_anonymous, whole_windows, without_names
 from ensue.errors import Problem, QueryError, Source
-from ensue.expr.nodes import Binary, Call, Duration, Expr, Field, IsNull, Same, conjuncts, variables_of
+from ensue.expr.nodes import Binary, Call, Expr, Field, IsNull, Same, conjuncts, variables_of
 from ensue.expr.rewrite import substitute_fields
 from ensue.graph.bounds import (
-    FAR,
     WHOLE_END,
     WHOLE_FIRST,
     WHOLE_LAST,
@@ -121,7 +120,7 @@ class GraphBuilder:
         self.pattern: Pattern = query.pattern
         self.catalog = catalog
         self.scale = TimeScale(catalog.unit)
-        self.reader = Reader(self.ticks, anonymous)
+        self.reader = Reader(self.scale.ticks, anonymous)
         self.windows = self._windows(query)
         self.counting = counts_events(query)
         self.same = tuple(name for part in conjuncts(query.where) if isinstance(part, Same) for name in part.fields)
@@ -132,19 +131,10 @@ class GraphBuilder:
                 home = home_of(conjunct, homes)
                 self.filed.append((home.negation if home else None, conjunct))
 
-    def ticks(self, window: Window) -> int:
-        match window:
-            case Ticks():
-                return min(FAR, window.count)
-            case Duration():
-                return min(FAR, self.scale.floor(window.nanoseconds))
-            case Events():
-                raise AssertionError("positions have no ticks")
-
     def _windows(self, query: PatternQuery) -> Windows:
         windows = whole_windows(query)
         return Windows(
-            min((self.ticks(window) for window in windows if not isinstance(window, Events)), default=None),
+            min((self.scale.ticks(window) for window in windows if not isinstance(window, Events)), default=None),
             min((window.count for window in windows if isinstance(window, Events)), default=None),
         )
 

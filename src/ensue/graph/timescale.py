@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ensue.algebra.nodes import Events, Ticks, Window
+from ensue.expr.nodes import Duration
 from ensue.expr.types import NANOSECONDS_PER_UNIT
+from ensue.graph.bounds import FAR
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,6 +15,16 @@ class TimeScale:
     """The resolution of time: an Arrow timestamp unit, or None for integer time, where a tick is 1."""
 
     unit: str | None = "us"
+
+    def ticks(self, window: Window) -> int:
+        """The length of a window of time."""
+        match window:
+            case Ticks():
+                return min(FAR, window.count)
+            case Duration():
+                return min(FAR, self.floor(window.nanoseconds))
+            case Events():
+                raise AssertionError("positions have no ticks")
 
     def floor(self, nanoseconds: int) -> int:
         """The most whole ticks that fit: `x <= d` over ticks is `x <= floor(d)`."""

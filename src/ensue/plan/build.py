@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations, pairwise
 
 from ensue.algebra.bind import bind_query
@@ -13,20 +14,34 @@ from ensue.errors import QueryError, Source
 from ensue.expr.nodes import Expr, Field, Same, conjuncts, variables_of
 from ensue.expr.nodes import walk as walk_expression
 from ensue.graph.bounds import Bound, Network, Reason, close, end_of, start_of
+from ensue.graph.law import Law
 from ensue.graph.model import Absence, Extent, Graph, NormalForm, Windows
 from ensue.graph.normalize import normalize_query
+from ensue.plan.lawful import lawful_graphs
 from ensue.plan.model import AbsencePlan, GraphPlan, QueryPlan, Side
+from ensue.plan.monitor import monitor_of
 from ensue.plan.order import precedence
 from ensue.plan.retention import retention_of
 
 
-def plan_query(query: PatternQuery, catalog: Catalog, source: Source | None = None) -> QueryPlan:
-    """Checks, binds, normalizes and plans a query; raises a QueryError with every problem found."""
+def plan_query(
+    query: PatternQuery, catalog: Catalog, source: Source | None = None, law: Law | None = None
+) -> QueryPlan:
+    """Checks, binds, normalizes and plans a query; raises a QueryError with every problem found.
+
+    By `law` it leaves out what no lawful trace can match. Where windows count events, traces are not watched: events
+    that are left out would not be counted.
+    """
     problems = check_query(query) or bind_query(query, catalog)
     if problems:
         raise QueryError(problems, source)
     normal_form = normalize_query(query, catalog, source)
     graphs = tuple(_plan_graph(graph, graph, normal_form, ()) for graph in normal_form.graphs)
+    counting = counts_events(query)
+    if law is not None:
+        lawful, dropped = lawful_graphs(graphs, law, source)
+        graphs = tuple(lawful)
+        normal_form = replace(normal_form, dropped=(*normal_form.dropped, *dropped))
     return QueryPlan(
         query=query,
         source=source,
@@ -39,7 +54,9 @@ def plan_query(query: PatternQuery, catalog: Catalog, source: Source | None = No
             for variable, kept in retention_of(plan, normal_form.windows).items()
         },
         columns=_columns(query, catalog),
-        counting=counts_events(query),
+        counting=counting,
+        law=law,
+        monitor=None if law is None or counting else monitor_of(graphs, law, catalog),
     )
 
 

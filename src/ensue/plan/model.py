@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ensue.algebra.catalog import Catalog
 from ensue.algebra.nodes import PatternQuery
 from ensue.errors import Source
 from ensue.graph.bounds import Point
+from ensue.graph.law import Law
 from ensue.graph.model import Absence, Graph, NormalForm
+
+if TYPE_CHECKING:
+    from ensue.plan.monitor import Monitor
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +91,13 @@ class QueryPlan:
     retention: Mapping[tuple[int, str], Retention]
     columns: Mapping[str, frozenset[str] | None]
     counting: bool
+    law: Law | None = None
+    monitor: Monitor | None = None
+
+    @property
+    def all_streams(self) -> tuple[str, ...]:
+        """The streams of the query and those that are only watched."""
+        return tuple(dict.fromkeys((*self.columns, *(self.monitor.watched if self.monitor else ()))))
 
     @property
     def streams(self) -> tuple[str, ...]:

@@ -1,0 +1,323 @@
+"""Watching traces while events are loaded: events of hopeless traces are skipped, their state is dropped.
+
+A query whose plan has a monitor keeps a record per trace: which of the watched streams have occurred, and how far
+matches have come. The record of a trace that has failed is its tombstone. Records go when their trace ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+
+from ensue.engine.events import Candidates, EventStore, Request, key_column, load_events, stream_codes
+from ensue.engine.keys import encode_columns
+from ensue.engine.sources import EventSource, Mask, Report, one_chunk
+from ensue.engine.workspace import cached_candidates
+from ensue.graph.bounds import FAR
+from ensue.kernels.compiled import Codes, Int64s
+from ensue.kernels.sorting import order_by_time
+from ensue.kernels.traces import NEVER, Bits, Rules, Traces, follow
+from ensue.plan.model import QueryPlan
+from ensue.plan.monitor import MOST_STEPS, Monitor
+
+TRACE = "ensue:trace"
+"""The column that numbers the traces of a key, where a key has had several."""
+
+KEY, SEEN, REACHED, BEGAN, FAILED = "key", "seen", "reached", "began", "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """The events of a query after its traces were watched.
+
+    `found` are the candidates of its variables, without those that are skipped; `dropped` the rows, per table, that
+    need not be kept; `records` what is known of the traces that go on (None where nothing is watched).
+    """
+
+    store: EventStore
+    found: dict[Hashable, Candidates]
+    dropped: tuple[Mask, ...] | None = None
+    records: pa.Table | None = None
+
+
+def watch(
+    plan: QueryPlan,
+    sources: tuple[EventSource, ...],
+    request: Request,
+    report: Report,
+    known: Sequence[Int64s] = (),
+    records: pa.Table | None = None,
+    after: int | None = None,
+    until: int | None = None,
+) -> Watched:
+    """Loads the events of a query and, if it watches traces, leads those that are new through them.
+
+    New are the events that end after `after` and not after `until`; `records` says what came before. The report says
+    how many traces have failed and how many events were skipped.
+    """
+    if plan.monitor is None:
+        return Watched(load_events(sources, request, report, known), {})
+    return _Watch(plan, plan.monitor, sources, request, report, records).run(after, until)
+
+
+def no_records(plan: QueryPlan, sources: Sequence[EventSource], request: Request) -> pa.Table | None:
+    """The records of a query before any event."""
+    if plan.monitor is None:
+        return None
+    keys = [next(_key_parts(name, sources, request)).slice(0, 0) for name in request.partition_by]
+    return _record_table(keys, np.empty(0, np.int64), _new_traces(0, plan.monitor))
+
+
+class _Watch:
+    """One pass over the events of a query."""
+
+    def __init__(
+        self,
+        plan: QueryPlan,
+        monitor: Monitor,
+        sources: tuple[EventSource, ...],
+        request: Request,
+        report: Report,
+        records: pa.Table | None,
+    ) -> None:
+        self.plan = plan
+        self.monitor = monitor
+        self.sources = sources
+        self.request = request
+        self.report = report
+        self.records = records
+        self.streams = plan.all_streams
+        self.codes = [self._stream_codes(source) for source in sources]
+        self.rows = [np.flatnonzero(codes >= 0) for codes in self.codes]
+        self.key_values = [self._key_values(name) for name in request.partition_by]
+        encoded, self.key_count = encode_columns([[values] for values in self.key_values])
+        lengths = np.cumsum([len(rows) for rows in self.rows])
+        *self.keys, self.record_keys = np.split(encoded[0], lengths)
+        self.traces = self._traces()
+
+    def _stream_codes(self, source: EventSource) -> Codes:
+        """Which of the streams each row belongs to, -1 for rows that take no part."""
+        stream = source.input.stream
+        if stream is None:
+            codes = stream_codes(source.input, self.streams)
+        else:
+            number = self.streams.index(stream) if stream in self.streams else -1
+            codes = np.full(len(source.starts), number, np.int32)
+        return codes if source.valid is None else np.where(source.valid, codes, np.int32(-1))
+
+    def _key_values(self, name: str) -> pa.Array:
+        """A partition column of all rows that take part, then of all records."""
+        parts = [
+            values.take(pa.array(rows))
+            for values, rows in zip(_key_parts(name, self.sources, self.request), self.rows, strict=True)
+        ]
+        if self.records is not None:
+            place = self.request.partition_by.index(name)
+            parts.append(self.records.column(f"{KEY}_{place}").combine_chunks())
+        together = pa.concat_tables([pa.table([part], [KEY]) for part in parts], promote_options="permissive")
+        return one_chunk(together.column(0))
+
+    def _traces(self) -> Traces:
+        """What the records say of each trace, and nothing of the others."""
+        traces = _new_traces(self.key_count, self.monitor)
+        if self.records is not None and len(self.record_keys):
+            place = self.record_keys
+            traces.seen[place] = self.records.column(SEEN).to_numpy()
+            traces.began[place] = self.records.column(BEGAN).to_numpy()
+            traces.failed[place] = self.records.column(FAILED).to_numpy()
+            for number in range(len(self.monitor.graphs)):
+                traces.reached[place, number] = self.records.column(f"{REACHED}_{number}").to_numpy()
+        return traces
+
+    def run(self, after: int | None, until: int | None) -> Watched:
+        had_failed = self.traces.failed.copy()
+        asleep = [_of_rows(had_failed, keys) for keys in self.keys]
+        store = load_events(self._without(asleep), self.request, self.report)
+        found: dict[Hashable, Candidates] = {}
+        leaves = self._leaves(store, found)
+        skipped, numbers = self._follow(leaves, after, until)
+        self.report.traces_failed += int(np.count_nonzero(self.traces.failed & ~had_failed))
+        self.report.events_skipped += sum(int(np.count_nonzero(mask)) for mask in skipped)
+        if self.traces.number.any():
+            store = self._by_trace(skipped, numbers)
+            found = {}
+        else:
+            found = self._narrowed(found, skipped, store)
+        return Watched(store, found, tuple(self._dropped(numbers)), self._kept_records(until))
+
+    def _without(self, masks: Sequence[Mask]) -> tuple[EventSource, ...]:
+        """The tables without the masked ones of the rows that take part."""
+        return tuple(
+            _without(source, rows, mask) for source, rows, mask in zip(self.sources, self.rows, masks, strict=True)
+        )
+
+    def _leaves(self, store: EventStore, found: dict[Hashable, Candidates]) -> list[Bits]:
+        """Per table and row the leaves of the monitor that it satisfies. Looks up every variable on the way."""
+        leaves = [np.zeros(len(source.starts), np.uint64) for source in self.sources]
+        places = {id(source): place for place, source in enumerate(store.sources)}
+        for graph_plan in self.plan.graphs:
+            for inner in graph_plan.with_inner():
+                for variable in inner.graph.variables:
+                    cached_candidates(variable, inner.graph, store, self.plan.catalog, found)
+        for number, leaf in enumerate(self.monitor.leaves):
+            events = cached_candidates(leaf.variable, leaf.graph, store, self.plan.catalog, found)
+            leaves[places[id(events.source)]][events.rows] |= np.uint64(1 << number)
+        return leaves
+
+    def _follow(self, leaves: Sequence[Bits], after: int | None, until: int | None) -> tuple[list[Mask], list[Codes]]:
+        """Leads the new events through their traces; per table which rows that take part are skipped, and the number
+        of the trace of each within its key."""
+        bit_of = np.zeros(len(self.streams), np.uint64)
+        for number, stream in enumerate(self.monitor.watched):
+            bit_of[self.streams.index(stream)] = np.uint64(1 << number)
+        times = np.concatenate([source.ends[rows] for source, rows in zip(self.sources, self.rows, strict=True)])
+        occurs = np.concatenate([bit_of[codes[rows]] for codes, rows in zip(self.codes, self.rows, strict=True)])
+        satisfied = np.concatenate([bits[rows] for bits, rows in zip(leaves, self.rows, strict=True)])
+        keys = np.concatenate(self.keys)
+        new = np.ones(len(times), bool)
+        if after is not None:
+            new &= times > after
+        if until is not None:
+            new &= times <= until
+        fresh = np.flatnonzero(new).astype(np.int32)
+        skipped, numbers = np.zeros(len(times), bool), np.zeros(len(times), np.int32)
+        order = fresh[order_by_time(times[fresh])]
+        follow(order, keys, times, satisfied, occurs, rules_of(self.monitor), self.traces, skipped, numbers)
+        ends = np.cumsum([len(rows) for rows in self.rows])[:-1]
+        return np.split(skipped, ends), np.split(numbers, ends)
+
+    def _by_trace(self, skipped: Sequence[Mask], numbers: Sequence[Codes]) -> EventStore:
+        """The events apart by trace, where a key has had several."""
+        sources = []
+        for source, rows, own in zip(self._without(skipped), self.rows, numbers, strict=True):
+            of_row = np.zeros(len(source.starts), np.int32)
+            of_row[rows] = own
+            table = source.input.table.append_column(TRACE, pa.array(of_row))
+            sources.append(EventSource(replace(source.input, table=table), source.starts, source.ends, source.valid))
+        request = replace(self.request, partition_by=(*self.request.partition_by, TRACE))
+        return load_events(tuple(sources), request, Report())
+
+    def _narrowed(
+        self, found: dict[Hashable, Candidates], skipped: Sequence[Mask], store: EventStore
+    ) -> dict[Hashable, Candidates]:
+        """The candidates without those that are skipped."""
+        if not any(mask.any() for mask in skipped):
+            return found
+        left_out = []
+        for source, rows, mask in zip(self.sources, self.rows, skipped, strict=True):
+            of_row = np.zeros(len(source.starts), bool)
+            of_row[rows] = mask
+            left_out.append(of_row)
+        places = {id(source): place for place, source in enumerate(store.sources)}
+        return {
+            wanted: events.select(~left_out[places[id(events.source)]][events.rows]) for wanted, events in found.items()
+        }
+
+    def _dropped(self, numbers: Sequence[Codes]) -> Iterator[Mask]:
+        """The rows of traces that have failed, or that were not the last of their key."""
+        for source, rows, keys, own in zip(self.sources, self.rows, self.keys, numbers, strict=True):
+            dropped = np.zeros(len(source.starts), bool)
+            dropped[rows] = _of_rows(self.traces.failed, keys) | (own < _of_rows(self.traces.number, keys))
+            yield dropped
+
+    def _kept_records(self, until: int | None) -> pa.Table | None:
+        """The records of the traces that go on."""
+        if self.records is None:
+            return None
+        traces, lifetime = self.traces, self.monitor.lifetime
+        kept = (traces.began != NEVER) & ~traces.closed
+        if lifetime is not None and until is not None:
+            kept &= traces.began > until - lifetime
+        numbers = np.flatnonzero(kept)
+        place = np.empty(self.key_count, np.int64)
+        codes = np.concatenate([*self.keys, self.record_keys])
+        known = np.flatnonzero(codes >= 0)
+        place[codes[known]] = known
+        keys = [values.take(pa.array(place[numbers])) for values in self.key_values]
+        return _record_table(keys, numbers, traces)
+
+
+def _key_parts(name: str, sources: Sequence[EventSource], request: Request) -> Iterator[pa.Array]:
+    return (key_column(source, name, request) for source in sources)
+
+
+def _new_traces(count: int, monitor: Monitor) -> Traces:
+    starts = rules_of(monitor).starts
+    shape = (count, len(starts))
+    return Traces(
+        seen=np.zeros(count, np.uint64),
+        reached=np.tile(starts, (count, 1)).reshape(shape),
+        began=np.full(count, NEVER, np.int64),
+        failed=np.zeros(count, bool),
+        closed=np.zeros(count, bool),
+        number=np.zeros(count, np.int32),
+        gained=np.zeros(shape, np.uint64),
+        lost=np.zeros(shape, np.uint64),
+        moment=np.full(count, NEVER, np.int64),
+    )
+
+
+def _record_table(keys: Sequence[pa.Array | pa.ChunkedArray], numbers: Int64s, traces: Traces) -> pa.Table:
+    columns = {f"{KEY}_{place}": values for place, values in enumerate(keys)}
+    columns |= {SEEN: traces.seen[numbers], BEGAN: traces.began[numbers], FAILED: traces.failed[numbers]}
+    columns |= {f"{REACHED}_{graph}": traces.reached[numbers, graph] for graph in range(traces.reached.shape[1])}
+    return pa.table(columns)
+
+
+def _of_rows(values: np.ndarray, keys: Codes) -> np.ndarray:
+    """The value of each row's trace; that of no trace is zero."""
+    return values[keys] & (keys >= 0) if values.dtype == bool else np.where(keys >= 0, values[keys], 0)
+
+
+def _without(source: EventSource, rows: np.ndarray, mask: Mask) -> EventSource:
+    if not mask.any():
+        return source
+    valid = np.ones(len(source.starts), bool) if source.valid is None else source.valid.copy()
+    valid[rows[mask]] = False
+    return replace(source, valid=valid)
+
+
+@lru_cache(maxsize=256)
+def rules_of(monitor: Monitor) -> Rules:
+    """A monitor as arrays."""
+    bit = {stream: np.uint64(1 << place) for place, stream in enumerate(monitor.watched)}
+
+    def bits(streams: frozenset[str]) -> np.uint64:
+        return np.uint64(sum(int(bit[stream]) for stream in streams))
+
+    leaf_offsets = np.cumsum([0, *(len(graph.leaves) for graph in monitor.graphs)])
+    moves: list[tuple[int, int, int]] = []
+    losses = np.zeros(int(leaf_offsets[-1]), np.uint64)
+    conditions: list[tuple[np.uint64, np.uint64]] = []
+    condition_offsets = np.zeros((len(monitor.graphs), MOST_STEPS + 1), np.int64)
+    for number, graph in enumerate(monitor.graphs):
+        first = int(leaf_offsets[number])
+        moves += [(first + leaf, 1 << start, 1 << goal) for start, leaf, goal in graph.moves]
+        for leaf, step in graph.losses:
+            losses[first + leaf] |= np.uint64(1 << step)
+        for place in range(MOST_STEPS):
+            condition_offsets[number, place] = len(conditions)
+            if place < len(graph.steps):
+                found = graph.steps[place].conditions
+                conditions += [(bits(condition.seen), bits(condition.unseen)) for condition in found]
+        condition_offsets[number, MOST_STEPS] = len(conditions)
+    moves.sort()
+    return Rules(
+        leaf_offsets=leaf_offsets.astype(np.int64),
+        move_offsets=np.searchsorted([leaf for leaf, _, _ in moves], np.arange(len(losses) + 1)).astype(np.int64),
+        move_from=np.array([start for _, start, _ in moves], np.uint64),
+        move_to=np.array([goal for _, _, goal in moves], np.uint64),
+        losses=losses,
+        starts=np.array([1 if g.follows else (1 << len(g.steps)) - 1 for g in monitor.graphs], np.uint64),
+        wholes=np.array([0 if g.whole is None else 1 << g.whole for g in monitor.graphs], np.uint64),
+        trails=np.array([graph.trails for graph in monitor.graphs], bool),
+        condition_offsets=condition_offsets,
+        condition_seen=np.array([seen for seen, _ in conditions], np.uint64),
+        condition_unseen=np.array([unseen for _, unseen in conditions], np.uint64),
+        ends=bits(frozenset(monitor.ends)),
+        lifetime=FAR if monitor.lifetime is None else monitor.lifetime,
+    )

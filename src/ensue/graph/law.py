@@ -1,0 +1,274 @@
+"""Reasoning about constraints: what a trace that obeys them can still hold.
+
+Which streams occur is Horn reasoning: the least closure under the clauses is what any lawful trace must hold besides.
+When they occur is reasoning about order: what is still to come lies after what has been seen, and a cycle of "not
+after" with a "before" in it cannot be. Both are monotone in what is still needed, so the least closure decides.
+
+The failing conditions of a set of needed variables are found by abduction, once per query: the least sets of seen and
+unseen streams under which no lawful continuation holds events for all of them. (Ding, Chen, Rundensteiner, Tatemura,
+Hsiung, Candan: Runtime Semantic Query Optimization for Event Stream Processing, ICDE 2008, calls this RunSAT.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise, product
+
+from ensue.algebra.constraints import Clause, Constraint, Ends, Prior, clauses_of
+
+MOST_SUPPORTS = 64
+"""So many ways to derive that a stream occurs are followed, the smallest first."""
+
+MOST_SEEN = 4
+"""Conditions on more seen streams than this are not looked for: each more is rarer and later than the one before."""
+
+MOST_DERIVED = 4
+"""So many streams that must still come besides the needed ones are looked at in one cycle of order."""
+
+Support = tuple[frozenset[str], bool, tuple[Constraint, ...]]
+"""Seen streams from which a stream follows, whether the needed ones were used too, and the constraints used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """A variable that is still to be bound: its stream, and the names of the needed variables strictly after it."""
+
+    name: str
+    stream: str
+    before: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """All of `seen` have occurred and none of `unseen`: then, by `proof`, what is needed cannot come any more."""
+
+    seen: frozenset[str]
+    unseen: frozenset[str]
+    proof: tuple[Constraint, ...]
+
+    def holds(self, occurred: frozenset[str]) -> bool:
+        return self.seen <= occurred and not self.unseen & occurred
+
+
+@dataclass(frozen=True)
+class Law:
+    """The constraints over the traces of one PARTITION BY."""
+
+    constraints: tuple[Constraint, ...]
+
+    @cached_property
+    def clauses(self) -> tuple[Clause, ...]:
+        return tuple(clause for constraint in self.constraints for clause in clauses_of(constraint))
+
+    @cached_property
+    def priors(self) -> tuple[Prior, ...]:
+        return tuple(constraint for constraint in self.constraints if isinstance(constraint, Prior))
+
+    @cached_property
+    def ends(self) -> Mapping[str, Constraint]:
+        """The streams after which nothing comes."""
+        found: dict[str, Constraint] = {}
+        for constraint in self.constraints:
+            if isinstance(constraint, Ends):
+                found.update(dict.fromkeys(constraint.streams, constraint))
+        return found
+
+    @cached_property
+    def streams(self) -> tuple[str, ...]:
+        """Every stream that a constraint names."""
+        return tuple(dict.fromkeys(name for constraint in self.constraints for name in constraint.streams))
+
+    @cached_property
+    def surely_before(self) -> Mapping[str, frozenset[str]]:
+        """Per stream the others that have occurred in a lawful trace once it has: required, and never after it."""
+        return {
+            stream: frozenset(
+                other
+                for other in self.implied((stream,)) - {stream}
+                if stream in self.ends or (other, stream) in {(prior.earlier, prior.later) for prior in self.priors}
+            )
+            for stream in self.streams
+        }
+
+    def implied(self, streams: Iterable[str]) -> set[str]:
+        """The least set of streams that occur in every lawful trace in which these do."""
+        found = set(streams)
+        grown = True
+        while grown:
+            new = {clause.head for clause in self.clauses if clause.head is not None and clause.body <= found} - found
+            grown = bool(new)
+            found |= new
+        return found
+
+    def failing_conditions(self, needed: Sequence[Needed]) -> tuple[Condition, ...]:
+        """The least conditions on a lawful prefix under which no lawful continuation has all of `needed`.
+
+        Those that only a trace can meet that breaks a constraint anyway are left out.
+        """
+        supports = self._supports({variable.stream for variable in needed})
+        found = [*self._ended(), *self._blocked(needed, supports), *self._forbidden(supports)]
+        found += self._disordered(needed, supports)
+        return self._least(found)
+
+    def _supports(self, needed: set[str]) -> dict[str, list[Support]]:
+        """For every stream, the least sets of seen streams with which it must occur if the needed ones do."""
+        supports: dict[str, list[Support]] = {
+            stream: [(frozenset(), True, ())] if stream in needed else [(frozenset((stream,)), False, ())]
+            for stream in {*self.streams, *needed}
+        }
+        grown = True
+        while grown:
+            grown = False
+            for clause in self.clauses:
+                if clause.head is None:
+                    continue
+                for support in _together([supports[stream] for stream in sorted(clause.body)], clause.origin):
+                    grown |= _add(supports[clause.head], support)
+        return supports
+
+    def _ended(self) -> Iterator[tuple[Condition, bool]]:
+        for stream, constraint in self.ends.items():
+            yield Condition(frozenset((stream,)), frozenset(), (constraint,)), True
+
+    def _blocked(
+        self, needed: Sequence[Needed], supports: Mapping[str, list[Support]]
+    ) -> Iterator[tuple[Condition, bool]]:
+        """A stream that must still come cannot, because one has been seen after which it never comes."""
+        wanted = {variable.stream for variable in needed}
+        for prior in self.priors:
+            stream = prior.earlier
+            unseen = frozenset[str]() if stream in wanted else frozenset((stream,))
+            for seen, uses_needed, proof in supports[stream]:
+                if stream not in seen and not unseen & seen:
+                    yield Condition(seen | {prior.later}, unseen, _joined(proof, (prior,))), uses_needed
+
+    def _forbidden(self, supports: Mapping[str, list[Support]]) -> Iterator[tuple[Condition, bool]]:
+        """Streams that must come cannot occur with others that have been seen or must come."""
+        for clause in self.clauses:
+            if clause.head is None:
+                for seen, uses_needed, proof in _together(
+                    [supports[stream] for stream in sorted(clause.body)], clause.origin
+                ):
+                    yield Condition(seen, frozenset(), proof), uses_needed
+
+    def _disordered(
+        self, needed: Sequence[Needed], supports: Mapping[str, list[Support]]
+    ) -> Iterator[tuple[Condition, bool]]:
+        """What must still come has no order: a way leads back from the later to the earlier of two needed events."""
+        wanted = {variable.stream for variable in needed}
+        derived = {
+            stream: [support for support in found if stream not in support[0]]
+            for stream, found in supports.items()
+            if stream not in wanted
+        }
+        nodes = [*needed, *(Needed(f"({stream})", stream, frozenset()) for stream, found in derived.items() if found)]
+        later = self._not_after(nodes)
+        by_name = {node.name: node for node in nodes}
+        for variable in needed:
+            for name in sorted(variable.before):
+                for path in _ways(name, variable.name, later, by_name, set(derived)):
+                    yield from _without_order(path, later, by_name, derived)
+
+    def _not_after(self, nodes: Sequence[Needed]) -> dict[str, dict[str, tuple[Constraint, ...]]]:
+        """For each event to come those that cannot lie before it, and the constraint that says so (none: the query)."""
+        edges: dict[str, dict[str, tuple[Constraint, ...]]] = {node.name: {} for node in nodes}
+        for node in nodes:
+            for name in node.before:
+                edges[node.name].setdefault(name, ())
+            for other in nodes:
+                if other is node:
+                    continue
+                for prior in self.priors:
+                    if (prior.earlier, prior.later) == (node.stream, other.stream):
+                        edges[node.name].setdefault(other.name, (prior,))
+                if other.stream in self.ends:
+                    edges[node.name].setdefault(other.name, (self.ends[other.stream],))
+        return edges
+
+    def _least(self, found: Sequence[tuple[Condition, bool]]) -> tuple[Condition, ...]:
+        """Without the conditions that a lawful trace meets only once it has met another one."""
+        kept: list[tuple[Condition, bool]] = []
+        for condition, uses_needed in sorted(found, key=lambda entry: _size(entry[0])):
+            can_be = not condition.unseen & self._known(condition.seen) and len(condition.seen) <= MOST_SEEN
+            if can_be and not any(self._meets_before(other, condition) for other, _ in kept):
+                kept.append((condition, uses_needed))
+        return tuple(
+            condition
+            for condition, uses_needed in kept
+            if uses_needed and not any(self._meets_before(other, condition) for other, _ in kept if other != condition)
+        )
+
+    def _meets_before(self, other: Condition, condition: Condition) -> bool:
+        return other.unseen <= condition.unseen and other.seen <= self._known(condition.seen)
+
+    def _known(self, seen: frozenset[str]) -> frozenset[str]:
+        """What has occurred in a lawful trace once these have."""
+        return seen.union(*(self.surely_before.get(stream, ()) for stream in seen))
+
+
+def _size(condition: Condition) -> tuple[int, int, list[str]]:
+    return len(condition.seen) + len(condition.unseen), len(condition.seen), sorted(condition.seen | condition.unseen)
+
+
+def _joined(*proofs: tuple[Constraint, ...]) -> tuple[Constraint, ...]:
+    return tuple(dict.fromkeys(constraint for proof in proofs for constraint in proof))
+
+
+def _together(parts: Sequence[Sequence[Support]], *origin: Constraint) -> Iterator[Support]:
+    """Every way to have all of some streams."""
+    for chosen in product(*parts):
+        seen = frozenset[str]().union(*(support[0] for support in chosen))
+        if len(seen) <= MOST_SEEN:
+            yield (
+                seen,
+                any(support[1] for support in chosen),
+                _joined(*(support[2] for support in chosen), tuple(origin)),
+            )
+
+
+def _add(supports: list[Support], new: Support) -> bool:
+    """Adds a support unless one that is no larger is there; takes out those that it makes needless."""
+    if any(known[0] <= new[0] and (new[1] or not known[1] or known[0] < new[0]) for known in supports):
+        return False
+    supports[:] = [known for known in supports if not new[0] <= known[0]]
+    supports.append(new)
+    supports.sort(key=lambda support: (len(support[0]), sorted(support[0])))
+    del supports[MOST_SUPPORTS:]
+    return new in supports
+
+
+def _ways(
+    start: str,
+    goal: str,
+    later: Mapping[str, Mapping[str, tuple[Constraint, ...]]],
+    nodes: Mapping[str, Needed],
+    derived: set[str],
+) -> Iterator[tuple[str, ...]]:
+    """The ways from one event to come to another along "not after", over few events that are only derived."""
+    stack: list[tuple[str, ...]] = [(start,)]
+    while stack:
+        path = stack.pop()
+        if path[-1] == goal:
+            yield path
+            continue
+        for name in later[path[-1]]:
+            through = sum(nodes[step].stream in derived for step in (*path, name))
+            if name not in path and through <= MOST_DERIVED:
+                stack.append((*path, name))
+
+
+def _without_order(
+    path: Sequence[str],
+    later: Mapping[str, Mapping[str, tuple[Constraint, ...]]],
+    nodes: Mapping[str, Needed],
+    derived: Mapping[str, list[Support]],
+) -> Iterator[tuple[Condition, bool]]:
+    proof = _joined(*(later[here][there] for here, there in pairwise(path)))
+    besides = [nodes[name].stream for name in path if nodes[name].stream in derived]
+    unseen = frozenset(besides)
+    for seen, _, used in _together([derived[stream] for stream in besides]):
+        if not seen & unseen:
+            # The events whose order is impossible are needed ones, whatever follows from what was seen.
+            yield Condition(seen, unseen, _joined(used, proof)), True

@@ -1,0 +1,111 @@
+"""Whether a lawful trace can match a query at all, and which of its parts say nothing new about lawful traces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import permutations
+
+from ensue.algebra.constraints import Constraint
+from ensue.errors import Problem, QueryError, Source, Span
+from ensue.graph.bounds import Bound, Limit, Reason, end_of, extend, start_of
+from ensue.graph.law import Law, Needed
+from ensue.graph.model import Graph
+from ensue.graph.normalize import explain_contradiction
+from ensue.lang.render import render_constraint
+from ensue.plan.model import GraphPlan
+from ensue.plan.monitor import needed_variables
+
+Proof = tuple[str, tuple[Constraint, ...]]
+"""Why something cannot be, in words, and the constraints that say so."""
+
+
+def contradictory_constraints(law: Law) -> list[Problem]:
+    """A problem for every stream that, by the constraints, no trace can hold."""
+    problems = []
+    for stream in law.streams:
+        for condition in law.failing_conditions((Needed(stream, stream, frozenset()),)):
+            if not condition.seen:
+                problems.append(
+                    Problem(
+                        "contradictory-constraints",
+                        f"by the constraints no trace can hold a `{stream}`: {_listed(condition.proof)}",
+                        _place(condition.proof),
+                        hint="one of them is wrong; remove or correct it",
+                    )
+                )
+                break
+    return problems
+
+
+def lawful_graphs(plans: Sequence[GraphPlan], law: Law, source: Source | None) -> tuple[list[GraphPlan], list[str]]:
+    """The graphs that a lawful trace can match, and why the others cannot; raises `never-lawful` if there is none."""
+    lawful: list[GraphPlan] = []
+    proofs: list[Proof] = []
+    for plan in plans:
+        proof = impossibility(plan.graph, law)
+        if proof is None:
+            lawful.append(plan)
+        else:
+            proofs.append(proof)
+    if not lawful:
+        text, constraints = proofs[0]
+        raise QueryError(
+            [
+                Problem(
+                    "never-lawful",
+                    f"no trace that obeys the constraints can match: {text}",
+                    _place(constraints),
+                    hint="correct the pattern, or the constraint if the process does allow it",
+                )
+            ],
+            source,
+        )
+    return lawful, [text for text, _ in proofs]
+
+
+def impossibility(graph: Graph, law: Law, besides: tuple[Needed, ...] = ()) -> Proof | None:
+    """Why no lawful trace matches a graph (with further events besides), or None if one can."""
+    for condition in law.failing_conditions((*needed_variables(graph), *besides)):
+        if not condition.seen:
+            names = ", ".join(f"`{name}`" for name in dict.fromkeys(variable.stream for variable in graph.variables))
+            return f"it needs {names}, but {_listed(condition.proof)}", condition.proof
+    network = extend(graph.times, (), _bounds(graph, law))
+    if network.contradiction is None:
+        return None
+    return explain_contradiction(network.contradiction), tuple(
+        prior for prior in law.priors if _text(prior) in {bound.reason.text for bound in network.contradiction.cycle}
+    )
+
+
+def needless_absences(plan: GraphPlan, law: Law) -> Iterator[str]:
+    """The forbidden parts that no lawful trace holds together with the rest of the pattern, each with the proof."""
+    for absence in plan.absences:
+        inner = tuple(
+            Needed(f"NOT {needed.name}", needed.stream, frozenset(f"NOT {name}" for name in needed.before))
+            for needed in needed_variables(absence.graph.graph)
+        )
+        proof = impossibility(plan.graph, law, inner)
+        if proof is not None:
+            yield f"`{absence.absence.text}` never matters: {_listed(proof[1])}"
+
+
+def _bounds(graph: Graph, law: Law) -> list[Bound]:
+    """What PRIOR says about the times of the variables: the later is never before the earlier."""
+    return [
+        Bound(start_of(x.name), end_of(y.name), Limit(0, False), Reason(_text(prior), prior.span))
+        for x, y in permutations(graph.variables, 2)
+        for prior in law.priors
+        if (prior.earlier, prior.later) == (x.stream, y.stream)
+    ]
+
+
+def _text(constraint: Constraint) -> str:
+    return f"CONSTRAINT {render_constraint(constraint)}"
+
+
+def _listed(constraints: Sequence[Constraint]) -> str:
+    return ", ".join(map(_text, constraints))
+
+
+def _place(constraints: Sequence[Constraint]) -> Span | None:
+    return next((constraint.span for constraint in constraints if constraint.span is not None), None)

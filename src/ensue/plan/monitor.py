@@ -1,0 +1,232 @@
+"""How a query watches its traces: what has been seen of each, how far its matches have come, when it is hopeless.
+
+How far a trace has come is the set of steps its events have reached. A step is a set of variables of a graph that can
+be bound without any that comes before them left out: those of `SEQ(A, B)` are nothing, A, and A with B. What a step
+still needs fails under conditions that are known beforehand (`ensue.graph.law`); a trace in which every reached step
+has failed can hold no further match.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from ensue.algebra.catalog import Catalog
+from ensue.algebra.constraints import EndsWithin
+from ensue.graph.bounds import end_of, start_of
+from ensue.graph.law import Condition, Law, Needed
+from ensue.graph.model import Graph, Variable
+from ensue.graph.timescale import TimeScale
+from ensue.plan.model import AbsencePlan, GraphPlan
+
+MOST_STEPS = 64
+"""Graphs with more steps are watched without how far they have come: as if every step had been reached."""
+
+MOST_WATCHED = 62
+"""So many streams are watched at most; conditions on further ones are left out."""
+
+FEW_SEEN = 2
+"""Conditions on so many seen streams are always worth a look; the others must pay."""
+
+PRICE = 1 / 64
+"""What watching a condition on many streams costs, in events that it would have to free."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A variable that moves a graph on, or whose events, forbidden between others, throw it back."""
+
+    variable: Variable
+    graph: Graph
+    forbidden: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A set of variables that may be bound; under any of `conditions` the others can never be."""
+
+    bound: frozenset[str]
+    conditions: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GraphMonitor:
+    """The steps of a graph; `moves` lead from one to the next by a leaf, and `losses` tell what a leaf takes away.
+
+    The first step has nothing bound unless progress is not followed: then every step counts as reached from the start.
+    A complete match that `trails` is still to be reported, so it keeps its trace.
+    """
+
+    steps: tuple[Step, ...]
+    leaves: tuple[Leaf, ...]
+    moves: tuple[tuple[int, int, int], ...]
+    losses: tuple[tuple[int, int], ...]
+    whole: int | None
+    trails: bool
+    follows: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Monitor:
+    """What a query watches: streams of which it is known whether they have occurred, and graphs.
+
+    `ends` are the watched streams that end a trace; `lifetime`, in ticks, ends it too.
+    """
+
+    watched: tuple[str, ...]
+    ends: tuple[str, ...]
+    lifetime: int | None
+    graphs: tuple[GraphMonitor, ...]
+
+    @property
+    def leaves(self) -> tuple[Leaf, ...]:
+        return tuple(leaf for graph in self.graphs for leaf in graph.leaves)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether what is known of a trace can be forgotten some day."""
+        return bool(self.ends) or self.lifetime is not None
+
+
+def monitor_of(graphs: Sequence[GraphPlan], law: Law, catalog: Catalog) -> Monitor:
+    """How a query with these graphs watches traces that obey the law."""
+    drafts = [_monitor_graph(plan, law) for plan in graphs]
+    watched = _watched(drafts, law)
+    return Monitor(
+        watched,
+        tuple(stream for stream in watched if stream in law.ends),
+        _lifetime(law, catalog),
+        tuple(_with_conditions_on(draft, frozenset(watched)) for draft in drafts),
+    )
+
+
+def needed_variables(graph: Graph, bound: frozenset[str] = frozenset()) -> tuple[Needed, ...]:
+    """The variables of a graph that are not bound, with their order."""
+    free = [variable for variable in graph.variables if variable.name not in bound]
+    return tuple(
+        Needed(
+            variable.name,
+            variable.stream,
+            frozenset(other.name for other in free if _is_before(variable.name, other.name, graph)),
+        )
+        for variable in free
+    )
+
+
+def _is_before(x: str, y: str, graph: Graph) -> bool:
+    return x != y and graph.times.before(end_of(x), start_of(y))
+
+
+def _lifetime(law: Law, catalog: Catalog) -> int | None:
+    """After how many ticks a trace ends, whatever happens."""
+    windows = [constraint.window for constraint in law.constraints if isinstance(constraint, EndsWithin)]
+    return min((TimeScale(catalog.unit).ticks(window) for window in windows), default=None)
+
+
+def _monitor_graph(plan: GraphPlan, law: Law) -> GraphMonitor:
+    graph = plan.graph
+    everything = frozenset(graph.names)
+    sets = _steps(graph)
+    if sets is None:
+        lasts = [name for name in graph.names if not any(_is_before(name, other, graph) for other in graph.names)]
+        steps = tuple(_step(everything - {name}, graph, law) for name in lasts)
+        return GraphMonitor(steps, (), (), (), None, graph.trailing, False)
+    places = {bound: place for place, bound in enumerate(sets)}
+    forbidden = [absence for absence in plan.absences if _throws_back(absence)]
+    leaves = [
+        *(Leaf(variable, graph, False) for variable in graph.variables),
+        *(Leaf(absence.graph.graph.variables[0], absence.graph.graph, True) for absence in forbidden),
+    ]
+    moves = [
+        (places[bound], number, places[bound | {name}])
+        for number, name in enumerate(graph.names)
+        for bound in sets
+        if name not in bound and bound | {name} in places
+    ]
+    losses = [
+        (len(graph.names) + number, places[bound])
+        for number, absence in enumerate(forbidden)
+        for bound in sets
+        if _is_open(absence, bound)
+    ]
+    return GraphMonitor(
+        tuple(_step(bound, graph, law) for bound in sets),
+        tuple(leaves),
+        tuple(moves),
+        tuple(losses),
+        places[everything],
+        graph.trailing,
+        True,
+    )
+
+
+def _steps(graph: Graph) -> list[frozenset[str]] | None:
+    """The sets of variables closed under "before", small ones first; None if they are too many."""
+    before = {name: frozenset(other for other in graph.names if _is_before(other, name, graph)) for name in graph.names}
+    found = {frozenset[str]()}
+    layer = found
+    while layer:
+        layer = {
+            bound | {name} for bound in layer for name in graph.names if name not in bound and before[name] <= bound
+        } - found
+        found = found | layer
+        if len(found) > MOST_STEPS:
+            return None
+    return sorted(found, key=lambda bound: (len(bound), sorted(bound)))
+
+
+def _step(bound: frozenset[str], graph: Graph, law: Law) -> Step:
+    needed = needed_variables(graph, bound)
+    found = law.failing_conditions(needed) if needed else ()
+    return Step(bound, tuple(condition for condition in found if _pays(condition, len(bound))))
+
+
+def _pays(condition: Condition, held: int) -> bool:
+    """Whether watching a condition is worth its price.
+
+    Each stream that must have been seen halves, for want of statistics, the chance that the condition is ever met;
+    then the events held, and one more on average that need not be, are freed.
+    """
+    return len(condition.seen) <= FEW_SEEN or (held + 1) / 2 ** len(condition.seen) > PRICE * len(condition.seen)
+
+
+def _throws_back(absence: AbsencePlan) -> bool:
+    """Whether one forbidden event by itself, of whatever came before it, ends what has been reached."""
+    inner = absence.graph.graph
+    return (
+        absence.absence.after is not None
+        and not absence.correlated
+        and not absence.graph.absences
+        and len(inner.variables) == 1
+    )
+
+
+def _is_open(absence: AbsencePlan, bound: frozenset[str]) -> bool:
+    """Whether, with these variables bound, the scope has begun and is not closed."""
+    after, before = absence.absence.after, absence.absence.before
+    assert after is not None
+    return set(after.ends) <= bound and (before is None or not set(before.starts) & bound)
+
+
+def _watched(drafts: Sequence[GraphMonitor], law: Law) -> tuple[str, ...]:
+    """The streams of the conditions, those of the most conditions first if they are too many."""
+    uses: dict[str, int] = dict.fromkeys(law.ends, MOST_STEPS ** 2)
+    for condition in (found for draft in drafts for step in draft.steps for found in step.conditions):
+        for stream in (*condition.seen, *condition.unseen):
+            uses[stream] = uses.get(stream, 0) + 1
+    return tuple(sorted(sorted(uses), key=lambda stream: -uses[stream])[:MOST_WATCHED])
+
+
+def _with_conditions_on(draft: GraphMonitor, watched: frozenset[str]) -> GraphMonitor:
+    steps = tuple(
+        Step(step.bound, tuple(found for found in step.conditions if found.seen | found.unseen <= watched))
+        for step in draft.steps
+    )
+    return replace(draft, steps=steps)
+
+
+def conditions_of(graph: GraphMonitor) -> Iterator[tuple[Step, Condition]]:
+    """Every condition with the step that it ends, the earliest steps first."""
+    for step in graph.steps:
+        for condition in step.conditions:
+            yield step, condition
