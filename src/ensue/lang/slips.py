@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import takewhile
 
 from ensue.errors import Source
 
@@ -56,6 +57,11 @@ class Slip:
         return opened[-1] if opened else None
 
     @property
+    def statement(self) -> tuple[Lexeme, ...]:
+        """What was read of the statement."""
+        return tuple(reversed(tuple(takewhile(lambda lexeme: lexeme.text != ";", reversed(self.before)))))
+
+    @property
     def clause(self) -> str:
         """The first word of the clause that is being read; empty before the first clause."""
         words = (lexeme.text.upper() for lexeme in reversed(self.before))
@@ -67,6 +73,15 @@ class Slip:
         if self.start == "pattern" and self.accepted == {"$END"}:
             return True
         return "_AS" in self.accepted and ("_OR" not in self.accepted or "_SEQ" in self.accepted)
+
+    @property
+    def after_constraint(self) -> bool:
+        """Whether a constraint could end here."""
+        return self.in_constraint and "_SEMICOLON" in self.accepted
+
+    @property
+    def in_constraint(self) -> bool:
+        return [lexeme.text.upper() for lexeme in self.statement[:1]] == ["CONSTRAINT"]
 
     def item_before(self) -> tuple[Lexeme, ...]:
         """What stands before the slip, back to the last PATTERN, comma or bracket that encloses it."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from lark import UnexpectedInput
 
 from ensue.errors import Problem, QueryError, Source, Span, did_you_mean
+from ensue.lang.constraint_slips import CONSTRAINT_SLIPS
 from ensue.lang.habits import HABITS
 from ensue.lang.literals import shorten, unit_hint
 from ensue.lang.names import is_reserved, quote_name
@@ -36,7 +38,7 @@ _GROUPS = (
     ),
     ("an operator", ("CONCAT", "COMPARISON", "_IN", "_NOT", "_BETWEEN", "_LIKE", "_IS", "_AND", "_OR")),
     ("an operator", ("_OR", "_AND")),
-    ("a clause (WHERE, PARTITION BY, WITHIN or RETURN)", ("_PARTITION", "_WHERE", "_WITHIN", "_RETURN")),
+    ("a clause (WHERE, PARTITION BY, WITHIN or RETURN)", ("_WHERE", "_PARTITION", "_WITHIN", "_RETURN")),
     ("a number", ("INTEGER", "DECIMAL", "MINUS")),
     ("a name", ("NAME", "QUOTED")),
     ("a name", ("WORD", "QUOTED")),
@@ -70,7 +72,11 @@ def _slip(unexpected: UnexpectedInput, source: Source, start: str, lexemes: tupl
     offset = len(source.text) if at_end else unexpected.pos_in_stream or 0
     before = tuple(lexeme for lexeme in lexemes if lexeme.end <= offset)
     found, *after = lexemes[len(before) :] or (None,)
-    return Slip(source, start, _accepted(unexpected), before, found, tuple(filter(None, after)))
+    slip = Slip(source, start, _accepted(unexpected), before, found, tuple(filter(None, after)))
+    if slip.in_constraint and "_LSQB" in slip.accepted:
+        # The variable and the condition that the grammar reads there are none that one may write.
+        return replace(slip, accepted=slip.accepted - {"NAME", "QUOTED", "_LSQB"})
+    return slip
 
 
 def _accepted(unexpected: UnexpectedInput) -> frozenset[str]:
@@ -175,12 +181,14 @@ def _keyword_as_name(slip: Slip) -> str:
 
 def _not_a_statement(slip: Slip) -> str:
     if "_PATTERN" in slip.accepted and slip.found:
-        return did_you_mean(slip.found.text, ["PATTERN"]) or "a query starts with PATTERN"
+        return did_you_mean(slip.found.text, ["PATTERN", "CONSTRAINT"]) or "a query starts with PATTERN"
     return ""
 
 
 def _missing_semicolon(slip: Slip) -> str:
-    return "queries are separated with `;`" if slip.word == "PATTERN" and "_SEMICOLON" in slip.accepted else ""
+    # Behind a stream of a constraint, PATTERN was read as a variable.
+    starts = {slip.word, slip.previous_word if slip.after_constraint else ""} & {"PATTERN", "CONSTRAINT"}
+    return "statements are separated with `;`" if starts and "_SEMICOLON" in slip.accepted else ""
 
 
 def _named_event(slip: Slip) -> str:
@@ -248,6 +256,7 @@ def _missing_operator(slip: Slip) -> str:
 
 
 _HINTS: tuple[Callable[[Slip], str], ...] = (
+    *CONSTRAINT_SLIPS,
     *HABITS,
     _foreign_sign,
     _double_quotes,
