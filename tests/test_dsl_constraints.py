@@ -1,0 +1,152 @@
+"""Constraints in Python equal their text, and are checked when they are made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+import ensue
+from ensue.algebra.constraints import Constraint, ConstraintStatement, Ends, Exclusive, Implies, Prior
+from ensue.algebra.nodes import Events, Ticks
+from ensue.dsl.constraints import cited_statements, statements_of
+from ensue.errors import QueryError
+from ensue.lang.render import render_constraint
+
+FORMS: list[tuple[Constraint, str]] = [
+    (ensue.prior("A", "order line"), "PRIOR(A, `order line`)"),
+    (ensue.exclusive("A", "B", "C"), "EXCLUSIVE(A, B, C)"),
+    (ensue.require("A", "B"), "REQUIRE(A, B)"),
+    (ensue.ends("A"), "ENDS(A)"),
+    (ensue.ends_within("30 days"), "ENDS WITHIN 30 days"),
+    (ensue.ends_within(timedelta(days=30)), "ENDS WITHIN 30 days"),
+    (ensue.ends_within(100), "ENDS WITHIN 100"),
+    (ensue.implies("A", "B", then="C"), "A AND B IMPLIES C"),
+    (ensue.implies("A", never="C"), "A IMPLIES NOT C"),
+]
+
+
+@pytest.mark.parametrize(("constraint", "text"), FORMS)
+def test_forms(constraint: Constraint, text: str) -> None:
+    assert render_constraint(constraint) == text
+    assert statements_of(constraint) == statements_of(f"CONSTRAINT {text}") == (ConstraintStatement(constraint),)
+
+
+@pytest.mark.parametrize(
+    ("make", "code"),
+    [
+        (lambda: ensue.prior("A", "A"), "repeated-stream"),
+        (lambda: ensue.implies("A", then="A"), "repeated-stream"),
+        (lambda: ensue.exclusive("A"), "constraint-size"),
+        (lambda: ensue.ends(), "constraint-size"),
+        (lambda: ensue.implies(then="A"), "constraint-size"),
+        (lambda: ensue.implies("A"), "constraint-size"),
+        (lambda: ensue.implies("A", then="B", never="C"), "constraint-size"),
+        (lambda: ensue.ends_within("5 events"), "constraint-window"),
+        (lambda: ensue.ends_within(Events(5)), "constraint-window"),
+        (lambda: ensue.ends_within(Ticks(-5)), "window-size"),
+        (lambda: ensue.ends_within(0), "constraint-window"),
+        (lambda: ensue.ends_within(-1), "window-size"),
+    ],
+)
+def test_problems(make: Callable[[], object], code: str) -> None:
+    with pytest.raises(QueryError) as caught:
+        make()
+    assert caught.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ensue.exclusive(["A", "B"]), r"exclusive\(\*streams\)"),  # type: ignore[arg-type]
+        (lambda: ensue.prior(ensue.event("A"), "B"), "names of streams"),  # type: ignore[arg-type]
+        (lambda: ensue.implies("A", then=5), "names of streams"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_no_name(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        make()
+
+
+class Workflow:
+    """What knows its own constraints."""
+
+    def constraints(self) -> Iterator[Constraint]:
+        yield Prior("A", "B")
+        yield Ends(("B",))
+
+
+TEXT = "CONSTRAINT PRIOR(A, B); CONSTRAINT ENDS(B)"
+
+
+@pytest.mark.parametrize(
+    "constraints",
+    [
+        TEXT,
+        ensue.parse(TEXT),
+        ensue.parse(f"PATTERN A a; {TEXT}"),
+        [ensue.prior("A", "B"), ConstraintStatement(Ends(("B",)))],
+        (constraint for constraint in [ensue.prior("A", "B"), ensue.ends("B")]),
+        ["CONSTRAINT PRIOR(A, B)", ensue.parse("CONSTRAINT ENDS(B)")],
+        Workflow(),
+        [Workflow()],
+    ],
+    ids=["text", "program", "program with a pattern", "list", "generator", "texts", "workflow", "workflows"],
+)
+def test_what_stands_for_constraints(constraints: Any) -> None:
+    statements = cited_statements(constraints)
+    assert [statement.constraint for statement in statements.constraints] == [Prior("A", "B"), Ends(("B",))]
+    assert statements.statements == ()
+    assert statements.source is not None
+    for statement in statements.constraints:
+        span = statement.constraint.span
+        assert span is not None
+        assert statements.source.text[span.start : span.end] == render_constraint(statement.constraint)
+
+
+def test_none_at_all() -> None:
+    assert statements_of([]) == ()
+
+
+def test_partitions_are_kept() -> None:
+    assert statements_of(ConstraintStatement(Ends(("A",)), ("id",))) == (ConstraintStatement(Ends(("A",)), ("id",)),)
+
+
+@pytest.mark.parametrize(
+    "constraints",
+    [
+        5,
+        None,
+        [5],
+        {"A": "B"},
+        b"CONSTRAINT",
+        ensue.seq("A a"),
+        ensue.var("a"),
+        "PATTERN A a",
+        ensue.parse("PATTERN A a"),
+    ],
+)
+def test_what_is_no_constraint(constraints: Any) -> None:
+    with pytest.raises(QueryError) as caught:
+        statements_of(constraints)
+    assert caught.value.code == "not-a-constraint"
+
+
+@pytest.mark.parametrize(
+    ("constraints", "code"),
+    [
+        ("PRIOR(A, B)", "syntax"),
+        ("CONSTRAINT PRIOR(A, A)", "repeated-stream"),
+        (Prior("A", "A"), "repeated-stream"),
+        ([Exclusive(("A", "B")), Exclusive(("B", "A"))], "duplicate-constraint"),
+        (Exclusive(()), "constraint-size"),
+        (Implies((), "A"), "syntax"),
+    ],
+)
+def test_constraints_are_checked_where_they_are_given(constraints: Any, code: str) -> None:
+    with pytest.raises(QueryError) as caught:
+        statements_of(constraints)
+    assert caught.value.code == code
+    assert caught.value.line is not None
