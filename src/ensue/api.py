@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -14,19 +14,22 @@ import pyarrow.compute as pc
 
 from ensue.algebra.check import check_constraints, check_query, check_statement_names
 from ensue.algebra.constraints import ConstraintStatement
-from ensue.algebra.nodes import PatternQuery, Statements
+from ensue.algebra.nodes import Statements
 from ensue.algebra.partial import eager_problems
 from ensue.dsl import PatternExpression, Query, query_of
+from ensue.dsl.constraints import ConstraintsLike, statements_of
 from ensue.engine.evaluate import Frontier, evaluate
-from ensue.engine.events import EventStore, load_events
+from ensue.engine.events import EventStore
 from ensue.engine.output import collect_ordered, render_in_batches
 from ensue.engine.session import request_of
 from ensue.engine.sources import EventSource, Report, load_sources
-from ensue.errors import EnsueWarning, LimitError, Problem, QueryError, SchemaError, Source, citing, closest, counted
+from ensue.engine.traces import Watched, watch
+from ensue.errors import EnsueWarning, LimitError, Problem, QueryError, SchemaError, citing, closest, counted
 from ensue.kernels.warm import warm_up
 from ensue.lang.parser import parse_statements
 from ensue.lang.render import render_statements
 from ensue.plan.explain import explain_without_data
+from ensue.plan.lawful import laws_of
 from ensue.plan.model import DEFAULT_LIMIT, Options, QueryPlan
 from ensue.runtimes.planning import ColumnNames, Columns, Emission, Planned, plan_queries
 from ensue.runtimes.tables import TableKind, are_frames, arrow_tables
@@ -73,8 +76,7 @@ class Program:
 
     def explain(self, *, time: str = "t") -> str:
         """What each pattern means and how it will run; `time` names the time column."""
-        nodes, source = self.statements.statements, self.statements.source
-        return "\n\n".join(explain_without_data(node, source, time) for node in nodes)
+        return "\n\n".join(_explained(self.statements, time))
 
 
 def parse(text: str, name: str = "query") -> Program:
@@ -103,7 +105,7 @@ def parse_file(path: str | Path) -> Program:
     return parse(Path(path).read_text(encoding="utf-8"), Path(path).name)
 
 
-def explain(query: QueryLike, *, time: str = "t") -> str:
+def explain(query: QueryLike, *, time: str = "t", constraints: ConstraintsLike | None = None) -> str:
     """What a query means and how it will run, stage by stage, without data; `time` names the time column.
 
     >>> print(explain("PATTERN SEQ(A a, B b) WITHIN 5"))
@@ -131,13 +133,17 @@ def explain(query: QueryLike, *, time: str = "t") -> str:
       batch: shuffled by time slices of 80 that overlap by 5
       stream: in one task, with one state
     """
-    node, source = single_query(query)
-    return explain_without_data(node, source, time)
+    return "\n\n".join(_explained(single_statement(query, constraints), time))
 
 
-def single_query(query: QueryLike) -> tuple[PatternQuery, Source | None]:
-    """The one query meant, with its text, so that messages can point into it."""
-    statements = _statements_of(query)
+def _explained(statements: Statements, time: str) -> Iterator[str]:
+    for node, law in zip(statements.statements, laws_of(statements), strict=True):
+        yield explain_without_data(node, statements.source, time, law)
+
+
+def single_statement(query: QueryLike, constraints: ConstraintsLike | None = None) -> Statements:
+    """The one query meant, with its constraints and its text, so that messages can point into it."""
+    statements = _constrained(_statements_of(query), constraints)
     if not statements.statements:
         raise _no_pattern(statements)
     if len(statements.statements) != 1:
@@ -152,12 +158,24 @@ def single_query(query: QueryLike) -> tuple[PatternQuery, Source | None]:
             ],
             statements.source,
         )
-    return statements.statements[0], statements.source
+    return statements
 
 
-def constraints_of(query: QueryLike) -> tuple[ConstraintStatement, ...]:
-    """The constraints that stand beside the patterns; their places are those in the text of `single_query`."""
-    return _statements_of(query).constraints
+def program_statements(program: Program | QueryLike, constraints: ConstraintsLike | None = None) -> Statements:
+    """The patterns of a program with their constraints."""
+    checked = parse(program) if isinstance(program, str) else program
+    statements = _constrained(_statements_of(checked), constraints)
+    if not statements.statements:
+        raise _no_pattern(statements)
+    return statements
+
+
+def _constrained(statements: Statements, constraints: ConstraintsLike | None) -> Statements:
+    """The statements with further constraints, in one text, so that messages can point into it."""
+    if constraints is None:
+        return statements
+    together = (*statements.constraints, *statements_of(constraints))
+    return _statements_of(render_statements(replace(statements, constraints=tuple(dict.fromkeys(together)))))
 
 
 def _no_pattern(statements: Statements) -> QueryError:
@@ -221,6 +239,7 @@ def detect(
     emit: str = "complete",
     tick: str | None = None,
     buckets: int | None = None,
+    constraints: ConstraintsLike | None = None,
 ) -> Any:
     """The matches of a query, as the kind of table that `events` is: pyarrow, pandas, polars, or a Spark DataFrame.
 
@@ -233,18 +252,21 @@ def detect(
     without NOT, as soon as their last event has come. There `tick` says how long one unit of an integer time is, and
     `buckets` in how many states the keys are kept (unless given, as many as shuffle partitions, at least 8).
 
+    `constraints`, a text or values such as `ensue.prior("A", "B")`, say what holds in every trace, beside those that
+    the query itself has: traces that can match no more are skipped.
+
     >>> table = pa.table({"t": [1, 2, 4], "type": ["A", "B", "C"], "id": [7, 7, 7]})
     >>> query = "PATTERN SEQ(A a, C c) PARTITION BY id WITHIN 5 RETURN a.id AS id, c.t AS at"
     >>> detect(table, query, time="t", type="type").to_pylist()
     [{'id': 7, 'at': 4}]
     """
-    queries, columns = [single_query(query)], Columns(time, type, end)
-    options, eager = Options(limit=checked_limit(limit)), checked_emit(emit, queries)
+    statements, columns = single_statement(query, constraints), Columns(time, type, end)
+    options, eager = Options(limit=checked_limit(limit)), checked_emit(emit, statements)
     if are_frames(events):
         from ensue.runtimes.spark.detection import detect_frames
 
-        return detect_frames(events, queries, columns, options, Emission(match_id, eager, tick, buckets)).frames[0]
-    loaded = _load(events, queries, columns, match_id)
+        return detect_frames(events, statements, columns, options, Emission(match_id, eager, tick, buckets)).frames[0]
+    loaded = _load(events, statements, columns, match_id)
     table, report = _evaluate_one(loaded, 0, options)
     warn_set_aside(report)
     return loaded.kind.from_arrow(table)
@@ -259,18 +281,20 @@ def detect_batches(
     end: ColumnNames | None = None,
     limit: int | None = None,
     match_id: bool = False,
+    constraints: ConstraintsLike | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The matches as Arrow record batches, as they are found, in no particular order: any number in bounded memory."""
-    loaded = _load(events, [single_query(query)], Columns(time, type, end), match_id)
+    loaded = _load(events, single_statement(query, constraints), Columns(time, type, end), match_id)
     plan, output = loaded.planned.plans[0], loaded.planned.outputs[0]
     options = Options(limit=checked_limit(limit))
-    store = loaded.store(0)
-    _warn_of_missing_streams(plan, store)
-    warn_set_aside(store.report)
+    watched = loaded.watched(0)
+    _warn_of_missing_streams(plan, watched.store)
+    warn_set_aside(watched.store.report)
 
     def batches() -> Iterator[pa.RecordBatch]:
         with citing(plan.source):
-            yield from render_in_batches(evaluate(plan, store, Frontier(), options, {}), output, options.limit)
+            chunks = evaluate(plan, watched.store, Frontier(), options, watched.found)
+            yield from render_in_batches(chunks, output, options.limit)
 
     return batches()
 
@@ -287,6 +311,7 @@ def run(
     emit: str = "complete",
     tick: str | None = None,
     buckets: int | None = None,
+    constraints: ConstraintsLike | None = None,
 ) -> Results:
     """The matches of every pattern of a program, by name, over the same tables, which are read once.
 
@@ -295,32 +320,25 @@ def run(
     >>> {name: matches.num_rows for name, matches in found.items()}
     {'p': 1, 'q': 0}
     """
-    names, queries = named_queries(program)
+    statements = program_statements(program, constraints)
+    names = Program(statements).names
     columns = Columns(time, type, end)
-    options, eager = Options(limit=checked_limit(limit)), checked_emit(emit, queries)
+    options, eager = Options(limit=checked_limit(limit)), checked_emit(emit, statements)
     results = Results()
     if are_frames(sources):
         from ensue.runtimes.spark.detection import detect_frames
 
-        matched = detect_frames(sources, queries, columns, options, Emission(match_id, eager, tick, buckets))
+        matched = detect_frames(sources, statements, columns, options, Emission(match_id, eager, tick, buckets))
         results.update(zip(names, matched.frames, strict=True))
         results.shared = matched.shared
         return results
-    loaded = _load(sources, queries, columns, match_id)
+    loaded = _load(sources, statements, columns, match_id)
     for place, name in enumerate(names):
         table, report = _evaluate_one(loaded, place, options)
         results[name] = loaded.kind.from_arrow(table)
         results.reports[name] = report
         warn_set_aside(report)
     return results
-
-
-def named_queries(program: Program | QueryLike) -> tuple[tuple[str, ...], list[tuple[PatternQuery, Source | None]]]:
-    """The patterns of a program with the names by which their results are called."""
-    statements = _statements_of(parse(program) if isinstance(program, str) else program)
-    if not statements.statements:
-        raise _no_pattern(statements)
-    return Program(statements).names, [(node, statements.source) for node in statements.statements]
 
 
 def checked_limit(limit: object) -> int | None:
@@ -330,16 +348,16 @@ def checked_limit(limit: object) -> int | None:
     raise LimitError("limit-type", f"`limit` is a number of matches or None, not {limit!r}")
 
 
-def checked_emit(emit: object, queries: Sequence[tuple[PatternQuery, Source | None]]) -> bool:
+def checked_emit(emit: object, statements: Statements) -> bool:
     """Whether matches are wanted eagerly, before it is sure that no earlier event is still to come."""
     if emit not in ("complete", "eager"):
         raise SchemaError("emit-word", f"`emit` is 'complete' or 'eager', not {emit!r}")
     if emit == "complete":
         return False
-    for node, source in queries:
+    for node in statements.statements:
         problems = eager_problems(node)
         if problems:
-            raise QueryError(problems, source)
+            raise QueryError(problems, statements.source)
     return True
 
 
@@ -352,25 +370,25 @@ class _Loaded:
     report: Report
     planned: Planned
 
-    def store(self, place: int) -> EventStore:
-        return load_events(self.sources, request_of(self.planned.plans[place]), replace(self.report))
+    def watched(self, place: int) -> Watched:
+        plan = self.planned.plans[place]
+        return watch(plan, self.sources, request_of(plan), replace(self.report))
 
 
-def _load(
-    events: Any, queries: Sequence[tuple[PatternQuery, Source | None]], columns: Columns, match_id: bool
-) -> _Loaded:
+def _load(events: Any, statements: Statements, columns: Columns, match_id: bool) -> _Loaded:
     kind, tables = arrow_tables(events)
-    planned = plan_queries(tables, queries, columns, match_id)
+    planned = plan_queries(tables, statements, columns, match_id)
     warm_up()
     sources, report = load_sources(planned.inputs, planned.plans[0].catalog.time_type)
     return _Loaded(kind, sources, report, planned)
 
 
 def _evaluate_one(loaded: _Loaded, place: int, options: Options) -> tuple[pa.Table, Report]:
-    plan, store = loaded.planned.plans[place], loaded.store(place)
+    plan, watched = loaded.planned.plans[place], loaded.watched(place)
+    store = watched.store
     _warn_of_missing_streams(plan, store)
     with citing(plan.source):
-        chunks = evaluate(plan, store, Frontier(), options, {})
+        chunks = evaluate(plan, store, Frontier(), options, watched.found)
         table = collect_ordered(chunks, loaded.planned.outputs[place], options.limit, options.chunk_rows)
     store.report.matches = table.num_rows
     return table, store.report

@@ -15,9 +15,10 @@ from ensue.algebra.check import check_query
 from ensue.api import (
     QueryLike,
     checked_limit,
-    single_query,
+    single_statement,
     warn_set_aside,
 )
+from ensue.dsl.constraints import ConstraintsLike
 from ensue.engine.session import Session
 from ensue.engine.snapshot import read_header, restore, saved_schemas, snapshot
 from ensue.engine.sources import Report
@@ -63,11 +64,12 @@ class Detector:
         end: ColumnNames | None = None,
         limit: int | None = DEFAULT_LIMIT,
         match_id: bool = False,
+        constraints: ConstraintsLike | None = None,
     ) -> None:
-        self._query, self._source = single_query(query)
-        problems = check_query(self._query)
+        self._statements = single_statement(query, constraints)
+        problems = check_query(self._statements.statements[0])
         if problems:
-            raise QueryError(problems, self._source)
+            raise QueryError(problems, self._statements.source)
         self._columns = Columns(time, type, end)
         self._match_id = match_id
         self._options = Options(limit=checked_limit(limit))
@@ -204,7 +206,7 @@ class Detector:
             warnings.warn(message, EnsueWarning, stacklevel=4)
 
     def _start(self, tables: Mapping[str, pa.Table] | pa.Table) -> Session:
-        planned = plan_queries(tables, [(self._query, self._source)], self._columns, self._match_id)
+        planned = plan_queries(tables, self._statements, self._columns, self._match_id)
         self._per_stream = isinstance(tables, Mapping)
         warm_up()
         return Session.start(planned.plans, planned.inputs, planned.outputs, self._options)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ensue.algebra.check import check_query
-from ensue.algebra.nodes import PatternQuery
 from ensue.algebra.partial import Partial, partial_problems, partial_queries
-from ensue.api import Program, QueryLike, checked_emit, checked_limit, named_queries
+from ensue.api import Program, QueryLike, checked_emit, checked_limit, program_statements
+from ensue.dsl.constraints import ConstraintsLike
 from ensue.engine.output import OutputSchema, partial_output
 from ensue.errors import QueryError, SchemaError, Source, did_you_mean
 from ensue.lang.render import render_pattern
@@ -42,6 +42,7 @@ def start(
     emit: str = "complete",
     tick: str | None = None,
     buckets: int | None = None,
+    constraints: ConstraintsLike | None = None,
     upgrade: bool = False,
     status: bool | None = None,
 ) -> Running:
@@ -73,9 +74,10 @@ def start(
     from ensue.runtimes.spark.stream import plan_stream
 
     require_pyspark()
-    names, queries = named_queries(program)
-    options, eager = Options(limit=checked_limit(limit)), checked_emit(emit, queries)
-    planned = plan_queries(empty_tables(sources), queries, Columns(time, type, end), match_id)
+    statements = program_statements(program, constraints)
+    names = Program(statements).names
+    options, eager = Options(limit=checked_limit(limit)), checked_emit(emit, statements)
+    planned = plan_queries(empty_tables(sources), statements, Columns(time, type, end), match_id)
     inputs = frame_inputs(sources, planned.inputs)
     if not inputs[0].frame.isStreaming:
         raise SchemaError(
@@ -94,7 +96,7 @@ def start(
         ]
         for place in places:
             if names[place] in partial_sinks:
-                partials = _partials(planned, place, queries[place])
+                partials = _partials(planned, place)
                 numbers.append((partial_sinks[names[place]], tuple(range(len(plans), len(plans) + len(partials)))))
                 plans += [plan for plan, _ in partials]
                 outputs += [output for _, output in partials]
@@ -167,17 +169,15 @@ def _by_name(given: Sinks | None, names: Sequence[str], role: str, *, complete: 
     return dict(given)
 
 
-def _partials(
-    planned: Planned, place: int, query: tuple[PatternQuery, Source | None]
-) -> list[tuple[QueryPlan, OutputSchema]]:
-    """The plans of the partial matches of a query and their columns."""
-    node, source = query
-    problems = partial_problems(node)
+def _partials(planned: Planned, place: int) -> list[tuple[QueryPlan, OutputSchema]]:
+    """The plans of the partial matches of a query and their columns. A trace that has failed still has them."""
+    whole, output = planned.plans[place], planned.outputs[place]
+    source, catalog = whole.source, whole.catalog
+    problems = partial_problems(whole.query)
     if problems:
         raise QueryError(problems, source)
-    catalog, output = planned.plans[place].catalog, planned.outputs[place]
     found = []
-    for partial in partial_queries(planned.plans[place].query):
+    for partial in partial_queries(whole.query):
         _check_partial(partial, source)
         plan = plan_query(partial.query, catalog, source)
         found.append((plan, partial_output(output, render_pattern(partial.missing))))

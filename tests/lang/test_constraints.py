@@ -18,7 +18,7 @@ from ensue.algebra.constraints import (
     meaning_of,
 )
 from ensue.algebra.nodes import Events, Statements, Ticks
-from ensue.api import Program, constraints_of, named_queries, parse, single_query
+from ensue.api import Program, parse, program_statements, single_statement
 from ensue.errors import QueryError
 from ensue.expr.nodes import NANOSECONDS_PER, Duration
 from ensue.lang.parser import parse_statements
@@ -150,19 +150,19 @@ def test_constraints_that_differ(text: str) -> None:
 
 def test_one_pattern_beside_constraints_is_the_query() -> None:
     text = "CONSTRAINT PRIOR(A, B); PATTERN SEQ(A a, B b) WITHIN 5; CONSTRAINT ENDS(B)"
-    node, source = single_query(text)
-    assert node == single_query("PATTERN SEQ(A a, B b) WITHIN 5")[0]
-    assert source is not None
-    assert source.text == text
-    assert [statement.constraint for statement in constraints_of(text)] == [Prior("A", "B"), Ends(("B",))]
-    assert constraints_of(parse(text)) == constraints_of(text)
-    assert constraints_of("PATTERN A a") == ()
+    found = single_statement(text)
+    assert found.statements == single_statement("PATTERN SEQ(A a, B b) WITHIN 5").statements
+    assert found.source is not None
+    assert found.source.text == text
+    assert [statement.constraint for statement in found.constraints] == [Prior("A", "B"), Ends(("B",))]
+    assert single_statement(parse(text)) == found
+    assert single_statement("PATTERN A a").constraints == ()
 
 
 @pytest.mark.parametrize("text", ["CONSTRAINT PRIOR(A, B)", "CONSTRAINT PRIOR(A, B); CONSTRAINT ENDS(A)"])
 def test_constraints_without_a_pattern_are_a_program_but_no_query(text: str) -> None:
     assert parse(text).queries == ()
-    for taking in (single_query, named_queries):
+    for taking in (single_statement, program_statements):
         with pytest.raises(QueryError) as caught:
             taking(text)
         assert caught.value.code == "no-pattern"
@@ -171,7 +171,7 @@ def test_constraints_without_a_pattern_are_a_program_but_no_query(text: str) -> 
 
 def test_constraints_of_a_query_are_checked() -> None:
     with pytest.raises(QueryError) as caught:
-        single_query("PATTERN A a; CONSTRAINT PRIOR(A, A)")
+        single_statement("PATTERN A a; CONSTRAINT PRIOR(A, A)")
     assert (caught.value.code, caught.value.column) == ("repeated-stream", 25)
 
 

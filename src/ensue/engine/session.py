@@ -84,6 +84,11 @@ class Session:
         return counts(self.plans)
 
     @property
+    def holds_anything(self) -> bool:
+        """Whether there is anything to remember for the next step besides the watermark."""
+        return any(table.num_rows for table in (*self.state, *(part for part in self.records if part is not None)))
+
+    @property
     def time_type(self) -> pa.DataType:
         return self.plans[0].catalog.time_type
 

@@ -18,7 +18,7 @@ from ensue.engine.sources import Mask
 from ensue.engine.steps import Range, Sight
 from ensue.expr.evaluate import condition_mask
 from ensue.expr.nodes import Expr, Field
-from ensue.expr.rewrite import substitute_fields
+from ensue.expr.rewrite import anonymous_predicate
 from ensue.expr.types import Kind, kind_of
 from ensue.graph.bounds import WHOLE, Limit, Point, end_of, start_of
 from ensue.graph.model import Graph, Variable
@@ -250,11 +250,6 @@ def find_candidates(variable: Variable, graph: Graph, store: EventStore, catalog
             fit &= length >= -shortest.whole
         found = found.select(fit)
     return found
-
-
-def anonymous_predicate(predicate: Expr) -> Expr:
-    """The predicate with its variable left out, equal for two variables that ask the same."""
-    return substitute_fields(predicate, lambda field: Field(None, field.name))
 
 
 def field_values(wanted: Field, stream: str, found: Candidates, places: Codes | None, catalog: Catalog) -> pa.Array:

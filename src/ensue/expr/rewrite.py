@@ -33,3 +33,8 @@ def _substitute(value: Any, change: Callable[[Field], Expr]) -> Any:
         parts = tuple(_substitute(part, change) for part in value)
         return parts if any(new is not old for new, old in zip(parts, value, strict=True)) else value
     return value
+
+
+def anonymous_predicate(predicate: Expr) -> Expr:
+    """The predicate with its variable left out, equal for two variables that ask the same."""
+    return substitute_fields(predicate, lambda field: Field(None, field.name))

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ensue.algebra.catalog import inferred_catalog
 from ensue.algebra.nodes import PatternQuery
 from ensue.errors import Source, counted
 from ensue.expr.nodes import Duration
+from ensue.expr.rewrite import anonymous_predicate
 from ensue.expr.types import NANOSECONDS_PER_UNIT
 from ensue.graph.bounds import Limit, Network, Point, position_of
+from ensue.graph.law import Law
 from ensue.graph.model import Graph, Variable
 from ensue.lang.render import render_expression, render_query, render_window
 from ensue.plan.build import plan_query
+from ensue.plan.lawful import needless_absences
 from ensue.plan.model import AbsencePlan, GraphPlan, QueryPlan, Retention
+from ensue.plan.monitor import GraphMonitor, Step
 from ensue.plan.order import precedence
 from ensue.plan.retention import longer
 from ensue.plan.slices import slicing_of
 
 
-def explain_without_data(query: PatternQuery, source: Source | None, time: str) -> str:
+def explain_without_data(query: PatternQuery, source: Source | None, time: str, law: Law | None = None) -> str:
     """What a query means and how it will run, for streams that have whatever it asks of them and a time column."""
-    return explain_query(plan_query(query, inferred_catalog(query, time), source))
+    return explain_query(plan_query(query, inferred_catalog(query, time), source, law))
 
 
 def explain_query(plan: QueryPlan) -> str:
@@ -31,6 +35,7 @@ def explain_query(plan: QueryPlan) -> str:
         ("GRAPH", list(_graphs(plan))),
         ("PLAN", list(_plan(plan))),
         ("STATE", list(_state(plan))),
+        *([("CONSTRAINTS", list(_constraints(plan, plan.law)))] if plan.law is not None else []),
         ("SPARK", list(_spark(plan))),
     ]
     return "\n".join(
@@ -214,7 +219,9 @@ def _state(plan: QueryPlan) -> Iterator[str]:
     for (stream, name), retention in sorted(streams.items()):
         yield f"{stream} as {name}: {_retention(retention, plan)}"
     unbounded = [name for (_, name), kept in sorted(streams.items()) if not kept.bounded]
-    if unbounded:
+    if unbounded and plan.monitor is not None and plan.monitor.bounded:
+        yield f"events of {', '.join(unbounded)} are kept until their trace fails or ends"
+    elif unbounded:
         yield f"UNBOUNDED: nothing says when events of {', '.join(unbounded)} can be forgotten; a WITHIN would"
     else:
         yield "bounded"
@@ -235,6 +242,55 @@ def _retention(retention: Retention, plan: QueryPlan) -> str:
     return " or ".join(dict.fromkeys(parts)) if parts else "kept for ever"
 
 
+# -- constraints ------------------------------------------------------------------------------------------------------
+
+
+def _constraints(plan: QueryPlan, law: Law) -> Iterator[str]:
+    """When a trace is dropped, in words; what follows from the constraints besides."""
+    monitor = plan.monitor
+    if monitor is None:
+        yield "traces are not watched, because positions are counted"
+        return
+    for number, (graph_plan, graph) in enumerate(zip(plan.graphs, monitor.graphs, strict=True), start=1):
+        branch = f"branch {number}: " if len(monitor.graphs) > 1 else ""
+        yield from (branch + line for line in dict.fromkeys(_failing(graph_plan.graph, graph)))
+        yield from (branch + line for line in needless_absences(graph_plan, law))
+    if len(monitor.graphs) > 1:
+        yield "a trace is dropped once every branch has failed"
+    yield f"watched: {', '.join(monitor.watched)}" if monitor.watched else "nothing to watch"
+    if monitor.lifetime is not None:
+        yield f"what is known of a trace is kept until {_amount(monitor.lifetime, plan)} after its first event"
+    elif monitor.ends:
+        yield f"what is known of a trace is kept until {' or '.join(monitor.ends)}"
+    else:
+        yield "what is known of a trace is kept for ever; ENDS would say when it can be forgotten"
+
+
+def _failing(graph: Graph, monitor: GraphMonitor) -> Iterator[str]:
+    """Each condition once, with what saves a trace from it."""
+    steps = [step for step in monitor.steps if step.bound != frozenset(graph.names)]
+    conditions = {(found.seen, found.unseen): None for step in steps for found in step.conditions}
+    for seen, unseen in conditions:
+        failing = [step for step in steps if any((c.seen, c.unseen) == (seen, unseen) for c in step.conditions)]
+        after = f"after {' and '.join(sorted(seen))}, " if seen else ""
+        without = [*sorted(unseen), *_savers(graph, steps, failing)]
+        yield f"{after}a trace{' without ' if without else ''}{' and '.join(without)} is dropped"
+
+
+def _savers(graph: Graph, steps: Sequence[Step], failing: Sequence[Step]) -> Iterator[str]:
+    """The events with which a trace goes on although the condition is met: those of all steps that do not fail."""
+    saved = [step.bound for step in steps if step not in failing]
+    common = frozenset[str].intersection(*saved) if saved else frozenset[str]()
+    for variable in graph.variables:
+        if variable.name in common:
+            yield _with_predicate(variable)
+
+
+def _with_predicate(variable: Variable) -> str:
+    where = " AND ".join(render_expression(anonymous_predicate(predicate)) for predicate in variable.predicates)
+    return f"{variable.stream}[{where}]" if where else variable.stream
+
+
 # -- spark ------------------------------------------------------------------------------------------------------------
 
 
@@ -245,7 +301,9 @@ def _spark(plan: QueryPlan) -> Iterator[str]:
         cut = f"time slices of {_amount(slicing.width, plan)} that overlap by {_amount(slicing.overlap, plan)}"
         yield f"batch: shuffled by {keys} and {cut}" if keys else f"batch: shuffled by {cut}"
     else:
-        reason = "positions are counted" if plan.counting else "nothing bounds how long a match lasts"
+        reason = "nothing bounds how long a match lasts"
+        if plan.counting or plan.monitor is not None:
+            reason = "positions are counted" if plan.counting else "traces are watched as a whole"
         uncut = f"time is not cut into slices, because {reason}"
         yield f"batch: shuffled by {keys}; {uncut}" if keys else f"batch: in one task; {uncut}"
     yield f"stream: keys of {keys} in buckets, one state each" if keys else "stream: in one task, with one state"

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import permutations
 
+from ensue.algebra.catalog import Catalog
 from ensue.algebra.constraints import Constraint
-from ensue.errors import Problem, QueryError, Source, Span
+from ensue.algebra.nodes import Statements
+from ensue.errors import Problem, QueryError, Source, Span, did_you_mean
 from ensue.graph.bounds import Bound, Limit, Reason, end_of, extend, start_of
 from ensue.graph.law import Law, Needed
 from ensue.graph.model import Graph
@@ -17,6 +19,70 @@ from ensue.plan.monitor import needed_variables
 
 Proof = tuple[str, tuple[Constraint, ...]]
 """Why something cannot be, in words, and the constraints that say so."""
+
+
+def laws_of(statements: Statements, catalog: Catalog | None = None) -> list[Law | None]:
+    """For each query the constraints over its traces; raises a QueryError if they say something impossible."""
+    problems = [*_unclear_traces(statements)]
+    if catalog is not None:
+        problems += _unknown_streams(statements, catalog)
+    if problems:
+        raise QueryError(problems, statements.source)
+    laws: list[Law | None] = []
+    for query in statements.statements:
+        own = [
+            entry.constraint
+            for entry in statements.constraints
+            if set(entry.partition_by or query.partition_by) == set(query.partition_by)
+        ]
+        laws.append(Law(tuple(own)) if own else None)
+    contradictions = {problem: None for law in laws if law is not None for problem in contradictory_constraints(law)}
+    if contradictions:
+        raise QueryError(list(contradictions), statements.source)
+    return laws
+
+
+def _unclear_traces(statements: Statements) -> Iterator[Problem]:
+    """Constraints that speak of traces without anything to say what a trace is."""
+    keys = {frozenset(query.partition_by) for query in statements.statements}
+    for entry in statements.constraints:
+        if entry.partition_by:
+            continue
+        if frozenset() in keys:
+            yield Problem(
+                "constraint-partition",
+                "a constraint speaks of traces, but a pattern has no PARTITION BY that says what a trace is",
+                entry.span,
+                hint="add PARTITION BY with the key of a trace to the pattern, or to a constraint about others",
+            )
+        elif len(keys) > 1:
+            yield Problem(
+                "constraint-partition",
+                "the patterns have different PARTITION BY, so it is not clear what a trace of this constraint is",
+                entry.span,
+                hint="add PARTITION BY with the key of a trace to the constraint",
+            )
+
+
+def _unknown_streams(statements: Statements, catalog: Catalog) -> Iterator[Problem]:
+    for entry in statements.constraints:
+        for name in entry.constraint.streams:
+            schema = catalog.stream(name)
+            if schema is None:
+                yield Problem(
+                    "unknown-stream",
+                    f"there is no stream `{name}`",
+                    entry.constraint.span or entry.span,
+                    label=f"streams: {', '.join(catalog.streams)}",
+                    hint=did_you_mean(name, catalog.streams),
+                )
+            elif schema.end is not None:
+                yield Problem(
+                    "constraint-interval",
+                    f"events of `{name}` last until `{schema.end}`, and constraints are about events of one moment",
+                    entry.constraint.span or entry.span,
+                    hint="leave `end` out, or the constraint",
+                )
 
 
 def contradictory_constraints(law: Law) -> list[Problem]:

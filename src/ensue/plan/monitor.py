@@ -176,9 +176,16 @@ def _steps(graph: Graph) -> list[frozenset[str]] | None:
 
 
 def _step(bound: frozenset[str], graph: Graph, law: Law) -> Step:
+    """What the rest of the variables needs; that the bound ones have occurred goes without saying."""
     needed = needed_variables(graph, bound)
+    occurred = frozenset(variable.stream for variable in graph.variables if variable.name in bound)
     found = law.failing_conditions(needed) if needed else ()
-    return Step(bound, tuple(condition for condition in found if _pays(condition, len(bound))))
+    open_ones = [
+        replace(condition, seen=condition.seen - occurred)
+        for condition in found
+        if not condition.unseen & occurred and _pays(condition, len(bound))
+    ]
+    return Step(bound, tuple(open_ones))
 
 
 def _pays(condition: Condition, held: int) -> bool:
@@ -210,7 +217,7 @@ def _is_open(absence: AbsencePlan, bound: frozenset[str]) -> bool:
 
 def _watched(drafts: Sequence[GraphMonitor], law: Law) -> tuple[str, ...]:
     """The streams of the conditions, those of the most conditions first if they are too many."""
-    uses: dict[str, int] = dict.fromkeys(law.ends, MOST_STEPS ** 2)
+    uses: dict[str, int] = dict.fromkeys(law.ends, MOST_STEPS**2)
     for condition in (found for draft in drafts for step in draft.steps for found in step.conditions):
         for stream in (*condition.seen, *condition.unseen):
             uses[stream] = uses.get(stream, 0) + 1

@@ -33,12 +33,12 @@ class Slicing:
 
 
 def slicing_of(plans: Sequence[QueryPlan]) -> Slicing | None:
-    """The slices that serve all these plans; None where a match can be of any length or counts events."""
+    """The slices that serve all these plans; None where a match can be of any length, or whole groups are looked at."""
     reach: dict[str, Retention] = {}
     for plan in plans:
         for stream, kept in reach_of_streams(plan):
             reach[stream] = longer(reach[stream], kept) if stream in reach else kept
-    if any(plan.counting for plan in plans) or not all(map(_is_timed, reach.values())):
+    if any(plan.counting or plan.monitor is not None for plan in plans) or not all(map(_is_timed, reach.values())):
         return None
     width = max(1, OVERLAPS_PER_SLICE * max([0, *map(_ticks, reach.values())]))
     return Slicing(width, reach) if width <= LONGEST_SLICE else None

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import pyarrow as pa
 
 from ensue.algebra.catalog import inferred_catalog
-from ensue.algebra.nodes import Event, PatternQuery, walk
+from ensue.algebra.nodes import Event, PatternQuery, Statements, walk
 from ensue.engine.output import OutputSchema, output_schema
 from ensue.engine.session import raw_types
 from ensue.engine.sources import InputTable
-from ensue.errors import Source
 from ensue.plan.build import plan_query
+from ensue.plan.lawful import laws_of
 from ensue.plan.model import QueryPlan
 from ensue.runtimes.local import catalog_of, input_tables
 
@@ -53,16 +53,15 @@ class Planned:
 
 
 def plan_queries(
-    tables: Mapping[str, pa.Table] | pa.Table,
-    queries: Sequence[tuple[PatternQuery, Source | None]],
-    columns: Columns,
-    match_id: bool = False,
+    tables: Mapping[str, pa.Table] | pa.Table, statements: Statements, columns: Columns, match_id: bool = False
 ) -> Planned:
     """Checks the tables and plans the queries over them; only the columns of the tables are looked at."""
-    nodes = [node for node, _ in queries]
-    inputs = input_tables(tables, streams_of(nodes), columns.time, columns.type, columns.end)
+    nodes, source = statements.statements, statements.source
+    streams = (*streams_of(nodes), *(name for entry in statements.constraints for name in entry.constraint.streams))
+    inputs = input_tables(tables, tuple(dict.fromkeys(streams)), columns.time, columns.type, columns.end)
     catalog = catalog_of(inputs, inferred_catalog(nodes[0]).time_type)
-    plans = tuple(plan_query(node, catalog, source) for node, source in queries)
+    laws = laws_of(statements, catalog)
+    plans = tuple(plan_query(node, catalog, source, law) for node, law in zip(nodes, laws, strict=True))
     outputs = tuple(output_schema(plan, raw_types(plan, inputs), match_id) for plan in plans)
     return Planned(inputs, plans, outputs)
 

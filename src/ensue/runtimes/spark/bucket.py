@@ -102,7 +102,7 @@ class BucketTask:
         for place, (table, mask) in enumerate(zip(tables, late, strict=True)):
             outputs += self._late(len(self.plans) + place, table.filter(pa.array(mask)))
         given = tuple(outputs)
-        if not any(table.num_rows for table in session.state):
+        if not session.holds_anything:
             return Step(None, None, given)
         return Step(self._saved(session), self._wake(session, until), given)
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
-from ensue.algebra.nodes import PatternQuery
-from ensue.errors import Source
+from ensue.algebra.nodes import Statements
 from ensue.plan.model import Options
 from ensue.plan.slices import slicing_of
 from ensue.runtimes.planning import Columns, Emission, Planned, plan_queries
@@ -32,14 +31,14 @@ class Matched:
 
 def detect_frames(
     events: Mapping[str, DataFrame] | DataFrame,
-    queries: Sequence[tuple[PatternQuery, Source | None]],
+    statements: Statements,
     columns: Columns,
     options: Options,
     emission: Emission,
 ) -> Matched:
     """The matches of each query as a DataFrame; nothing runs before one of them is used."""
     require_pyspark()
-    planned = plan_queries(empty_tables(events), queries, columns, emission.match_id)
+    planned = plan_queries(empty_tables(events), statements, columns, emission.match_id)
     inputs = frame_inputs(events, planned.inputs)
     streaming = inputs[0].frame.isStreaming
     advise(inputs[0].frame.sparkSession, streaming=streaming, stacklevel=CALLERS)

@@ -23,7 +23,6 @@ from pyspark.sql import types as T  # noqa: N812
 
 from ensue.algebra.catalog import StreamSchema
 from ensue.engine.sources import InputTable
-from ensue.engine.workspace import anonymous_predicate
 from ensue.expr.like import like_parts
 from ensue.expr.nodes import (
     COMPARISONS,
@@ -39,6 +38,7 @@ from ensue.expr.nodes import (
     Timestamp,
     Unary,
 )
+from ensue.expr.rewrite import anonymous_predicate
 from ensue.expr.types import NANOSECONDS_PER_UNIT, constant, readable_type
 from ensue.plan.model import QueryPlan
 
@@ -94,12 +94,15 @@ def column(name: str) -> Column:
 
 
 def _variables(plan: QueryPlan, item: InputTable) -> Iterable[tuple[str, tuple[Expr, ...]]]:
-    """The stream and the predicates of every variable whose events can be in the table."""
+    """The stream and the predicates of every variable whose events can be in the table; all events that are watched."""
     for graph in plan.graphs:
         for inner in graph.with_inner():
             for variable in inner.graph.variables:
                 if item.stream is None or item.stream == variable.stream:
                     yield variable.stream, tuple(map(anonymous_predicate, variable.predicates))
+    for stream in plan.monitor.watched if plan.monitor is not None else ():
+        if item.stream is None or item.stream == stream:
+            yield stream, ()
 
 
 # --- conditions; None is a condition that is always true

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from ensue.engine.evaluate import Frontier, MatchChunk, completion_times, evaluate
-from ensue.engine.events import load_events
 from ensue.engine.output import OutputSchema, render_in_batches
 from ensue.engine.session import request_of
 from ensue.engine.sources import InputTable, Report, load_sources, one_chunk, read_times
+from ensue.engine.traces import watch
 from ensue.errors import citing
 from ensue.plan.model import Options, QueryPlan
 
@@ -108,7 +108,8 @@ class BatchTask:
             request = request_of(plan)
             if self.width is not None:
                 request = replace(request, partition_by=(*request.partition_by, SLICE))
-            chunks = evaluate(plan, load_events(sources, request, Report()), Frontier(), self.options, {})
+            watched = watch(plan, sources, request, Report())
+            chunks = evaluate(plan, watched.store, Frontier(), self.options, watched.found)
             if self.width is not None:
                 chunks = _of_own_slice(chunks, plan, self.width)
             with citing(plan.source):
