@@ -1,0 +1,141 @@
+"""A workflow: its tasks, the constraints that all of its traces obey, and the traces themselves."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from random import Random
+
+from ensue.algebra.constraints import Constraint
+from ensue.errors import SchemaError
+from ensue.workflow.explore import Explorer
+from ensue.workflow.facts import constraints_of
+from ensue.workflow.net import COMPLETE, Net
+from ensue.workflow.notation import parse_process
+from ensue.workflow.reduce import reduce_constraints
+from ensue.workflow.tree import Process, render_process
+from ensue.workflow.weave import weave_net
+
+
+@dataclass(frozen=True)
+class Workflow:
+    """The orders in which the tasks of one case may happen. Made by `workflow` and `read_bpmn`; never changes.
+
+    >>> order = workflow("Order -> {Pack, Bill+} -> (Ship | Cancel)")
+    >>> order.tasks
+    ('Order', 'Pack', 'Bill', 'Ship', 'Cancel')
+    >>> for constraint in order.constraints(reduced=True):
+    ...     print(type(constraint).__name__, *constraint.streams)
+    Prior Order Pack
+    Prior Order Bill
+    Exclusive Ship Cancel
+    Require Order Pack
+    Require Pack Order
+    Require Pack Bill
+    Require Bill Pack
+    Require Ship Bill
+    Require Cancel Bill
+    Ends Ship Cancel
+    >>> order.accepts(["Order", "Bill", "Pack", "Bill", "Ship"]), order.accepts(["Order", "Ship"])
+    (True, False)
+    """
+
+    net: Net
+    process: Process | None = None
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The tasks, in the order in which the workflow names them."""
+        return self.net.tasks
+
+    def constraints(self, *, reduced: bool = False) -> tuple[Constraint, ...]:
+        """Every PRIOR, EXCLUSIVE, REQUIRE and ENDS that all complete traces obey, and no other.
+
+        A `PRIOR(a, b)` is given only if `a` and `b` can occur in one trace; if not, `EXCLUSIVE(a, b)` says more.
+        With `reduced`, those are left out that follow from the rest.
+        """
+        return reduce_constraints(self._constraints, self.tasks) if reduced else self._constraints
+
+    @cached_property
+    def _constraints(self) -> tuple[Constraint, ...]:
+        return constraints_of(self.net)
+
+    def to_text(self) -> str:
+        """The workflow in the notation; `workflow` reads it back. One that was read from BPMN has no such text.
+
+        >>> workflow("A->((B->C) | D) -- a comment").to_text()
+        'A -> (B -> C | D)'
+        """
+        if self.process is None:
+            raise SchemaError(
+                "no-notation",
+                "a workflow that was read from BPMN has no text in the notation of workflows",
+                "its tasks and constraints() say what it demands",
+            )
+        return render_process(self.process)
+
+    def accepts(self, trace: Sequence[str]) -> bool:
+        """Whether these events, and no other ones, are a complete trace of the workflow."""
+        markings = {self.net.initial}
+        for event in trace:
+            markings = {
+                transition.fire(marking)
+                for transition in self.net.transitions
+                if transition.task is not None and self.tasks[transition.task] == event
+                for before in markings
+                for marking in self._explorer.ways_to(transition, before, silent_only=True)
+            }
+        return COMPLETE in self._explorer.quiet_graph(markings, silent_only=True)
+
+    def sample(self, random: Random, most: int = 100) -> list[str]:
+        """A complete trace, at each step at random; from `most` events on it takes the shortest way to the end.
+
+        >>> workflow("A -> B+ -> C").sample(Random(1), most=0)
+        ['A', 'B', 'C']
+        """
+        trace: list[str] = []
+        marking = self.net.initial
+        while marking != COMPLETE and len(trace) < most:
+            transition = random.choice([step for step in self.net.transitions if step.is_enabled(marking)])
+            marking = transition.fire(marking)
+            trace += [] if transition.task is None else [self.tasks[transition.task]]
+        return trace + self._shortest_end(marking)
+
+    def _shortest_end(self, marking: int) -> list[str]:
+        """The events of a shortest way from a marking to the end, by breadth where steps without event cost nothing."""
+        graph = self._explorer.quiet_graph([marking])
+        waiting: deque[tuple[int, list[str]]] = deque([(marking, [])])
+        seen: set[int] = set()
+        while waiting:
+            here, trace = waiting.popleft()
+            if here == COMPLETE:
+                return trace
+            if here in seen:
+                continue
+            seen.add(here)
+            for number, target in graph[here]:
+                task = self.net.transitions[number].task
+                if task is None:
+                    waiting.appendleft((target, trace))
+                else:
+                    waiting.append((target, [*trace, self.tasks[task]]))
+        raise AssertionError("every run of a workflow can be completed")
+
+    @cached_property
+    def _explorer(self) -> Explorer:
+        return Explorer(self.net)
+
+
+def workflow(text: str, name: str = "workflow") -> Workflow:
+    """The workflow that a text stands for. Messages cite the text under `name`.
+
+    `A -> B` one after the other, `A | B` one of them, `{A, B}` both in parallel, `[A]` maybe, `A+` one or more times,
+    `A*` zero or more times, `(...)` groups, `--` starts a comment. Names with other signs stand in backticks.
+
+    >>> workflow("Order -> [`credit check`] -> (Ship | Cancel)").constraints()[-1]
+    Ends(streams=('Ship', 'Cancel'))
+    """
+    process = parse_process(text, name)
+    return Workflow(weave_net(process), process)
