@@ -293,7 +293,7 @@ def detect_batches(
 
     def batches() -> Iterator[pa.RecordBatch]:
         with citing(plan.source):
-            chunks = evaluate(plan, watched.store, Frontier(), options, watched.found)
+            chunks = evaluate(plan, watched.store, Frontier(), options, watched.completing)
             yield from render_in_batches(chunks, output, options.limit)
 
     return batches()
@@ -388,7 +388,7 @@ def _evaluate_one(loaded: _Loaded, place: int, options: Options) -> tuple[pa.Tab
     store = watched.store
     _warn_of_missing_streams(plan, store)
     with citing(plan.source):
-        chunks = evaluate(plan, store, Frontier(), options, watched.found)
+        chunks = evaluate(plan, store, Frontier(), options, watched.completing)
         table = collect_ordered(chunks, loaded.planned.outputs[place], options.limit, options.chunk_rows)
     store.report.matches = table.num_rows
     return table, store.report

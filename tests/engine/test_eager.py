@@ -83,11 +83,8 @@ def deliveries(draw: st.DrawFn, history: list[OracleEvent]) -> list[tuple[list[O
 
 
 def session_of(text: str, intervals: bool, match_id: bool = False) -> Session:
-    statements = parse_statements(text)
     columns = Columns("time", "type", "until" if intervals else None)
-    planned = plan_queries(
-        events_table([]), [(node, statements.source) for node in statements.statements], columns, match_id
-    )
+    planned = plan_queries(events_table([]), parse_statements(text), columns, match_id)
     return Session.start(planned.plans, planned.inputs, planned.outputs, Options(), eager=True)
 
 

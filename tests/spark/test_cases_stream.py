@@ -198,8 +198,7 @@ class Group:
         columns = Columns(
             "time", None if isinstance(sources, dict) else "type", "until" if self.kind.intervals else None
         )
-        nodes = [(node, statements.source) for node in statements.statements]
-        planned = plan_queries(empty_tables(sources), nodes, columns)
+        planned = plan_queries(empty_tables(sources), statements, columns)
         plan = plan_stream(
             frame_inputs(sources, planned.inputs),
             planned.plans,

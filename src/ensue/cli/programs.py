@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ensue.algebra.catalog import inferred_catalog
-from ensue.algebra.nodes import Statements
 from ensue.api import Program, parse
 from ensue.cli.reporting import UsageError, existing_file
 from ensue.errors import Problem, QueryError, Source, did_you_mean, render_problem
@@ -64,7 +63,7 @@ def explain_program(program: Program, pattern: str | None, time: str) -> str:
 def name_patterns(program: Program) -> Program:
     """The program with its names written into it, so that messages call a pattern as results do."""
     pairs = zip(program.statements.statements, program.names, strict=True)
-    return Program(Statements(tuple(replace(node, name=name) for node, name in pairs), program.statements.source))
+    return Program(replace(program.statements, statements=tuple(replace(node, name=name) for node, name in pairs)))
 
 
 def choose_pattern(program: Program, pattern: str | None) -> Program:
@@ -78,7 +77,7 @@ def choose_pattern(program: Program, pattern: str | None) -> Program:
             did_you_mean(pattern, program.names),
         )
     node = program.statements.statements[program.names.index(pattern)]
-    return Program(Statements((replace(node, name=pattern),), program.statements.source))
+    return Program(replace(program.statements, statements=(replace(node, name=pattern),)))
 
 
 def _check_text(text: str, name: str) -> list[Finding]:

@@ -133,7 +133,7 @@ def load_events(
         for number, name in enumerate(_streams_in(source, request)):
             run = slice(runs[number], runs[number + 1])
             report.null_keys += int(np.count_nonzero(keys[place][run] < 0))
-            streams[name] = _arrange(source, rows[run], keys[place][run], key_count, own_positions)
+            streams[name] = arrange(source, rows[run], keys[place][run], key_count, own_positions)
     return EventStore(sources, streams, key_count, timeline, report, row_keys, positions)
 
 
@@ -222,7 +222,9 @@ def _keys_of_all_rows(sources: Sequence[EventSource], request: Request) -> tuple
     ), key_count
 
 
-def _arrange(source: EventSource, rows: Codes, keys: Codes, key_count: int, positions: Int64s | None) -> Candidates:
+def arrange(
+    source: EventSource, rows: Codes, keys: Codes, key_count: int, positions: Int64s | None = None
+) -> Candidates:
     """Sorted by key and start; rows without a key are left out. Equal times keep the order of arrival."""
     starts = source.starts[rows] if len(rows) < len(source.starts) else source.starts
     if not is_sorted(starts):

@@ -37,6 +37,8 @@ def rows_to_keep(
         mask &= ~needless
     for mask, waiting, source in zip(kept, pending, store.sources, strict=True):
         relevant = waiting
+        if not waiting.any():
+            continue
         if not plan.counting and source.input.type is not None:
             relevant = waiting & (stream_codes(source.input, plan.all_streams) >= 0)
         elif not plan.counting and source.input.stream not in plan.all_streams:

@@ -118,13 +118,14 @@ class Session:
             if records is None:
                 records = no_records(plan, sources, request)
             watched = watch(plan, sources, request, watched_report, known, records, self.watermark, until)
-            store, found = watched.store, watched.found
+            store = watched.store
             self.records[place] = watched.records
-            chunks = evaluate(plan, store, frontier, self.options, found)
+            candidates = watched.found if self.eager else watched.completing
+            chunks = evaluate(plan, store, frontier, self.options, candidates)
             with citing(plan.source):
                 matches.append(collect_ordered(chunks, output, self.options.limit, self.options.chunk_rows))
             if until is not None:
-                own = rows_to_keep(plan, store, found, pending, until, watched.dropped)
+                own = rows_to_keep(plan, store, watched.found, pending, until, watched.dropped)
                 kept = [mask | other for mask, other in zip(kept, own, strict=True)]
             report.null_keys = max(report.null_keys, watched_report.null_keys)
             report.traces_failed += watched_report.traces_failed

@@ -13,13 +13,13 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from ensue.engine.events import Candidates, EventStore, Request, key_column, load_events, stream_codes
+from ensue.engine.events import Candidates, EventStore, Request, arrange, key_column, load_events, stream_codes
 from ensue.engine.keys import encode_columns
 from ensue.engine.sources import EventSource, Mask, Report, one_chunk
 from ensue.engine.workspace import cached_candidates
 from ensue.graph.bounds import FAR
 from ensue.kernels.compiled import Codes, Int64s
-from ensue.kernels.sorting import order_by_time
+from ensue.kernels.sorting import group_by_key, is_sorted, order_by_time
 from ensue.kernels.traces import NEVER, Bits, Rules, Traces, follow
 from ensue.plan.model import QueryPlan
 from ensue.plan.monitor import MOST_STEPS, Monitor
@@ -34,12 +34,14 @@ KEY, SEEN, REACHED, BEGAN, FAILED = "key", "seen", "reached", "began", "failed"
 class Watched:
     """The events of a query after its traces were watched.
 
-    `found` are the candidates of its variables, without those that are skipped; `dropped` the rows, per table, that
-    need not be kept; `records` what is known of the traces that go on (None where nothing is watched).
+    `found` are the candidates of its variables, without those that are skipped, and `completing` those of traces in
+    which a match may have been completed; `dropped` are the rows, per table, that need not be kept, and `records` what
+    is known of the traces that go on (None where nothing is watched).
     """
 
     store: EventStore
     found: dict[Hashable, Candidates]
+    completing: dict[Hashable, Candidates]
     dropped: tuple[Mask, ...] | None = None
     records: pa.Table | None = None
 
@@ -60,7 +62,8 @@ def watch(
     how many traces have failed and how many events were skipped.
     """
     if plan.monitor is None:
-        return Watched(load_events(sources, request, report, known), {})
+        found: dict[Hashable, Candidates] = {}
+        return Watched(load_events(sources, request, report, known), found, found)
     return _Watch(plan, plan.monitor, sources, request, report, records).run(after, until)
 
 
@@ -73,7 +76,11 @@ def no_records(plan: QueryPlan, sources: Sequence[EventSource], request: Request
 
 
 class _Watch:
-    """One pass over the events of a query."""
+    """One pass over the events of a query.
+
+    `rows` are, per table, those that take part, in the order of the table, `keys` their traces, as are `record_keys`
+    those of the records; `codes` number their streams, those of the query first.
+    """
 
     def __init__(
         self,
@@ -91,12 +98,12 @@ class _Watch:
         self.report = report
         self.records = records
         self.streams = plan.all_streams
-        self.codes = [self._stream_codes(source) for source in sources]
-        self.rows = [np.flatnonzero(codes >= 0) for codes in self.codes]
+        all_codes = [self._stream_codes(source) for source in sources]
+        self.rows = [np.flatnonzero(codes >= 0).astype(np.int32) for codes in all_codes]
+        self.codes = [codes[rows] for codes, rows in zip(all_codes, self.rows, strict=True)]
         self.key_values = [self._key_values(name) for name in request.partition_by]
         encoded, self.key_count = encode_columns([[values] for values in self.key_values])
-        lengths = np.cumsum([len(rows) for rows in self.rows])
-        *self.keys, self.record_keys = np.split(encoded[0], lengths)
+        *self.keys, self.record_keys = np.split(encoded[0], np.cumsum([len(rows) for rows in self.rows]))
         self.traces = self._traces()
 
     def _stream_codes(self, source: EventSource) -> Codes:
@@ -112,12 +119,12 @@ class _Watch:
     def _key_values(self, name: str) -> pa.Array:
         """A partition column of all rows that take part, then of all records."""
         parts = [
-            values.take(pa.array(rows))
+            values if len(rows) == len(values) else values.take(pa.array(rows))
             for values, rows in zip(_key_parts(name, self.sources, self.request), self.rows, strict=True)
         ]
         if self.records is not None:
             place = self.request.partition_by.index(name)
-            parts.append(self.records.column(f"{KEY}_{place}").combine_chunks())
+            parts.append(one_chunk(self.records.column(f"{KEY}_{place}")))
         together = pa.concat_tables([pa.table([part], [KEY]) for part in parts], promote_options="permissive")
         return one_chunk(together.column(0))
 
@@ -135,8 +142,7 @@ class _Watch:
 
     def run(self, after: int | None, until: int | None) -> Watched:
         had_failed = self.traces.failed.copy()
-        asleep = [_of_rows(had_failed, keys) for keys in self.keys]
-        store = load_events(self._without(asleep), self.request, self.report)
+        store = self._store()
         found: dict[Hashable, Candidates] = {}
         leaves = self._leaves(store, found)
         skipped, numbers = self._follow(leaves, after, until)
@@ -144,16 +150,26 @@ class _Watch:
         self.report.events_skipped += sum(int(np.count_nonzero(mask)) for mask in skipped)
         if self.traces.number.any():
             store = self._by_trace(skipped, numbers)
-            found = {}
+            found = completing = {}
         else:
             found = self._narrowed(found, skipped, store)
-        return Watched(store, found, tuple(self._dropped(numbers)), self._kept_records(until))
+            completing = self._completing(found)
+        return Watched(store, found, completing, tuple(self._dropped(numbers)), self._kept_records(until))
 
-    def _without(self, masks: Sequence[Mask]) -> tuple[EventSource, ...]:
-        """The tables without the masked ones of the rows that take part."""
-        return tuple(
-            _without(source, rows, mask) for source, rows, mask in zip(self.sources, self.rows, masks, strict=True)
-        )
+    def _store(self) -> EventStore:
+        """The events of the query in traces that have not failed."""
+        streams: dict[str, Candidates] = {}
+        own = len(self.plan.streams)
+        for source, rows, keys, codes in zip(self.sources, self.rows, self.keys, self.codes, strict=True):
+            wanted = codes < own
+            self.report.null_keys += int(np.count_nonzero(wanted & (keys < 0)))
+            alive = np.flatnonzero(wanted & ~_of_rows(self.traces.failed, keys))
+            order, runs = group_by_key(codes[alive], own)
+            for number, stream in enumerate(self.plan.streams):
+                if source.input.stream in (None, stream):
+                    places = alive[order[runs[number] : runs[number + 1]]]
+                    streams[stream] = arrange(source, rows[places], keys[places], self.key_count)
+        return EventStore(self.sources, streams, self.key_count, None, self.report)
 
     def _leaves(self, store: EventStore, found: dict[Hashable, Candidates]) -> list[Bits]:
         """Per table and row the leaves of the monitor that it satisfies. Looks up every variable on the way."""
@@ -169,35 +185,39 @@ class _Watch:
         return leaves
 
     def _follow(self, leaves: Sequence[Bits], after: int | None, until: int | None) -> tuple[list[Mask], list[Codes]]:
-        """Leads the new events through their traces; per table which rows that take part are skipped, and the number
-        of the trace of each within its key."""
+        """Leads the new events through their traces.
+
+        Gives, per table, which of the rows that take part are skipped, and the number of each one's trace in its key.
+        """
         bit_of = np.zeros(len(self.streams), np.uint64)
         for number, stream in enumerate(self.monitor.watched):
             bit_of[self.streams.index(stream)] = np.uint64(1 << number)
-        times = np.concatenate([source.ends[rows] for source, rows in zip(self.sources, self.rows, strict=True)])
-        occurs = np.concatenate([bit_of[codes[rows]] for codes, rows in zip(self.codes, self.rows, strict=True)])
-        satisfied = np.concatenate([bits[rows] for bits, rows in zip(leaves, self.rows, strict=True)])
-        keys = np.concatenate(self.keys)
+        times = _joined([source.ends[rows] for source, rows in zip(self.sources, self.rows, strict=True)])
+        satisfied = _joined([bits[rows] for bits, rows in zip(leaves, self.rows, strict=True)])
         new = np.ones(len(times), bool)
         if after is not None:
             new &= times > after
         if until is not None:
             new &= times <= until
-        fresh = np.flatnonzero(new).astype(np.int32)
+        order = np.flatnonzero(new).astype(np.int32)
+        if not is_sorted(times[order]):
+            order = order[order_by_time(times[order])]
         skipped, numbers = np.zeros(len(times), bool), np.zeros(len(times), np.int32)
-        order = fresh[order_by_time(times[fresh])]
-        follow(order, keys, times, satisfied, occurs, rules_of(self.monitor), self.traces, skipped, numbers)
+        occurs = bit_of[_joined(self.codes)]
+        rules = rules_of(self.monitor)
+        follow(order, _joined(self.keys), times, satisfied, occurs, rules, self.traces, skipped, numbers)
         ends = np.cumsum([len(rows) for rows in self.rows])[:-1]
         return np.split(skipped, ends), np.split(numbers, ends)
 
     def _by_trace(self, skipped: Sequence[Mask], numbers: Sequence[Codes]) -> EventStore:
         """The events apart by trace, where a key has had several."""
         sources = []
-        for source, rows, own in zip(self._without(skipped), self.rows, numbers, strict=True):
-            of_row = np.zeros(len(source.starts), np.int32)
+        for source, rows, own, mask in zip(self.sources, self.rows, numbers, skipped, strict=True):
+            of_row, valid = np.zeros(len(source.starts), np.int32), np.zeros(len(source.starts), bool)
             of_row[rows] = own
+            valid[rows[~mask]] = True
             table = source.input.table.append_column(TRACE, pa.array(of_row))
-            sources.append(EventSource(replace(source.input, table=table), source.starts, source.ends, source.valid))
+            sources.append(EventSource(replace(source.input, table=table), source.starts, source.ends, valid))
         request = replace(self.request, partition_by=(*self.request.partition_by, TRACE))
         return load_events(tuple(sources), request, Report())
 
@@ -217,6 +237,12 @@ class _Watch:
             wanted: events.select(~left_out[places[id(events.source)]][events.rows]) for wanted, events in found.items()
         }
 
+    def _completing(self, found: dict[Hashable, Candidates]) -> dict[Hashable, Candidates]:
+        """The candidates in traces whose last events have come; a match that trails needs no event to complete."""
+        if any(graph.trails or not graph.follows for graph in self.monitor.graphs):
+            return found
+        return {wanted: events.select(self.traces.completes[events.keys]) for wanted, events in found.items()}
+
     def _dropped(self, numbers: Sequence[Codes]) -> Iterator[Mask]:
         """The rows of traces that have failed, or that were not the last of their key."""
         for source, rows, keys, own in zip(self.sources, self.rows, self.keys, numbers, strict=True):
@@ -234,7 +260,7 @@ class _Watch:
             kept &= traces.began > until - lifetime
         numbers = np.flatnonzero(kept)
         place = np.empty(self.key_count, np.int64)
-        codes = np.concatenate([*self.keys, self.record_keys])
+        codes = _joined([*self.keys, self.record_keys])
         known = np.flatnonzero(codes >= 0)
         place[codes[known]] = known
         keys = [values.take(pa.array(place[numbers])) for values in self.key_values]
@@ -258,6 +284,8 @@ def _new_traces(count: int, monitor: Monitor) -> Traces:
         gained=np.zeros(shape, np.uint64),
         lost=np.zeros(shape, np.uint64),
         moment=np.full(count, NEVER, np.int64),
+        changed=np.zeros(count, bool),
+        completes=np.zeros(count, bool),
     )
 
 
@@ -273,12 +301,8 @@ def _of_rows(values: np.ndarray, keys: Codes) -> np.ndarray:
     return values[keys] & (keys >= 0) if values.dtype == bool else np.where(keys >= 0, values[keys], 0)
 
 
-def _without(source: EventSource, rows: np.ndarray, mask: Mask) -> EventSource:
-    if not mask.any():
-        return source
-    valid = np.ones(len(source.starts), bool) if source.valid is None else source.valid.copy()
-    valid[rows[mask]] = False
-    return replace(source, valid=valid)
+def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 @lru_cache(maxsize=256)
@@ -315,6 +339,7 @@ def rules_of(monitor: Monitor) -> Rules:
         starts=np.array([1 if g.follows else (1 << len(g.steps)) - 1 for g in monitor.graphs], np.uint64),
         wholes=np.array([0 if g.whole is None else 1 << g.whole for g in monitor.graphs], np.uint64),
         trails=np.array([graph.trails for graph in monitor.graphs], bool),
+        step_counts=np.array([len(graph.steps) for graph in monitor.graphs], np.int64),
         condition_offsets=condition_offsets,
         condition_seen=np.array([seen for seen, _ in conditions], np.uint64),
         condition_unseen=np.array([unseen for _, unseen in conditions], np.uint64),

@@ -31,6 +31,7 @@ class Rules(NamedTuple):
     starts: Bits
     wholes: Bits
     trails: Flags
+    step_counts: Int64s
     condition_offsets: npt.NDArray[np.int64]
     condition_seen: Bits
     condition_unseen: Bits
@@ -39,7 +40,10 @@ class Rules(NamedTuple):
 
 
 class Traces(NamedTuple):
-    """What is known of each trace. `gained` and `lost` belong to the events at `moment`, whose order is not known."""
+    """What is known of each trace. `gained` and `lost` belong to the events at `moment`, whose order is not known.
+
+    `changed` says that it has to be judged anew, `completes` that it has come to a whole match, or that one trails.
+    """
 
     seen: Bits
     reached: Bits
@@ -50,52 +54,8 @@ class Traces(NamedTuple):
     gained: Bits
     lost: Bits
     moment: Int64s
-
-
-@compiled
-def is_hopeless(k: int, rules: Rules, traces: Traces) -> bool:
-    """Whether every step that the trace has reached has failed, in every graph."""
-    seen = traces.seen[k]
-    for g in range(rules.starts.size):
-        reached = traces.reached[k, g]
-        if rules.trails[g] and reached & rules.wholes[g]:
-            return False
-        reached &= ~rules.wholes[g]
-        for step in range(rules.condition_offsets.shape[1] - 1):
-            if (reached >> np.uint64(step)) & np.uint64(1):
-                fails = False
-                for c in range(rules.condition_offsets[g, step], rules.condition_offsets[g, step + 1]):
-                    wanted = rules.condition_seen[c]
-                    if seen & wanted == wanted and seen & rules.condition_unseen[c] == 0:
-                        fails = True
-                        break
-                if not fails:
-                    return False
-    return True
-
-
-@compiled
-def settle(k: int, rules: Rules, traces: Traces) -> None:
-    """All events of the moment have come: what they lost is gone, what they gained is reached."""
-    for g in range(rules.starts.size):
-        traces.reached[k, g] = (traces.reached[k, g] & ~traces.lost[k, g]) | traces.gained[k, g]
-        traces.gained[k, g] = 0
-        traces.lost[k, g] = 0
-    if not traces.failed[k]:
-        traces.failed[k] = is_hopeless(k, rules, traces)
-    traces.closed[k] = traces.seen[k] & rules.ends != 0
-    traces.moment[k] = NEVER
-
-
-@compiled
-def begin(k: int, time: int, rules: Rules, traces: Traces) -> None:
-    """A trace begins, perhaps another one of a key that has had one."""
-    traces.seen[k] = 0
-    traces.began[k] = time
-    traces.failed[k] = False
-    traces.closed[k] = False
-    for g in range(rules.starts.size):
-        traces.reached[k, g] = rules.starts[g]
+    changed: Flags
+    completes: Flags
 
 
 @compiled
@@ -114,38 +74,79 @@ def follow(
 
     `leaves` are the leaves of the monitor that an event satisfies, `occurs` the bit of its stream. Sets `skipped` for
     the events of traces that had failed before them, and `numbers` to the number of an event's trace within its key.
+
+    All events of one moment have come to a trace when a later one comes, or at the end: then what they lost is gone,
+    what they gained is reached, and the trace is judged. It is one function, because calling another with all these
+    arrays would take longer than what it does.
     """
-    for place in range(order.size):
-        i = order[place]
-        k = keys[i]
+    seen, reached, began, failed, closed = traces.seen, traces.reached, traces.began, traces.failed, traces.closed
+    number, gained, lost, moment = traces.number, traces.gained, traces.lost, traces.moment
+    changed, completes = traces.changed, traces.completes
+    starts, wholes, trails, step_counts = rules.starts, rules.wholes, rules.trails, rules.step_counts
+    leaf_offsets, move_offsets = rules.leaf_offsets, rules.move_offsets
+    move_from, move_to, losses = rules.move_from, rules.move_to, rules.losses
+    offsets, wanted, unwanted = rules.condition_offsets, rules.condition_seen, rules.condition_unseen
+    one, nothing = np.uint64(1), np.uint64(0)
+    graphs, events = starts.size, order.size
+    for place in range(events + moment.size):
+        i = order[place] if place < events else -1
+        k = keys[i] if i >= 0 else place - events
         if k < 0:
             continue
-        time = times[i]
-        if traces.moment[k] != NEVER and time > traces.moment[k]:
-            settle(k, rules, traces)
-        expired = traces.began[k] != NEVER and time - rules.lifetime > traces.began[k]
-        if traces.began[k] == NEVER:
-            begin(k, time, rules, traces)
-        elif traces.moment[k] == NEVER and (traces.closed[k] or expired):
-            begin(k, time, rules, traces)
-            traces.number[k] += 1
-        numbers[i] = traces.number[k]
-        traces.moment[k] = time
-        traces.seen[k] |= occurs[i]
-        if traces.failed[k]:
+        time = times[i] if i >= 0 else NEVER
+        if moment[k] != NEVER and (i < 0 or time > moment[k]):
+            moment[k] = NEVER
+            if changed[k]:
+                changed[k] = False
+                hopeless = True
+                for g in range(graphs):
+                    if gained[k, g] & wholes[g] or (trails[g] and reached[k, g] & wholes[g]):
+                        completes[k] = True
+                    steps = (reached[k, g] & ~lost[k, g]) | gained[k, g]
+                    reached[k, g] = steps
+                    gained[k, g] = nothing
+                    lost[k, g] = nothing
+                    if trails[g] and steps & wholes[g]:
+                        hopeless = False
+                    steps &= ~wholes[g]
+                    for step in range(step_counts[g]):
+                        if not hopeless:
+                            break
+                        if (steps >> np.uint64(step)) & one:
+                            hopeless = False
+                            for c in range(offsets[g, step], offsets[g, step + 1]):
+                                if seen[k] & wanted[c] == wanted[c] and seen[k] & unwanted[c] == nothing:
+                                    hopeless = True
+                                    break
+                failed[k] |= hopeless
+                closed[k] = seen[k] & rules.ends != nothing
+        if i < 0:
+            continue
+        if began[k] == NEVER or (moment[k] == NEVER and (closed[k] or time - rules.lifetime > began[k])):
+            number[k] += began[k] != NEVER
+            seen[k] = nothing
+            began[k] = time
+            failed[k] = False
+            closed[k] = False
+            for g in range(graphs):
+                reached[k, g] = starts[g]
+        numbers[i] = number[k]
+        moment[k] = time
+        if occurs[i] & ~seen[k]:
+            seen[k] |= occurs[i]
+            changed[k] = True
+        if failed[k]:
             skipped[i] = True
             continue
         bits = leaves[i]
-        if bits == 0:
+        if bits == nothing:
             continue
-        for g in range(rules.starts.size):
-            current = traces.reached[k, g] | traces.gained[k, g]
-            for leaf in range(rules.leaf_offsets[g], rules.leaf_offsets[g + 1]):
-                if (bits >> np.uint64(leaf)) & np.uint64(1):
-                    for move in range(rules.move_offsets[leaf], rules.move_offsets[leaf + 1]):
-                        if current & rules.move_from[move]:
-                            traces.gained[k, g] |= rules.move_to[move]
-                    traces.lost[k, g] |= rules.losses[leaf]
-    for k in range(traces.moment.size):
-        if traces.moment[k] != NEVER:
-            settle(k, rules, traces)
+        changed[k] = True
+        for g in range(graphs):
+            current = reached[k, g] | gained[k, g]
+            for leaf in range(leaf_offsets[g], leaf_offsets[g + 1]):
+                if (bits >> np.uint64(leaf)) & one:
+                    for move in range(move_offsets[leaf], move_offsets[leaf + 1]):
+                        if current & move_from[move]:
+                            gained[k, g] |= move_to[move]
+                    lost[k, g] |= losses[leaf]

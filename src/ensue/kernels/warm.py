@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ensue.kernels import minima, ranges, sorting, traces
+from ensue.kernels import minima, mining, ranges, sorting, traces
 
 log = logging.getLogger("ensue")
 
@@ -18,13 +18,29 @@ _times = np.zeros(1, np.int64)
 _offsets = np.array([0, 1], np.int64)
 _never = np.iinfo(np.int64).max
 
+_counts = np.zeros((1, 1), np.int64)
 _bits = np.zeros(1, np.uint64)
 _per_graph = np.zeros((1, 1), np.uint64)
 _flags = np.zeros(1, bool)
 _rules = traces.Rules(
-    _offsets, _offsets, _bits, _bits, _bits, _bits, _bits, _flags, _offsets.reshape(1, 2), _bits, _bits, np.uint64(0), 0
+    _offsets,
+    _offsets,
+    _bits,
+    _bits,
+    _bits,
+    _bits,
+    _bits,
+    _flags,
+    _times,
+    _offsets.reshape(1, 2),
+    _bits,
+    _bits,
+    np.uint64(0),
+    0,
 )
-_traces = traces.Traces(_bits, _per_graph, _times, _flags, _flags, _rows, _per_graph, _per_graph, _times.copy())
+_traces = traces.Traces(
+    _bits, _per_graph, _times, _flags, _flags, _rows, _per_graph, _per_graph, _times, _flags, _flags
+)
 
 CALLS: tuple[tuple[Any, tuple[Any, ...]], ...] = (
     (sorting.is_sorted, (_times,)),
@@ -39,6 +55,7 @@ CALLS: tuple[tuple[Any, tuple[Any, ...]], ...] = (
     (minima.suffix_minimum, (_times, _offsets)),
     (minima.sliding_minimum, (_times, _rows, _rows, _never)),
     (minima.lower_to, (_times.copy(), _rows, _times)),
+    (mining.count_pairs, (_offsets, _rows, _times, _times, _counts, _counts)),
     (traces.follow, (_rows[:0], _rows, _times, _bits, _bits, _rules, _traces, _flags, _rows)),
 )
 

@@ -15,6 +15,7 @@ from ensue.engine.output import OutputSchema
 from ensue.engine.session import Session
 from ensue.engine.snapshot import restore, snapshot
 from ensue.engine.sources import InputTable, load_sources
+from ensue.engine.traces import BEGAN
 from ensue.errors import LimitError, StateError, counted
 from ensue.plan.model import Options, QueryPlan
 from ensue.plan.slices import reach_of_streams
@@ -166,7 +167,7 @@ def packed(table: pa.Table) -> Iterator[tuple[int, bytes]]:
 
 
 def next_moment(session: Session, until: int) -> int | None:
-    """The first tick after `until` at which a match may complete, or else at which all can be forgotten."""
+    """The first tick after `until` at which a match may complete or a trace is over, or else all can be forgotten."""
     tables = [replace(item, table=table) for item, table in zip(session.inputs, session.state, strict=True)]
     sources, _ = load_sources(tables, session.time_type)
     candidates: list[int] = []
@@ -180,6 +181,9 @@ def next_moment(session: Session, until: int) -> int | None:
         for ticks in closings:
             candidates += _first_after(source.starts + ticks, until)
         forgotten.append(_all_forgotten(session, source.starts, source.ends))
+    for plan, records in zip(session.plans, session.records, strict=True):
+        if plan.monitor is not None and plan.monitor.lifetime is not None and records is not None:
+            candidates += _first_after(records.column(BEGAN).to_numpy() + plan.monitor.lifetime, until)
     if candidates:
         return min(candidates)
     known = [moment for moment in forgotten if moment is not None]

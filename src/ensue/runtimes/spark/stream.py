@@ -266,8 +266,12 @@ def checked_buckets(buckets: Any, plan: QueryPlan, session: SparkSession) -> int
 def warn_of_unbounded(plans: Iterable[QueryPlan]) -> None:
     """Events that are never forgotten fill any state in time."""
     for plan in plans:
+        if plan.monitor is not None and not plan.monitor.bounded:
+            message = "nothing says when a trace ends, so what is known of each is kept for ever"
+            warnings.warn(f"{message}; CONSTRAINT ENDS would say it", EnsueWarning, stacklevel=UNBOUNDED_CALLERS)
+            continue
         for stream, kept in reach_of_streams(plan):
-            if not kept.bounded:
+            if not kept.bounded and plan.monitor is None:
                 message = f"nothing says when events of `{stream}` can be forgotten, so the state grows without end"
                 warnings.warn(f"{message}; a WITHIN would bound it", EnsueWarning, stacklevel=UNBOUNDED_CALLERS)
                 break

@@ -109,7 +109,7 @@ class BatchTask:
             if self.width is not None:
                 request = replace(request, partition_by=(*request.partition_by, SLICE))
             watched = watch(plan, sources, request, Report())
-            chunks = evaluate(plan, watched.store, Frontier(), self.options, watched.found)
+            chunks = evaluate(plan, watched.store, Frontier(), self.options, watched.completing)
             if self.width is not None:
                 chunks = _of_own_slice(chunks, plan, self.width)
             with citing(plan.source):
