@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ensue.api import Program, Results, detect, detect_batches, explain, parse, parse_file, run
+    from ensue.api import Program, Results, detect, detect_batches, explain, parse, parse_file, run, violations
     from ensue.detector import Advance, Detector
     from ensue.dsl import (
         PatternExpression,
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         SetupError,
         StateError,
     )
+    from ensue.mining import Proposal, mine
     from ensue.runtimes.spark.running import Running
     from ensue.runtimes.spark.session import spark_session
     from ensue.streams import start, stream_state
@@ -61,6 +62,7 @@ _HOMES = {
     "LimitError": "ensue.errors",
     "PatternExpression": "ensue.dsl",
     "Program": "ensue.api",
+    "Proposal": "ensue.mining",
     "Query": "ensue.dsl",
     "QueryError": "ensue.errors",
     "Report": "ensue.engine.sources",
@@ -84,6 +86,7 @@ _HOMES = {
     "explain": "ensue.api",
     "field": "ensue.dsl",
     "implies": "ensue.dsl",
+    "mine": "ensue.mining",
     "parse": "ensue.api",
     "parse_file": "ensue.api",
     "prior": "ensue.dsl",
@@ -96,6 +99,7 @@ _HOMES = {
     "stream_state": "ensue.streams",
     "value": "ensue.dsl",
     "var": "ensue.dsl",
+    "violations": "ensue.api",
 }
 
 
@@ -121,6 +125,7 @@ __all__ = [
     "LimitError",
     "PatternExpression",
     "Program",
+    "Proposal",
     "Query",
     "QueryError",
     "Report",
@@ -144,6 +149,7 @@ __all__ = [
     "explain",
     "field",
     "implies",
+    "mine",
     "parse",
     "parse_file",
     "prior",
@@ -156,4 +162,5 @@ __all__ = [
     "stream_state",
     "value",
     "var",
+    "violations",
 ]
