@@ -24,6 +24,7 @@ from ensue.engine.output import collect_ordered, render_in_batches
 from ensue.engine.session import request_of
 from ensue.engine.sources import EventSource, Report, load_sources
 from ensue.engine.traces import Watched, watch
+from ensue.engine.violations import track
 from ensue.errors import EnsueWarning, LimitError, Problem, QueryError, SchemaError, citing, closest, counted
 from ensue.kernels.warm import warm_up
 from ensue.lang.parser import parse_statements
@@ -31,7 +32,7 @@ from ensue.lang.render import render_statements
 from ensue.plan.explain import explain_without_data
 from ensue.plan.lawful import laws_of
 from ensue.plan.model import DEFAULT_LIMIT, Options, QueryPlan
-from ensue.runtimes.planning import ColumnNames, Columns, Emission, Planned, plan_queries
+from ensue.runtimes.planning import ColumnNames, Columns, Emission, Planned, plan_queries, plan_violations
 from ensue.runtimes.tables import TableKind, are_frames, arrow_tables
 
 QueryLike: TypeAlias = "str | Query | PatternExpression | Program"
@@ -341,6 +342,44 @@ def run(
     return results
 
 
+def violations(
+    events: Any,
+    program: Program | QueryLike | None = None,
+    *,
+    time: ColumnNames,
+    type: str | None = None,
+    constraints: ConstraintsLike | None = None,
+    tick: str | None = None,
+    buckets: int | None = None,
+) -> Any:
+    """The traces that break a constraint of a program, as the kind of table that `events` is: each constraint once.
+
+    A row has the key of the trace, the constraint, the event that breaks it and when, the earlier event that it clashes
+    with, if one does, and whether matches of the program's patterns may be missing, because the trace had been dropped.
+    What a trace lacks is known when it has ended: by ENDS, or, where nothing ends traces, at the end of the table.
+
+    >>> table = pa.table({"t": [1, 2, 3], "type": ["Paid", "Order", "Order"], "id": [7, 7, 8]})
+    >>> text = "CONSTRAINT PRIOR(Order, Paid) PARTITION BY id"
+    >>> violations(table, text, time="t", type="type").to_pylist()[0]["constraint"]
+    'PRIOR(Order, Paid)'
+    """
+    given = Statements(()) if program is None else _statements_of(program)
+    statements, columns = _constrained(given, constraints), Columns(time, type)
+    if are_frames(events):
+        from ensue.runtimes.spark.detection import frame_violations
+
+        return frame_violations(events, statements, columns, Emission(tick=tick, buckets=buckets))
+    kind, tables = arrow_tables(events)
+    planned = plan_violations(tables, statements, columns)
+    plan = planned.plans[0]
+    assert plan.tracking is not None
+    warm_up()
+    sources, report = load_sources(planned.inputs, plan.catalog.time_type)
+    warn_set_aside(report)
+    table, _ = track(plan, plan.tracking, sources, request_of(plan))
+    return kind.from_arrow(table.cast(planned.outputs[0].schema))
+
+
 def checked_limit(limit: object) -> int | None:
     """A limit is a number of matches, or None."""
     if limit is None or (isinstance(limit, int) and not isinstance(limit, bool) and limit >= 0):
@@ -430,4 +469,5 @@ __all__ = [
     "parse",
     "parse_file",
     "run",
+    "violations",
 ]

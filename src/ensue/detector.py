@@ -26,7 +26,7 @@ from ensue.errors import EnsueWarning, QueryError, SchemaError, StateError, coun
 from ensue.expr.types import NANOSECONDS_PER_UNIT
 from ensue.kernels.warm import warm_up
 from ensue.plan.model import DEFAULT_LIMIT, Options
-from ensue.runtimes.planning import ColumnNames, Columns, plan_queries
+from ensue.runtimes.planning import ColumnNames, Columns, plan_queries, with_violations
 from ensue.runtimes.tables import ARROW, arrow_tables, conform, learn_types
 
 Batch: TypeAlias = "dict[str | None, pa.Table]"
@@ -35,10 +35,14 @@ Batch: TypeAlias = "dict[str | None, pa.Table]"
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """What one step gave: the matches that completed, and the rows that came too late (a table, or one per stream)."""
+    """What one step gave: the matches that completed, and the rows that came too late (a table, or one per stream).
+
+    `violations` are the traces that were seen to break a constraint, if they were asked for.
+    """
 
     matches: Any
     late: Any
+    violations: Any = None
 
 
 class Detector:
@@ -65,6 +69,7 @@ class Detector:
         limit: int | None = DEFAULT_LIMIT,
         match_id: bool = False,
         constraints: ConstraintsLike | None = None,
+        violations: bool = False,
     ) -> None:
         self._statements = single_statement(query, constraints)
         problems = check_query(self._statements.statements[0])
@@ -72,6 +77,7 @@ class Detector:
             raise QueryError(problems, self._statements.source)
         self._columns = Columns(time, type, end)
         self._match_id = match_id
+        self._violations = violations
         self._options = Options(limit=checked_limit(limit))
         self._session: Session | None = None
         self._per_stream = False
@@ -178,7 +184,8 @@ class Detector:
             else next(iter(empty.values()))
         )
         learned.state = [old.cast(new.schema) for old, new in zip(session.state, learned.state, strict=True)]
-        learned.watermark, learned.report, learned.records = session.watermark, session.report, session.records
+        for name in ("watermark", "report", "records", "spared"):
+            setattr(learned, name, getattr(session, name))
         return learned
 
     def _step(self, batch: Batch, until: int | None) -> Advance:
@@ -189,14 +196,15 @@ class Detector:
             conform(batch[item.stream], item.table.schema, item.label) if item.stream in batch else item.table
             for item in session.inputs
         ]
-        (matches,), masks = session.advance(fresh, until)
+        (matches, *broken), masks = session.advance(fresh, until)
         self._warn(session.report.since(before))
         give = self._kind.from_arrow
         late = {
             item.stream: give(batch[item.stream].filter(pa.array(mask)) if item.stream in batch else item.table)
             for item, mask in zip(session.inputs, masks, strict=True)
         }
-        return Advance(give(matches), late if self._per_stream else next(iter(late.values())))
+        late_rows = late if self._per_stream else next(iter(late.values()))
+        return Advance(give(matches), late_rows, give(broken[0]) if broken else None)
 
     def _warn(self, report: Report) -> None:
         warn_set_aside(report, callers=4)
@@ -209,6 +217,8 @@ class Detector:
         planned = plan_queries(tables, self._statements, self._columns, self._match_id)
         self._per_stream = isinstance(tables, Mapping)
         warm_up()
+        if self._violations:
+            planned = with_violations(planned, self._statements)
         return Session.start(planned.plans, planned.inputs, planned.outputs, self._options)
 
 

@@ -14,7 +14,7 @@ from ensue.errors import QueryError, SchemaError, Source, did_you_mean
 from ensue.lang.render import render_pattern
 from ensue.plan.build import plan_query
 from ensue.plan.model import DEFAULT_LIMIT, Options, QueryPlan
-from ensue.runtimes.planning import ColumnNames, Columns, Planned, plan_queries
+from ensue.runtimes.planning import ColumnNames, Columns, Planned, plan_queries, with_violations
 from ensue.runtimes.tables import are_frames
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 Sink: TypeAlias = "str | Callable[[Any, int], None]"
 Sinks: TypeAlias = "Sink | Mapping[str, Sink]"
+VIOLATIONS = "CONSTRAINTS"
+"""How the violations are called among the patterns; no pattern can be called so without quotes."""
 
 
 def start(
@@ -35,6 +37,7 @@ def start(
     end: ColumnNames | None = None,
     late: Sinks | None = None,
     timed_out: Sinks | None = None,
+    violations: Sink | None = None,
     every: str | None = None,
     available_now: bool = False,
     limit: int | None = DEFAULT_LIMIT,
@@ -49,8 +52,9 @@ def start(
     """Runs the patterns of a program on streaming DataFrames, with one state for all that have the same keys.
 
     `to` says where matches go, `late` where rows go that came too late, `timed_out` where partial matches go whose
-    window has closed. Each is a folder, which gets Parquet files, one folder `batch=N` per micro-batch, or a function
-    `f(rows, batch)` of a DataFrame and the number of its micro-batch. Several patterns have a mapping by their names;
+    window has closed, `violations` where traces go that break a constraint. Each is a folder, which gets Parquet files,
+    one folder `batch=N` per micro-batch, or a function `f(rows, batch)` of a DataFrame and the number of its
+    micro-batch. Several patterns have a mapping by their names;
     late rows of one table per stream a mapping by stream. A micro-batch that is repeated after a crash has the same
     rows and number, so folders hold each match once; a function can tell by the number, or by `match_id`.
     On Spark Connect a function runs beside the server, as a copy: what it changes in this process is not seen there.
@@ -78,15 +82,21 @@ def start(
     names = Program(statements).names
     options, eager = Options(limit=checked_limit(limit)), checked_emit(emit, statements)
     planned = plan_queries(empty_tables(sources), statements, Columns(time, type, end), match_id)
+    if violations is not None:
+        planned = with_violations(planned, statements)
+        names = (*names, VIOLATIONS)
     inputs = frame_inputs(sources, planned.inputs)
     if not inputs[0].frame.isStreaming:
         raise SchemaError(
             "not-a-stream", "the DataFrame is not a stream", "`ensue.detect` and `ensue.run` take tables of the past"
         )
     streams = [item.stream or "late" for item in planned.inputs] if len(inputs) > 1 else ["late"]
-    match_sinks = _by_name(to, names, "to", complete=True)
+    patterns = names[: len(statements.statements)]
+    match_sinks = _by_name(to, patterns, "to", complete=True)
+    if violations is not None:
+        match_sinks.update(_by_name({VIOLATIONS: violations}, [VIOLATIONS], "violations", complete=True))
     late_sinks = _by_name(late, streams, "late", complete=False)
-    partial_sinks = _by_name(timed_out, names, "timed_out", complete=False)
+    partial_sinks = _by_name(timed_out, patterns, "timed_out", complete=False)
     groups = []
     for places in _by_keys(planned.plans).values():
         plans = [planned.plans[place] for place in places]

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 
 from ensue.engine.events import Candidates, EventStore, stream_codes
-from ensue.engine.sources import Mask
+from ensue.engine.sources import EventSource, Mask
 from ensue.engine.workspace import cached_candidates
 from ensue.kernels.compiled import Int64s
 from ensue.plan.model import QueryPlan, Retention
@@ -18,32 +18,38 @@ def rows_to_keep(
     store: EventStore,
     found: dict[Hashable, Candidates],
     pending: list[Mask],
-    until: int,
+    until: int | None,
     dropped: Sequence[Mask] | None = None,
 ) -> list[Mask]:
     """Per table, the rows that a match completing after `until` may use; `pending` rows are beyond the watermark.
 
     `dropped` are the rows of traces that can hold no further match.
     """
-    kept = [np.zeros(len(source.starts), bool) for source in store.sources]
+    if until is None:
+        return [np.zeros(len(source.starts), bool) for source in store.sources]
+    kept = pending_rows(plan, store.sources, pending)
     for number, graph_plan in enumerate(plan.graphs):
         for inner in graph_plan.with_inner():
             for variable in inner.graph.variables:
                 events = cached_candidates(variable, inner.graph, store, plan.catalog, found)
                 retention = plan.retention[number, variable.name]
                 place = next(place for place, source in enumerate(store.sources) if source is events.source)
-                kept[place][events.rows[_needed(events, retention, store, until)]] = True
-    for mask, needless in zip(kept, dropped or (), strict=False):
-        mask &= ~needless
-    for mask, waiting, source in zip(kept, pending, store.sources, strict=True):
-        relevant = waiting
-        if not waiting.any():
-            continue
-        if not plan.counting and source.input.type is not None:
-            relevant = waiting & (stream_codes(source.input, plan.all_streams) >= 0)
-        elif not plan.counting and source.input.stream not in plan.all_streams:
-            relevant = np.zeros_like(waiting)
-        mask |= relevant
+                rows = events.rows[_needed(events, retention, store, until)]
+                kept[place][rows if dropped is None else rows[~dropped[place][rows]]] = True
+    return kept
+
+
+def pending_rows(plan: QueryPlan, sources: Sequence[EventSource], pending: Sequence[Mask]) -> list[Mask]:
+    """Per table, the rows beyond the watermark that a plan will look at."""
+    kept = []
+    for waiting, source in zip(pending, sources, strict=True):
+        relevant = waiting.copy()
+        if not plan.counting and waiting.any():
+            if source.input.type is not None:
+                relevant &= stream_codes(source.input, plan.all_streams) >= 0
+            elif source.input.stream not in plan.all_streams:
+                relevant[:] = False
+        kept.append(relevant)
     return kept
 
 

@@ -25,6 +25,7 @@ from ensue.graph.model import Extent
 from ensue.graph.normalize import resolve_interval
 from ensue.kernels.compiled import Codes, Int64s
 from ensue.plan.model import QueryPlan
+from ensue.plan.tracking import violation_fields
 
 OVER_CAPACITY = ("overflowed binary array capacity", "input array too large")
 """How Arrow says that an array cannot hold so much text."""
@@ -48,6 +49,9 @@ def output_schema(
     plan: QueryPlan, raw_types: Mapping[str, Mapping[str, pa.DataType]], match_id: bool = False
 ) -> OutputSchema:
     query = plan.query
+    if plan.tracking is not None:
+        keys = [_key_type(name, plan, raw_types) for name in query.partition_by]
+        return OutputSchema(plan, raw_types, pa.schema(violation_fields(plan, keys)))
     fields = _returned_fields(plan) if query.returns else _default_fields(plan, raw_types)
     if match_id:
         fields = _distinct_names([*fields, pa.field("match_id", pa.string())])

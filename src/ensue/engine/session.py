@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
 
 from ensue.engine.evaluate import Frontier, evaluate
 from ensue.engine.events import Candidates, EventStore, Request
-from ensue.engine.forget import keep_markers, keep_ties, rows_to_keep
+from ensue.engine.forget import keep_markers, keep_ties, pending_rows, rows_to_keep
 from ensue.engine.output import OutputSchema, collect_ordered
 from ensue.engine.sources import EventSource, InputTable, Mask, Report, load_sources
-from ensue.engine.traces import no_records, watch
+from ensue.engine.traces import Watched, no_records, watch
+from ensue.engine.violations import track
 from ensue.errors import citing
 from ensue.kernels.compiled import Int64s
 from ensue.plan.model import Options, QueryPlan
+from ensue.plan.tracking import Tracking
 
 POSITION = "ensue:position"
 """The column of the state that holds the position of an event in its partition, -1 while it is not settled."""
@@ -50,7 +53,8 @@ class Session:
 
     The queries share the events and so their partition keys. `inputs` are empty tables with the columns that are kept;
     tables come with these columns and types. An `eager` session reports a match as soon as its last event has come.
-    `records` hold, per query that watches its traces, what is known of each.
+    `records` hold, per query that watches its traces, what is known of each; `spared` says until when events would have
+    been kept that are not, because their traces have failed.
     """
 
     plans: tuple[QueryPlan, ...]
@@ -61,7 +65,8 @@ class Session:
     eager: bool = False
     watermark: int | None = None
     report: Report = field(default_factory=Report)
-    records: list[pa.Table | None] = field(default_factory=list)
+    records: list[tuple[pa.Table, ...]] = field(default_factory=list)
+    spared: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
 
     @classmethod
     def start(
@@ -77,7 +82,7 @@ class Session:
             replace(item, table=plain_schema(needed_columns(plans, item).schema).empty_table()) for item in inputs
         )
         state = [_with_positions(shape.table, counts(plans)) for shape in shapes]
-        return cls(tuple(plans), shapes, tuple(outputs), options, state, eager, records=[None for _ in plans])
+        return cls(tuple(plans), shapes, tuple(outputs), options, state, eager, records=[() for _ in plans])
 
     @property
     def counting(self) -> bool:
@@ -86,7 +91,7 @@ class Session:
     @property
     def holds_anything(self) -> bool:
         """Whether there is anything to remember for the next step besides the watermark."""
-        return any(table.num_rows for table in (*self.state, *(part for part in self.records if part is not None)))
+        return any(table.num_rows for table in (*self.state, *chain.from_iterable(self.records)))
 
     @property
     def time_type(self) -> pa.DataType:
@@ -112,32 +117,60 @@ class Session:
         known = [_positions(table) for table in combined] if self.counting else []
         kept = [np.zeros(table.num_rows, bool) for table in combined]
         matches: list[pa.Table] = []
+        store: EventStore | None = None
         for place, (plan, output) in enumerate(zip(self.plans, self.outputs, strict=True)):
-            request, watched_report = request_of(plan, self.counting), Report()
-            records = self.records[place]
-            if records is None:
-                records = no_records(plan, sources, request)
-            watched = watch(plan, sources, request, watched_report, known, records, self.watermark, until)
-            store = watched.store
-            self.records[place] = watched.records
-            candidates = watched.found if self.eager else watched.completing
-            chunks = evaluate(plan, store, frontier, self.options, candidates)
-            with citing(plan.source):
-                matches.append(collect_ordered(chunks, output, self.options.limit, self.options.chunk_rows))
-            if until is not None:
+            if plan.tracking is not None:
+                matches.append(self._violations(place, plan.tracking, sources, until))
+                own = pending_rows(plan, sources, pending)
+            else:
+                watched = self._watched(place, sources, known, until, report)
+                store = watched.store
+                candidates = watched.found if self.eager else watched.completing
+                chunks = evaluate(plan, store, frontier, self.options, candidates)
+                with citing(plan.source):
+                    matches.append(collect_ordered(chunks, output, self.options.limit, self.options.chunk_rows))
                 own = rows_to_keep(plan, store, watched.found, pending, until, watched.dropped)
-                kept = [mask | other for mask, other in zip(kept, own, strict=True)]
-            report.null_keys = max(report.null_keys, watched_report.null_keys)
-            report.traces_failed += watched_report.traces_failed
-            report.events_skipped += watched_report.events_skipped
-        if self.counting:
+            kept = [mask | other for mask, other in zip(kept, own, strict=True)]
+        if store is not None and self.counting:
             keep_markers(kept, store)
             keep_ties(kept, store)
         self.state = [self._kept_table(place, combined[place], store, mask) for place, mask in enumerate(kept)]
+        self.spared = self.spared[:0] if until is None else self.spared[self.spared > until]
         self.watermark = until if until is not None else self.watermark
         report.matches += sum(table.num_rows for table in matches)
+        report.peak_held = sum(table.num_rows for table in self.state)
+        report.peak_without = report.peak_held + len(self.spared)
         self.report.add(report)
         return matches, late
+
+    def _watched(
+        self,
+        place: int,
+        sources: tuple[EventSource, ...],
+        known: Sequence[Int64s],
+        until: int | None,
+        report: Report,
+    ) -> Watched:
+        """The events of a query, after what is new of them was led through their traces."""
+        plan, counted = self.plans[place], Report()
+        request = request_of(plan, self.counting)
+        records = self.records[place][0] if self.records[place] else no_records(plan, sources, request)
+        watched = watch(plan, sources, request, counted, known, records, self.watermark, until)
+        if watched.records is not None and watched.spared is not None:
+            self.records[place] = (watched.records,)
+            self.spared = np.concatenate([self.spared, watched.spared])
+        report.null_keys = max(report.null_keys, counted.null_keys)
+        report.traces_failed += counted.traces_failed
+        report.events_skipped += counted.events_skipped
+        return watched
+
+    def _violations(
+        self, place: int, tracking: Tracking, sources: tuple[EventSource, ...], until: int | None
+    ) -> pa.Table:
+        """The traces that break a constraint with what is new."""
+        plan, records = self.plans[place], self.records[place] or None
+        table, self.records[place] = track(plan, tracking, sources, request_of(plan), records, self.watermark, until)
+        return table.cast(self.outputs[place].schema)
 
     def _admit(self, fresh: Sequence[pa.Table], late_until: int | None) -> tuple[list[Mask], list[pa.Table], Report]:
         """Which rows are late and, per input, the state with the others behind it; what takes no part is counted."""
@@ -155,8 +188,8 @@ class Session:
             combined.append(pa.concat_tables([state, _with_positions(admitted, self.counting)]))
         return late, combined, report
 
-    def _kept_table(self, place: int, table: pa.Table, store: EventStore, mask: Mask) -> pa.Table:
-        if self.counting:
+    def _kept_table(self, place: int, table: pa.Table, store: EventStore | None, mask: Mask) -> pa.Table:
+        if store is not None and self.counting:
             settled = pa.array(store.row_positions[place])
             table = table.set_column(table.schema.get_field_index(POSITION), POSITION, settled)
         return table.filter(pa.array(mask)).combine_chunks()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict
+from itertools import count
 from typing import Any
 
 import pyarrow as pa
@@ -28,9 +29,8 @@ def snapshot(session: Session, per_stream: bool) -> pa.Table:
     batches come as one table per stream.
     """
     columns = {_column_name(place): _as_list(table) for place, table in enumerate(session.state)}
-    columns |= {
-        _records_name(place): _as_list(table) for place, table in enumerate(session.records) if table is not None
-    }
+    for place, tables in enumerate(session.records):
+        columns |= {_records_name(place, number): _as_list(table) for number, table in enumerate(tables)}
     header = {
         "version": STATE_VERSION,
         "query": query_text(session.plans),
@@ -83,10 +83,7 @@ def restore(session: Session, saved: pa.Table, predecessors: Collection[str] = (
             raise StateError("state-shape", f"the saved state has no events of the {label}", "give the same tables")
         tables.append(_as_table(saved.column(name), expected.schema, label))
     session.state = tables
-    session.records = [
-        _records(saved.column(name)) if (name := _records_name(place)) in saved.column_names else None
-        for place in range(len(session.plans))
-    ]
+    session.records = [tuple(_records(saved, place)) for place in range(len(session.plans))]
     session.watermark = header["watermark"]
     session.report = Report(**header["report"])
 
@@ -133,14 +130,20 @@ def _column_name(place: int) -> str:
     return f"events_{place}"
 
 
-def _records_name(place: int) -> str:
-    return f"traces_{place}"
+def _records_name(place: int, number: int) -> str:
+    return f"traces_{place}_{number}"
 
 
-def _records(column: pa.ChunkedArray) -> pa.Table:
-    if len(column) != 1:
-        raise _incomplete()
-    return pa.Table.from_struct_array(one_chunk(column).flatten())
+def _records(saved: pa.Table, place: int) -> Iterator[pa.Table]:
+    """What is known of the traces for one query."""
+    for number in count():
+        name = _records_name(place, number)
+        if name not in saved.column_names:
+            return
+        column = saved.column(name)
+        if len(column) != 1:
+            raise _incomplete()
+        yield pa.Table.from_struct_array(one_chunk(column).flatten())
 
 
 def _as_list(table: pa.Table) -> pa.Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 
@@ -25,7 +26,11 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(slots=True)
 class Report:
-    """What a run read and set aside; with constraints also the traces that failed and the events skipped for it."""
+    """What a run read and set aside.
+
+    With constraints also how many traces failed and how many events were skipped for it. `peak_held` is the most events
+    that were kept between two steps, `peak_without` how many, at least, there would have been without constraints.
+    """
 
     rows: int = 0
     null_times: int = 0
@@ -36,10 +41,13 @@ class Report:
     matches: int = 0
     traces_failed: int = 0
     events_skipped: int = 0
+    peak_held: int = 0
+    peak_without: int = 0
 
     def add(self, other: Report) -> None:
         for item in fields(self):
-            setattr(self, item.name, getattr(self, item.name) + getattr(other, item.name))
+            together = max if item.name.startswith("peak_") else operator.add
+            setattr(self, item.name, together(getattr(self, item.name), getattr(other, item.name)))
 
     def since(self, earlier: Report) -> Report:
         """What has been counted since an earlier state of the same report."""

@@ -6,7 +6,7 @@ matches have come. The record of a trace that has failed is its tombstone. Recor
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -35,8 +35,9 @@ class Watched:
     """The events of a query after its traces were watched.
 
     `found` are the candidates of its variables, without those that are skipped, and `completing` those of traces in
-    which a match may have been completed; `dropped` are the rows, per table, that need not be kept, and `records` what
-    is known of the traces that go on (None where nothing is watched).
+    which a match may have been completed. Where traces are watched, `dropped` are the rows, per table, that need not be
+    kept, `records` what is known of the traces that go on, and `spared` says until when events would have been kept
+    that are not, because their traces have failed. `failed_keys` gives the keys of traces that may lack matches.
     """
 
     store: EventStore
@@ -44,6 +45,8 @@ class Watched:
     completing: dict[Hashable, Candidates]
     dropped: tuple[Mask, ...] | None = None
     records: pa.Table | None = None
+    spared: Int64s | None = None
+    failed_keys: Callable[[], pa.Table] | None = None
 
 
 def watch(
@@ -71,16 +74,93 @@ def no_records(plan: QueryPlan, sources: Sequence[EventSource], request: Request
     """The records of a query before any event."""
     if plan.monitor is None:
         return None
-    keys = [next(_key_parts(name, sources, request)).slice(0, 0) for name in request.partition_by]
-    return _record_table(keys, np.empty(0, np.int64), _new_traces(0, plan.monitor))
+    return record_table(no_keys(sources, request), np.empty(0, np.int64), _new_traces(0, plan.monitor))
+
+
+def no_keys(sources: Sequence[EventSource], request: Request) -> dict[str, pa.Array]:
+    """The key columns of a table without rows."""
+    return {
+        f"{KEY}_{place}": next(key_parts(name, sources, request)).slice(0, 0)
+        for place, name in enumerate(request.partition_by)
+    }
+
+
+class TraceRows:
+    """The rows of some streams by trace.
+
+    `rows` are, per table, those that take part, in the order of the table, `codes` their streams and `keys` their
+    traces, as are `known_keys` the traces in further tables that have key columns.
+    """
+
+    def __init__(
+        self,
+        streams: tuple[str, ...],
+        sources: tuple[EventSource, ...],
+        request: Request,
+        known: Sequence[pa.Table] = (),
+    ) -> None:
+        self.streams = streams
+        self.sources = sources
+        all_codes = [self._stream_codes(source) for source in sources]
+        self.rows = [np.flatnonzero(codes >= 0).astype(np.int32) for codes in all_codes]
+        self.codes = [codes[rows] for codes, rows in zip(all_codes, self.rows, strict=True)]
+        self.values = [self._key_values(place, request, known) for place in range(len(request.partition_by))]
+        encoded, self.key_count = encode_columns([[values] for values in self.values])
+        self.all_keys = encoded[0]
+        lengths = [*map(len, self.rows), *(table.num_rows for table in known)]
+        parts = np.split(self.all_keys, np.cumsum(lengths)[:-1])
+        self.keys, self.known_keys = parts[: len(sources)], parts[len(sources) :]
+
+    def _stream_codes(self, source: EventSource) -> Codes:
+        """Which of the streams each row belongs to, -1 for rows that take no part."""
+        stream = source.input.stream
+        if stream is None:
+            codes = stream_codes(source.input, self.streams)
+        else:
+            number = self.streams.index(stream) if stream in self.streams else -1
+            codes = np.full(len(source.starts), number, np.int32)
+        return codes if source.valid is None else np.where(source.valid, codes, np.int32(-1))
+
+    def _key_values(self, place: int, request: Request, known: Sequence[pa.Table]) -> pa.Array:
+        """A partition column of all rows that take part, then of the further tables."""
+        name = request.partition_by[place]
+        parts = [
+            values if len(rows) == len(values) else values.take(pa.array(rows))
+            for values, rows in zip(key_parts(name, self.sources, request), self.rows, strict=True)
+        ]
+        parts += [one_chunk(table.column(f"{KEY}_{place}")) for table in known]
+        together = pa.concat_tables([pa.table([part], [KEY]) for part in parts], promote_options="permissive")
+        return one_chunk(together.column(0))
+
+    @property
+    def times(self) -> Int64s:
+        return joined([source.ends[rows] for source, rows in zip(self.sources, self.rows, strict=True)])
+
+    def new(self, after: int | None, until: int | None) -> Codes:
+        """The places of the rows, in the order of all tables, that end after `after` and not after `until`, by time."""
+        times = self.times
+        new = np.ones(len(times), bool)
+        if after is not None:
+            new &= times > after
+        if until is not None:
+            new &= times <= until
+        order = np.flatnonzero(new).astype(np.int32)
+        return order if is_sorted(times[order]) else order[order_by_time(times[order])]
+
+    def key_columns(self, numbers: Int64s) -> dict[str, pa.Array]:
+        """The keys of some traces as columns."""
+        place = np.empty(self.key_count, np.int64)
+        known = np.flatnonzero(self.all_keys >= 0)
+        place[self.all_keys[known]] = known
+        return {f"{KEY}_{number}": values.take(pa.array(place[numbers])) for number, values in enumerate(self.values)}
+
+    def by_table(self, values: np.ndarray) -> list[np.ndarray]:
+        """What was found for the rows of all tables, by table."""
+        return np.split(values, np.cumsum([len(rows) for rows in self.rows])[:-1])
 
 
 class _Watch:
-    """One pass over the events of a query.
-
-    `rows` are, per table, those that take part, in the order of the table, `keys` their traces, as are `record_keys`
-    those of the records; `codes` number their streams, those of the query first.
-    """
+    """One pass over the events of a query. The streams of the query come first in `events.streams`."""
 
     def __init__(
         self,
@@ -97,42 +177,14 @@ class _Watch:
         self.request = request
         self.report = report
         self.records = records
-        self.streams = plan.all_streams
-        all_codes = [self._stream_codes(source) for source in sources]
-        self.rows = [np.flatnonzero(codes >= 0).astype(np.int32) for codes in all_codes]
-        self.codes = [codes[rows] for codes, rows in zip(all_codes, self.rows, strict=True)]
-        self.key_values = [self._key_values(name) for name in request.partition_by]
-        encoded, self.key_count = encode_columns([[values] for values in self.key_values])
-        *self.keys, self.record_keys = np.split(encoded[0], np.cumsum([len(rows) for rows in self.rows]))
+        self.events = TraceRows(plan.all_streams, sources, request, () if records is None else (records,))
         self.traces = self._traces()
-
-    def _stream_codes(self, source: EventSource) -> Codes:
-        """Which of the streams each row belongs to, -1 for rows that take no part."""
-        stream = source.input.stream
-        if stream is None:
-            codes = stream_codes(source.input, self.streams)
-        else:
-            number = self.streams.index(stream) if stream in self.streams else -1
-            codes = np.full(len(source.starts), number, np.int32)
-        return codes if source.valid is None else np.where(source.valid, codes, np.int32(-1))
-
-    def _key_values(self, name: str) -> pa.Array:
-        """A partition column of all rows that take part, then of all records."""
-        parts = [
-            values if len(rows) == len(values) else values.take(pa.array(rows))
-            for values, rows in zip(_key_parts(name, self.sources, self.request), self.rows, strict=True)
-        ]
-        if self.records is not None:
-            place = self.request.partition_by.index(name)
-            parts.append(one_chunk(self.records.column(f"{KEY}_{place}")))
-        together = pa.concat_tables([pa.table([part], [KEY]) for part in parts], promote_options="permissive")
-        return one_chunk(together.column(0))
 
     def _traces(self) -> Traces:
         """What the records say of each trace, and nothing of the others."""
-        traces = _new_traces(self.key_count, self.monitor)
-        if self.records is not None and len(self.record_keys):
-            place = self.record_keys
+        traces = _new_traces(self.events.key_count, self.monitor)
+        if self.records is not None and self.records.num_rows:
+            place = self.events.known_keys[0]
             traces.seen[place] = self.records.column(SEEN).to_numpy()
             traces.began[place] = self.records.column(BEGAN).to_numpy()
             traces.failed[place] = self.records.column(FAILED).to_numpy()
@@ -142,25 +194,32 @@ class _Watch:
 
     def run(self, after: int | None, until: int | None) -> Watched:
         had_failed = self.traces.failed.copy()
+        self.may_lack_matches = had_failed.copy()
         store = self._store()
         found: dict[Hashable, Candidates] = {}
         leaves = self._leaves(store, found)
         skipped, numbers = self._follow(leaves, after, until)
         self.report.traces_failed += int(np.count_nonzero(self.traces.failed & ~had_failed))
         self.report.events_skipped += sum(int(np.count_nonzero(mask)) for mask in skipped)
+        for keys, codes, mask in zip(self.events.keys, self.events.codes, skipped, strict=True):
+            self.may_lack_matches[keys[mask & (codes < len(self.plan.streams))]] = True
         if self.traces.number.any():
             store = self._by_trace(skipped, numbers)
             found = completing = {}
         else:
             found = self._narrowed(found, skipped, store)
             completing = self._completing(found)
-        return Watched(store, found, completing, tuple(self._dropped(numbers)), self._kept_records(until))
+        kept = self._kept_records(until)
+        dropped = tuple(self._dropped(numbers))
+        spared = self._spared(skipped, dropped, leaves, had_failed)
+        return Watched(store, found, completing, dropped, kept, spared, self.failed_keys)
 
     def _store(self) -> EventStore:
         """The events of the query in traces that have not failed."""
         streams: dict[str, Candidates] = {}
         own = len(self.plan.streams)
-        for source, rows, keys, codes in zip(self.sources, self.rows, self.keys, self.codes, strict=True):
+        events = self.events
+        for source, rows, keys, codes in zip(self.sources, events.rows, events.keys, events.codes, strict=True):
             wanted = codes < own
             self.report.null_keys += int(np.count_nonzero(wanted & (keys < 0)))
             alive = np.flatnonzero(wanted & ~_of_rows(self.traces.failed, keys))
@@ -168,8 +227,8 @@ class _Watch:
             for number, stream in enumerate(self.plan.streams):
                 if source.input.stream in (None, stream):
                     places = alive[order[runs[number] : runs[number + 1]]]
-                    streams[stream] = arrange(source, rows[places], keys[places], self.key_count)
-        return EventStore(self.sources, streams, self.key_count, None, self.report)
+                    streams[stream] = arrange(source, rows[places], keys[places], events.key_count)
+        return EventStore(self.sources, streams, events.key_count, None, self.report)
 
     def _leaves(self, store: EventStore, found: dict[Hashable, Candidates]) -> list[Bits]:
         """Per table and row the leaves of the monitor that it satisfies. Looks up every variable on the way."""
@@ -189,30 +248,30 @@ class _Watch:
 
         Gives, per table, which of the rows that take part are skipped, and the number of each one's trace in its key.
         """
-        bit_of = np.zeros(len(self.streams), np.uint64)
+        events = self.events
+        bit_of = np.zeros(len(events.streams), np.uint64)
         for number, stream in enumerate(self.monitor.watched):
-            bit_of[self.streams.index(stream)] = np.uint64(1 << number)
-        times = _joined([source.ends[rows] for source, rows in zip(self.sources, self.rows, strict=True)])
-        satisfied = _joined([bits[rows] for bits, rows in zip(leaves, self.rows, strict=True)])
-        new = np.ones(len(times), bool)
-        if after is not None:
-            new &= times > after
-        if until is not None:
-            new &= times <= until
-        order = np.flatnonzero(new).astype(np.int32)
-        if not is_sorted(times[order]):
-            order = order[order_by_time(times[order])]
-        skipped, numbers = np.zeros(len(times), bool), np.zeros(len(times), np.int32)
-        occurs = bit_of[_joined(self.codes)]
-        rules = rules_of(self.monitor)
-        follow(order, _joined(self.keys), times, satisfied, occurs, rules, self.traces, skipped, numbers)
-        ends = np.cumsum([len(rows) for rows in self.rows])[:-1]
-        return np.split(skipped, ends), np.split(numbers, ends)
+            bit_of[events.streams.index(stream)] = np.uint64(1 << number)
+        satisfied = joined([bits[rows] for bits, rows in zip(leaves, events.rows, strict=True)])
+        occurs = bit_of[joined(events.codes)]
+        skipped, numbers = np.zeros(len(occurs), bool), np.zeros(len(occurs), np.int32)
+        follow(
+            events.new(after, until),
+            joined(events.keys),
+            events.times,
+            satisfied,
+            occurs,
+            rules_of(self.monitor),
+            self.traces,
+            skipped,
+            numbers,
+        )
+        return events.by_table(skipped), events.by_table(numbers)
 
     def _by_trace(self, skipped: Sequence[Mask], numbers: Sequence[Codes]) -> EventStore:
         """The events apart by trace, where a key has had several."""
         sources = []
-        for source, rows, own, mask in zip(self.sources, self.rows, numbers, skipped, strict=True):
+        for source, rows, own, mask in zip(self.sources, self.events.rows, numbers, skipped, strict=True):
             of_row, valid = np.zeros(len(source.starts), np.int32), np.zeros(len(source.starts), bool)
             of_row[rows] = own
             valid[rows[~mask]] = True
@@ -228,7 +287,7 @@ class _Watch:
         if not any(mask.any() for mask in skipped):
             return found
         left_out = []
-        for source, rows, mask in zip(self.sources, self.rows, skipped, strict=True):
+        for source, rows, mask in zip(self.sources, self.events.rows, skipped, strict=True):
             of_row = np.zeros(len(source.starts), bool)
             of_row[rows] = mask
             left_out.append(of_row)
@@ -245,7 +304,7 @@ class _Watch:
 
     def _dropped(self, numbers: Sequence[Codes]) -> Iterator[Mask]:
         """The rows of traces that have failed, or that were not the last of their key."""
-        for source, rows, keys, own in zip(self.sources, self.rows, self.keys, numbers, strict=True):
+        for source, rows, keys, own in zip(self.sources, self.events.rows, self.events.keys, numbers, strict=True):
             dropped = np.zeros(len(source.starts), bool)
             dropped[rows] = _of_rows(self.traces.failed, keys) | (own < _of_rows(self.traces.number, keys))
             yield dropped
@@ -258,16 +317,37 @@ class _Watch:
         kept = (traces.began != NEVER) & ~traces.closed
         if lifetime is not None and until is not None:
             kept &= traces.began > until - lifetime
-        numbers = np.flatnonzero(kept)
-        place = np.empty(self.key_count, np.int64)
-        codes = _joined([*self.keys, self.record_keys])
-        known = np.flatnonzero(codes >= 0)
-        place[codes[known]] = known
-        keys = [values.take(pa.array(place[numbers])) for values in self.key_values]
-        return _record_table(keys, numbers, traces)
+        return self._records(np.flatnonzero(kept))
+
+    def _records(self, numbers: Int64s) -> pa.Table:
+        return record_table(self.events.key_columns(numbers), numbers, self.traces)
+
+    def failed_keys(self) -> pa.Table:
+        """The keys of the traces that had failed before events of the query came."""
+        return pa.table(self.events.key_columns(np.flatnonzero(self.may_lack_matches)))
+
+    def _spared(
+        self, skipped: Sequence[Mask], dropped: Sequence[Mask], leaves: Sequence[Bits], had_failed: Mask
+    ) -> Int64s:
+        """Until when each event would have been kept that is not, because its trace has failed.
+
+        Of the events that came after that, only those are known to be events of the query whose streams it takes whole.
+        """
+        found = []
+        events, kept_for, whole = self.events, *_retention_of_streams(self.plan)
+        for source, rows, keys, codes, mask, gone, bits in zip(
+            self.sources, events.rows, events.keys, events.codes, skipped, dropped, leaves, strict=True
+        ):
+            asleep = _of_rows(had_failed, keys)
+            own = codes < len(self.plan.streams)
+            whole_stream = np.append(whole, np.zeros(len(events.streams) - len(whole), bool))[codes]
+            spared = own & np.where(asleep, mask & whole_stream, (bits[rows] != 0) & gone[rows])
+            places = np.flatnonzero(spared)
+            found.append(source.ends[rows[places]] + kept_for[codes[places]])
+        return joined(found)
 
 
-def _key_parts(name: str, sources: Sequence[EventSource], request: Request) -> Iterator[pa.Array]:
+def key_parts(name: str, sources: Sequence[EventSource], request: Request) -> Iterator[pa.Array]:
     return (key_column(source, name, request) for source in sources)
 
 
@@ -289,8 +369,8 @@ def _new_traces(count: int, monitor: Monitor) -> Traces:
     )
 
 
-def _record_table(keys: Sequence[pa.Array | pa.ChunkedArray], numbers: Int64s, traces: Traces) -> pa.Table:
-    columns = {f"{KEY}_{place}": values for place, values in enumerate(keys)}
+def record_table(keys: Mapping[str, pa.Array], numbers: Int64s, traces: Traces) -> pa.Table:
+    columns = dict(keys)
     columns |= {SEEN: traces.seen[numbers], BEGAN: traces.began[numbers], FAILED: traces.failed[numbers]}
     columns |= {f"{REACHED}_{graph}": traces.reached[numbers, graph] for graph in range(traces.reached.shape[1])}
     return pa.table(columns)
@@ -301,8 +381,21 @@ def _of_rows(values: np.ndarray, keys: Codes) -> np.ndarray:
     return values[keys] & (keys >= 0) if values.dtype == bool else np.where(keys >= 0, values[keys], 0)
 
 
-def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
+def joined(parts: Sequence[np.ndarray]) -> np.ndarray:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def _retention_of_streams(plan: QueryPlan) -> tuple[Int64s, Mask]:
+    """Per stream of a query how long after its end an event is kept, and whether as some variable all events are."""
+    kept_for, whole = np.zeros(len(plan.streams), np.int64), np.zeros(len(plan.streams), bool)
+    for number, graph_plan in enumerate(plan.graphs):
+        for inner in graph_plan.with_inner():
+            for variable in inner.graph.variables:
+                place, kept = plan.streams.index(variable.stream), plan.retention[number, variable.name]
+                limits = [limit for limit in (kept.from_start, kept.from_end) if limit is not None]
+                kept_for[place] = max(kept_for[place], min(limits, default=FAR))
+                whole[place] |= not variable.predicates
+    return kept_for, whole
 
 
 @lru_cache(maxsize=256)

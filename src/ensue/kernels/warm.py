@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ensue.kernels import minima, mining, ranges, sorting, traces
+from ensue.kernels import minima, mining, ranges, sorting, traces, violations
 
 log = logging.getLogger("ensue")
 
@@ -42,6 +42,10 @@ _traces = traces.Traces(
     _bits, _per_graph, _times, _flags, _flags, _rows, _per_graph, _per_graph, _times, _flags, _flags
 )
 
+_table = np.zeros((0, 3), np.int64)
+_checks = violations.Checks(_table, _offsets, _times, _times, _times, _times, 0)
+_seen = violations.Seen(_table, _table.copy(), _flags)
+
 CALLS: tuple[tuple[Any, tuple[Any, ...]], ...] = (
     (sorting.is_sorted, (_times,)),
     (sorting.order_by_time, (_times,)),
@@ -57,6 +61,7 @@ CALLS: tuple[tuple[Any, tuple[Any, ...]], ...] = (
     (minima.lower_to, (_times.copy(), _rows, _times)),
     (mining.count_pairs, (_offsets, _rows, _times, _times, _counts, _counts)),
     (traces.follow, (_rows[:0], _rows, _times, _bits, _bits, _rules, _traces, _flags, _rows)),
+    (violations.find_violations, (_rows[:0], _rows, _times, _rows, _checks, _seen, 0, False)),
 )
 
 

@@ -302,7 +302,7 @@ def _spark(plan: QueryPlan) -> Iterator[str]:
         yield f"batch: shuffled by {keys} and {cut}" if keys else f"batch: shuffled by {cut}"
     else:
         reason = "nothing bounds how long a match lasts"
-        if plan.counting or plan.monitor is not None:
+        if plan.counting or plan.law is not None:
             reason = "positions are counted" if plan.counting else "traces are watched as a whole"
         uncut = f"time is not cut into slices, because {reason}"
         yield f"batch: shuffled by {keys}; {uncut}" if keys else f"batch: in one task; {uncut}"

@@ -15,6 +15,7 @@ from ensue.graph.model import Absence, Graph, NormalForm
 
 if TYPE_CHECKING:
     from ensue.plan.monitor import Monitor
+    from ensue.plan.tracking import Tracking
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,11 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class QueryPlan:
-    """Everything about a query that does not depend on data."""
+    """Everything about a query that does not depend on data.
+
+    With a `law`, `monitor` says how its traces are watched. A plan with `tracking` looks for traces that break the
+    law instead of matches.
+    """
 
     query: PatternQuery
     source: Source | None
@@ -93,11 +98,19 @@ class QueryPlan:
     counting: bool
     law: Law | None = None
     monitor: Monitor | None = None
+    tracking: Tracking | None = None
+
+    @property
+    def watched(self) -> tuple[str, ...]:
+        """The streams of which every event counts, whatever its attributes."""
+        if self.tracking is not None:
+            return self.streams
+        return self.monitor.watched if self.monitor is not None else ()
 
     @property
     def all_streams(self) -> tuple[str, ...]:
         """The streams of the query and those that are only watched."""
-        return tuple(dict.fromkeys((*self.columns, *(self.monitor.watched if self.monitor else ()))))
+        return tuple(dict.fromkeys((*self.streams, *self.watched)))
 
     @property
     def streams(self) -> tuple[str, ...]:

@@ -95,7 +95,7 @@ def monitor_of(graphs: Sequence[GraphPlan], law: Law, catalog: Catalog) -> Monit
     return Monitor(
         watched,
         tuple(stream for stream in watched if stream in law.ends),
-        _lifetime(law, catalog),
+        lifetime_of(law, catalog),
         tuple(_with_conditions_on(draft, frozenset(watched)) for draft in drafts),
     )
 
@@ -117,7 +117,7 @@ def _is_before(x: str, y: str, graph: Graph) -> bool:
     return x != y and graph.times.before(end_of(x), start_of(y))
 
 
-def _lifetime(law: Law, catalog: Catalog) -> int | None:
+def lifetime_of(law: Law, catalog: Catalog) -> int | None:
     """After how many ticks a trace ends, whatever happens."""
     windows = [constraint.window for constraint in law.constraints if isinstance(constraint, EndsWithin)]
     return min((TimeScale(catalog.unit).ticks(window) for window in windows), default=None)

@@ -38,7 +38,7 @@ def slicing_of(plans: Sequence[QueryPlan]) -> Slicing | None:
     for plan in plans:
         for stream, kept in reach_of_streams(plan):
             reach[stream] = longer(reach[stream], kept) if stream in reach else kept
-    if any(plan.counting or plan.monitor is not None for plan in plans) or not all(map(_is_timed, reach.values())):
+    if any(plan.counting or plan.law is not None for plan in plans) or not all(map(_is_timed, reach.values())):
         return None
     width = max(1, OVERLAPS_PER_SLICE * max([0, *map(_ticks, reach.values())]))
     return Slicing(width, reach) if width <= LONGEST_SLICE else None

@@ -13,9 +13,12 @@ from ensue.algebra.nodes import Event, PatternQuery, Statements, walk
 from ensue.engine.output import OutputSchema, output_schema
 from ensue.engine.session import raw_types
 from ensue.engine.sources import InputTable
+from ensue.errors import Problem, QueryError
+from ensue.graph.law import Law
 from ensue.plan.build import plan_query
 from ensue.plan.lawful import laws_of
 from ensue.plan.model import QueryPlan
+from ensue.plan.tracking import tracking_plan
 from ensue.runtimes.local import catalog_of, input_tables
 
 ColumnNames: TypeAlias = "str | Mapping[str, str]"
@@ -59,11 +62,68 @@ def plan_queries(
     nodes, source = statements.statements, statements.source
     streams = (*streams_of(nodes), *(name for entry in statements.constraints for name in entry.constraint.streams))
     inputs = input_tables(tables, tuple(dict.fromkeys(streams)), columns.time, columns.type, columns.end)
-    catalog = catalog_of(inputs, inferred_catalog(nodes[0]).time_type)
+    catalog = catalog_of(inputs, inferred_catalog(nodes[0]).time_type if nodes else None)
     laws = laws_of(statements, catalog)
     plans = tuple(plan_query(node, catalog, source, law) for node, law in zip(nodes, laws, strict=True))
     outputs = tuple(output_schema(plan, raw_types(plan, inputs), match_id) for plan in plans)
     return Planned(inputs, plans, outputs)
+
+
+def with_violations(planned: Planned, statements: Statements) -> Planned:
+    """The same with one more plan, the last, for the traces that break a constraint."""
+    plan = tracking_plan(
+        Law(tuple(entry.constraint for entry in statements.constraints)),
+        _keys_of_constraints(statements),
+        planned.plans[0].catalog if planned.plans else catalog_of(planned.inputs),
+        statements.source,
+        planned.plans,
+    )
+    output = output_schema(plan, raw_types(plan, planned.inputs))
+    return Planned(planned.inputs, (*planned.plans, plan), (*planned.outputs, output))
+
+
+def plan_violations(tables: Mapping[str, pa.Table] | pa.Table, statements: Statements, columns: Columns) -> Planned:
+    """A plan for the traces that break a constraint, and for nothing else."""
+    planned = with_violations(plan_queries(tables, statements, columns), statements)
+    return Planned(planned.inputs, planned.plans[-1:], planned.outputs[-1:])
+
+
+def _keys_of_constraints(statements: Statements) -> tuple[str, ...]:
+    """The one PARTITION BY of which all constraints speak."""
+    if not statements.constraints:
+        raise QueryError(
+            [Problem("no-constraint", "there is no constraint to look after", hint="add a CONSTRAINT")],
+            statements.source,
+        )
+    of_patterns = [query.partition_by for query in statements.statements]
+    for entry in statements.constraints:
+        if not entry.partition_by and not of_patterns:
+            raise QueryError(
+                [
+                    Problem(
+                        "constraint-partition",
+                        "a constraint speaks of traces, but nothing says what a trace is",
+                        entry.span,
+                        hint="add PARTITION BY with the key of a trace to the constraint",
+                    )
+                ],
+                statements.source,
+            )
+    keys = [entry.partition_by or of_patterns[0] for entry in statements.constraints]
+    for entry, own in zip(statements.constraints, keys, strict=True):
+        if set(own) != set(keys[0]):
+            raise QueryError(
+                [
+                    Problem(
+                        "constraint-partition",
+                        "constraints of different PARTITION BY break in different traces, which is not one table",
+                        entry.span,
+                        hint="look after the constraints of each PARTITION BY by themselves",
+                    )
+                ],
+                statements.source,
+            )
+    return keys[0]
 
 
 def streams_of(queries: Iterable[PatternQuery]) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from ensue.engine.output import OutputSchema
 from ensue.engine.session import Session
 from ensue.engine.snapshot import restore, snapshot
 from ensue.engine.sources import InputTable, load_sources
-from ensue.engine.traces import BEGAN
+from ensue.engine.violations import ends_of_traces
 from ensue.errors import LimitError, StateError, counted
 from ensue.plan.model import Options, QueryPlan
 from ensue.plan.slices import reach_of_streams
@@ -182,8 +182,7 @@ def next_moment(session: Session, until: int) -> int | None:
             candidates += _first_after(source.starts + ticks, until)
         forgotten.append(_all_forgotten(session, source.starts, source.ends))
     for plan, records in zip(session.plans, session.records, strict=True):
-        if plan.monitor is not None and plan.monitor.lifetime is not None and records is not None:
-            candidates += _first_after(records.column(BEGAN).to_numpy() + plan.monitor.lifetime, until)
+        candidates += _first_after(ends_of_traces(plan, records), until)
     if candidates:
         return min(candidates)
     known = [moment for moment in forgotten if moment is not None]

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from ensue.algebra.nodes import Statements
 from ensue.plan.model import Options
 from ensue.plan.slices import slicing_of
-from ensue.runtimes.planning import Columns, Emission, Planned, plan_queries
+from ensue.runtimes.planning import Columns, Emission, Planned, plan_queries, plan_violations
 from ensue.runtimes.spark.batch import match_frames, of_pattern
 from ensue.runtimes.spark.frames import FrameInput, empty_tables, frame_inputs
 from ensue.runtimes.spark.java import require_pyspark
@@ -45,6 +45,20 @@ def detect_frames(
     if streaming:
         return match_stream(inputs, planned, options, emission)
     return match_batch(inputs, planned, options)
+
+
+def frame_violations(
+    events: Mapping[str, DataFrame] | DataFrame, statements: Statements, columns: Columns, emission: Emission
+) -> DataFrame:
+    """The traces that break a constraint, as a DataFrame; nothing runs before it is used."""
+    require_pyspark()
+    planned = plan_violations(empty_tables(events), statements, columns)
+    inputs = frame_inputs(events, planned.inputs)
+    streaming = inputs[0].frame.isStreaming
+    advise(inputs[0].frame.sparkSession, streaming=streaming, stacklevel=CALLERS)
+    if streaming:
+        return match_stream(inputs, planned, Options(), emission).frames[0]
+    return match_batch(inputs, planned, Options()).frames[0]
 
 
 def match_stream(inputs: Sequence[FrameInput], planned: Planned, options: Options, emission: Emission) -> Matched:

@@ -100,7 +100,7 @@ def _variables(plan: QueryPlan, item: InputTable) -> Iterable[tuple[str, tuple[E
             for variable in inner.graph.variables:
                 if item.stream is None or item.stream == variable.stream:
                     yield variable.stream, tuple(map(anonymous_predicate, variable.predicates))
-    for stream in plan.monitor.watched if plan.monitor is not None else ():
+    for stream in plan.watched:
         if item.stream is None or item.stream == stream:
             yield stream, ()
 

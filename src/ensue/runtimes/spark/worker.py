@@ -15,6 +15,7 @@ from ensue.engine.output import OutputSchema, render_in_batches
 from ensue.engine.session import request_of
 from ensue.engine.sources import InputTable, Report, load_sources, one_chunk, read_times
 from ensue.engine.traces import watch
+from ensue.engine.violations import track
 from ensue.errors import citing
 from ensue.plan.model import Options, QueryPlan
 
@@ -108,6 +109,11 @@ class BatchTask:
             request = request_of(plan)
             if self.width is not None:
                 request = replace(request, partition_by=(*request.partition_by, SLICE))
+            if plan.tracking is not None:
+                table, _ = track(plan, plan.tracking, sources, request)
+                for batch in table.cast(output.schema).to_batches():
+                    yield self._carry(batch, place)
+                continue
             watched = watch(plan, sources, request, Report())
             chunks = evaluate(plan, watched.store, Frontier(), self.options, watched.completing)
             if self.width is not None:

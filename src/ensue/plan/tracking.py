@@ -1,0 +1,80 @@
+"""Plans that look for traces that break a constraint, beside those that look for matches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from ensue.algebra.catalog import Catalog
+from ensue.algebra.nodes import Event, PatternQuery
+from ensue.errors import Source
+from ensue.expr.nodes import Field, walk
+from ensue.graph.law import Law
+from ensue.graph.model import NormalForm, Windows
+from ensue.plan.model import QueryPlan
+from ensue.plan.monitor import lifetime_of
+
+
+@dataclass(frozen=True, slots=True)
+class Tracking:
+    """The constraints that are looked after; matches of `watchers` may be missing for traces that they had dropped."""
+
+    law: Law
+    lifetime: int | None
+    watchers: tuple[QueryPlan, ...]
+
+
+def tracking_plan(
+    law: Law, keys: tuple[str, ...], catalog: Catalog, source: Source | None, plans: Sequence[QueryPlan]
+) -> QueryPlan:
+    """A plan for the violations of constraints, beside plans for patterns over the same traces."""
+    watchers = tuple(plan for plan in plans if plan.monitor is not None and set(plan.query.partition_by) == set(keys))
+    columns: dict[str, frozenset[str] | None] = {stream: frozenset() for stream in law.streams}
+    for plan in watchers:
+        for stream in plan.all_streams:
+            known, more = columns.get(stream, frozenset()), _condition_columns(plan, stream)
+            columns[stream] = frozenset({*(known or ()), *more})
+    return QueryPlan(
+        query=PatternQuery(Event(law.streams[0]), "violations", partition_by=keys),
+        source=source,
+        catalog=catalog,
+        normal_form=NormalForm((), Windows()),
+        graphs=(),
+        retention={},
+        columns=columns,
+        counting=False,
+        law=law,
+        tracking=Tracking(law, lifetime_of(law, catalog), watchers),
+    )
+
+
+def _condition_columns(plan: QueryPlan, stream: str) -> set[str]:
+    """The columns by which a query judges events of a stream."""
+    schema = plan.catalog.stream(stream)
+    known = set(schema.fields) if schema is not None else set()
+    return {
+        part.name
+        for graph_plan in plan.graphs
+        for inner in graph_plan.with_inner()
+        for variable in inner.graph.variables
+        if variable.stream == stream
+        for predicate in variable.predicates
+        for part in walk(predicate)
+        if isinstance(part, Field) and part.name in known
+    }
+
+
+def violation_fields(plan: QueryPlan, keys: Sequence[pa.DataType]) -> list[pa.Field]:
+    """The columns of the table of violations; `keys` are the types of the partition columns."""
+    text, time = pa.string(), plan.catalog.time_type
+    return [
+        *(pa.field(name, kind) for name, kind in zip(plan.query.partition_by, keys, strict=True)),
+        pa.field("constraint", text),
+        pa.field("event", text),
+        pa.field("at", time),
+        pa.field("other", text),
+        pa.field("other_at", time),
+        pa.field("matches_missing", pa.bool_()),
+    ]
