@@ -74,7 +74,7 @@ class Explorer:
     def _fewest(self, marking: int) -> list[int]:
         """The enabled members of a stubborn set that has few of them."""
         fewest: list[int] = []
-        for number in bits(self._consumers_of(marking)):
+        for number in bits(_gather(self._consumers, marking)):
             if self.net.transitions[number].is_enabled(marking):
                 members = self._enabled_members(1 << number, marking)
                 if not fewest or len(members) < len(fewest):
@@ -82,12 +82,6 @@ class Explorer:
                 if len(fewest) == 1:
                     break
         return fewest
-
-    def _consumers_of(self, marking: int) -> int:
-        found = 0
-        for place in bits(marking):
-            found |= self._consumers.get(place, 0)
-        return found
 
     def _towards(self, goal: Transition, marking: int) -> list[int]:
         """The enabled members of a stubborn set around the goal."""
@@ -114,12 +108,18 @@ class Explorer:
         """Transitions one of which has to fire before this one can."""
         missing = transition.needs & ~marking
         if missing:
-            return self._producers.get((missing & -missing).bit_length() - 1, 0)
+            return _gather(self._producers, missing & -missing)
         hindering = transition.forbids & marking
-        return self._removers.get((hindering & -hindering).bit_length() - 1, 0)
+        return _gather(self._removers, hindering & -hindering)
 
     def _interfering(self, transition: Transition) -> int:
-        return sum(1 << number for number, other in enumerate(self.net.transitions) if _interfere(transition, other))
+        """Transitions that may disable this one or be disabled by it, or whose order with it may matter."""
+        return (
+            _gather(self._consumers, transition.needs | transition.clears)
+            | _gather(self._makers, transition.forbids | transition.clears)
+            | _gather(self._forbidders, transition.makes)
+            | _gather(self._clearers, transition.needs | transition.makes)
+        )
 
     @cached_property
     def _interference(self) -> list[int]:
@@ -128,6 +128,18 @@ class Explorer:
     @cached_property
     def _consumers(self) -> dict[int, int]:
         return self._by_place(lambda transition: transition.needs)
+
+    @cached_property
+    def _makers(self) -> dict[int, int]:
+        return self._by_place(lambda transition: transition.makes)
+
+    @cached_property
+    def _forbidders(self) -> dict[int, int]:
+        return self._by_place(lambda transition: transition.forbids)
+
+    @cached_property
+    def _clearers(self) -> dict[int, int]:
+        return self._by_place(lambda transition: transition.clears)
 
     @cached_property
     def _producers(self) -> dict[int, int]:
@@ -145,15 +157,11 @@ class Explorer:
         return found
 
 
-def _interfere(one: Transition, other: Transition) -> bool:
-    """Whether one may disable the other, or the order in which both fire may matter."""
-    return bool(
-        one.needs & other.needs
-        or one.clears & (other.needs | other.makes)
-        or other.clears & (one.needs | one.makes)
-        or one.makes & other.forbids
-        or other.makes & one.forbids
-    )
+def _gather(transitions: dict[int, int], places: int) -> int:
+    found = 0
+    for place in bits(places):
+        found |= transitions.get(place, 0)
+    return found
 
 
 def _check_size(markings: dict[int, list[Step]] | set[int]) -> None:

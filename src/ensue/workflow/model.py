@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from random import Random
 
 from ensue.algebra.constraints import Constraint
-from ensue.errors import SchemaError
+from ensue.errors import QueryError, SchemaError
+from ensue.workflow.bpmn import read_diagram
 from ensue.workflow.explore import Explorer
 from ensue.workflow.facts import constraints_of
+from ensue.workflow.markup import decode_markup, parse_markup
 from ensue.workflow.net import COMPLETE, Net
 from ensue.workflow.notation import parse_process
 from ensue.workflow.reduce import reduce_constraints
+from ensue.workflow.soundness import soundness_problems
+from ensue.workflow.tokens import branch_problems, play_diagram
 from ensue.workflow.tree import Process, render_process
 from ensue.workflow.weave import weave_net
 
@@ -139,3 +144,35 @@ def workflow(text: str, name: str = "workflow") -> Workflow:
     """
     process = parse_process(text, name)
     return Workflow(weave_net(process), process)
+
+
+def read_bpmn(
+    source: str | Path, *, process: str | None = None, names: Mapping[str, str | None] | None = None
+) -> Workflow:
+    """The workflow that a BPMN 2.0 file, or its text, draws. The table in `ensue.workflow.bpmn` says how it is read.
+
+    `process` chooses one of several processes, by its name, the name of its pool, or its id. `names` gives tasks other
+    names, by their name or id; it makes tasks of events, which otherwise are passed through, and with None it leaves
+    out a task that leaves no event.
+
+    >>> drawing = '''<definitions xmlns="http://www.omg.org/spec/BPMN/20100524/MODEL"><process id="order">
+    ...   <startEvent id="start"/> <task id="pack" name="Pack the parcel"/> <endEvent id="end"/>
+    ...   <sequenceFlow id="f" sourceRef="start" targetRef="pack"/>
+    ...   <sequenceFlow id="g" sourceRef="pack" targetRef="end"/>
+    ... </process></definitions>'''
+    >>> read_bpmn(drawing, names={"Pack the parcel": "Packed", "end": "Closed"}).constraints(reduced=True)[-1]
+    Ends(streams=('Closed',))
+    """
+    if isinstance(source, str) and source.lstrip("\ufeff \t\r\n").startswith("<"):
+        markup = parse_markup(source.lstrip("\ufeff \t\r\n"), "BPMN")
+    else:
+        path = Path(source)
+        markup = parse_markup(decode_markup(path.read_bytes(), path.name), path.name)
+    diagram = read_diagram(markup, process, names or {})
+    problems = list(branch_problems(diagram))
+    if not problems:
+        play = play_diagram(diagram)
+        problems = soundness_problems(diagram, play)
+    if problems:
+        raise QueryError(problems, markup.source)
+    return Workflow(play.net)

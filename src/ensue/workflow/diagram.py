@@ -1,0 +1,103 @@
+"""What BPMN draws, without its XML: nodes and flows, and scopes (the process, its sub-processes) that hold them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from ensue.errors import Span
+
+
+class Kind(Enum):
+    """How a node handles tokens."""
+
+    START = "start"
+    END = "end"
+    TERMINATE = "terminate"
+    STEP = "step"
+    """A task, or an event or task that leaves no event and is passed through."""
+    EXCLUSIVE = "exclusive"
+    PARALLEL = "parallel"
+    INCLUSIVE = "inclusive"
+    SUBPROCESS = "subprocess"
+
+
+class Rounds(Enum):
+    """How often a node runs each time it is reached."""
+
+    ONE = "one"
+    SOME = "one or more"
+    ANY = "zero or more"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """An element that flows lead to. `task` is the name of the event that it leaves, or None."""
+
+    id: str
+    kind: Kind
+    title: str
+    span: Span | None
+    task: str | None = None
+    rounds: Rounds = Rounds.ONE
+    default: str | None = None
+    inner: Scope | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """A sequence flow. `conditional` says that it has a condition."""
+
+    id: str
+    source: str
+    target: str
+    span: Span | None
+    conditional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The nodes of a process or sub-process by their ids, and the flows between them."""
+
+    id: str
+    title: str
+    span: Span | None
+    nodes: dict[str, Node]
+    flows: tuple[Flow, ...]
+
+    def into(self, node: Node) -> tuple[Flow, ...]:
+        return tuple(flow for flow in self.flows if flow.target == node.id)
+
+    def out_of(self, node: Node) -> tuple[Flow, ...]:
+        return tuple(flow for flow in self.flows if flow.source == node.id)
+
+    def starts(self) -> list[Node]:
+        return [node for node in self.nodes.values() if node.kind is Kind.START]
+
+    def reached(self) -> Iterator[Node]:
+        """The nodes that some path leads to, those of sub-processes too, near ones first."""
+        waiting = self.starts()
+        seen = {node.id for node in waiting}
+        for node in waiting:
+            yield node
+            if node.inner is not None:
+                yield from node.inner.reached()
+            for flow in self.out_of(node):
+                if flow.target not in seen:
+                    seen.add(flow.target)
+                    waiting.append(self.nodes[flow.target])
+
+    def all_nodes(self) -> Iterator[Node]:
+        """The nodes, those of sub-processes too."""
+        for node in self.nodes.values():
+            yield node
+            if node.inner is not None:
+                yield from node.inner.all_nodes()
+
+    def all_scopes(self) -> Iterator[Scope]:
+        """This scope and those of its sub-processes."""
+        yield self
+        for node in self.all_nodes():
+            if node.inner is not None:
+                yield node.inner
