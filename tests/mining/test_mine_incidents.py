@@ -30,6 +30,7 @@ def steps() -> pa.Table:
     return table.append_column("step", pc.binary_join_element_wise(table["activity"], table["status"], "/"))
 
 
+@cache
 def traces() -> list[Trace]:
     return [
         [(f"{change.activity}/{change.status}", int(change.time.timestamp() * 1000)) for change in history]
