@@ -50,10 +50,11 @@ soak: $(DEVELOPMENT) ## the long-running tests
 	@$(ENSURE_JAVA)
 	$(BIN)/pytest -m soak
 
-bench: $(DEVELOPMENT) ## benchmarks of the core and of Spark
+bench: $(DEVELOPMENT) ## benchmarks of the core, of Spark and of constraints
 	@$(ENSURE_JAVA)
 	$(BIN)/python benchmarks/core.py
 	$(BIN)/python benchmarks/spark.py
+	$(BIN)/python benchmarks/constraints.py
 
 setup: $(DEVELOPMENT) ## only set up .venv
 

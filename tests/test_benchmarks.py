@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+from ensue.workflow import workflow
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 
@@ -37,3 +41,31 @@ def test_spark_benchmarks_give_every_figure() -> None:
     figures = json.loads(done.stdout)
     assert len(figures) == 10
     assert all(figure["value"] > 0 for figure in figures)
+
+
+def test_constraint_benchmarks_give_every_figure(tmp_path: Path) -> None:
+    sizes = ["--traces", "60", "--concurrent", "10", "--batch", "200", "--runs", "1", "--points", "2"]
+    plots = ["--plots", str(tmp_path)] if find_spec("matplotlib") else []
+    done = subprocess.run(
+        [sys.executable, str(FOLDER / "constraints.py"), *sizes, "--window", *plots, "--format", "json"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert len(json.loads(done.stdout)) == 12
+    assert len(list(tmp_path.glob("*.svg"))) == (4 if plots else 0)
+
+
+def test_traces_of_the_constraint_benchmark_obey_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(FOLDER)
+    order_fulfilment = import_module("order_fulfilment")
+    shares = order_fulfilment.Shares(local=0.3, unsupplied=0.2, rejected=0.1, cancelled=0.1)
+    events = order_fulfilment.make_events(200, 20, shares)
+    traces: dict[int, list[str]] = {}
+    for order, task in zip(events["order_id"].to_pylist(), events["type"].to_pylist(), strict=True):
+        traces.setdefault(order, []).append(task)
+    process = workflow(order_fulfilment.PROCESS)
+    assert len(traces) == 200
+    assert all(process.accepts(trace) for trace in traces.values())
+    assert {trace[-1] for trace in traces.values()} == set(order_fulfilment.ENDS)
+    assert sum("UseLocalStock" in trace for trace in traces.values()) == 60

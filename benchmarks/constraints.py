@@ -1,0 +1,266 @@
+"""What constraints save; see `python benchmarks/constraints.py --help`.
+
+The experiment of Ding, Chen, Rundensteiner, Tatemura, Hsiung, Candan: Runtime Semantic Query Optimization for Event
+Stream Processing, ICDE 2008, on the process of `order_fulfilment.py`. Each part runs one pattern on traces of which a
+growing share fails in one place, with and without the constraints that the process implies. Those without know when a
+trace ends, and nothing else, since they would have to keep all traces for ever; `--window` adds a third variant that
+knows a window instead, as long as the longest trace.
+
+All variants take the same micro-batches in turn, so that a busy machine disturbs all of them. A step counts with the
+best time of several runs. Probes are tests of an event against the pattern: of all events of the streams that it names
+but those that are skipped because their trace has failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from figures import Figure, give
+from order_fulfilment import ENDS, PROCESS, Shares, make_events
+from rich.console import Console
+from rich.table import Table
+
+import ensue
+from ensue.workflow import workflow
+
+Q1 = """
+PATTERN SEQ(CheckInventory c, UseRemoteStock r, GenerateInvoice i [price > 200])
+PARTITION BY order_id{window}
+RETURN c.order_id AS order_id, i.t AS at, i.price AS price
+"""
+Q2 = """
+PATTERN SEQ(
+  AND(SEQ(OrderFromSupplier o, GenerateQuote q [price > 200]), SEQ(UseRemoteStock r, GenerateInvoice i)),
+  FinishOrder f
+)
+PARTITION BY order_id{window}
+RETURN f.order_id AS order_id, f.t AS at, q.price AS quoted, i.price AS price
+"""
+WITH, WITHOUT, WINDOW = "with", "without", "window"
+MOST_FAILING = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A pattern, the share of `Shares` that is varied, and what the paper saves where MOST_FAILING of traces fail."""
+
+    title: str
+    query: str
+    streams: tuple[str, ...]
+    share: str
+    memory: float
+    time: float
+
+
+Q1_STREAMS = ("CheckInventory", "UseRemoteStock", "GenerateInvoice")
+Q2_STREAMS = ("OrderFromSupplier", "GenerateQuote", "UseRemoteStock", "GenerateInvoice", "FinishOrder")
+PARTS = {
+    "q1-early": Part("Q1 failing early (local stock)", Q1, Q1_STREAMS, "local", 60, 32),
+    "q1-late": Part("Q1 failing late (price of invoices)", Q1, Q1_STREAMS, "low_invoices", 54, 21),
+    "q2-stock": Part("Q2 failing in its second branch (local stock)", Q2, Q2_STREAMS, "local", 72, 51),
+    "q2-quotes": Part("Q2 failing in its first branch (price of quotes)", Q2, Q2_STREAMS, "low_quotes", 72, 51),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much is measured: traces, those open at a time, events of a micro-batch, and runs of each measurement."""
+
+    traces: int
+    concurrent: int
+    batch: int
+    runs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What one variant took: seconds, events held at most and on average after a step, and what was tested.
+
+    A trace that has ended counts as `failed` too: it can hold no further match.
+    """
+
+    seconds: float
+    peak: int
+    mean: float
+    probes: int
+    failed: int
+    skipped: int
+    matches: pa.Table
+
+
+# -- measuring ---------------------------------------------------------------------------------------------------------
+
+
+class Variant:
+    """A detector of one variant, with what is measured of it at each step."""
+
+    def __init__(self, query: str, constraints: object) -> None:
+        self.detector = ensue.Detector(query, time="t", type="type", constraints=constraints)
+        self.seconds: list[float] = []
+        self.held: list[int] = []
+        self.matches: list[pa.Table] = []
+
+    def advance(self, batch: pa.Table, until: int) -> None:
+        began = time.perf_counter()
+        step = self.detector.advance(batch, watermark=until)
+        self.seconds.append(time.perf_counter() - began)
+        self.held.append(self.detector.kept_rows)
+        self.matches.append(step.matches)
+
+
+def make_variant(name: str, part: Part, longest: int) -> Variant:
+    known = {WITH: workflow(PROCESS), WITHOUT: ensue.ends(*ENDS), WINDOW: None}[name]
+    return Variant(part.query.format(window=f" WITHIN {longest}" if name == WINDOW else ""), known)
+
+
+def run_once(part: Part, events: pa.Table, batch: int, names: Sequence[str], longest: int) -> dict[str, Variant]:
+    """Leads all events through each variant, in an order that changes from step to step."""
+    variants = {name: make_variant(name, part, longest) for name in names}
+    for variant in variants.values():
+        variant.detector.advance(events.slice(0, 0), watermark=-1)
+    for number, start in enumerate(range(0, events.num_rows, batch)):
+        rows = events.slice(start, batch)
+        until = start + rows.num_rows - 1
+        for turn in range(len(names)):
+            variants[names[(number + turn) % len(names)]].advance(rows, until)
+    return variants
+
+
+def measure(part: Part, share: float, size: Size, names: Sequence[str]) -> dict[str, Run]:
+    """The runs of each variant where such a share of traces fails; all of them find the same."""
+    events = make_events(size.traces, size.concurrent, replace(Shares(), **{part.share: share}))
+    longest = longest_trace(events)
+    named = int(pc.sum(pc.is_in(events["type"], pa.array(part.streams))).as_py())
+    runs = [run_once(part, events, size.batch, names, longest) for _ in range(size.runs)]
+    found = {name: summary([run[name] for run in runs], named) for name in names}
+    for name in names:
+        assert found[name].matches.equals(found[names[0]].matches), f"{part.title}: matches of {name} differ"
+    return found
+
+
+def summary(variants: Sequence[Variant], named: int) -> Run:
+    """Runs of one variant as one; `named` events are of the streams of the pattern."""
+    last = variants[-1]
+    report = last.detector.report
+    matches = pa.concat_tables(last.matches)
+    return Run(
+        float(np.min([variant.seconds for variant in variants], axis=0).sum()),
+        max(last.held),
+        float(np.mean(last.held)),
+        named - report.events_skipped,
+        report.traces_failed,
+        report.events_skipped,
+        matches.sort_by([(name, "ascending") for name in matches.column_names]),
+    )
+
+
+def longest_trace(events: pa.Table) -> int:
+    """The most ticks from the first to the last event of a trace."""
+    spans = events.group_by("order_id").aggregate([("t", "min"), ("t", "max")])
+    return int(pc.max(pc.subtract(spans["t_max"], spans["t_min"])).as_py())
+
+
+# -- results -----------------------------------------------------------------------------------------------------------
+
+Points = Mapping[float, Mapping[str, Run]]
+"""What was measured, by the share of traces that fail."""
+
+
+def saved(point: Mapping[str, Run], quantity: str) -> float:
+    """By how many percent a quantity is less with constraints than without."""
+    return 100 * (1 - getattr(point[WITH], quantity) / getattr(point[WITHOUT], quantity))
+
+
+def figures_of(part: Part, points: Points) -> Iterator[Figure]:
+    """The savings where most traces fail and the overhead where none does, against the paper."""
+    name = part.title
+    most, none = points[MOST_FAILING], points[0.0]
+    label = f"{name}, {100 * MOST_FAILING:.0f} %"
+    note = f"{most[WITH].peak:,} events against {most[WITHOUT].peak:,}"
+    yield Figure(f"{label}: events held", saved(most, "peak"), "% saved", part.memory, at_most=False, note=note)
+    note = f"{most[WITH].seconds:.3f} s against {most[WITHOUT].seconds:.3f} s"
+    yield Figure(f"{label}: time", saved(most, "seconds"), "% saved", part.time, at_most=False, note=note)
+    note = f"{none[WITH].seconds:.3f} s against {none[WITHOUT].seconds:.3f} s"
+    yield Figure(f"{name}, 0 %: time", -saved(none, "seconds"), "% more", 3.0, note=note)
+
+
+def show_points(part: Part, points: Points) -> None:
+    columns = (
+        "failing",
+        "constraints",
+        "seconds",
+        "peak",
+        "mean held",
+        "probes",
+        "traces failed",
+        "skipped",
+        "matches",
+    )
+    table = Table(*columns, title=part.title)
+    for share, point in points.items():
+        for name, run in point.items():
+            numbers = (run.peak, round(run.mean), run.probes, run.failed, run.skipped, run.matches.num_rows)
+            table.add_row(f"{100 * share:.0f} %", name, f"{run.seconds:.3f}", *(f"{number:,}" for number in numbers))
+    Console().print(table)
+
+
+def plot_points(name: str, part: Part, points: Points, folder: Path) -> None:
+    """Time, events held and probes against the share of traces that fail, as one drawing."""
+    from matplotlib.figure import Figure as Drawing  # only who asks for plots needs it
+
+    drawing = Drawing(figsize=(12, 3.6), layout="constrained")
+    drawing.suptitle(part.title)
+    panels = (("seconds", "time in s"), ("peak", "events held at most"), ("probes", "probes"))
+    for axes, (quantity, label) in zip(drawing.subplots(1, len(panels)), panels, strict=True):
+        for variant in next(iter(points.values())):
+            values = [getattr(point[variant], quantity) for point in points.values()]
+            axes.plot([100 * share for share in points], values, marker="o", label=LABELS[variant])
+        axes.set(xlabel="traces that fail, in %", ylabel=label, ylim=(0, None))
+        axes.grid(alpha=0.3)
+        axes.legend()
+    folder.mkdir(parents=True, exist_ok=True)
+    drawing.savefig(folder / f"{name}.svg")
+
+
+LABELS = {WITH: "with constraints", WITHOUT: "without (ENDS only)", WINDOW: "without (WITHIN only)"}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--traces", type=int, default=20_000, help="traces of about 20 events (default 20,000)")
+    parser.add_argument("--concurrent", type=int, default=1_000, help="traces that are open at a time (default 1,000)")
+    parser.add_argument("--scale", action="store_true", help="ten times as many of both, and only 2 points")
+    parser.add_argument("--batch", type=int, default=2_000, help="events of a micro-batch (default 2,000)")
+    parser.add_argument("--runs", type=int, default=3, help="runs of each measurement, of which the best counts")
+    parser.add_argument("--points", type=int, default=10, help="shares of failing traces, from 0 to 90 %%")
+    parser.add_argument("--window", action="store_true", help="also without constraints but with a window")
+    parser.add_argument("--part", choices=PARTS, action="append", help="only this part; may be given several times")
+    parser.add_argument("--plots", type=Path, help="a folder to draw plots into, as SVG; needs matplotlib")
+    parser.add_argument("--format", choices=("table", "json"), default="table")
+    arguments = parser.parse_args()
+    pa.set_cpu_count(1)
+    times = 10 if arguments.scale else 1
+    size = Size(times * arguments.traces, times * arguments.concurrent, arguments.batch, arguments.runs)
+    shares = np.linspace(0, MOST_FAILING, 2 if arguments.scale else max(2, arguments.points)).tolist()
+    names = (WITH, WITHOUT, WINDOW) if arguments.window else (WITH, WITHOUT)
+    measure(PARTS["q1-early"], 0.5, Size(20, 5, 100, 1), names)  # compiles what is not compiled yet
+    figures: list[Figure] = []
+    for name in arguments.part or PARTS:
+        points = {share: measure(PARTS[name], share, size, names) for share in shares}
+        figures += figures_of(PARTS[name], points)
+        if arguments.format == "table":
+            show_points(PARTS[name], points)
+        if arguments.plots:
+            plot_points(name, PARTS[name], points, arguments.plots)
+    give(figures, arguments.format)
+
+
+if __name__ == "__main__":
+    main()
