@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
+from ensue.algebra.constraints import Constraint
 from ensue.engine.session import needed_columns
 from ensue.engine.snapshot import query_text
 from ensue.engine.sources import InputTable
@@ -106,11 +107,21 @@ def succeed(
             "the checkpoint belongs to a query with another `emit`, so some matches would come twice or never",
             "keep `emit` as it was, or start from a new checkpoint",
         )
+    if _constraints(before) != _constraints(after):
+        raise StateError(
+            "state-constraints",
+            "the checkpoint was made with other constraints, so what is known of its traces does not suffice",
+            "keep the constraints as they were, or start from a new checkpoint; it was:\n" + before.queries,
+        )
     for text in (*before.predecessors, before.queries):
         check_succession(text, before, plans, inputs)
     return Manifest(
         after.keys, after.buckets, after.eager, after.queries, after.inputs, (*before.predecessors, before.queries)
     )
+
+
+def _constraints(manifest: Manifest) -> set[Constraint]:
+    return {entry.constraint for entry in parse_statements(manifest.queries).constraints}
 
 
 def check_succession(text: str, before: Manifest, plans: Sequence[QueryPlan], inputs: Sequence[InputTable]) -> None:

@@ -11,14 +11,17 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from ensue.algebra.nodes import PatternQuery, Ticks
 from ensue.algebra.partial import open_queries
 from ensue.engine.evaluate import Frontier, completion_times, evaluate
 from ensue.engine.events import EventStore, load_events
 from ensue.engine.session import Session, request_of
 from ensue.engine.snapshot import read_header, restore, saved_schemas
-from ensue.engine.sources import InputTable, Report, load_sources, one_chunk
+from ensue.engine.sources import SAFE_TIME, InputTable, Report, load_sources, one_chunk
 from ensue.engine.workspace import cached_candidates
 from ensue.errors import StateError
+from ensue.expr.nodes import Duration
+from ensue.expr.types import NANOSECONDS_PER_UNIT
 from ensue.graph.model import Graph
 from ensue.lang.parser import parse_statements
 from ensue.lang.render import render_pattern
@@ -217,14 +220,25 @@ def _lists(codes: np.ndarray, found: Sequence[tuple[str, np.ndarray]]) -> pa.Arr
 
 def waits(plan: QueryPlan, store: EventStore, watermark: int) -> Iterator[tuple[str, np.ndarray]]:
     """What the pattern waits for, in words, each with the codes of the keys of which it is true."""
+    if plan.tracking is not None:
+        return
     yield UNREPORTED, _open_keys(plan, store, watermark)
-    partials = open_queries(plan.query)
+    partials = open_queries(_windowed(plan))
     for partial in partials:
         following = plan_query(partial.query, plan.catalog, plan.source)
         yield render_pattern(partial.missing), _open_keys(following, store, watermark)
     if not partials:
         for graph_plan in plan.graphs:
             yield from _absent(graph_plan.graph, plan, store)
+
+
+def _windowed(plan: QueryPlan) -> PatternQuery:
+    """The query with a window that never closes, if it has none: what it waits for is what has not come in it."""
+    if plan.query.within is not None:
+        return plan.query
+    unit = plan.catalog.unit
+    forever = Ticks(SAFE_TIME) if unit is None else Duration(SAFE_TIME * NANOSECONDS_PER_UNIT[unit])
+    return replace(plan.query, within=forever)
 
 
 def _open_keys(plan: QueryPlan, store: EventStore, watermark: int) -> np.ndarray:
