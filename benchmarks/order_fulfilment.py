@@ -1,13 +1,14 @@
 """Traces of an order-fulfilment process, interleaved: the events of `benchmarks/constraints.py`.
 
 An order takes its items from local or from remote stock and gets its invoices, up to three, while suppliers are asked
-for up to three quotes; then come the credit check and the delivery. Only the tasks that the patterns name are from the
-paper that the benchmark reproduces; the order of the others is chosen here:
+for up to three quotes; then come the credit check and the delivery. The tasks of the patterns and this outline are the
+paper's (see the benchmark); the rest is chosen here, and what constraints save depends on it:
 
-- Stock and suppliers run in parallel, and suppliers answer `PACE` times as fast as the warehouse works.
+- Stock and suppliers run in parallel, and suppliers answer `PACE` times as fast as the warehouse works. The faster they
+  are, the more Q2 saves where quotes are low, and the less both patterns save where stock is local.
 - No invoice comes after SendInvoice and no quote after SendQuote: there a trace without a high price is hopeless. One
   that takes local stock is hopeless as soon as it does, for patterns that want remote stock.
-- Most of an order's life, packing to payment, lies behind all of that.
+- Half of an order's events, from the credit check to the payment, come after all of that.
 """
 
 from __future__ import annotations
