@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import reduce
 from itertools import combinations_with_replacement
 
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from constraints.reference import Trace, has_lawful_continuation, last_time, lawful_completion
@@ -23,6 +24,9 @@ STREAMS = ("A", "B", "C", "D")
 OTHER = "E"
 """A stream that no pattern asks for; constraints may name it."""
 
+modest = settings(max_examples=settings.default.max_examples * 3 // 10)
+"""These properties run everything several times: fewer examples than elsewhere say as much."""
+
 # Constraints
 
 
@@ -33,6 +37,11 @@ def constraint_sets(
     return st.lists(
         _constraints(streams, timed), min_size=1, max_size=most, unique_by=lambda item: meaning_of(Statement(item))
     ).map(tuple)
+
+
+def without_repetition(constraints: Sequence[Constraint]) -> tuple[Constraint, ...]:
+    """The constraints, each once; the order of words makes no other constraint."""
+    return tuple({meaning_of(Statement(item)): item for item in constraints}.values())
 
 
 def _constraints(streams: tuple[str, ...], timed: bool) -> st.SearchStrategy[Constraint]:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from constraints.reference import can_match, can_occur, first_hopeless
 from constraints.running import new_detector, problem_of
-from constraints.strategies import constraint_sets, in_partition, lawful_beginnings, plain_queries
+from constraints.strategies import constraint_sets, in_partition, lawful_beginnings, modest, plain_queries
 from ensue.algebra.constraints import Constraint
 from ensue.algebra.nodes import PatternQuery
 from harness import events_table
@@ -28,6 +28,7 @@ def failing_point(query: PatternQuery, constraints: tuple[Constraint, ...], trac
     return None
 
 
+@modest
 @given(query=plain_queries(), constraints=untimed, data=st.data())
 def test_a_trace_fails_at_its_first_hopeless_event(
     query: PatternQuery, constraints: tuple[Constraint, ...], data: st.DataObject
@@ -39,6 +40,7 @@ def test_a_trace_fails_at_its_first_hopeless_event(
     assert failing_point(query, constraints, trace) == hopeless
 
 
+@modest
 @given(query=plain_queries(composite=True), constraints=untimed)
 def test_refused_exactly_when_no_lawful_trace_matches(query: PatternQuery, constraints: tuple[Constraint, ...]) -> None:
     problem = problem_of(query, constraints)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
+from random import Random
 
 import pytest
 from hypothesis import assume, event, given
@@ -19,14 +21,18 @@ from constraints.strategies import (
     in_succession,
     lawful_traces,
     mixed,
+    modest,
     plain_queries,
+    without_repetition,
 )
 from ensue.algebra.constraints import Constraint, Ends, EndsWithin
 from ensue.algebra.nodes import Event, PatternQuery, Ticks
+from ensue.workflow.model import Workflow
 from oracle.oracle import OracleEvent
 from oracle.tree import walk
-from strategies.histories import batches
+from strategies.histories import batches, records
 from strategies.patterns import queries
+from workflow.strategies import workflows
 
 pytestmark = pytest.mark.filterwarnings("ignore::ensue.errors.EnsueWarning")
 
@@ -70,6 +76,7 @@ def lawful_histories(draw: st.DrawFn, query: PatternQuery, constraints: Sequence
     return draw(mixed(traces))
 
 
+@modest
 @given(query=any_queries, constraints=constraint_sets(), data=st.data())
 def test_in_one_batch(query: PatternQuery, constraints: tuple[Constraint, ...], data: st.DataObject) -> None:
     assume(is_taken(query, constraints))
@@ -79,6 +86,7 @@ def test_in_one_batch(query: PatternQuery, constraints: tuple[Constraint, ...], 
     assert found == found_by_detect(query, (), history) == expected(query, history)
 
 
+@modest
 @given(query=any_queries, constraints=constraint_sets(), data=st.data(), restoring=st.booleans())
 def test_in_any_cut(
     query: PatternQuery, constraints: tuple[Constraint, ...], data: st.DataObject, restoring: bool
@@ -91,7 +99,7 @@ def test_in_any_cut(
 
 def expected_by_steps(query: PatternQuery, history: Trace, cut: Sequence[tuple[Trace, int]]) -> list[Bindings]:
     watermarks = [float("-inf"), *(watermark for _, watermark in cut), float("inf")]
-    return [expected(query, history, after, until) for after, until in zip(watermarks, watermarks[1:], strict=False)]
+    return [expected(query, history, after, until) for after, until in pairwise(watermarks)]
 
 
 ending = st.one_of(
@@ -100,12 +108,13 @@ ending = st.one_of(
 )
 
 
+@modest
 @given(query=partitioned, constraints=constraint_sets(most=3), end=ending, data=st.data(), restoring=st.booleans())
 def test_traces_that_follow_each_other_under_one_key(
     query: PatternQuery, constraints: tuple[Constraint, ...], end: Constraint, data: st.DataObject, restoring: bool
 ) -> None:
     """They match as if each had a key of its own."""
-    constraints = tuple(dict.fromkeys((*constraints, end)))
+    constraints = without_repetition((*constraints, end))
     query = replace(query, partition_by=("k",))
     assume(is_taken(query, constraints))
     traces = data.draw(in_succession(constraints, 3, streams_of(query)))
@@ -119,3 +128,32 @@ def test_traces_that_follow_each_other_under_one_key(
     assert found_by_detect(query, constraints, apart) == alone
     steps = found_by_steps(query, constraints, data.draw(batches(apart)), restoring)
     assert sum(steps, Counter()) == alone
+
+
+@modest
+@given(
+    query=partitioned,
+    model=workflows(max_tasks=6, names=("A", "B", "C", "D", "E")),
+    source=st.randoms(use_true_random=False),
+    data=st.data(),
+    restoring=st.booleans(),
+)
+def test_traces_of_workflows(
+    query: PatternQuery, model: Workflow, source: Random, data: st.DataObject, restoring: bool
+) -> None:
+    query, constraints = replace(query, partition_by=("k",)), model.constraints()
+    assume(problem_of(query, constraints) is None)
+    traces = [
+        in_partition(
+            [
+                OracleEvent(0, task, time, time, data.draw(records()))
+                for time, task in enumerate(model.sample(source, 6))
+            ],
+            {"k": key},
+        )
+        for key in (1, 2, 3)
+    ]
+    history = data.draw(mixed(traces))
+    assert found_by_detect(query, constraints, history) == expected(query, history)
+    cut = data.draw(batches(history))
+    assert found_by_steps(query, constraints, cut, restoring) == expected_by_steps(query, history, cut)

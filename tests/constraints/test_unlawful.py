@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from constraints.running import Bindings, expected, found_by_detect, found_by_steps, problem_of
-from constraints.strategies import constraint_sets, plain_queries
+from constraints.strategies import constraint_sets, modest, plain_queries
 from ensue.algebra.constraints import Constraint, Ends, EndsWithin
 from ensue.algebra.nodes import Pattern, PatternQuery, Seq
 from oracle.oracle import OracleEvent
@@ -32,7 +32,7 @@ def has_trailing_negation(pattern: Pattern) -> bool:
 
 
 def in_order_of_time(history: list[OracleEvent], watermarks: list[int]) -> Cut:
-    """Each event comes in the batch that ends with the first watermark at or after it; the last batch takes the rest."""
+    """Each event comes with the first watermark at or after it; the last batch takes the rest."""
     limits = [*watermarks, 30]
     after = [-1, *watermarks]
     ordered = sorted(history, key=lambda event: (event.e, event.id))
@@ -41,6 +41,7 @@ def in_order_of_time(history: list[OracleEvent], watermarks: list[int]) -> Cut:
     ]
 
 
+@modest
 @given(
     query=partitioned.filter(lambda query: not has_trailing_negation(query.pattern)),
     constraints=constraint_sets(),
@@ -63,6 +64,7 @@ def test_batches_in_order_of_time_give_what_one_batch_gives(
         assert in_one <= expected(query, history)
 
 
+@modest
 @given(query=partitioned, constraints=constraint_sets(), history=histories(), data=st.data(), restoring=st.booleans())
 def test_nothing_raises(
     query: PatternQuery,

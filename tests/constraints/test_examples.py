@@ -1,0 +1,257 @@
+"""Constraints by example: what is given up and when, what is kept, and what is said about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pytest
+
+import ensue
+from ensue.errors import QueryError
+
+Row = tuple[int, str] | tuple[int, str, int | None]
+STOCK = """
+CONSTRAINT EXCLUSIVE(UseLocalStock, UseRemoteStock);
+PATTERN SEQ(CheckInventory c, UseRemoteStock r, GenerateInvoice g) PARTITION BY order_id
+"""
+QUOTE = "CONSTRAINT PRIOR(GenerateQuote, SendQuote); PATTERN SEQ(GenerateQuote g, SendQuote s) PARTITION BY order_id"
+CHAIN = """
+CONSTRAINT REQUIRE(Ship, Pay);
+CONSTRAINT PRIOR(Pay, Pack);
+PATTERN SEQ(Order o, Ship s) PARTITION BY order_id
+"""
+BURIED = "CONSTRAINT EXCLUSIVE(A, X); CONSTRAINT ENDS(Z); PATTERN SEQ(A a, B b) PARTITION BY order_id"
+PAIRS = "PATTERN SEQ(A a, B b) PARTITION BY order_id"
+
+
+def table_of(rows: Sequence[Row]) -> pa.Table:
+    """Rows of time, stream and order; without an order it is order 1."""
+    return pa.table(
+        {
+            "t": pa.array([row[0] for row in rows], pa.int64()),
+            "type": pa.array([row[1] for row in rows], pa.string()),
+            "order_id": pa.array([row[2] if len(row) > 2 else 1 for row in rows], pa.int64()),
+        }
+    )
+
+
+def times_of(matches: pa.Table) -> list[tuple[int, ...]]:
+    """The times of the events of each match."""
+    names = [field.name for field in matches.schema if pa.types.is_struct(field.type)]
+    return sorted(tuple(row[name]["t"] for name in names if row[name] is not None) for row in matches.to_pylist())
+
+
+def detected(text: str, rows: Sequence[Row]) -> list[tuple[int, ...]]:
+    return times_of(ensue.detect(table_of(rows), text, time="t", type="type"))
+
+
+class Feed:
+    """A Detector that is fed one event at a time, with the watermark at its time."""
+
+    def __init__(self, text: str) -> None:
+        self.detector = ensue.Detector(text, time="t", type="type")
+        self.found: list[tuple[int, ...]] = []
+
+    def take(self, *rows: Row) -> ensue.Detector:
+        for row in rows:
+            self.found += times_of(self.detector.advance(table_of([row]), watermark=row[0]).matches)
+        return self.detector
+
+    def finish(self) -> list[tuple[int, ...]]:
+        self.found += times_of(self.detector.finish(table_of([])).matches)
+        return sorted(self.found)
+
+
+def test_local_stock_rules_out_remote_stock() -> None:
+    feed = Feed(STOCK)
+    assert feed.take((1, "CheckInventory")).report.traces_failed == 0
+    assert feed.take((2, "CheckInventory", 2)).kept_rows == 2
+    detector = feed.take((3, "UseLocalStock"))
+    assert detector.report.traces_failed == 1
+    assert detector.kept_rows == 1
+    assert feed.take((4, "GenerateInvoice"), (5, "CheckInventory")).report.events_skipped == 2
+    feed.take((6, "UseRemoteStock", 2), (7, "GenerateInvoice", 2))
+    assert feed.finish() == [(2, 6, 7)]
+
+
+def test_a_quote_that_was_sent_is_generated_no_more() -> None:
+    feed = Feed(QUOTE)
+    assert feed.take((1, "SendQuote")).report.traces_failed == 1
+    assert feed.take((2, "GenerateQuote", 2)).report.traces_failed == 1
+    assert feed.take((3, "SendQuote", 2)).report.traces_failed == 1
+    assert feed.finish() == [(2, 3)]
+
+
+def test_events_of_equal_time_are_in_no_order() -> None:
+    text = "CONSTRAINT PRIOR(A, B); PATTERN AND(A a, B b) PARTITION BY order_id"
+    detector = ensue.Detector(text, time="t", type="type")
+    assert times_of(detector.advance(table_of([(1, "B"), (1, "A")]), watermark=1).matches) == [(1, 1)]
+    assert detector.report.traces_failed == 0
+    assert times_of(detector.advance(table_of([(2, "B")]), watermark=2).matches) == [(1, 2)]
+
+
+def test_shipping_needs_a_payment_that_cannot_come_after_packing() -> None:
+    feed = Feed(CHAIN)
+    assert feed.take((1, "Order"), (2, "Order", 2), (3, "Pay", 2)).report.traces_failed == 0
+    assert feed.take((4, "Pack"), (5, "Pack", 2)).report.traces_failed == 1
+    feed.take((6, "Ship", 2))
+    assert feed.finish() == [(2, 6)]
+
+
+def test_two_events_together_rule_out_a_third() -> None:
+    feed = Feed("CONSTRAINT Refused AND Final IMPLIES NOT Paid; PATTERN SEQ(Order o, Paid p) PARTITION BY order_id")
+    assert feed.take((1, "Order"), (2, "Refused")).report.traces_failed == 0
+    assert feed.take((3, "Refused"), (4, "Other")).report.traces_failed == 0
+    assert feed.take((5, "Final")).report.traces_failed == 1
+
+
+def test_every_way_of_an_or_has_to_be_closed() -> None:
+    feed = Feed("CONSTRAINT EXCLUSIVE(A, X); CONSTRAINT EXCLUSIVE(B, Y); PATTERN OR(A a, B b) PARTITION BY order_id")
+    assert feed.take((1, "X")).report.traces_failed == 0
+    assert feed.take((2, "Y")).report.traces_failed == 1
+
+
+def test_what_came_between_rules_out_the_events_before_it() -> None:
+    feed = Feed("CONSTRAINT PRIOR(A, B); PATTERN SEQ(A a, NOT B b, C c) PARTITION BY order_id")
+    assert feed.take((1, "A"), (2, "C")).report.traces_failed == 0
+    assert feed.take((3, "B")).report.traces_failed == 1
+    assert feed.finish() == [(1, 2)]
+
+
+def test_a_tombstone_skips_events_and_goes_when_the_trace_ends() -> None:
+    feed = Feed(BURIED)
+    assert feed.take((1, "X")).report.traces_failed == 1
+    detector = feed.take((2, "B"), (3, "B"))
+    assert (detector.report.events_skipped, detector.kept_rows) == (2, 0)
+    feed.take((4, "Z"))
+    skipped = feed.detector.report.events_skipped
+    assert feed.take((5, "A"), (6, "B")).report.events_skipped == skipped
+    assert feed.finish() == [(5, 6)]
+
+
+def test_what_ends_a_trace_frees_its_events() -> None:
+    feed = Feed(f"CONSTRAINT ENDS(Z); {PAIRS}")
+    assert feed.take((1, "A"), (2, "A", 2)).kept_rows == 2
+    assert feed.take((3, "Z")).kept_rows == 1
+    assert feed.take((4, "Z", 2)).kept_rows == 0
+
+
+REUSE: list[tuple[str, str, list[Row], list[tuple[int, ...]]]] = [
+    ("after ENDS", f"CONSTRAINT ENDS(Z); {PAIRS}", [(1, "A"), (2, "Z"), (3, "B"), (4, "A"), (5, "B")], [(4, 5)]),
+    ("at the time of ENDS", f"CONSTRAINT ENDS(Z); {PAIRS}", [(1, "A"), (2, "Z"), (2, "B"), (3, "B")], [(1, 2)]),
+    (
+        "ENDS WITHIN",
+        f"CONSTRAINT ENDS WITHIN 10; {PAIRS}",
+        [(1, "A"), (11, "B"), (12, "B"), (13, "A"), (22, "B"), (23, "B")],
+        [(1, 11), (13, 22)],
+    ),
+    (
+        "a tombstone",
+        "CONSTRAINT EXCLUSIVE(A, X); CONSTRAINT ENDS WITHIN 10;" + PAIRS,
+        [(1, "X"), (2, "B"), (12, "A"), (13, "B")],
+        [(12, 13)],
+    ),
+    (
+        "a window of events",
+        "CONSTRAINT ENDS WITHIN 3; PATTERN SEQ(A a1, A a2) PARTITION BY order_id WITHIN 8 EVENTS",
+        [(0, "A"), (4, "A"), (6, "A")],
+        [(4, 6)],
+    ),
+    (
+        "NOT at the end",
+        "CONSTRAINT ENDS(A); PATTERN SEQ(A a, NOT B b) PARTITION BY order_id WITHIN 8",
+        [(0, "A"), (1, "B")],
+        [(0,)],
+    ),
+    (
+        "NOT at the beginning",
+        "CONSTRAINT ENDS(B, Z); PATTERN SEQ(NOT B b, A a) PARTITION BY order_id WITHIN 8",
+        [(0, "B"), (1, "A")],
+        [(1,)],
+    ),
+    (
+        "an event that nothing asks for begins the trace",
+        f"CONSTRAINT ENDS WITHIN 10; {PAIRS}",
+        [(0, "X"), (5, "A"), (12, "B")],
+        [],
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "rows", "found"), [row[1:] for row in REUSE], ids=[row[0] for row in REUSE])
+@pytest.mark.filterwarnings("ignore::ensue.errors.EnsueWarning")
+class TestOneKeyForSeveralTraces:
+    def test_in_one_batch(self, text: str, rows: list[Row], found: list[tuple[int, ...]]) -> None:
+        assert detected(text, rows) == found
+
+    def test_moment_by_moment(self, text: str, rows: list[Row], found: list[tuple[int, ...]]) -> None:
+        feed = Feed(text)
+        for time in sorted({row[0] for row in rows}):
+            now = table_of([row for row in rows if row[0] == time])
+            feed.found += times_of(feed.detector.advance(now, watermark=time).matches)
+        assert feed.finish() == found
+
+    def test_all_at_once_and_the_watermark_behind(
+        self, text: str, rows: list[Row], found: list[tuple[int, ...]]
+    ) -> None:
+        feed = Feed(text)
+        feed.detector.advance(table_of(rows), watermark=-1)
+        for time in sorted({row[0] for row in rows}):
+            feed.found += times_of(feed.detector.advance(None, watermark=time).matches)
+        assert feed.finish() == found
+
+
+def test_time_that_has_run_out_frees_events() -> None:
+    feed = Feed(f"CONSTRAINT ENDS WITHIN 10; {PAIRS}")
+    assert feed.take((1, "A")).kept_rows == 1
+    feed.detector.advance(None, watermark=50)
+    assert feed.detector.kept_rows == 0
+
+
+def test_events_without_a_key_take_no_part() -> None:
+    rows: list[Row] = [(1, "A", None), (2, "B", None)]
+    assert detected(f"CONSTRAINT PRIOR(A, B); {PAIRS}", rows) == []
+    assert detected(f"CONSTRAINT PRIOR(A, B); {PAIRS}", [*rows, (3, "A"), (4, "B")]) == [(3, 4)]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (STOCK, "after UseLocalStock, a trace"),
+        (QUOTE, "after SendQuote, a trace without GenerateQuote is dropped"),
+        (CHAIN, "after Pack, a trace without Pay is dropped"),
+        (BURIED, "what is known of a trace is kept until Z"),
+        (f"CONSTRAINT ENDS WITHIN 10; {PAIRS}", "kept until 10 after its first event"),
+    ],
+)
+def test_explain_says_it_in_words(text: str, said: str) -> None:
+    assert said in ensue.explain(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("CONSTRAINT PRIOR(A, B); PATTERN SEQ(B b, A a) PARTITION BY order_id", "never-lawful"),
+        ("CONSTRAINT EXCLUSIVE(A, B); PATTERN AND(B b, A a) PARTITION BY order_id", "never-lawful"),
+        ("CONSTRAINT ENDS(A); PATTERN SEQ(A a, B b) PARTITION BY order_id", "never-lawful"),
+        (
+            "CONSTRAINT REQUIRE(B, C); CONSTRAINT PRIOR(C, A); CONSTRAINT ENDS(C); PATTERN SEQ(B b, A a)"
+            " PARTITION BY order_id",
+            "taken",
+        ),
+        (
+            "CONSTRAINT REQUIRE(A, B); CONSTRAINT EXCLUSIVE(A, B); PATTERN SEQ(C c, D d) PARTITION BY order_id",
+            "contradictory-constraints",
+        ),
+        ("CONSTRAINT PRIOR(A, B); PATTERN SEQ(A a, B b)", "constraint-partition"),
+    ],
+)
+def test_what_can_never_be(text: str, code: str) -> None:
+    """The fourth is lawful when A and C share the last moment."""
+    if code == "taken":
+        assert detected(text, [(1, "B"), (2, "A"), (2, "C")]) == [(1, 2)]
+        return
+    with pytest.raises(QueryError) as caught:
+        detected(text, [])
+    assert caught.value.code == code
