@@ -15,7 +15,7 @@ from workflow.drawing import draw_bpmn, draw_inclusive, some_of
 from workflow.strategies import processes, workflows
 
 
-@given(workflows(max_tasks=8), st.integers(0, 1000).map(random.Random))
+@given(workflows(max_tasks=6), st.integers(0, 1000).map(random.Random))
 def test_a_drawing_has_the_constraints_of_its_tree(model: Workflow, chance: random.Random) -> None:
     assert model.process is not None
     drawn = read_bpmn(draw_bpmn(model.process, chance))

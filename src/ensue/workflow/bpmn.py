@@ -96,7 +96,7 @@ def _named_process(markup: Markup, processes: list[Element], wanted: str) -> Ele
         return names[wanted]
     message = f"the file draws no process `{wanted}`"
     label = "processes: " + ", ".join(_name_of_process(markup.root, process) for process in processes)
-    hint = did_you_mean(wanted, names)
+    hint = did_you_mean(wanted, reversed(names))
     raise _error(markup, Problem("no-such-process", message, markup.span(markup.root), label, hint))
 
 
@@ -121,7 +121,7 @@ class _Reader:
         self.problems: list[Problem] = []
         self.ids: set[str] = set()
         self.unread: set[str] = set()
-        self.known: set[str] = set()
+        self.known: list[str] = []
 
     def scope(self, element: Element) -> Scope:
         children = [child for child in element.children if child.namespace == MODEL]
@@ -167,7 +167,7 @@ class _Reader:
     def task(self, element: Element, identity: str) -> str | None:
         """The name of the event that an element leaves."""
         name = _plain_name(element)
-        self.known.update((identity, name) if name else (identity,))
+        self.known += [identity, name] if name else [identity]
         for key in (identity, name):
             if key in self.names:
                 return self.names[key] or None
@@ -243,7 +243,10 @@ def _plain_name(element: Element) -> str:
 def _title(element: Element) -> str:
     """What messages call it, with its name and id."""
     words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", element.name).lower()
+    words = words.replace("sub process", "sub-process")
     name, identity = _plain_name(element), element.attributes.get("id", "")
+    if not identity:
+        return f"a {words} `{name}`" if name else f"a {words}"
     return f"the {words} `{name}` (id `{identity}`)" if name else f"the {words} with id `{identity}`"
 
 

@@ -126,13 +126,15 @@ def _expectation(unexpected: UnexpectedInput) -> str:
 def _hint(before: list[re.Match[str]], found: str, source: Source) -> str:
     if found in _HABITS:
         return _HABITS[found]
+    if before and _CLOSING.get(before[-1][0]) == found:
+        return "brackets hold at least one task"
     opened = _open_bracket(before)
     if found in _OPENING and opened is None:
         return f"no `{_OPENING[found]}` is open here"
     if opened is not None and (not found or found in _OPENING):
         line, column = source.position(opened.start())
         return f"the `{opened[0]}` at line {line}, column {column} is not closed"
-    if found == "," and opened is not None:
+    if found == ",":
         return "`,` stands between tasks in parallel, in `{` and `}`"
     if before and _is_word(before[-1][0]) and _is_word(found):
         return "tasks follow each other with `->`; a name with blanks stands in backticks"
