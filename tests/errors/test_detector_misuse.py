@@ -260,7 +260,7 @@ def test_restore_of_another_version() -> None:
     refused(lambda: detector().restore(with_header(advanced().snapshot(), version=99)), "state-version", "99")
 
 
-@pytest.mark.parametrize("header", [b"{{", b"{}", b"[]", b'{"version": 2}'])
+@pytest.mark.parametrize("header", [b"{{", b"{}", b"[]", b'{"version": 3}'])
 def test_restore_of_a_state_with_a_broken_header(header: bytes) -> None:
     saved = advanced().snapshot().replace_schema_metadata({b"ensue.state": header})
     refused(lambda: detector().restore(saved), "not-a-state")

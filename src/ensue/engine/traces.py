@@ -200,9 +200,10 @@ class _Watch:
         leaves = self._leaves(store, found)
         skipped, numbers = self._follow(leaves, after, until)
         self.report.traces_failed += int(np.count_nonzero(self.traces.failed & ~had_failed))
-        self.report.events_skipped += sum(int(np.count_nonzero(mask)) for mask in skipped)
         for keys, codes, mask in zip(self.events.keys, self.events.codes, skipped, strict=True):
-            self.may_lack_matches[keys[mask & (codes < len(self.plan.streams))]] = True
+            lost = keys[mask & (codes < len(self.plan.streams))]
+            self.report.events_skipped += len(lost)
+            self.may_lack_matches[lost] = True
         if self.traces.number.any():
             store = self._by_trace(skipped, numbers)
             found = completing = {}
