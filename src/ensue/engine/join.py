@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -84,14 +84,13 @@ class Join:
         return [self._step(name, frozenset(order[:place])) for place, name in enumerate(order)]
 
     def _step(self, name: str, bound: frozenset[str]) -> Step:
-        return plan_step(
-            self.space.plan,
-            name,
-            bound,
-            self.space.sight,
-            self._residual_conditions(name, bound),
-            self.space.options.earliest_completion,
-        )
+        space, options = self.space, self.space.options
+        wanted = ("step", name, bound, space.outer, space.sight, options.equality_keys, options.earliest_completion)
+        known: dict[Hashable, Step] = space.plan.remembered
+        if wanted not in known:
+            conditions = self._residual_conditions(name, bound)
+            known[wanted] = plan_step(space.plan, name, bound, space.sight, conditions, options.earliest_completion)
+        return known[wanted]
 
     def _residual_conditions(self, name: str, bound: frozenset[str]) -> list[Expr]:
         """The conditions that the join key of this step does not take care of."""

@@ -35,10 +35,17 @@ class TraceCounts:
     together: Matrix
     ordered: Matrix
 
-    def add(self, offsets: Int64s, codes: Codes, firsts: Int64s, lasts: Int64s) -> None:
-        """Adds traces. Trace `k` has the entries `offsets[k]` to `offsets[k + 1]`: the place of a stream and from when
-        to when it occurs."""
-        count_pairs(offsets, codes, firsts, lasts, self.together, self.ordered)
+    def add(self, keys: Sequence[Sequence[pa.Array]], codes: Codes, firsts: Int64s, lasts: Int64s) -> int:
+        """Adds all traces of a log, or of those keys that are nowhere else; gives how many rows have no key.
+
+        `keys[k][i]` is key column `k` of table `i`. A row says that a stream, by its place, occurs from `firsts` to
+        `lasts`.
+        """
+        encoded, key_count = encode_columns(keys)
+        of_rows = np.concatenate(encoded)
+        order, offsets = group_by_key(of_rows, key_count)
+        count_pairs(offsets, codes[order], firsts[order], lasts[order], self.together, self.ordered)
+        return len(of_rows) - len(order)
 
 
 def no_traces(streams: Collection[str]) -> TraceCounts:
@@ -81,12 +88,8 @@ def count_traces(
     columns = [
         [key_column(source, name, request).take(pa.array(rows)) for source, rows in used] for name in partition_by
     ]
-    encoded, key_count = encode_columns(columns)
-    keys = np.concatenate(encoded)
-    report.null_keys += int(np.count_nonzero(keys < 0))
-    order, offsets = group_by_key(keys, key_count)
-    times = np.concatenate([source.starts[rows] for source, rows in used])[order]
-    counts.add(offsets, np.concatenate(codes)[order], times, times)
+    times = np.concatenate([source.starts[rows] for source, rows in used])
+    report.null_keys += counts.add(columns, np.concatenate(codes), times, times)
     return counts
 
 

@@ -334,6 +334,8 @@ class _Watch:
 
         Of the events that came after that, only those are known to be events of the query whose streams it takes whole.
         """
+        if not any(mask.any() for mask in (*skipped, *dropped)):
+            return np.empty(0, np.int64)
         found = []
         events, kept_for, whole = self.events, *_retention_of_streams(self.plan)
         for source, rows, keys, codes, mask, gone, bits in zip(

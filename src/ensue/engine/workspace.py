@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -220,11 +221,16 @@ def cached_candidates(
     variable: Variable, graph: Graph, store: EventStore, catalog: Catalog, found: dict[Hashable, Candidates]
 ) -> Candidates:
     """The candidates of a variable, found once for all variables that ask the same."""
-    shortest, longest = _length_limits(variable, graph)
-    wanted = (variable.stream, tuple(map(anonymous_predicate, variable.predicates)), shortest, longest)
+    wanted = _question(variable, *_length_limits(variable, graph))
     if wanted not in found:
         found[wanted] = find_candidates(variable, graph, store, catalog)
     return found[wanted]
+
+
+@lru_cache(maxsize=1024)
+def _question(variable: Variable, shortest: Limit | None, longest: Limit | None) -> Hashable:
+    """What a variable asks of its events, equal for variables that ask the same."""
+    return variable.stream, tuple(map(anonymous_predicate, variable.predicates)), shortest, longest
 
 
 def _length_limits(variable: Variable, graph: Graph) -> tuple[Limit | None, Limit | None]:
@@ -235,7 +241,7 @@ def _length_limits(variable: Variable, graph: Graph) -> tuple[Limit | None, Limi
 def find_candidates(variable: Variable, graph: Graph, store: EventStore, catalog: Catalog) -> Candidates:
     """The events of a variable's stream that satisfy its predicates and its own bounds (an interval's length)."""
     found = store.streams[variable.stream]
-    for predicate in variable.predicates:
+    for predicate in variable.predicates if len(found) else ():
         current = found
 
         def column(wanted: Field, current: Candidates = current) -> pa.Array:

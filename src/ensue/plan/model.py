@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from ensue.algebra.catalog import Catalog
 from ensue.algebra.nodes import PatternQuery
@@ -55,6 +55,8 @@ class GraphPlan:
     graph: Graph
     distinct: tuple[tuple[str, str], ...]
     absences: tuple[AbsencePlan, ...]
+    remembered: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
+    """What the engine has worked out about the graph and would work out again in every step of a stream."""
 
     def with_inner(self) -> Iterator[GraphPlan]:
         """This graph and the forbidden ones inside of it, at any depth."""
