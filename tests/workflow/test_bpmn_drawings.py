@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 import time
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensue.workflow import Workflow, read_bpmn, workflow
+from ensue.workflow import Workflow, read_bpmn, tokens, workflow
 from ensue.workflow.tree import Process, render_process
 from workflow.brute_force import spelled_out
 from workflow.drawing import draw_bpmn, draw_inclusive, some_of
@@ -31,6 +32,19 @@ def test_inclusive_gateways_run_some_of_their_branches(items: tuple[Process, ...
     assert spelled_out(drawn.constraints()) == spelled_out(model.constraints())
     assert model.accepts(drawn.sample(chance, 20))
     assert drawn.accepts(model.sample(chance, 20))
+
+
+@given(st.lists(processes(max_tasks=2), min_size=2, max_size=2).map(tuple), st.integers(0, 1000).map(random.Random))
+def test_the_general_rule_for_inclusive_joins_gives_the_same(items: tuple[Process, ...], chance: random.Random) -> None:
+    text = draw_inclusive(items, chance)
+    paired = read_bpmn(text)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(tokens, "inclusive_pairs", lambda scope: {})
+        general = read_bpmn(text)
+    assert general.net.entangled
+    assert not paired.net.entangled
+    assert general.constraints() == paired.constraints()
+    assert general.accepts(paired.sample(chance, 10))
 
 
 def test_a_drawing_with_eight_branches_is_read_fast() -> None:

@@ -176,17 +176,12 @@ def test_problems_of_behaviour_are_reported_together_in_the_order_of_the_file() 
     assert codes(error_of(text)) == ["deadlock", "missing-end", "unreachable-task"]
 
 
-def test_more_branches_than_can_be_selected() -> None:
-    tasks = [f"T{number}" for number in range(9)]
+def test_more_branches_than_can_be_selected_without_a_pair() -> None:
+    tasks = [f"T{number}" for number in range(10)]
     flows = {f"a{task}": f"x {task}" for task in tasks} | {f"b{task}": f"{task} j" for task in tasks}
-    nodes = [
-        "startEvent s",
-        "inclusiveGateway x",
-        "inclusiveGateway j",
-        "endEvent e",
-        *(f"task {task}" for task in tasks),
-    ]
-    text = draw(*nodes, f="s x", g="j e", **flows)
+    nodes = ["startEvent s", "inclusiveGateway x", "inclusiveGateway j", *(f"task {task}" for task in tasks)]
+    assert len(read_bpmn(draw(*nodes, "endEvent e", f="s x", g="j e", **flows)).tasks) == 10
+    text = draw(*nodes, "endEvent e", f="s x", g="j e", **(flows | {"bT0": "T0 e"}))
     assert codes(error_of(text)) == ["workflow-too-large", "workflow-too-large"]
 
 
@@ -207,6 +202,10 @@ def test_names_that_are_not_there() -> None:
     error = error_of(FILES / "two_pools.bpmn", process="Buyer", names={"Pai": "Payment"})
     assert codes(error) == ["no-such-task"]
     assert error.hint == "did you mean `Pay`?"
+
+
+def test_names_are_for_tasks_and_events() -> None:
+    assert codes(error_of(FILES / "order_camunda.bpmn", names={"In stock?": "Asked"})) == ["no-such-task"]
 
 
 def test_the_whole_message() -> None:

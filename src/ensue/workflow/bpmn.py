@@ -33,9 +33,9 @@ _TASKS = frozenset(
     ("task", "userTask", "serviceTask", "sendTask", "scriptTask", "manualTask", "receiveTask", "businessRuleTask",
      "callActivity")
 )  # fmt: skip
-_PASSED = frozenset(("intermediateCatchEvent", "intermediateThrowEvent"))
+_EVENTS = frozenset(("startEvent", "endEvent", "intermediateCatchEvent", "intermediateThrowEvent"))
 _KINDS = {
-    **dict.fromkeys((*_TASKS, *_PASSED), Kind.STEP),
+    **dict.fromkeys((*_TASKS, *_EVENTS), Kind.STEP),
     "startEvent": Kind.START, "endEvent": Kind.END, "exclusiveGateway": Kind.EXCLUSIVE,
     "eventBasedGateway": Kind.EXCLUSIVE, "parallelGateway": Kind.PARALLEL, "inclusiveGateway": Kind.INCLUSIVE,
     "subProcess": Kind.SUBPROCESS,
@@ -166,6 +166,8 @@ class _Reader:
 
     def task(self, element: Element, identity: str) -> str | None:
         """The name of the event that an element leaves."""
+        if element.name not in _TASKS and element.name not in _EVENTS:
+            return None
         name = _plain_name(element)
         self.known += [identity, name] if name else [identity]
         for key in (identity, name):
@@ -199,12 +201,11 @@ class _Reader:
 
 def _unreadable(element: Element) -> str | None:
     """Why an element has no meaning here: a key of the ways out or a way out itself; None if it has one."""
-    attributes = element.attributes
     if element.name not in _KINDS:
         return element.name if element.name in _WAYS_OUT else "leave it out, or draw it with tasks and gateways"
-    if element.name == "subProcess" and attributes.get("triggeredByEvent") == "true":
+    if element.name == "subProcess" and _is_set(element, "triggeredByEvent"):
         return "an event sub-process starts at any time: draw its tasks in the process, behind an exclusive gateway"
-    if attributes.get("isForCompensation") == "true":
+    if _is_set(element, "isForCompensation"):
         return "compensateEventDefinition"
     if element.name == "subProcess" and _runs_in_parallel(element):
         return "mark it as sequential: its instances overlap, but all constraints are the same"
@@ -213,7 +214,7 @@ def _unreadable(element: Element) -> str | None:
 
 def _runs_in_parallel(element: Element) -> bool:
     return any(
-        _is_model(child, "multiInstanceLoopCharacteristics") and child.attributes.get("isSequential") != "true"
+        _is_model(child, "multiInstanceLoopCharacteristics") and not _is_set(child, "isSequential")
         for child in element.children
     )
 
@@ -221,7 +222,7 @@ def _runs_in_parallel(element: Element) -> bool:
 def _rounds(element: Element) -> Rounds:
     for child in element.children:
         if _is_model(child, "standardLoopCharacteristics"):
-            return Rounds.ANY if child.attributes.get("testBefore") == "true" else Rounds.SOME
+            return Rounds.ANY if _is_set(child, "testBefore") else Rounds.SOME
         if _is_model(child, "multiInstanceLoopCharacteristics"):
             return Rounds.SOME
     return Rounds.ONE
@@ -229,6 +230,10 @@ def _rounds(element: Element) -> Rounds:
 
 def _has_definition(element: Element, name: str) -> bool:
     return element.name == "endEvent" and any(_is_model(child, name) for child in element.children)
+
+
+def _is_set(element: Element, attribute: str) -> bool:
+    return element.attributes.get(attribute) in ("true", "1")
 
 
 def _is_model(element: Element, name: str) -> bool:

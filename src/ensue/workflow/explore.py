@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 
 from ensue.errors import LimitError
 from ensue.workflow.net import Net, Transition, bits
@@ -47,6 +48,26 @@ class Explorer:
                 waiting.extend(target for _, target in graph[marking])
         return graph
 
+    def landings(self, task: int, silently_from: Iterable[int] | None = None) -> Iterator[int]:
+        """Markings right after the first time that a task occurs, on each way to it without what it did not need.
+
+        The ways start in the initial marking, or in the given ones and then without any other task.
+        """
+        silent_only = silently_from is not None
+        roots = (self.net.initial,) if silently_from is None else silently_from
+        transitions = [transition for transition in self.net.transitions if transition.task == task]
+        if self.net.entangled:
+            for marking in self.quiet_graph(roots, silent_only=True) if silent_only else self._all_markings:
+                yield from (step.fire(marking) for step in transitions if step.is_enabled(marking))
+        else:
+            for root, transition in product(roots, transitions):
+                for marking in self.ways_to(transition, root, silent_only=silent_only):
+                    yield transition.fire(marking)
+
+    @cached_property
+    def _all_markings(self) -> dict[int, list[Step]]:
+        return self.quiet_graph([self.net.initial])
+
     def ways_to(self, goal: Transition, root: int, *, silent_only: bool = False) -> Iterator[int]:
         """Markings in which `goal` is enabled, before it first fires. It need not be a transition of the net."""
         seen, waiting = {root}, [root]
@@ -72,15 +93,16 @@ class Explorer:
                 yield number, transition.fire(marking)
 
     def _fewest(self, marking: int) -> list[int]:
-        """The enabled members of a stubborn set that has few of them."""
-        fewest: list[int] = []
-        for number in bits(_gather(self._consumers, marking)):
-            if self.net.transitions[number].is_enabled(marking):
-                members = self._enabled_members(1 << number, marking)
-                if not fewest or len(members) < len(fewest):
-                    fewest = members
-                if len(fewest) == 1:
-                    break
+        """The enabled members of a stubborn set that has few of them; of an entangled net, all that is enabled."""
+        consumers = bits(_gather(self._consumers, marking))
+        enabled = [number for number in consumers if self.net.transitions[number].is_enabled(marking)]
+        fewest = enabled
+        for number in [] if self.net.entangled else enabled:
+            members = self._enabled_members(1 << number, marking)
+            if len(members) < len(fewest):
+                fewest = members
+            if len(fewest) == 1:
+                break
         return fewest
 
     def _towards(self, goal: Transition, marking: int) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import combinations, permutations
 
@@ -24,11 +24,10 @@ class Facts:
 def find_facts(net: Net) -> Facts:
     """The facts of a net in which every run can be completed."""
     explorer = Explorer(net)
-    landings = [(task, set(_landings(explorer, task))) for task in range(len(net.tasks))]
-    graph = explorer.quiet_graph([net.initial, *(marking for _, markings in landings for marking in sorted(markings))])
+    landings = [set(explorer.landings(task)) for task in range(len(net.tasks))]
+    graph = explorer.quiet_graph([net.initial, *sorted(set().union(*landings))])
     futures = _futures(net, graph)
-    after = tuple(_union(futures[marking] for marking in markings) for _, markings in landings)
-    return Facts(after, _without(net, graph))
+    return Facts(tuple(_union(futures[marking] for marking in markings) for markings in landings), _without(net, graph))
 
 
 def constraints_of(net: Net) -> tuple[Constraint, ...]:
@@ -55,14 +54,6 @@ def constraints_of(net: Net) -> tuple[Constraint, ...]:
         ),
         *([Ends(last)] if last else []),
     )
-
-
-def _landings(explorer: Explorer, task: int) -> Iterator[int]:
-    """Markings right after the task, on each way to it and without what that way did not need."""
-    for transition in explorer.net.transitions:
-        if transition.task == task:
-            for marking in explorer.ways_to(transition, explorer.net.initial):
-                yield transition.fire(marking)
 
 
 def _futures(net: Net, graph: Graph) -> dict[int, int]:

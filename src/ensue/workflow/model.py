@@ -11,6 +11,7 @@ from random import Random
 
 from ensue.algebra.constraints import Constraint
 from ensue.errors import QueryError, SchemaError
+from ensue.lang.names import quote_word
 from ensue.workflow.bpmn import read_diagram
 from ensue.workflow.explore import Explorer
 from ensue.workflow.facts import constraints_of
@@ -24,13 +25,13 @@ from ensue.workflow.tree import Process, render_process
 from ensue.workflow.weave import weave_net
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Workflow:
     """The orders in which the tasks of one case may happen. Made by `workflow` and `read_bpmn`; never changes.
 
     >>> order = workflow("Order -> {Pack, Bill+} -> (Ship | Cancel)")
-    >>> order.tasks
-    ('Order', 'Pack', 'Bill', 'Ship', 'Cancel')
+    >>> order
+    Workflow(Order, Pack, Bill, Ship, Cancel)
     >>> for constraint in order.constraints(reduced=True):
     ...     print(type(constraint).__name__, *constraint.streams)
     Prior Order Pack
@@ -49,6 +50,9 @@ class Workflow:
 
     net: Net
     process: Process | None = None
+
+    def __repr__(self) -> str:
+        return f"Workflow({', '.join(map(quote_word, self.tasks))})"
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -85,13 +89,9 @@ class Workflow:
         """Whether these events, and no other ones, are a complete trace of the workflow."""
         markings = {self.net.initial}
         for event in trace:
-            markings = {
-                transition.fire(marking)
-                for transition in self.net.transitions
-                if transition.task is not None and self.tasks[transition.task] == event
-                for before in markings
-                for marking in self._explorer.ways_to(transition, before, silent_only=True)
-            }
+            if event not in self.tasks:
+                return False
+            markings = set(self._explorer.landings(self.tasks.index(event), markings))
         return COMPLETE in self._explorer.quiet_graph(markings, silent_only=True)
 
     def sample(self, random: Random, most: int = 100) -> list[str]:

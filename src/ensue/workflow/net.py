@@ -40,11 +40,15 @@ class Transition:
 
 @dataclass(frozen=True, slots=True)
 class Net:
-    """The tasks, in the order in which people read the workflow, and the transitions."""
+    """The tasks, in the order in which people read the workflow, and the transitions.
+
+    `entangled` says that so many of them forbid each other that it does not pay to look for independent ones.
+    """
 
     tasks: tuple[str, ...]
     transitions: tuple[Transition, ...]
     initial: int
+    entangled: bool = False
 
 
 def bits(mask: int) -> Iterator[int]:

@@ -61,7 +61,12 @@ class _Referee:
         return found or [*self._circles(), *self._dead_tasks()]
 
     def _meet(self) -> None:
-        """Asks for each place whether a transition that fills it can fire while it is full."""
+        """Asks for each place whether a transition that fills it can fire while it is full.
+
+        All markings of an entangled net have been visited, so that nothing is left to ask.
+        """
+        if self.play.net.entangled:
+            return
         asked = set()
         for number, transition in enumerate(self.play.net.transitions):
             for place in bits(transition.makes & ~transition.needs & ~transition.clears & ~transition.forbids):

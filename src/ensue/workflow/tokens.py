@@ -32,11 +32,14 @@ def play_diagram(process: Scope) -> Play:
 def branch_problems(process: Scope) -> Iterator[Problem]:
     """Nodes with more selections of flows than a net can hold."""
     for scope in process.all_scopes():
+        pairs = inclusive_pairs(scope)
+        splits, joins = {split for split, _ in pairs}, {join for _, join in pairs}
         for node in scope.nodes.values():
-            joined = scope.into(node) if node.kind is Kind.INCLUSIVE else ()
-            if max(len(joined), len(_selectable(node, scope))) > MOST_BRANCHES:
+            joined = scope.into(node) if node.kind is Kind.INCLUSIVE and node.id not in joins else ()
+            selected = _selectable(node, scope) if node.id not in splits else ()
+            if max(len(joined), len(selected)) > MOST_BRANCHES:
                 message = f"{node.title} selects among more than {MOST_BRANCHES} flows"
-                yield Problem("workflow-too-large", message, node.span, hint="nest two inclusive gateways in a row")
+                yield Problem("workflow-too-large", message, node.span, hint="split them among two gateways")
 
 
 class _Player:
@@ -48,17 +51,24 @@ class _Player:
         self.numbers = {task: number for number, task in enumerate(dict.fromkeys(named))}
         self.holders: list[Flow | Node | Scope] = []
         self.owned: list[tuple[Node, Transition]] = []
-        self.pairs: dict[tuple[str, str], Pair] = {}
+        self.splits: dict[str, Pair] = {}
+        self.joins: dict[str, Pair] = {}
+        self.entangled = False
         for scope in process.all_scopes():
             self.holders += [scope, *scope.nodes.values(), *scope.flows]
-            self.pairs |= inclusive_pairs(scope)
+            for (split, join), pair in inclusive_pairs(scope).items():
+                self.splits[split] = self.joins[join] = pair
         self.places = {_key(holder): 1 << number for number, holder in enumerate(self.holders)}
+        undecided = [flow for pair in self.splits.values() for flow in pair]
+        self.undecided = {flow: 1 << number for number, flow in enumerate(undecided, len(self.holders))}
+        self.holders += undecided
 
     def play(self) -> Play:
         for scope in self.process.all_scopes():
             for node in scope.nodes.values():
                 self.owned += [(node, transition) for transition in self.transitions(node, scope)]
-        net = Net(tuple(self.numbers), tuple(transition for _, transition in self.owned), self.place(self.process))
+        transitions = tuple(transition for _, transition in self.owned)
+        net = Net(tuple(self.numbers), transitions, self.place(self.process), self.entangled)
         return Play(net, tuple(node for node, _ in self.owned), tuple(self.holders))
 
     def place(self, holder: Flow | Node | Scope) -> int:
@@ -66,8 +76,12 @@ class _Player:
 
     def within(self, scope: Scope) -> int:
         """All places of a scope and of its sub-processes."""
-        own = self.places_of((scope, *scope.nodes.values(), *scope.flows))
+        own = self.places_of((scope, *scope.flows)) | sum(self.inside(node) for node in scope.nodes.values())
         return own | sum(self.within(node.inner) for node in scope.nodes.values() if node.inner is not None)
+
+    def inside(self, node: Node) -> int:
+        """The places of a node itself, without those of a sub-process."""
+        return self.place(node) | sum(self.undecided[flow] for flow in self.splits.get(node.id, ()))
 
     def places_of(self, holders: Iterable[Flow | Node | Scope]) -> int:
         return sum(self.place(holder) for holder in holders)
@@ -117,22 +131,35 @@ class _Player:
 
     def inclusive(self, node: Node, scope: Scope) -> Iterator[Transition]:
         """Where it joins what another one split it waits for all, otherwise as the general rule says."""
-        ready = self.place(node)
-        split = next((pair for (_, join), pair in self.pairs.items() if join == node.id), None)
-        if split is not None:
-            yield Transition(self.places_of(split.values()), ready)
+        if node.id in self.joins:
+            yield Transition(self.places_of(self.joins[node.id].values()), self.place(node))
         else:
             yield from self.general_join(node, scope)
-        branches = next((pair for (origin, _), pair in self.pairs.items() if origin == node.id), {})
-        for makes in self.exits(node, scope):
-            skipped = (last for first, last in branches.items() if not makes & self.place(first))
-            yield Transition(ready, makes | self.places_of(skipped))
+        if node.id in self.splits:
+            yield from self.paired_split(node, self.splits[node.id])
+        else:
+            yield from (Transition(self.place(node), makes) for makes in self.exits(node, scope))
+
+    def paired_split(self, node: Node, branches: Pair) -> Iterator[Transition]:
+        """Chooses the first branch that it takes; those before it are passed by, those after it decide on their own."""
+        free = {first: last for first, last in branches.items() if first.id != node.default}
+        default = {first: last for first, last in branches.items() if first.id == node.default}
+        for number, chosen in enumerate(free):
+            passed = [*list(free.values())[:number], *default.values()]
+            later = sum(self.undecided[first] for first in list(free)[number + 1 :])
+            yield Transition(self.place(node), self.place(chosen) | self.places_of(passed) | later)
+        for first, last in free.items():
+            yield Transition(self.undecided[first], self.place(first))
+            yield Transition(self.undecided[first], self.place(last))
+        if default:
+            yield Transition(self.place(node), self.places_of((*default, *free.values())))
 
     def general_join(self, node: Node, scope: Scope) -> Iterator[Transition]:
         """The rule of BPMN 2.0.2, table 13.3: it fires for the flows that hold tokens when none can come on another.
 
         A token can come if a path leads from it to an empty flow and not to a full one, without the gateway itself.
         """
+        self.entangled = self.entangled or len(scope.into(node)) > 1
         sources = {flow: self.place(flow) | self.upstream(flow, node, scope) for flow in scope.into(node)}
         for arrived in _selections(tuple(sources)):
             awaited = _union(sources[flow] for flow in sources if flow not in arrived)
@@ -150,7 +177,7 @@ class _Player:
                 waiting += [before.source for before in scope.into(found[identity])]
         start = self.place(scope) if any(node.kind is Kind.START for node in found.values()) else 0
         flows = [before for before in scope.flows if before.target in found]
-        return self.places_of((*found.values(), *flows)) | start
+        return self.places_of(flows) | sum(self.inside(node) for node in found.values()) | start
 
     def exits(self, node: Node, scope: Scope) -> list[int]:
         """The selections of flows out of a node, each as the places that get a token. No flows: tokens end here."""
