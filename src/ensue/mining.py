@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,7 +76,8 @@ class Proposal:
 
         By default those that hold in all traces they apply to. One that fails in some, however few, makes
         `ensue.detect` lose the matches of such traces, and several of these can contradict each other.
-        Of those that hold in all, the ones of a small support may do so by chance: see `min_support`.
+        Of those that hold in all, the ones of a small support may do so by chance: see `min_support`. The support of
+        `EXCLUSIVE(a, b)` is no measure of that: it is large where one of the two is frequent, however rare the other.
 
         >>> log = pa.table({"t": [1, 2, 3, 1, 2], "type": ["A", "B", "C", "A", "B"], "id": [1, 1, 1, 2, 2]})
         >>> proposal = mine(log, time="t", type="type", partition_by="id")
@@ -253,14 +254,16 @@ def _checked_kinds(kinds: object) -> tuple[str, ...]:
     """The words for kinds, in any case."""
     if kinds is None:
         return KINDS
-    given = (kinds,) if isinstance(kinds, str) or not isinstance(kinds, Collection) else tuple(kinds)
+    given = tuple(kinds) if isinstance(kinds, Iterable) and not isinstance(kinds, str) else (kinds,)
+    words = f"kinds: {', '.join(repr(word.lower()) for word in KINDS)}"
+    if not given:
+        raise SchemaError("constraint-kind", "no kind of constraint is named", words)
     for kind in given:
         if not isinstance(kind, str) or kind.upper() not in KINDS:
             guess = closest(kind, KINDS) if isinstance(kind, str) else None
-            words = ", ".join(repr(word.lower()) for word in KINDS)
             raise SchemaError(
                 "constraint-kind",
                 f"{kind!r} is no kind of constraint that can be mined",
-                f"did you mean {guess.lower()!r}?" if guess else f"kinds: {words}",
+                f"did you mean {guess.lower()!r}?" if guess else words,
             )
     return tuple(dict.fromkeys(kind.upper() for kind in given))

@@ -161,7 +161,7 @@ def test_integers_and_floats_are_one_key() -> None:
 
 class TestProposal:
     def test_table(self) -> None:
-        proposal = mined(table(LOG), share=0.6, kinds=("PRIOR", "require"))
+        proposal = mined(table(LOG), share=0.6, kinds=iter(("PRIOR", "require")))
         assert proposal.table.schema.names == ["kind", "streams", "support", "holds", "share"]
         assert proposal.table.to_pylist()[:3] == [
             {"kind": "PRIOR", "streams": ["A", "C"], "support": 1, "holds": 1, "share": 1.0},
@@ -255,6 +255,7 @@ ERRORS: list[tuple[str, dict[str, Any], str]] = [
     ("support-range", {"support": True}, "not True"),
     ("constraint-kind", {"kinds": "prio"}, "did you mean 'prior'?"),
     ("constraint-kind", {"kinds": ["ends", "implies"]}, "'implies' is no kind"),
+    ("constraint-kind", {"kinds": []}, "no kind of constraint is named"),
     ("constraint-kind", {"kinds": 3}, "kinds: 'ends', 'exclusive', 'prior', 'require'"),
 ]
 

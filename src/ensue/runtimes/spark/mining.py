@@ -25,7 +25,7 @@ from pyspark.sql.types import (
 )
 
 from ensue.engine.mining import MOST_STREAMS, TraceCounts, no_traces
-from ensue.engine.sources import InputTable
+from ensue.engine.sources import InputTable, one_chunk
 from ensue.errors import SchemaError
 from ensue.runtimes.spark.batch import ticks
 from ensue.runtimes.spark.frames import FrameInput, frame_inputs, spark_schema
@@ -56,7 +56,7 @@ def count_frames(
     advise(inputs[0].frame.sparkSession, stacklevel=CALLERS)
     rows = reduce(DataFrame.unionByName, [_events(inputs, place, keys) for place in range(len(inputs))])
     counts = no_traces(_streams(inputs, rows))
-    pairs = _traces(rows).mapInArrow(CountTask(counts.streams), spark_schema(PAIRS))
+    pairs = _spans(rows).mapInArrow(CountTask(counts.streams), spark_schema(PAIRS))
     sums = pairs.groupBy("a", "b").agg(F.sum("together").alias("together"), F.sum("ordered").alias("ordered"))
     found = sums.toArrow()
     a, b = found.column("a").to_numpy(), found.column("b").to_numpy()
@@ -96,8 +96,8 @@ def _key(inputs: Sequence[FrameInput], place: int, name: str) -> list[Column]:
     if all(isinstance(kind, IntegralType) for kind in known):
         return [value.cast("long")]
     if all(isinstance(kind, NumericType) for kind in known):
-        # As floats alone, large integers would become one.
-        return [value.cast(DoubleType()), value.try_cast("long")]
+        # As floats alone, large integers would become one; a float beyond the integers equals none of them.
+        return [value.cast(DoubleType()), F.coalesce(value.try_cast("long"), F.lit(0))]
     if all(isinstance(kind, DateType | TimestampType | TimestampNTZType) for kind in known):
         return [ticks(inputs[place], name)]
     if all(isinstance(kind, DayTimeIntervalType) for kind in known):
@@ -114,11 +114,11 @@ def _streams(inputs: Sequence[FrameInput], rows: DataFrame) -> list[str]:
     return found
 
 
-def _traces(rows: DataFrame) -> DataFrame:
-    """A row per trace: its streams, each with the times of its first and last event, so that a row stays small."""
+def _spans(rows: DataFrame) -> DataFrame:
+    """A row per trace and stream, those of a trace together: its first and last time, then the key."""
     keys = [name for name in rows.columns if name.startswith("key_")]
     spans = rows.groupBy(*keys, "stream").agg(F.min("time").alias("first"), F.max("time").alias("last"))
-    return spans.groupBy(*keys).agg(F.collect_list(F.struct("stream", "first", "last")).alias("trace")).select("trace")
+    return spans.select("stream", "first", "last", *keys).repartition(*keys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,16 +129,15 @@ class CountTask:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         spare_imports()
+        filled = [batch for batch in batches if batch.num_rows]
+        if filled:
+            yield self._counted(pa.Table.from_batches(filled))
+
+    def _counted(self, spans: pa.Table) -> pa.RecordBatch:
         counts = no_traces(self.streams)
-        names = pa.array(counts.streams, pa.string())
-        for batch in batches:
-            traces = batch.column(0)
-            streams, firsts, lasts = traces.flatten().flatten()
-            offsets = np.concatenate([[0], np.cumsum(traces.value_lengths().to_numpy())]).astype(np.int64)
-            codes = pc.index_in(streams.cast(pa.string()), value_set=names).to_numpy().astype(np.int32)
-            # Copies, because a kernel is compiled for arrays that can be written to.
-            counts.add(offsets, codes, np.array(firsts), np.array(lasts))
+        names, firsts, lasts, *keys = map(one_chunk, spans.columns)
+        codes = pc.index_in(names, value_set=pa.array(counts.streams, names.type)).to_numpy().astype(np.int32)
+        counts.add([[key] for key in keys], codes, firsts.to_numpy(), lasts.to_numpy())
         a, b = np.nonzero(counts.together)
-        if len(a):
-            columns = [a.astype(np.int32), b.astype(np.int32), counts.together[a, b], counts.ordered[a, b]]
-            yield pa.RecordBatch.from_arrays([pa.array(values) for values in columns], schema=PAIRS)
+        columns = [a.astype(np.int32), b.astype(np.int32), counts.together[a, b], counts.ordered[a, b]]
+        return pa.RecordBatch.from_arrays([pa.array(values) for values in columns], schema=PAIRS)
