@@ -6,7 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 
-from ensue.workflow.explore import Explorer
+from ensue.workflow.explore import Explorer, second_tokens
 from ensue.workflow.facts import find_facts
 from ensue.workflow.model import Workflow
 from ensue.workflow.net import COMPLETE, Net, Transition
@@ -84,6 +84,16 @@ def test_whether_all_runs_end_is_seen() -> None:
         assert {marking for marking in graph if not graph[marking]} == {mark for mark in quiet if not quiet[mark]}
         ends[is_sound(graph, net)] += 1
     assert min(ends[True], ends[False]) > 50
+
+
+def test_second_tokens_are_seen() -> None:
+    safe: Counter[bool] = Counter()
+    for seed in range(5000):
+        net = random_net(random.Random(seed))
+        found = second_tokens(net)
+        assert bool(found) == (all_markings(net) is None)
+        safe[not found] += 1
+    assert min(safe[True], safe[False]) > 500
 
 
 def test_facts_are_those_of_all_markings() -> None:

@@ -179,6 +179,29 @@ class Explorer:
         return found
 
 
+def second_tokens(net: Net) -> dict[int, int]:
+    """Transitions that can put a second token on places, with these places; none if the net is safe.
+
+    Fewer interleavings may miss that two tokens meet, so each place is a question of its own: can a transition that
+    fills it be enabled while it is full? Of an entangled net all markings are visited, which leaves nothing to ask.
+    """
+    found: dict[int, int] = {}
+
+    def note(transition: int, places: int) -> None:
+        found[transition] = found.get(transition, 0) | places
+
+    explorer = Explorer(net, note)
+    explorer.quiet_graph([net.initial])
+    asked: set[Transition] = set()
+    for number, transition in enumerate(net.transitions if not net.entangled else ()):
+        for place in bits(transition.makes & ~transition.needs & ~transition.clears & ~transition.forbids):
+            goal = Transition(transition.needs | 1 << place, 0, forbids=transition.forbids)
+            if goal not in asked and any(True for _ in explorer.ways_to(goal, net.initial)):
+                note(number, 1 << place)
+            asked.add(goal)
+    return found
+
+
 def _gather(transitions: dict[int, int], places: int) -> int:
     found = 0
     for place in bits(places):

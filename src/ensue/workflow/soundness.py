@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from ensue.errors import Problem
 from ensue.workflow.diagram import Flow, Kind, Node, Scope
-from ensue.workflow.explore import Explorer, Step
-from ensue.workflow.net import COMPLETE, Transition, bits
+from ensue.workflow.explore import Explorer, Step, second_tokens
+from ensue.workflow.net import COMPLETE, bits
 from ensue.workflow.tokens import Play
 
 Graph = dict[int, list[Step]]
@@ -43,15 +43,10 @@ class _Referee:
     def __init__(self, process: Scope, play: Play) -> None:
         self.process = process
         self.play = play
-        self.overfilled: dict[int, int] = {}
-        self.explorer = Explorer(play.net, self._note)
-        self.graph: Graph = self.explorer.quiet_graph([play.net.initial])
-
-    def _note(self, transition: int, places: int) -> None:
-        self.overfilled[transition] = self.overfilled.get(transition, 0) | places
+        self.overfilled = second_tokens(play.net)
+        self.graph: Graph = Explorer(play.net).quiet_graph([play.net.initial])
 
     def problems(self) -> list[Problem]:
-        self._meet()
         stuck = [
             marking
             for marking in self.graph
@@ -59,21 +54,6 @@ class _Referee:
         ]
         found = [*self._deadlocks(stuck), *self._meetings()]
         return found or [*self._circles(), *self._dead_tasks()]
-
-    def _meet(self) -> None:
-        """Asks for each place whether a transition that fills it can fire while it is full.
-
-        All markings of an entangled net have been visited, so that nothing is left to ask.
-        """
-        if self.play.net.entangled:
-            return
-        asked = set()
-        for number, transition in enumerate(self.play.net.transitions):
-            for place in bits(transition.makes & ~transition.needs & ~transition.clears & ~transition.forbids):
-                goal = Transition(transition.needs | 1 << place, 0, forbids=transition.forbids)
-                if goal not in asked and any(True for _ in self.explorer.ways_to(goal, self.play.net.initial)):
-                    self._note(number, 1 << place)
-                asked.add(goal)
 
     def _meetings(self) -> Iterator[Problem]:
         """Where two tokens meet first: what they then do to the flows behind goes without saying."""
