@@ -27,6 +27,7 @@ from constraints.strategies import (
 )
 from ensue.algebra.constraints import Constraint, Ends, EndsWithin
 from ensue.algebra.nodes import Event, PatternQuery, Ticks
+from ensue.algebra.scopes import counts_events
 from ensue.workflow.model import Workflow
 from oracle.oracle import OracleEvent
 from oracle.tree import walk
@@ -117,7 +118,10 @@ def test_traces_that_follow_each_other_under_one_key(
     constraints = without_repetition((*constraints, end))
     query = replace(query, partition_by=("k",))
     assume(is_taken(query, constraints))
+    # Windows that count events do not tell traces apart, and a trace begins with an event that the query reads.
+    assume(not counts_events(query))
     traces = data.draw(in_succession(constraints, 3, streams_of(query)))
+    assume(all(trace[0].stream in set(streams_of(query)) - {OTHER} for trace in traces))
     event(f"{len(traces)} traces")
     apart = data.draw(mixed([in_partition(trace, {"k": 1, "y": number}) for number, trace in enumerate(traces)]))
     alone = Counter(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -14,7 +14,7 @@ from ensue.engine.events import Candidates, EventStore, Request
 from ensue.engine.forget import keep_markers, keep_ties, pending_rows, rows_to_keep
 from ensue.engine.output import OutputSchema, collect_ordered
 from ensue.engine.sources import EventSource, InputTable, Mask, Report, load_sources
-from ensue.engine.traces import Watched, no_records, watch
+from ensue.engine.traces import TRACE, Watched, no_records, watch
 from ensue.engine.violations import track
 from ensue.errors import citing
 from ensue.kernels.compiled import Int64s
@@ -81,7 +81,7 @@ class Session:
         shapes = tuple(
             replace(item, table=plain_schema(needed_columns(plans, item).schema).empty_table()) for item in inputs
         )
-        state = [_with_positions(shape.table, counts(plans)) for shape in shapes]
+        state = [_with_marks(shape.table, plans) for shape in shapes]
         return cls(tuple(plans), shapes, tuple(outputs), options, state, eager, records=[() for _ in plans])
 
     @property
@@ -117,14 +117,17 @@ class Session:
         known = [_positions(table) for table in combined] if self.counting else []
         kept = [np.zeros(table.num_rows, bool) for table in combined]
         matches: list[pa.Table] = []
+        marks: dict[str, Sequence[np.ndarray]] = {}
         store: EventStore | None = None
         for place, (plan, output) in enumerate(zip(self.plans, self.outputs, strict=True)):
             if plan.tracking is not None:
                 matches.append(self._violations(place, plan.tracking, sources, until))
                 own = pending_rows(plan, sources, pending)
             else:
-                watched = self._watched(place, sources, known, until, report)
+                watched = self._watched(place, sources, combined, known, until, report)
                 store = watched.store
+                if watched.numbers is not None:
+                    marks[trace_column(place)] = watched.numbers
                 candidates = watched.found if self.eager else watched.completing
                 chunks = evaluate(plan, store, frontier, self.options, candidates)
                 with citing(plan.source):
@@ -134,7 +137,8 @@ class Session:
         if store is not None and self.counting:
             keep_markers(kept, store)
             keep_ties(kept, store)
-        self.state = [self._kept_table(place, combined[place], store, mask) for place, mask in enumerate(kept)]
+            marks[POSITION] = store.row_positions
+        self.state = [_kept_table(place, combined[place], marks, mask) for place, mask in enumerate(kept)]
         self.spared = self.spared[:0] if until is None else self.spared[self.spared > until]
         self.watermark = until if until is not None else self.watermark
         report.matches += sum(table.num_rows for table in matches)
@@ -147,6 +151,7 @@ class Session:
         self,
         place: int,
         sources: tuple[EventSource, ...],
+        combined: Sequence[pa.Table],
         known: Sequence[Int64s],
         until: int | None,
         report: Report,
@@ -155,7 +160,10 @@ class Session:
         plan, counted = self.plans[place], Report()
         request = request_of(plan, self.counting)
         records = self.records[place][0] if self.records[place] else no_records(plan, sources, request)
-        watched = watch(plan, sources, request, counted, known, records, self.watermark, until)
+        numbers = None
+        if plan.monitor is not None:
+            numbers = [np.asarray(table.column(trace_column(place)).to_numpy()) for table in combined]
+        watched = watch(plan, sources, request, counted, known, records, self.watermark, until, numbers)
         if watched.records is not None and watched.spared is not None:
             self.records[place] = (watched.records,)
             self.spared = np.concatenate([self.spared, watched.spared])
@@ -185,14 +193,15 @@ class Session:
             report.late += int(np.count_nonzero(is_late))
             table = source.input.table
             admitted = table if usable.all() else table.filter(pa.array(usable))
-            combined.append(pa.concat_tables([state, _with_positions(admitted, self.counting)]))
+            combined.append(pa.concat_tables([state, _with_marks(admitted, self.plans)]))
         return late, combined, report
 
-    def _kept_table(self, place: int, table: pa.Table, store: EventStore | None, mask: Mask) -> pa.Table:
-        if store is not None and self.counting:
-            settled = pa.array(store.row_positions[place])
-            table = table.set_column(table.schema.get_field_index(POSITION), POSITION, settled)
-        return table.filter(pa.array(mask)).combine_chunks()
+
+def _kept_table(place: int, table: pa.Table, marks: Mapping[str, Sequence[np.ndarray]], mask: Mask) -> pa.Table:
+    """The rows that are kept, with what is known of them now."""
+    for name, of_tables in marks.items():
+        table = table.set_column(table.schema.get_field_index(name), name, pa.array(of_tables[place]))
+    return table.filter(pa.array(mask)).combine_chunks()
 
 
 def counts(plans: Iterable[QueryPlan]) -> bool:
@@ -229,10 +238,19 @@ def needed_columns(plans: Sequence[QueryPlan], item: InputTable) -> pa.Table:
     return item.table.select([name for name in item.table.column_names if name in wanted])
 
 
-def _with_positions(table: pa.Table, counting: bool) -> pa.Table:
-    if not counting:
-        return table
-    return table.append_column(POSITION, pa.array(np.full(table.num_rows, -1, np.int64)))
+def trace_column(place: int) -> str:
+    """The column of the state that numbers the trace of an event within its key, for one query; -1: not yet known."""
+    return f"{TRACE}:{place}"
+
+
+def _with_marks(table: pa.Table, plans: Sequence[QueryPlan]) -> pa.Table:
+    """The table with the columns that say of an event what its step found out; nothing is known yet."""
+    if counts(plans):
+        table = table.append_column(POSITION, pa.array(np.full(table.num_rows, -1, np.int64)))
+    for place, plan in enumerate(plans):
+        if plan.monitor is not None:
+            table = table.append_column(trace_column(place), pa.array(np.full(table.num_rows, -1, np.int32)))
+    return table
 
 
 def _positions(table: pa.Table) -> Int64s:

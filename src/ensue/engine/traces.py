@@ -27,7 +27,7 @@ from ensue.plan.monitor import MOST_STEPS, Monitor
 TRACE = "ensue:trace"
 """The column that numbers the traces of a key, where a key has had several."""
 
-KEY, SEEN, REACHED, BEGAN, FAILED = "key", "seen", "reached", "began", "failed"
+KEY, SEEN, REACHED, BEGAN, FAILED, NUMBER = "key", "seen", "reached", "began", "failed", "number"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +36,16 @@ class Watched:
 
     `found` are the candidates of its variables, without those that are skipped, and `completing` those of traces in
     which a match may have been completed. Where traces are watched, `dropped` are the rows, per table, that need not be
-    kept, `records` what is known of the traces that go on, and `spared` says until when events would have been kept
-    that are not, because their traces have failed. `failed_keys` gives the keys of traces that may lack matches.
+    kept, `numbers` those of their traces within their keys, `records` what is known of the traces that go on, and
+    `spared` says until when events would have been kept that are not, because their traces have failed. `failed_keys`
+    gives the keys of traces that may lack matches.
     """
 
     store: EventStore
     found: dict[Hashable, Candidates]
     completing: dict[Hashable, Candidates]
     dropped: tuple[Mask, ...] | None = None
+    numbers: tuple[Codes, ...] | None = None
     records: pa.Table | None = None
     spared: Int64s | None = None
     failed_keys: Callable[[], pa.Table] | None = None
@@ -58,16 +60,18 @@ def watch(
     records: pa.Table | None = None,
     after: int | None = None,
     until: int | None = None,
+    numbers: Sequence[Codes] | None = None,
 ) -> Watched:
     """Loads the events of a query and, if it watches traces, leads those that are new through them.
 
-    New are the events that end after `after` and not after `until`; `records` says what came before. The report says
-    how many traces have failed and how many events were skipped.
+    New are the events that end after `after` and not after `until`; `records` says what came before, and `numbers`, per
+    table, to which trace of its key an event belongs that is not new. The report says how many traces have failed and
+    how many events were skipped.
     """
     if plan.monitor is None:
         found: dict[Hashable, Candidates] = {}
         return Watched(load_events(sources, request, report, known), found, found)
-    return _Watch(plan, plan.monitor, sources, request, report, records).run(after, until)
+    return _Watch(plan, plan.monitor, sources, request, report, records, numbers).run(after, until)
 
 
 def no_records(plan: QueryPlan, sources: Sequence[EventSource], request: Request) -> pa.Table | None:
@@ -170,6 +174,7 @@ class _Watch:
         request: Request,
         report: Report,
         records: pa.Table | None,
+        numbers: Sequence[Codes] | None,
     ) -> None:
         self.plan = plan
         self.monitor = monitor
@@ -178,58 +183,97 @@ class _Watch:
         self.report = report
         self.records = records
         self.events = TraceRows(plan.all_streams, sources, request, () if records is None else (records,))
+        of_rows = numbers or [np.full(len(source.starts), -1, np.int32) for source in sources]
+        self.known_numbers = joined([own[rows] for own, rows in zip(of_rows, self.events.rows, strict=True)])
         self.traces = self._traces()
 
     def _traces(self) -> Traces:
         """What the records say of each trace, and nothing of the others."""
         traces = _new_traces(self.events.key_count, self.monitor)
+        keys = joined(self.events.keys)
+        of_trace = (self.known_numbers >= 0) & (keys >= 0)
+        np.maximum.at(traces.number, keys[of_trace], self.known_numbers[of_trace] + 1)
         if self.records is not None and self.records.num_rows:
             place = self.events.known_keys[0]
             traces.seen[place] = self.records.column(SEEN).to_numpy()
             traces.began[place] = self.records.column(BEGAN).to_numpy()
             traces.failed[place] = self.records.column(FAILED).to_numpy()
+            traces.number[place] = self.records.column(NUMBER).to_numpy()
             for number in range(len(self.monitor.graphs)):
                 traces.reached[place, number] = self.records.column(f"{REACHED}_{number}").to_numpy()
         return traces
 
     def run(self, after: int | None, until: int | None) -> Watched:
-        had_failed = self.traces.failed.copy()
-        self.may_lack_matches = had_failed.copy()
-        store = self._store()
-        found: dict[Hashable, Candidates] = {}
-        leaves = self._leaves(store, found)
+        had_failed, before = self.traces.failed.copy(), self.traces.number.copy()
+        asleep = had_failed.copy()
+        store, found, leaves = self._load(asleep)
         skipped, numbers = self._follow(leaves, after, until)
-        self.report.traces_failed += int(np.count_nonzero(self.traces.failed & ~had_failed))
-        for keys, codes, mask in zip(self.events.keys, self.events.codes, skipped, strict=True):
-            lost = keys[mask & (codes < len(self.plan.streams))]
-            self.report.events_skipped += len(lost)
-            self.may_lack_matches[lost] = True
-        if self.traces.number.any():
+        if (self.traces.number != before)[asleep].any():
+            # Keys of failed traces have begun others, whose events have to be looked at.
+            asleep[:] = False
+            self.traces = self._traces()
+            store, found, leaves = self._load(asleep)
+            skipped, numbers = self._follow(leaves, after, until)
+        self._count(skipped, had_failed)
+        if self._are_mixed(numbers):
             store = self._by_trace(skipped, numbers)
             found = completing = {}
         else:
             found = self._narrowed(found, skipped, store)
             completing = self._completing(found)
-        kept = self._kept_records(until)
-        dropped = tuple(self._dropped(numbers))
-        spared = self._spared(skipped, dropped, leaves, had_failed)
-        return Watched(store, found, completing, dropped, kept, spared, self.failed_keys)
+        over = self._over(until)
+        dropped = tuple(self._dropped(numbers, over))
+        return Watched(
+            store,
+            found,
+            completing,
+            dropped,
+            tuple(self._of_all_rows(numbers)),
+            self._kept_records(over),
+            self._spared(skipped, dropped, leaves, asleep),
+            self.failed_keys,
+        )
 
-    def _store(self) -> EventStore:
-        """The events of the query in traces that have not failed."""
+    def _count(self, skipped: Sequence[Mask], had_failed: Mask) -> None:
+        """Counts what has failed and what is skipped or has no key."""
+        self.report.traces_failed += int(np.count_nonzero(self.traces.failed & ~had_failed))
+        self.may_lack_matches = had_failed
+        for keys, codes, mask in zip(self.events.keys, self.events.codes, skipped, strict=True):
+            own = codes < len(self.plan.streams)
+            lost = keys[mask & own]
+            self.report.events_skipped += len(lost)
+            self.report.null_keys += int(np.count_nonzero(own & (keys < 0)))
+            self.may_lack_matches[lost] = True
+
+    def _are_mixed(self, numbers: Sequence[Codes]) -> bool:
+        """Whether events of several traces of one key are at hand."""
+        return any(
+            bool((own != _of_rows(self.traces.number, keys))[keys >= 0].any())
+            for own, keys in zip(numbers, self.events.keys, strict=True)
+        )
+
+    def _over(self, until: int | None) -> Mask:
+        """The traces whose lifetime is over."""
+        lifetime, began = self.monitor.lifetime, self.traces.began
+        if lifetime is None or until is None:
+            return np.zeros(len(began), bool)
+        return np.asarray((began != NEVER) & (began <= until - lifetime))
+
+    def _load(self, asleep: Mask) -> tuple[EventStore, dict[Hashable, Candidates], list[Bits]]:
+        """The events of the query in traces that are not asleep, the candidates of its variables and their leaves."""
         streams: dict[str, Candidates] = {}
         own = len(self.plan.streams)
         events = self.events
         for source, rows, keys, codes in zip(self.sources, events.rows, events.keys, events.codes, strict=True):
-            wanted = codes < own
-            self.report.null_keys += int(np.count_nonzero(wanted & (keys < 0)))
-            alive = np.flatnonzero(wanted & ~_of_rows(self.traces.failed, keys))
+            alive = np.flatnonzero((codes < own) & ~_of_rows(asleep, keys))
             order, runs = group_by_key(codes[alive], own)
             for number, stream in enumerate(self.plan.streams):
                 if source.input.stream in (None, stream):
                     places = alive[order[runs[number] : runs[number + 1]]]
                     streams[stream] = arrange(source, rows[places], keys[places], events.key_count)
-        return EventStore(self.sources, streams, events.key_count, None, self.report)
+        store = EventStore(self.sources, streams, events.key_count, None, self.report)
+        found: dict[Hashable, Candidates] = {}
+        return store, found, self._leaves(store, found)
 
     def _leaves(self, store: EventStore, found: dict[Hashable, Candidates]) -> list[Bits]:
         """Per table and row the leaves of the monitor that it satisfies. Looks up every variable on the way."""
@@ -255,10 +299,10 @@ class _Watch:
             bit_of[events.streams.index(stream)] = np.uint64(1 << number)
         satisfied = joined([bits[rows] for bits, rows in zip(leaves, events.rows, strict=True)])
         occurs = bit_of[joined(events.codes)]
-        skipped, numbers = np.zeros(len(occurs), bool), np.zeros(len(occurs), np.int32)
+        skipped, numbers, keys = np.zeros(len(occurs), bool), self.known_numbers.copy(), joined(events.keys)
         follow(
             events.new(after, until),
-            joined(events.keys),
+            keys,
             events.times,
             satisfied,
             occurs,
@@ -267,15 +311,21 @@ class _Watch:
             skipped,
             numbers,
         )
+        numbers = np.where(numbers < 0, _of_rows(self.traces.number, keys), numbers)
         return events.by_table(skipped), events.by_table(numbers)
+
+    def _of_all_rows(self, values: Sequence[np.ndarray]) -> Iterator[np.ndarray]:
+        """What was found for the rows that take part, for all rows of each table; zero for the others."""
+        for source, rows, own in zip(self.sources, self.events.rows, values, strict=True):
+            of_row = np.zeros(len(source.starts), own.dtype)
+            of_row[rows] = own
+            yield of_row
 
     def _by_trace(self, skipped: Sequence[Mask], numbers: Sequence[Codes]) -> EventStore:
         """The events apart by trace, where a key has had several."""
         sources = []
-        for source, rows, own, mask in zip(self.sources, self.events.rows, numbers, skipped, strict=True):
-            of_row, valid = np.zeros(len(source.starts), np.int32), np.zeros(len(source.starts), bool)
-            of_row[rows] = own
-            valid[rows[~mask]] = True
+        used = self._of_all_rows([~mask for mask in skipped])
+        for source, of_row, valid in zip(self.sources, self._of_all_rows(numbers), used, strict=True):
             table = source.input.table.append_column(TRACE, pa.array(of_row))
             sources.append(EventSource(replace(source.input, table=table), source.starts, source.ends, valid))
         request = replace(self.request, partition_by=(*self.request.partition_by, TRACE))
@@ -287,11 +337,7 @@ class _Watch:
         """The candidates without those that are skipped."""
         if not any(mask.any() for mask in skipped):
             return found
-        left_out = []
-        for source, rows, mask in zip(self.sources, self.events.rows, skipped, strict=True):
-            of_row = np.zeros(len(source.starts), bool)
-            of_row[rows] = mask
-            left_out.append(of_row)
+        left_out = list(self._of_all_rows(skipped))
         places = {id(source): place for place, source in enumerate(store.sources)}
         return {
             wanted: events.select(~left_out[places[id(events.source)]][events.rows]) for wanted, events in found.items()
@@ -303,21 +349,25 @@ class _Watch:
             return found
         return {wanted: events.select(self.traces.completes[events.keys]) for wanted, events in found.items()}
 
-    def _dropped(self, numbers: Sequence[Codes]) -> Iterator[Mask]:
-        """The rows of traces that have failed, or that were not the last of their key."""
+    def _dropped(self, numbers: Sequence[Codes], over: Mask) -> Iterator[Mask]:
+        """The rows of traces that have failed or are over, and of those that were not the last of their key.
+
+        Where a match may trail, it keeps the rows of a trace that is over: when it is complete, they are forgotten.
+        """
+        traces, trails = self.traces, np.array([graph.trails for graph in self.monitor.graphs])
+        waiting = ((traces.reached & rules_of(self.monitor).wholes) != 0)[:, trails].any(axis=1)
+        gone = traces.failed | (over & ~waiting)
         for source, rows, keys, own in zip(self.sources, self.events.rows, self.events.keys, numbers, strict=True):
+            last = own == _of_rows(traces.number, keys)
             dropped = np.zeros(len(source.starts), bool)
-            dropped[rows] = _of_rows(self.traces.failed, keys) | (own < _of_rows(self.traces.number, keys))
+            dropped[rows] = np.where(last, _of_rows(gone, keys), not trails.any())
             yield dropped
 
-    def _kept_records(self, until: int | None) -> pa.Table | None:
+    def _kept_records(self, over: Mask) -> pa.Table | None:
         """The records of the traces that go on."""
         if self.records is None:
             return None
-        traces, lifetime = self.traces, self.monitor.lifetime
-        kept = (traces.began != NEVER) & ~traces.closed
-        if lifetime is not None and until is not None:
-            kept &= traces.began > until - lifetime
+        kept = (self.traces.began != NEVER) & ~self.traces.closed & ~over
         return self._records(np.flatnonzero(kept))
 
     def _records(self, numbers: Int64s) -> pa.Table:
@@ -327,9 +377,7 @@ class _Watch:
         """The keys of the traces that had failed before events of the query came."""
         return pa.table(self.events.key_columns(np.flatnonzero(self.may_lack_matches)))
 
-    def _spared(
-        self, skipped: Sequence[Mask], dropped: Sequence[Mask], leaves: Sequence[Bits], had_failed: Mask
-    ) -> Int64s:
+    def _spared(self, skipped: Sequence[Mask], dropped: Sequence[Mask], leaves: Sequence[Bits], asleep: Mask) -> Int64s:
         """Until when each event would have been kept that is not, because its trace has failed.
 
         Of the events that came after that, only those are known to be events of the query whose streams it takes whole.
@@ -341,10 +389,9 @@ class _Watch:
         for source, rows, keys, codes, mask, gone, bits in zip(
             self.sources, events.rows, events.keys, events.codes, skipped, dropped, leaves, strict=True
         ):
-            asleep = _of_rows(had_failed, keys)
             own = codes < len(self.plan.streams)
             whole_stream = np.append(whole, np.zeros(len(events.streams) - len(whole), bool))[codes]
-            spared = own & np.where(asleep, mask & whole_stream, (bits[rows] != 0) & gone[rows])
+            spared = own & np.where(_of_rows(asleep, keys), mask & whole_stream, (bits[rows] != 0) & gone[rows])
             places = np.flatnonzero(spared)
             found.append(source.ends[rows[places]] + kept_for[codes[places]])
         return joined(found)
@@ -375,13 +422,14 @@ def _new_traces(count: int, monitor: Monitor) -> Traces:
 def record_table(keys: Mapping[str, pa.Array], numbers: Int64s, traces: Traces) -> pa.Table:
     columns = dict(keys)
     columns |= {SEEN: traces.seen[numbers], BEGAN: traces.began[numbers], FAILED: traces.failed[numbers]}
+    columns[NUMBER] = traces.number[numbers]
     columns |= {f"{REACHED}_{graph}": traces.reached[numbers, graph] for graph in range(traces.reached.shape[1])}
     return pa.table(columns)
 
 
 def _of_rows(values: np.ndarray, keys: Codes) -> np.ndarray:
     """The value of each row's trace; that of no trace is zero."""
-    return values[keys] & (keys >= 0) if values.dtype == bool else np.where(keys >= 0, values[keys], 0)
+    return np.append(values, np.zeros(1, values.dtype))[keys]
 
 
 def joined(parts: Sequence[np.ndarray]) -> np.ndarray:

@@ -273,8 +273,11 @@ def _failing(graph: Graph, monitor: GraphMonitor) -> Iterator[str]:
     for seen, unseen in conditions:
         failing = [step for step in steps if any((c.seen, c.unseen) == (seen, unseen) for c in step.conditions)]
         after = f"after {' and '.join(sorted(seen))}, " if seen else ""
-        without = [*sorted(unseen), *_savers(graph, steps, failing)]
-        yield f"{after}a trace{' without ' if without else ''}{' and '.join(without)} is dropped"
+        savers = list(_savers(graph, steps, failing))
+        without = [*sorted(unseen), *(savers if len(savers) == 1 else ())]
+        kind = f"a trace without {' and '.join(without)}" if without else "a trace"
+        lacks = f" that lacks {' or '.join(savers)}" if len(savers) > 1 else ""
+        yield f"{after}{kind}{lacks} is dropped"
 
 
 def _savers(graph: Graph, steps: Sequence[Step], failing: Sequence[Step]) -> Iterator[str]:
