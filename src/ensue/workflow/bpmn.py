@@ -80,7 +80,7 @@ def _chosen_process(markup: Markup, wanted: str | None) -> Element:
         return _named_process(markup, found, wanted)
     drawn = [process for process in found if any(child.name in _KINDS for child in process.children)]
     if not drawn:
-        hint = "choreographies and conversations are no processes" if root.children else ""
+        hint = "a process has tasks, events and gateways; choreographies and conversations are none"
         raise _error(markup, Problem("no-process", "the file draws no process", markup.span(root), hint=hint))
     if len(drawn) > 1:
         candidates = ", ".join(f"`{_name_of_process(root, process)}`" for process in drawn)
@@ -179,14 +179,15 @@ class _Reader:
         identity = element.attributes.get("id", "")
         source, target = element.attributes.get("sourceRef", ""), element.attributes.get("targetRef", "")
         self.claim(identity, element)
-        lost = [end for end in (source, target) if end not in nodes]
-        if lost and not self.unread.issuperset(lost):
+        loose = [end for end in (source, target) if end not in nodes]
+        lost = [end for end in loose if end not in self.unread]
+        if lost:
             message = (
                 f"the flow `{identity}` leads from `{source}` to `{target}`: there is no `{lost[0]}` in its process"
             )
             hint = "a flow joins two elements of one process or of one sub-process"
             self.problems.append(Problem("loose-flow", message, self.markup.span(element), hint=hint))
-        if lost:
+        if loose:
             return None
         conditional = any(_is_model(child, "conditionExpression") for child in element.children)
         return Flow(identity, source, target, self.markup.span(element), conditional)

@@ -1,4 +1,4 @@
-"""XML text to elements that know their place. A DOCTYPE is refused at its first character.
+"""XML text to elements that know their place. A DOCTYPE is refused before any of its declarations.
 
 Entities can only be declared in a DOCTYPE. So no entity is ever expanded and nothing outside of the text is ever read:
 neither external entities nor a billion laughs have a place to stand.
