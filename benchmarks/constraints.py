@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 import ensue
-from ensue.workflow import workflow
+from ensue.workflows import workflow
 
 Q1 = """
 PATTERN SEQ(CheckInventory c, UseRemoteStock r, GenerateInvoice i [price > 200])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ensue.workflow import workflow
+from ensue.workflows import workflow
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 

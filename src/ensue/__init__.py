@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from ensue.runtimes.spark.running import Running
     from ensue.runtimes.spark.session import spark_session
     from ensue.streams import start, stream_state
+    from ensue.workflows import Workflow, read_bpmn, workflow
 
 __version__ = "0.1.0"
 
@@ -72,6 +73,7 @@ _HOMES = {
     "SetupError": "ensue.errors",
     "StateError": "ensue.errors",
     "Value": "ensue.dsl",
+    "Workflow": "ensue.workflows",
     "absent": "ensue.dsl",
     "all_of": "ensue.dsl",
     "any_of": "ensue.dsl",
@@ -90,6 +92,7 @@ _HOMES = {
     "parse": "ensue.api",
     "parse_file": "ensue.api",
     "prior": "ensue.dsl",
+    "read_bpmn": "ensue.workflows",
     "require": "ensue.dsl",
     "run": "ensue.api",
     "same": "ensue.dsl",
@@ -100,6 +103,7 @@ _HOMES = {
     "value": "ensue.dsl",
     "var": "ensue.dsl",
     "violations": "ensue.api",
+    "workflow": "ensue.workflows",
 }
 
 
@@ -135,6 +139,7 @@ __all__ = [
     "SetupError",
     "StateError",
     "Value",
+    "Workflow",
     "absent",
     "all_of",
     "any_of",
@@ -153,6 +158,7 @@ __all__ = [
     "parse",
     "parse_file",
     "prior",
+    "read_bpmn",
     "require",
     "run",
     "same",
@@ -163,4 +169,5 @@ __all__ = [
     "value",
     "var",
     "violations",
+    "workflow",
 ]

@@ -28,7 +28,7 @@ from constraints.strategies import (
 from ensue.algebra.constraints import Constraint, Ends, EndsWithin
 from ensue.algebra.nodes import Event, PatternQuery, Ticks
 from ensue.algebra.scopes import counts_events
-from ensue.workflow.model import Workflow
+from ensue.workflows.model import Workflow
 from oracle.oracle import OracleEvent
 from oracle.tree import walk
 from strategies.histories import batches, records

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from itertools import product
 
 from ensue.algebra.constraints import Constraint, Ends, Exclusive, Prior, Require
-from ensue.workflow.tree import Choice, Maybe, Parallel, Process, Repeat, Sequence, Task
+from ensue.workflows.tree import Choice, Maybe, Parallel, Process, Repeat, Sequence, Task
 
 Trace = tuple[str, ...]
 MOST = 5_000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from ensue.workflow.model import Workflow, workflow
-from ensue.workflow.tree import Maybe, Process, Repeat, Task, choice, parallel, render_process, sequence
+from ensue.workflows.model import Workflow, workflow
+from ensue.workflows.tree import Maybe, Process, Repeat, Task, choice, parallel, render_process, sequence
 
 NAMES = ("A", "B", "C", "D", "E", "F", "G", "H")
 

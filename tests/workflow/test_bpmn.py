@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ensue.algebra.constraints import Ends, Exclusive, Prior, Require
-from ensue.workflow import Workflow, read_bpmn, tokens, workflow
+from ensue.workflows import Workflow, read_bpmn, tokens, workflow
 from workflow.brute_force import spelled_out
 from workflow.drawing import wrap
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensue.workflow import Workflow, read_bpmn, tokens, workflow
-from ensue.workflow.tree import Process, render_process
+from ensue.workflows import Workflow, read_bpmn, tokens, workflow
+from ensue.workflows.tree import Process, render_process
 from workflow.brute_force import spelled_out
 from workflow.drawing import draw_bpmn, draw_inclusive, some_of
 from workflow.strategies import processes, workflows

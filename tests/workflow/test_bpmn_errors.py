@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from ensue.errors import QueryError
-from ensue.workflow import read_bpmn
-from ensue.workflow.bpmn import MODEL
-from ensue.workflow.markup import MAXIMAL_DEPTH
+from ensue.workflows import read_bpmn
+from ensue.workflows.bpmn import MODEL
+from ensue.workflows.markup import MAXIMAL_DEPTH
 from workflow.drawing import wrap
 from workflow.test_bpmn import FILES, draw
 
@@ -289,7 +289,7 @@ def test_reading_opens_no_connection_and_no_other_file(tmp_path: Path) -> None:
     path.write_text('<!DOCTYPE d [<!ENTITY x SYSTEM "file:///etc/hostname">]>' + wrap(['<task id="&x;"/>']))
     code = (
         "import sys\n"
-        "from ensue.workflow import read_bpmn\n"
+        "from ensue.workflows import read_bpmn\n"
         "from ensue.errors import QueryError\n"
         "seen = []\n"
         "sys.addaudithook(lambda event, args: seen.append((event, str(args[0]))) if event in\n"

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from ensue.algebra.constraints import Ends, Exclusive, Prior, Require
 from ensue.errors import LimitError
-from ensue.workflow import explore
-from ensue.workflow.model import Workflow, workflow
+from ensue.workflows import explore
+from ensue.workflows.model import Workflow, workflow
 from workflow.brute_force import TooMany, Trace, constraints_by_brute_force, obeys, spelled_out, traces_of
 from workflow.strategies import NAMES, workflows
 

@@ -6,10 +6,10 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 
-from ensue.workflow.explore import Explorer, second_tokens
-from ensue.workflow.facts import find_facts
-from ensue.workflow.model import Workflow
-from ensue.workflow.net import COMPLETE, Net, Transition
+from ensue.workflows.explore import Explorer, second_tokens
+from ensue.workflows.facts import find_facts
+from ensue.workflows.model import Workflow
+from ensue.workflows.net import COMPLETE, Net, Transition
 
 PLACES = 6
 Graph = dict[int, list[tuple[int, int]]]

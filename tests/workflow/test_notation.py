@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ensue.errors import QueryError, SchemaError
-from ensue.workflow import Workflow, read_bpmn, workflow
-from ensue.workflow.notation import parse_process
-from ensue.workflow.tree import MAXIMAL_DEPTH, Maybe, Repeat, Sequence, Task, choice, parallel, sequence
+from ensue.workflows import Workflow, read_bpmn, workflow
+from ensue.workflows.notation import parse_process
+from ensue.workflows.tree import MAXIMAL_DEPTH, Maybe, Repeat, Sequence, Task, choice, parallel, sequence
 from workflow.strategies import workflows
 
 PAGE = Path(__file__).with_name("syntax_errors.txt")

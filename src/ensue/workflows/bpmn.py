@@ -15,7 +15,7 @@
 | several flows into a task | it runs for each token |
 | lanes, data, texts, pools, message flows, diagrams, extensions | left out: they order no tasks of one process |
 
-Anything else that flows lead to is a problem that names it. `ensue.workflow.soundness` holds the problems of behaviour.
+Anything else that flows lead to is a problem that names it. `ensue.workflows.soundness` holds the problems of behaviour.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ import re
 from collections.abc import Iterator, Mapping
 
 from ensue.errors import Problem, QueryError, did_you_mean
-from ensue.workflow.diagram import Flow, Kind, Node, Rounds, Scope
-from ensue.workflow.markup import Element, Markup
+from ensue.workflows.diagram import Flow, Kind, Node, Rounds, Scope
+from ensue.workflows.markup import Element, Markup
 
 MODEL = "http://www.omg.org/spec/BPMN/20100524/MODEL"
 

@@ -1,13 +1,13 @@
 """Inclusive gateways in pairs: a split whose branches are separate and all lead to one join.
 
 Such a join simply waits for all branches, if the split puts a token past each branch that it does not take. Runs are
-those of the general rule (`ensue.workflow.tokens`), but there the join looks at all places before it, so that few steps
+those of the general rule (`ensue.workflows.tokens`), but there the join looks at all places before it, so that few steps
 are independent of each other and far more markings have to be visited.
 """
 
 from __future__ import annotations
 
-from ensue.workflow.diagram import Flow, Kind, Node, Scope
+from ensue.workflows.diagram import Flow, Kind, Node, Scope
 
 Pair = dict[Flow, Flow]
 """For each flow out of a split the last flow of its branch, which leads into the join."""

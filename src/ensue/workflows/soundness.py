@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ensue.errors import Problem
-from ensue.workflow.diagram import Flow, Kind, Node, Scope
-from ensue.workflow.explore import Explorer, Step, second_tokens
-from ensue.workflow.net import COMPLETE, bits
-from ensue.workflow.tokens import Play
+from ensue.workflows.diagram import Flow, Kind, Node, Scope
+from ensue.workflows.explore import Explorer, Step, second_tokens
+from ensue.workflows.net import COMPLETE, bits
+from ensue.workflows.tokens import Play
 
 Graph = dict[int, list[Step]]
 

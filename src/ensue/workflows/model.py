@@ -12,17 +12,17 @@ from random import Random
 from ensue.algebra.constraints import Constraint
 from ensue.errors import QueryError, SchemaError
 from ensue.lang.names import quote_word
-from ensue.workflow.bpmn import read_diagram
-from ensue.workflow.explore import Explorer
-from ensue.workflow.facts import constraints_of
-from ensue.workflow.markup import decode_markup, parse_markup
-from ensue.workflow.net import COMPLETE, Net
-from ensue.workflow.notation import parse_process
-from ensue.workflow.reduce import reduce_constraints
-from ensue.workflow.soundness import soundness_problems
-from ensue.workflow.tokens import branch_problems, play_diagram
-from ensue.workflow.tree import Process, render_process
-from ensue.workflow.weave import weave_net
+from ensue.workflows.bpmn import read_diagram
+from ensue.workflows.explore import Explorer
+from ensue.workflows.facts import constraints_of
+from ensue.workflows.markup import decode_markup, parse_markup
+from ensue.workflows.net import COMPLETE, Net
+from ensue.workflows.notation import parse_process
+from ensue.workflows.reduce import reduce_constraints
+from ensue.workflows.soundness import soundness_problems
+from ensue.workflows.tokens import branch_problems, play_diagram
+from ensue.workflows.tree import Process, render_process
+from ensue.workflows.weave import weave_net
 
 
 @dataclass(frozen=True, repr=False)
@@ -149,7 +149,7 @@ def workflow(text: str, name: str = "workflow") -> Workflow:
 def read_bpmn(
     source: str | Path, *, process: str | None = None, names: Mapping[str, str | None] | None = None
 ) -> Workflow:
-    """The workflow that a BPMN 2.0 file, or its text, draws. The table in `ensue.workflow.bpmn` says how it is read.
+    """The workflow that a BPMN 2.0 file, or its text, draws. The table in `ensue.workflows.bpmn` says how it is read.
 
     `process` chooses one of several processes, by its name, the name of its pool, or its id. `names` gives tasks other
     names, by their name or id; it makes tasks of events, which otherwise are passed through, and with None it leaves

@@ -12,7 +12,7 @@ from lark.visitors import Transformer_NonRecursive
 
 from ensue.errors import Problem, QueryError, Source, Span
 from ensue.lang.names import unquote_name
-from ensue.workflow.tree import MAXIMAL_DEPTH, Maybe, Process, Repeat, Task, choice, parallel, sequence
+from ensue.workflows.tree import MAXIMAL_DEPTH, Maybe, Process, Repeat, Task, choice, parallel, sequence
 
 _LEXEME = re.compile(r"(?P<blank>\s+|--(?!>)[^\n]*)|`(?:[^`]|``)+`|\w+|-->|->|=>|\|\||&&|.", re.DOTALL)
 _CLOSING = {"(": ")", "{": "}", "[": "]"}
@@ -49,7 +49,7 @@ def parse_process(text: str, name: str = "workflow") -> Process:
 
 @cache
 def _parser() -> Lark:
-    grammar = files("ensue.workflow").joinpath("notation.lark").read_text(encoding="utf-8")
+    grammar = files("ensue.workflows").joinpath("notation.lark").read_text(encoding="utf-8")
     return Lark(grammar, parser="lalr", maybe_placeholders=False)
 
 

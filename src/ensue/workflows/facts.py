@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import combinations, permutations
 
 from ensue.algebra.constraints import Constraint, Ends, Exclusive, Prior, Require
-from ensue.workflow.explore import Explorer, Step
-from ensue.workflow.net import COMPLETE, Net, bits
+from ensue.workflows.explore import Explorer, Step
+from ensue.workflows.net import COMPLETE, Net, bits
 
 Graph = dict[int, list[Step]]
 

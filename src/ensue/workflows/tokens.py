@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from ensue.errors import Problem
-from ensue.workflow.diagram import Flow, Kind, Node, Rounds, Scope
-from ensue.workflow.inclusive import Pair, inclusive_pairs
-from ensue.workflow.net import Net, Transition
+from ensue.workflows.diagram import Flow, Kind, Node, Rounds, Scope
+from ensue.workflows.inclusive import Pair, inclusive_pairs
+from ensue.workflows.net import Net, Transition
 
 MOST_BRANCHES = 8
 """Flows of which a node may take or await any selection: each selection is a transition."""

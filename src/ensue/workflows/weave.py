@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ensue.workflow.net import Net, Transition
-from ensue.workflow.tree import Choice, Maybe, Parallel, Process, Repeat, Sequence, Task, task_names
+from ensue.workflows.net import Net, Transition
+from ensue.workflows.tree import Choice, Maybe, Parallel, Process, Repeat, Sequence, Task, task_names
 
 
 def weave_net(process: Process) -> Net:

@@ -20,7 +20,7 @@ from functools import cached_property
 from itertools import product
 
 from ensue.errors import LimitError
-from ensue.workflow.net import Net, Transition, bits
+from ensue.workflows.net import Net, Transition, bits
 
 MOST_MARKINGS = 100_000
 """Markings that one question may visit."""

@@ -2,7 +2,7 @@
 
 A marking is the set of places that hold a token, as a bit mask. A run starts in the initial marking and is complete
 when no token is left; its trace is the tasks of the transitions that fired. No place ever holds two tokens: process
-trees are safe by the way they are woven, and BPMN is checked (`ensue.workflow.soundness`).
+trees are safe by the way they are woven, and BPMN is checked (`ensue.workflows.soundness`).
 """
 
 from __future__ import annotations
