@@ -131,16 +131,15 @@ def lawful_graphs(plans: Sequence[GraphPlan], law: Law, source: Source | None) -
 
 def impossibility(graph: Graph, law: Law, besides: tuple[Needed, ...] = ()) -> Proof | None:
     """Why no lawful trace matches a graph (with further events besides), or None if one can."""
+    network = extend(graph.times, (), _bounds(graph, law))
+    if network.contradiction is not None:
+        texts = {bound.reason.text for bound in network.contradiction.cycle}
+        return explain_contradiction(network.contradiction), tuple(p for p in law.priors if _text(p) in texts)
     for condition in law.failing_conditions((*needed_variables(graph), *besides)):
         if not condition.seen:
             names = ", ".join(f"`{name}`" for name in dict.fromkeys(variable.stream for variable in graph.variables))
             return f"it needs {names}, but {_listed(condition.proof)}", condition.proof
-    network = extend(graph.times, (), _bounds(graph, law))
-    if network.contradiction is None:
-        return None
-    return explain_contradiction(network.contradiction), tuple(
-        prior for prior in law.priors if _text(prior) in {bound.reason.text for bound in network.contradiction.cycle}
-    )
+    return None
 
 
 def needless_absences(plan: GraphPlan, law: Law) -> Iterator[str]:

@@ -22,6 +22,9 @@ from ensue.plan.model import AbsencePlan, GraphPlan
 MOST_STEPS = 64
 """Graphs with more steps are watched without how far they have come: as if every step had been reached."""
 
+MOST_LEAVES = 64
+"""So many variables are followed at most; graphs beyond are watched without how far they have come."""
+
 MOST_WATCHED = 62
 """So many streams are watched at most; conditions on further ones are left out."""
 
@@ -90,7 +93,10 @@ class Monitor:
 
 def monitor_of(graphs: Sequence[GraphPlan], law: Law, catalog: Catalog) -> Monitor:
     """How a query with these graphs watches traces that obey the law."""
-    drafts = [_monitor_graph(plan, law) for plan in graphs]
+    drafts: list[GraphMonitor] = []
+    for plan in graphs:
+        leaves = sum(len(draft.leaves) for draft in drafts)
+        drafts.append(_monitor_graph(plan, law, MOST_LEAVES - leaves))
     watched = _watched(drafts, law)
     return Monitor(
         watched,
@@ -123,16 +129,16 @@ def lifetime_of(law: Law, catalog: Catalog) -> int | None:
     return min((TimeScale(catalog.unit).ticks(window) for window in windows), default=None)
 
 
-def _monitor_graph(plan: GraphPlan, law: Law) -> GraphMonitor:
+def _monitor_graph(plan: GraphPlan, law: Law, most_leaves: int) -> GraphMonitor:
     graph = plan.graph
     everything = frozenset(graph.names)
     sets = _steps(graph)
-    if sets is None:
+    forbidden = [absence for absence in plan.absences if _throws_back(absence)]
+    if sets is None or len(graph.variables) + len(forbidden) > most_leaves:
         lasts = [name for name in graph.names if not any(_is_before(name, other, graph) for other in graph.names)]
         steps = tuple(_step(everything - {name}, graph, law) for name in lasts)
         return GraphMonitor(steps, (), (), (), None, graph.trailing, False)
     places = {bound: place for place, bound in enumerate(sets)}
-    forbidden = [absence for absence in plan.absences if _throws_back(absence)]
     leaves = [
         *(Leaf(variable, graph, False) for variable in graph.variables),
         *(Leaf(absence.graph.graph.variables[0], absence.graph.graph, True) for absence in forbidden),
