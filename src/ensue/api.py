@@ -435,15 +435,17 @@ def _evaluate_one(loaded: _Loaded, place: int, options: Options) -> tuple[pa.Tab
 
 def _warn_of_missing_streams(plan: QueryPlan, store: EventStore) -> None:
     """A name that is nearly that of another stream, or a column that holds none of the streams, is probably a slip."""
+    constrained = plan.law.streams if plan.law is not None else ()
     for item in (source.input for source in store.sources):
-        if item.type is None or all(len(store.streams[name]) for name in plan.streams):
+        if item.type is None or (not constrained and all(len(store.streams[name]) for name in plan.streams)):
             continue
         counts = pc.value_counts(item.table.column(item.type)).to_pylist()
         by_frequency = sorted(counts, key=lambda entry: -entry["counts"])
         present = [str(entry["values"]) for entry in by_frequency if entry["values"] is not None]
-        for name in plan.streams:
+        named = tuple(dict.fromkeys((*plan.streams, *constrained)))
+        for name in named:
             guess = closest(name, present, cutoff=0.65) if name not in present else None
-            if guess is not None and guess not in plan.streams:
+            if guess is not None and (name not in plan.streams or guess not in named):
                 _warn_of_stream(f"no row of column `{item.type}` is `{name}`; did you mean `{guess}`?")
         if present and not set(present) & set(plan.streams):
             shown = ", ".join(present[:MOST_SHOWN]) + (", ..." if len(present) > MOST_SHOWN else "")

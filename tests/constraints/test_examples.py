@@ -255,3 +255,23 @@ def test_what_can_never_be(text: str, code: str) -> None:
     with pytest.raises(QueryError) as caught:
         detected(text, [])
     assert caught.value.code == code
+
+
+def test_explain_names_what_says_nothing_new() -> None:
+    text = """
+    CONSTRAINT REQUIRE(A, B); CONSTRAINT REQUIRE(B, C); CONSTRAINT REQUIRE(A, C);
+    CONSTRAINT EXCLUSIVE(C, X); CONSTRAINT EXCLUSIVE(A, X);
+    PATTERN SEQ(A a, NOT X x, B b) PARTITION BY order_id
+    """
+    words = ensue.explain(text)
+    assert "REQUIRE(A, C) says nothing that the others do not" in words
+    assert "EXCLUSIVE(A, X) says nothing that the others do not" in words
+    assert "REQUIRE(A, B) says nothing" not in words
+    assert "`NOT X x` never matters" in words or "`X x` never matters" in words
+
+
+def test_a_misspelt_stream_of_a_constraint_is_said() -> None:
+    table = pa.table({"t": [1, 2], "type": ["Order", "Shipped"], "id": [1, 1]})
+    text = "CONSTRAINT PRIOR(Order, Shiped); PATTERN SEQ(Order o, Shipped s) PARTITION BY id"
+    with pytest.warns(ensue.EnsueWarning, match="no row of column `type` is `Shiped`"):
+        ensue.detect(table, text, time="t", type="type")

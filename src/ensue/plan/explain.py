@@ -13,9 +13,9 @@ from ensue.expr.types import NANOSECONDS_PER_UNIT
 from ensue.graph.bounds import Limit, Network, Point, position_of
 from ensue.graph.law import Law
 from ensue.graph.model import Graph, Variable
-from ensue.lang.render import render_expression, render_query, render_window
+from ensue.lang.render import render_constraint, render_expression, render_query, render_window
 from ensue.plan.build import plan_query
-from ensue.plan.lawful import needless_absences
+from ensue.plan.lawful import needless_absences, needless_constraints
 from ensue.plan.model import AbsencePlan, GraphPlan, QueryPlan, Retention
 from ensue.plan.monitor import GraphMonitor, Step
 from ensue.plan.order import precedence
@@ -255,6 +255,8 @@ def _constraints(plan: QueryPlan, law: Law) -> Iterator[str]:
         branch = f"branch {number}: " if len(monitor.graphs) > 1 else ""
         yield from (branch + line for line in dict.fromkeys(_failing(graph_plan.graph, graph)))
         yield from (branch + line for line in needless_absences(graph_plan, law))
+    for constraint in needless_constraints(law):
+        yield f"{render_constraint(constraint)} says nothing that the others do not"
     if len(monitor.graphs) > 1:
         yield "a trace is dropped once every branch has failed"
     yield f"watched: {', '.join(monitor.watched)}" if monitor.watched else "nothing to watch"

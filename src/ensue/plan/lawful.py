@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import permutations
 
 from ensue.algebra.catalog import Catalog
-from ensue.algebra.constraints import Constraint
+from ensue.algebra.constraints import Clause, Constraint, clauses_of
 from ensue.algebra.nodes import Statements
 from ensue.errors import Problem, QueryError, Source, Span, did_you_mean
 from ensue.graph.bounds import Bound, Limit, Reason, end_of, extend, start_of
@@ -16,6 +16,9 @@ from ensue.graph.normalize import explain_contradiction
 from ensue.lang.render import render_constraint
 from ensue.plan.model import GraphPlan
 from ensue.plan.monitor import needed_variables
+
+MOST_COMPARED = 100
+"""Among more constraints than this, those that follow from others are not looked for."""
 
 Proof = tuple[str, tuple[Constraint, ...]]
 """Why something cannot be, in words, and the constraints that say so."""
@@ -152,6 +155,24 @@ def needless_absences(plan: GraphPlan, law: Law) -> Iterator[str]:
         proof = impossibility(plan.graph, law, inner)
         if proof is not None:
             yield f"`{absence.absence.text}` never matters: {_listed(proof[1])}"
+
+
+def needless_constraints(law: Law) -> Iterator[Constraint]:
+    """The constraints about occurrence that follow from the others; not looked for among very many."""
+    if len(law.constraints) > MOST_COMPARED:
+        return
+    for constraint in law.constraints:
+        others = Law(tuple(other for other in law.constraints if other is not constraint))
+        clauses = list(clauses_of(constraint))
+        if clauses and all(_follows(clause, others) for clause in clauses):
+            yield constraint
+
+
+def _follows(clause: Clause, law: Law) -> bool:
+    if clause.head is not None:
+        return clause.head in law.implied(clause.body)
+    together = law.implied(clause.body)
+    return any(other.head is None and other.body <= together for other in law.clauses)
 
 
 def _bounds(graph: Graph, law: Law) -> list[Bound]:

@@ -15,7 +15,7 @@
 | several flows into a task | it runs for each token |
 | lanes, data, texts, pools, message flows, diagrams, extensions | left out: they order no tasks of one process |
 
-Anything else that flows lead to is a problem that names it. `ensue.workflows.soundness` holds the problems of behaviour.
+Anything else that flows lead to is a problem that names it. Problems of behaviour are in `ensue.workflows.soundness`.
 """
 
 from __future__ import annotations

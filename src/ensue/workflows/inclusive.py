@@ -1,7 +1,7 @@
 """Inclusive gateways in pairs: a split whose branches are separate and all lead to one join.
 
 Such a join simply waits for all branches, if the split puts a token past each branch that it does not take. Runs are
-those of the general rule (`ensue.workflows.tokens`), but there the join looks at all places before it, so that few steps
+those of the general rule (`ensue.workflows.tokens`), but there the join looks at all places before it, so few steps
 are independent of each other and far more markings have to be visited.
 """
 
