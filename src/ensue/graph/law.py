@@ -27,6 +27,9 @@ MOST_SEEN = 4
 MOST_DERIVED = 4
 """So many streams that must still come besides the needed ones are looked at in one cycle of order."""
 
+MOST_TRIED = 20_000
+"""So many ways are tried, at most, for each pair of needed events; a condition that is not found is only found later."""
+
 Support = tuple[frozenset[str], bool, tuple[Constraint, ...]]
 """Seen streams from which a stream follows, whether the needed ones were used too, and the constraints used."""
 
@@ -63,6 +66,15 @@ class Law:
         return tuple(clause for constraint in self.constraints for clause in clauses_of(constraint))
 
     @cached_property
+    def clauses_with(self) -> Mapping[str, Sequence[Clause]]:
+        """Per stream the clauses that derive another one from it."""
+        found: dict[str, list[Clause]] = {}
+        for clause in self.clauses:
+            for stream in clause.body if clause.head is not None else ():
+                found.setdefault(stream, []).append(clause)
+        return found
+
+    @cached_property
     def priors(self) -> tuple[Prior, ...]:
         return tuple(constraint for constraint in self.constraints if isinstance(constraint, Prior))
 
@@ -83,14 +95,20 @@ class Law:
     @cached_property
     def surely_before(self) -> Mapping[str, frozenset[str]]:
         """Per stream the others that have occurred in a lawful trace once it has: required, and never after it."""
+        ordered = {(prior.earlier, prior.later) for prior in self.priors}
         return {
             stream: frozenset(
                 other
                 for other in self.implied((stream,)) - {stream}
-                if stream in self.ends or (other, stream) in {(prior.earlier, prior.later) for prior in self.priors}
+                if stream in self.ends or (other, stream) in ordered
             )
             for stream in self.streams
         }
+
+    def forbids(self, streams: Iterable[str]) -> bool:
+        """Whether no lawful trace holds all of these streams."""
+        together = self.implied(streams)
+        return any(clause.head is None and clause.body <= together for clause in self.clauses)
 
     def implied(self, streams: Iterable[str]) -> set[str]:
         """The least set of streams that occur in every lawful trace in which these do."""
@@ -118,14 +136,16 @@ class Law:
             stream: [(frozenset(), True, ())] if stream in needed else [(frozenset((stream,)), False, ())]
             for stream in {*self.streams, *needed}
         }
-        grown = True
-        while grown:
-            grown = False
-            for clause in self.clauses:
-                if clause.head is None:
-                    continue
-                for support in _together([supports[stream] for stream in sorted(clause.body)], clause.origin):
-                    grown |= _add(supports[clause.head], support)
+        waiting = dict.fromkeys(supports)
+        while waiting:
+            stream = next(iter(waiting))
+            del waiting[stream]
+            for clause in self.clauses_with.get(stream, ()):
+                assert clause.head is not None
+                parts = [supports[member] for member in sorted(clause.body)]
+                added = [_add(supports[clause.head], support) for support in _together(parts, clause.origin)]
+                if any(added):
+                    waiting[clause.head] = None
         return supports
 
     def _ended(self) -> Iterator[tuple[Condition, bool]]:
@@ -173,25 +193,27 @@ class Law:
 
     def _not_after(self, nodes: Sequence[Needed]) -> dict[str, dict[str, tuple[Constraint, ...]]]:
         """For each event to come those that cannot lie before it, and the constraint that says so (none: the query)."""
-        edges: dict[str, dict[str, tuple[Constraint, ...]]] = {node.name: {} for node in nodes}
+        edges: dict[str, dict[str, tuple[Constraint, ...]]] = {
+            node.name: dict.fromkeys(sorted(node.before), ()) for node in nodes
+        }
+        of_stream: dict[str, list[str]] = {}
         for node in nodes:
-            for name in node.before:
-                edges[node.name].setdefault(name, ())
-            for other in nodes:
-                if other is node:
-                    continue
-                for prior in self.priors:
-                    if (prior.earlier, prior.later) == (node.stream, other.stream):
-                        edges[node.name].setdefault(other.name, (prior,))
-                if other.stream in self.ends:
-                    edges[node.name].setdefault(other.name, (self.ends[other.stream],))
+            of_stream.setdefault(node.stream, []).append(node.name)
+        for prior in self.priors:
+            for name in of_stream.get(prior.earlier, ()):
+                for other in of_stream.get(prior.later, ()):
+                    edges[name].setdefault(other, (prior,))
+        for stream, constraint in self.ends.items():
+            for other in of_stream.get(stream, ()):
+                for name in edges.keys() - {other}:
+                    edges[name].setdefault(other, (constraint,))
         return edges
 
     def _least(self, found: Sequence[tuple[Condition, bool]]) -> tuple[Condition, ...]:
         """Without the conditions that a lawful trace meets only once it has met another one."""
         kept: list[tuple[Condition, bool]] = []
         for condition, uses_needed in sorted(found, key=lambda entry: _size(entry[0])):
-            can_be = not condition.unseen & self._known(condition.seen) and len(condition.seen) <= MOST_SEEN
+            can_be = not condition.unseen & self.known(condition.seen) and len(condition.seen) <= MOST_SEEN
             if can_be and not any(self._meets_before(other, condition) for other, _ in kept):
                 kept.append((condition, uses_needed))
         return tuple(
@@ -201,9 +223,9 @@ class Law:
         )
 
     def _meets_before(self, other: Condition, condition: Condition) -> bool:
-        return other.unseen <= condition.unseen and other.seen <= self._known(condition.seen)
+        return other.unseen <= condition.unseen and other.seen <= self.known(condition.seen)
 
-    def _known(self, seen: frozenset[str]) -> frozenset[str]:
+    def known(self, seen: frozenset[str]) -> frozenset[str]:
         """What has occurred in a lawful trace once these have."""
         return seen.union(*(self.surely_before.get(stream, ()) for stream in seen))
 
@@ -248,7 +270,9 @@ def _ways(
 ) -> Iterator[tuple[str, ...]]:
     """The ways from one event to come to another along "not after", over few events that are only derived."""
     stack: list[tuple[str, ...]] = [(start,)]
-    while stack:
+    for _ in range(MOST_TRIED):
+        if not stack:
+            return
         path = stack.pop()
         if path[-1] == goal:
             yield path

@@ -253,7 +253,7 @@ def _constraints(plan: QueryPlan, law: Law) -> Iterator[str]:
         return
     for number, (graph_plan, graph) in enumerate(zip(plan.graphs, monitor.graphs, strict=True), start=1):
         branch = f"branch {number}: " if len(monitor.graphs) > 1 else ""
-        yield from (branch + line for line in dict.fromkeys(_failing(graph_plan.graph, graph)))
+        yield from (branch + line for line in dict.fromkeys(_failing(graph_plan.graph, graph, law)))
         yield from (branch + line for line in needless_absences(graph_plan, law))
     for constraint in needless_constraints(law):
         yield f"{render_constraint(constraint)} says nothing that the others do not"
@@ -268,12 +268,13 @@ def _constraints(plan: QueryPlan, law: Law) -> Iterator[str]:
         yield "what is known of a trace is kept for ever; ENDS would say when it can be forgotten"
 
 
-def _failing(graph: Graph, monitor: GraphMonitor) -> Iterator[str]:
-    """Each condition once, with what saves a trace from it."""
+def _failing(graph: Graph, monitor: GraphMonitor, law: Law) -> Iterator[str]:
+    """Each condition once, with what saves a trace from it. A step may also fail by what was met before."""
     steps = [step for step in monitor.steps if step.bound != frozenset(graph.names)]
     conditions = {(found.seen, found.unseen): None for step in steps for found in step.conditions}
     for seen, unseen in conditions:
-        failing = [step for step in steps if any((c.seen, c.unseen) == (seen, unseen) for c in step.conditions)]
+        met = law.known(seen)
+        failing = [step for step in steps if any(c.seen <= met and c.unseen <= unseen for c in step.conditions)]
         after = f"after {' and '.join(sorted(seen))}, " if seen else ""
         savers = list(_savers(graph, steps, failing))
         without = [*sorted(unseen), *(savers if len(savers) == 1 else ())]

@@ -92,6 +92,8 @@ def contradictory_constraints(law: Law) -> list[Problem]:
     """A problem for every stream that, by the constraints, no trace can hold."""
     problems = []
     for stream in law.streams:
+        if not law.forbids((stream,)):
+            continue
         for condition in law.failing_conditions((Needed(stream, stream, frozenset()),)):
             if not condition.seen:
                 problems.append(
@@ -171,8 +173,7 @@ def needless_constraints(law: Law) -> Iterator[Constraint]:
 def _follows(clause: Clause, law: Law) -> bool:
     if clause.head is not None:
         return clause.head in law.implied(clause.body)
-    together = law.implied(clause.body)
-    return any(other.head is None and other.body <= together for other in law.clauses)
+    return law.forbids(clause.body)
 
 
 def _bounds(graph: Graph, law: Law) -> list[Bound]:
