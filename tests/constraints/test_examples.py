@@ -275,3 +275,27 @@ def test_a_misspelt_stream_of_a_constraint_is_said() -> None:
     text = "CONSTRAINT PRIOR(Order, Shiped); PATTERN SEQ(Order o, Shipped s) PARTITION BY id"
     with pytest.warns(ensue.EnsueWarning, match="no row of column `type` is `Shiped`"):
         ensue.detect(table, text, time="t", type="type")
+
+
+def test_the_report_is_whole_where_a_key_has_several_traces() -> None:
+    table = pa.table(
+        {
+            "t": pa.array([1, 2, 3, 4, 5, None], pa.int64()),
+            "type": ["Order", "Paid", "Shipped", "Order", "Paid", "Paid"],
+            "id": [1, 1, 1, 1, 1, 1],
+        }
+    )
+    text = "CONSTRAINT ENDS(Shipped); PATTERN pair SEQ(Order o, Paid p) PARTITION BY id"
+    with pytest.warns(ensue.EnsueWarning, match="without a time"):
+        found = ensue.run(text, table, time="t", type="type")
+    assert found["pair"].num_rows == 2
+    assert found.reports["pair"].rows == 6
+    assert found.reports["pair"].traces_failed == 1
+
+
+def test_violations_are_no_matches() -> None:
+    table = pa.table({"t": [1, 2, 3], "type": ["B", "A", "B"], "id": [1, 1, 1]})
+    text = "CONSTRAINT PRIOR(A, B); PATTERN SEQ(B one, B two) PARTITION BY id"
+    detector = ensue.Detector(text, time="t", type="type", violations=True)
+    step = detector.advance(table, watermark=3)
+    assert (step.matches.num_rows, step.violations.num_rows, detector.report.matches) == (1, 1, 1)

@@ -12,6 +12,7 @@ from ensue.api import Program, parse
 from ensue.cli.reporting import UsageError, existing_file
 from ensue.errors import Problem, QueryError, Source, did_you_mean, render_problem
 from ensue.plan.build import plan_query
+from ensue.plan.lawful import laws_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +87,14 @@ def _check_text(text: str, name: str) -> list[Finding]:
         program = parse(text, name)
     except QueryError as error:
         return [Finding(problem, error.source or source) for problem in error.problems]
+    try:
+        laws = laws_of(program.statements)
+    except QueryError as error:
+        return [Finding(problem, source) for problem in error.problems]
     findings = []
-    for node in program.statements.statements:
+    for node, law in zip(program.statements.statements, laws, strict=True):
         try:
-            plan_query(node, inferred_catalog(node), source)
+            plan_query(node, inferred_catalog(node), source, law)
         except QueryError as error:
             findings += [Finding(problem, source) for problem in error.problems]
     return findings

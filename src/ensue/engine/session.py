@@ -141,7 +141,8 @@ class Session:
         self.state = [_kept_table(place, combined[place], marks, mask) for place, mask in enumerate(kept)]
         self.spared = self.spared[:0] if until is None else self.spared[self.spared > until]
         self.watermark = until if until is not None else self.watermark
-        report.matches += sum(table.num_rows for table in matches)
+        found = zip(self.plans, matches, strict=True)
+        report.matches += sum(table.num_rows for plan, table in found if plan.tracking is None)
         report.peak_held = sum(table.num_rows for table in self.state)
         report.peak_without = report.peak_held + len(self.spared)
         self.report.add(report)

@@ -329,7 +329,7 @@ class _Watch:
             table = source.input.table.append_column(TRACE, pa.array(of_row))
             sources.append(EventSource(replace(source.input, table=table), source.starts, source.ends, valid))
         request = replace(self.request, partition_by=(*self.request.partition_by, TRACE))
-        return load_events(tuple(sources), request, Report())
+        return replace(load_events(tuple(sources), request, Report()), report=self.report)
 
     def _narrowed(
         self, found: dict[Hashable, Candidates], skipped: Sequence[Mask], store: EventStore

@@ -28,7 +28,7 @@ MOST_DERIVED = 4
 """So many streams that must still come besides the needed ones are looked at in one cycle of order."""
 
 MOST_TRIED = 20_000
-"""So many ways are tried for each pair of needed events; a condition that is missed is met by a later one, if at all."""
+"""So many ways are tried for each pair of needed events; where one is missed, a trace fails later."""
 
 Support = tuple[frozenset[str], bool, tuple[Constraint, ...]]
 """Seen streams from which a stream follows, whether the needed ones were used too, and the constraints used."""

@@ -99,7 +99,7 @@ def contradictory_constraints(law: Law) -> list[Problem]:
                 problems.append(
                     Problem(
                         "contradictory-constraints",
-                        f"by the constraints no trace can hold a `{stream}`: {_listed(condition.proof)}",
+                        f"by the constraints `{stream}` can occur in no trace: {_listed(condition.proof)}",
                         _place(condition.proof),
                         hint="one of them is wrong; remove or correct it",
                     )

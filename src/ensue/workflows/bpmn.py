@@ -95,7 +95,7 @@ def _named_process(markup: Markup, processes: list[Element], wanted: str) -> Ele
     if wanted in names:
         return names[wanted]
     message = f"the file draws no process `{wanted}`"
-    label = "processes: " + ", ".join(_name_of_process(markup.root, process) for process in processes)
+    label = "processes: " + (", ".join(_name_of_process(markup.root, process) for process in processes) or "none")
     hint = did_you_mean(wanted, reversed(names))
     raise _error(markup, Problem("no-such-process", message, markup.span(markup.root), label, hint))
 
@@ -252,7 +252,8 @@ def _title(element: Element) -> str:
     words = words.replace("sub process", "sub-process")
     name, identity = _plain_name(element), element.attributes.get("id", "")
     if not identity:
-        return f"a {words} `{name}`" if name else f"a {words}"
+        article = "an" if words[0] in "aeiou" else "a"
+        return f"{article} {words} `{name}`" if name else f"{article} {words}"
     return f"the {words} `{name}` (id `{identity}`)" if name else f"the {words} with id `{identity}`"
 
 
