@@ -236,7 +236,7 @@ class _Watch:
 
     def _count(self, skipped: Sequence[Mask], had_failed: Mask) -> None:
         """Counts what has failed and what is skipped or has no key."""
-        self.report.traces_failed += int(np.count_nonzero(self.traces.failed & ~had_failed))
+        self.report.traces_failed += int(self.traces.failures[0])
         self.may_lack_matches = had_failed
         for keys, codes, mask in zip(self.events.keys, self.events.codes, skipped, strict=True):
             own = codes < len(self.plan.streams)
@@ -416,6 +416,7 @@ def _new_traces(count: int, monitor: Monitor) -> Traces:
         moment=np.full(count, NEVER, np.int64),
         changed=np.zeros(count, bool),
         completes=np.zeros(count, bool),
+        failures=np.zeros(1, np.int64),
     )
 
 

@@ -43,6 +43,7 @@ class Traces(NamedTuple):
     """What is known of each trace. `gained` and `lost` belong to the events at `moment`, whose order is not known.
 
     `changed` says that it has to be judged anew, `completes` that it has come to a whole match, or that one trails.
+    `failures` is one number: how many traces have failed.
     """
 
     seen: Bits
@@ -56,6 +57,7 @@ class Traces(NamedTuple):
     moment: Int64s
     changed: Flags
     completes: Flags
+    failures: Int64s
 
 
 @compiled
@@ -81,7 +83,7 @@ def follow(
     """
     seen, reached, began, failed, closed = traces.seen, traces.reached, traces.began, traces.failed, traces.closed
     number, gained, lost, moment = traces.number, traces.gained, traces.lost, traces.moment
-    changed, completes = traces.changed, traces.completes
+    changed, completes, failures = traces.changed, traces.completes, traces.failures
     starts, wholes, trails, step_counts = rules.starts, rules.wholes, rules.trails, rules.step_counts
     leaf_offsets, move_offsets = rules.leaf_offsets, rules.move_offsets
     move_from, move_to, losses = rules.move_from, rules.move_to, rules.losses
@@ -118,7 +120,9 @@ def follow(
                                 if seen[k] & wanted[c] == wanted[c] and seen[k] & unwanted[c] == nothing:
                                     hopeless = True
                                     break
-                failed[k] |= hopeless
+                if hopeless and not failed[k]:
+                    failed[k] = True
+                    failures[0] += 1
                 closed[k] = seen[k] & rules.ends != nothing
         if i < 0:
             continue

@@ -39,7 +39,7 @@ _rules = traces.Rules(
     0,
 )
 _traces = traces.Traces(
-    _bits, _per_graph, _times, _flags, _flags, _rows, _per_graph, _per_graph, _times, _flags, _flags
+    _bits, _per_graph, _times, _flags, _flags, _rows, _per_graph, _per_graph, _times, _flags, _flags, _times
 )
 
 _table = np.zeros((0, 3), np.int64)
