@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -15,14 +15,14 @@ import pyarrow.compute as pc
 from ensue.algebra.check import check_constraints, check_query, check_statement_names
 from ensue.algebra.constraints import ConstraintStatement
 from ensue.algebra.nodes import Statements
-from ensue.algebra.partial import eager_problems
+from ensue.algebra.partial import eager_constraint_problems, eager_problems
 from ensue.dsl import PatternExpression, Query, query_of
 from ensue.dsl.constraints import ConstraintsLike, statements_of
 from ensue.engine.evaluate import Frontier, evaluate
 from ensue.engine.events import EventStore
 from ensue.engine.output import collect_ordered, render_in_batches
 from ensue.engine.session import request_of
-from ensue.engine.sources import EventSource, Report, load_sources
+from ensue.engine.sources import EventSource, InputTable, Report, load_sources
 from ensue.engine.traces import Watched, watch
 from ensue.engine.violations import track
 from ensue.errors import EnsueWarning, LimitError, Problem, QueryError, SchemaError, citing, closest, counted
@@ -169,6 +169,15 @@ def program_statements(program: Program | QueryLike, constraints: ConstraintsLik
     if not statements.statements:
         raise _no_pattern(statements)
     return statements
+
+
+def _keyed(statements: Statements, partition_by: str | Sequence[str]) -> Statements:
+    """The statements, with keys for the constraints that have none."""
+    keys = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
+    if not keys:
+        return statements
+    keyed = tuple(replace(e, partition_by=e.partition_by or keys) for e in statements.constraints)
+    return replace(statements, constraints=keyed)
 
 
 def _constrained(statements: Statements, constraints: ConstraintsLike | None) -> Statements:
@@ -349,6 +358,7 @@ def violations(
     time: ColumnNames,
     type: str | None = None,
     constraints: ConstraintsLike | None = None,
+    partition_by: str | Sequence[str] = (),
     tick: str | None = None,
     buckets: int | None = None,
 ) -> Any:
@@ -357,6 +367,7 @@ def violations(
     A row has the key of the trace, the constraint, the event that breaks it and when, the earlier event that it clashes
     with, if one does, and whether matches of the program's patterns may be missing, because the trace had been dropped.
     What a trace lacks is known when it has ended: by ENDS, or, where nothing ends traces, at the end of the table.
+    `partition_by` says what a trace is, for constraints that do not say so themselves and have no pattern beside them.
 
     >>> table = pa.table({"t": [1, 2, 3], "type": ["Paid", "Order", "Order"], "id": [7, 7, 8]})
     >>> text = "CONSTRAINT PRIOR(Order, Paid) PARTITION BY id"
@@ -364,7 +375,7 @@ def violations(
     'PRIOR(Order, Paid)'
     """
     given = Statements(()) if program is None else _statements_of(program)
-    statements, columns = _constrained(given, constraints), Columns(time, type)
+    statements, columns = _keyed(_constrained(given, constraints), partition_by), Columns(time, type)
     if are_frames(events):
         from ensue.runtimes.spark.detection import frame_violations
 
@@ -375,8 +386,11 @@ def violations(
     assert plan.tracking is not None
     warm_up()
     sources, report = load_sources(planned.inputs, plan.catalog.time_type)
+    for item in planned.inputs:
+        if item.type is not None:
+            _warn_of_names(item, (), plan.tracking.law.streams)
+    table, _ = track(plan, plan.tracking, sources, request_of(plan), report=report)
     warn_set_aside(report)
-    table, _ = track(plan, plan.tracking, sources, request_of(plan))
     return kind.from_arrow(table.cast(planned.outputs[0].schema))
 
 
@@ -394,7 +408,7 @@ def checked_emit(emit: object, statements: Statements) -> bool:
     if emit == "complete":
         return False
     for node in statements.statements:
-        problems = eager_problems(node)
+        problems = [*eager_problems(node), *eager_constraint_problems(statements.constraints)]
         if problems:
             raise QueryError(problems, statements.source)
     return True
@@ -437,19 +451,21 @@ def _warn_of_missing_streams(plan: QueryPlan, store: EventStore) -> None:
     """A name that is nearly that of another stream, or a column that holds none of the streams, is probably a slip."""
     constrained = plan.law.streams if plan.law is not None else ()
     for item in (source.input for source in store.sources):
-        if item.type is None or (not constrained and all(len(store.streams[name]) for name in plan.streams)):
-            continue
-        counts = pc.value_counts(item.table.column(item.type)).to_pylist()
-        by_frequency = sorted(counts, key=lambda entry: -entry["counts"])
-        present = [str(entry["values"]) for entry in by_frequency if entry["values"] is not None]
-        named = tuple(dict.fromkeys((*plan.streams, *constrained)))
-        for name in named:
-            guess = closest(name, present, cutoff=0.65) if name not in present else None
-            if guess is not None and (name not in plan.streams or guess not in named):
-                _warn_of_stream(f"no row of column `{item.type}` is `{name}`; did you mean `{guess}`?")
-        if present and not set(present) & set(plan.streams):
-            shown = ", ".join(present[:MOST_SHOWN]) + (", ..." if len(present) > MOST_SHOWN else "")
-            _warn_of_stream(f"column `{item.type}` holds none of the streams of the query; it holds {shown}")
+        if item.type is not None and (constrained or not all(len(store.streams[name]) for name in plan.streams)):
+            _warn_of_names(item, plan.streams, constrained)
+
+
+def _warn_of_names(item: InputTable, streams: tuple[str, ...], constrained: tuple[str, ...]) -> None:
+    counts = pc.value_counts(item.table.column(item.type)).to_pylist()
+    by_frequency = sorted(counts, key=lambda entry: -entry["counts"])
+    present = [str(entry["values"]) for entry in by_frequency if entry["values"] is not None]
+    for name in dict.fromkeys((*streams, *constrained)):
+        guess = closest(name, present, cutoff=0.65) if name not in present else None
+        if guess is not None and guess not in (streams if name in streams else constrained):
+            _warn_of_stream(f"no row of column `{item.type}` is `{name}`; did you mean `{guess}`?")
+    if present and not set(present) & {*streams, *constrained}:
+        shown = ", ".join(present[:MOST_SHOWN]) + (", ..." if len(present) > MOST_SHOWN else "")
+        _warn_of_stream(f"column `{item.type}` holds none of the streams of the query; it holds {shown}")
 
 
 def _warn_of_stream(message: str) -> None:

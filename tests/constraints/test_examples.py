@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -299,3 +302,90 @@ def test_violations_are_no_matches() -> None:
     detector = ensue.Detector(text, time="t", type="type", violations=True)
     step = detector.advance(table, watermark=3)
     assert (step.matches.num_rows, step.violations.num_rows, detector.report.matches) == (1, 1, 1)
+
+
+def test_a_trailing_not_waits_also_in_patterns_of_many_steps() -> None:
+    names = "ABCDEFG"
+    rows = [(number, name) for number, name in enumerate(names, start=1)]
+    table = table_of([*rows, (8, "End")])
+    items = ", ".join(f"{name} {name.lower()}" for name in names)
+    text = f"CONSTRAINT ENDS(End); PATTERN SEQ(AND({items}), NOT X x) PARTITION BY order_id WITHIN 20"
+    detector = ensue.Detector(text, time="t", type="type")
+    found = detector.advance(table, watermark=8).matches.num_rows + detector.finish().matches.num_rows
+    assert found == ensue.detect(table, text, time="t", type="type").num_rows == 1
+
+
+def test_patterns_of_very_many_items_are_watched_loosely() -> None:
+    items = ", ".join(f"S{number} s{number}" for number in range(66))
+    text = f"CONSTRAINT ENDS(End); PATTERN AND({items}) PARTITION BY order_id"
+    rows = [(number, f"S{number}") for number in range(66)]
+    assert ensue.detect(table_of([*rows, (99, "End")]), text, time="t", type="type").num_rows == 1
+
+
+def test_more_ends_than_bits() -> None:
+    streams = ", ".join(f"E{number}" for number in range(70))
+    text = f"CONSTRAINT ENDS({streams}); PATTERN SEQ(A a, B b) PARTITION BY order_id"
+    for number in (0, 9, 69):
+        assert (
+            ensue.detect(table_of([(1, "A"), (2, f"E{number}"), (3, "B")]), text, time="t", type="type").num_rows == 0
+        )
+
+
+def test_the_id_of_a_match_does_not_depend_on_constraints() -> None:
+    table = table_of([(3, "B")])
+    pattern = "PATTERN OR(SEQ(E e, D d), B b) PARTITION BY order_id"
+    plain = ensue.detect(table, pattern, time="t", type="type", match_id=True)
+    constrained = ensue.detect(
+        table, pattern, time="t", type="type", match_id=True, constraints=[ensue.exclusive("E", "D")]
+    )
+    assert plain["match_id"].to_pylist() == constrained["match_id"].to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("CONSTRAINT ENDS WITHIN 5 days; PATTERN SEQ(A a, B b) PARTITION BY order_id", "window-unit"),
+        ("CONSTRAINT ENDS WITHIN 3; PATTERN SEQ(A a, B b) WHERE b.t - a.t > 5 PARTITION BY order_id", "never-lawful"),
+        ("CONSTRAINT PRIOR(A, B) PARTITION BY nothing; PATTERN SEQ(A a, B b) PARTITION BY order_id", "no-such-field"),
+    ],
+)
+def test_constraints_that_do_not_fit(text: str, code: str) -> None:
+    with pytest.raises(ensue.QueryError) as caught:
+        ensue.detect(table_of([(1, "A")]), text, time="t", type="type")
+    assert caught.value.code == code
+
+
+def test_keys_of_different_types_are_one_trace() -> None:
+    tables = {
+        "A": pa.table({"t": [1], "k": pa.array([1], pa.int32())}),
+        "B": pa.table({"t": [3], "k": pa.array([1.0], pa.float64())}),
+        "X": pa.table({"t": [2], "k": pa.array([1], pa.int64())}),
+    }
+    text = "CONSTRAINT EXCLUSIVE(B, X); PATTERN SEQ(A a, B b) PARTITION BY k RETURN a.t AS t"
+    assert ensue.detect(tables, text, time="t").num_rows == 0
+    assert ensue.detect({**tables, "X": tables["X"].slice(0, 0)}, text, time="t").num_rows == 1
+
+
+def test_eager_matches_of_traces_that_end_are_refused() -> None:
+    text = "CONSTRAINT ENDS(End); PATTERN SEQ(A a, B b) PARTITION BY order_id"
+    with pytest.raises(ensue.QueryError) as caught:
+        ensue.detect(table_of([(1, "A")]), text, time="t", type="type", emit="eager")
+    assert caught.value.code == "eager-ends"
+
+
+def test_what_is_watched_does_not_depend_on_the_hash_of_texts() -> None:
+    program = (
+        "import ensue; w = ensue.workflow('A -> (B | C) -> {D, E -> F} -> G'); "
+        "print(ensue.explain('PATTERN SEQ(A a, AND(D d, F f), G g) PARTITION BY k', constraints=w))"
+    )
+    said = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": str(seed)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in (0, 1, 2)
+    }
+    assert len(said) == 1

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from ensue.algebra.catalog import Catalog, StreamSchema
 from ensue.algebra.check import interval_names
+from ensue.algebra.constraints import Constraint, EndsWithin
 from ensue.algebra.nodes import Event, Events, PatternQuery, Ticks, Window, Within, walk
 from ensue.algebra.scopes import counts_events
 from ensue.errors import Problem, Span, did_you_mean
@@ -47,6 +48,41 @@ def bind_query(query: PatternQuery, catalog: Catalog) -> list[Problem]:
             check_condition(conjunct, field_type, problems)
     for column in query.returns:
         check_expression(column.expression, field_type, problems)
+    return problems
+
+
+def bind_constraint(
+    constraint: Constraint, keys: tuple[str, ...], span: Span | None, catalog: Catalog
+) -> list[Problem]:
+    """What is wrong with a constraint over these streams; `keys` say what a trace is."""
+    place = constraint.span or span
+    if isinstance(constraint, EndsWithin):
+        return list(_check_window(constraint.window, catalog))
+    problems: list[Problem] = []
+    for name in constraint.streams:
+        schema = catalog.stream(name)
+        if schema is None:
+            problems.append(
+                Problem(
+                    "unknown-stream",
+                    f"there is no stream `{name}`",
+                    place,
+                    label=f"streams: {', '.join(catalog.streams)}",
+                    hint=did_you_mean(name, catalog.streams),
+                )
+            )
+        elif schema.end is not None:
+            problems.append(
+                Problem(
+                    "constraint-interval",
+                    f"events of `{name}` last until `{schema.end}`, and constraints are about events of one moment",
+                    place,
+                    hint="leave `end` out, or the constraint",
+                )
+            )
+    if not problems:
+        for key in keys:
+            problems += _check_common_field(key, constraint.streams, catalog, "PARTITION BY", place)
     return problems
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from ensue.algebra.nodes import Event, PatternQuery, Within, walk
+from ensue.algebra.nodes import Event, PatternQuery, Window, Within, walk
 from ensue.expr.functions import FUNCTIONS
 from ensue.expr.nodes import Call, Duration, Expr, Field, Same, Timestamp, conjuncts
 from ensue.expr.nodes import walk as walk_expression
@@ -71,14 +71,14 @@ class Catalog:
         return self.time_type.unit if pa.types.is_timestamp(self.time_type) else None
 
 
-def inferred_catalog(query: PatternQuery, time: str = "t") -> Catalog:
+def inferred_catalog(query: PatternQuery, time: str = "t", other_windows: Iterable[Window] = ()) -> Catalog:
     """A catalog that gives every stream whatever the query asks of it, for looking at a query without data.
 
-    `time` names the time column. Time is a timestamp iff the query measures it in units, names a moment or asks
-    for a part of one; otherwise it is an integer.
+    `time` names the time column. Time is a timestamp iff the query, or one of `other_windows`, measures it in units, or
+    if it names a moment or asks for a part of one; otherwise it is an integer.
     """
     patterns = list(walk(query.pattern))
-    windows = [query.within, *(node.window for node in patterns if isinstance(node, Within))]
+    windows = [query.within, *other_windows, *(node.window for node in patterns if isinstance(node, Within))]
     roots = [node.predicate for node in patterns if isinstance(node, Event) and node.predicate is not None]
     roots += [*conjuncts(query.where), *(column.expression for column in query.returns)]
     parts = [part for root in roots for part in walk_expression(root)]

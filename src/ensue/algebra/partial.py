@@ -12,6 +12,7 @@ from functools import reduce
 from itertools import pairwise
 
 from ensue.algebra.check import check_query
+from ensue.algebra.constraints import ConstraintStatement, Ends, EndsWithin
 from ensue.algebra.nodes import Event, Named, Not, Pattern, PatternQuery, Seq, Within, walk
 from ensue.algebra.scopes import counts_events, whole_windows
 from ensue.errors import Problem
@@ -96,6 +97,20 @@ def eager_problems(query: PatternQuery) -> list[Problem]:
             )
         )
     return problems
+
+
+def eager_constraint_problems(constraints: Iterable[ConstraintStatement]) -> list[Problem]:
+    """Why matches in traces that end cannot be given before the watermark has reached them."""
+    return [
+        Problem(
+            "eager-ends",
+            "whether a trace had ended before an event is known only at the watermark",
+            entry.span,
+            hint='leave `emit="eager"` out, or this constraint',
+        )
+        for entry in constraints
+        if isinstance(entry.constraint, Ends | EndsWithin)
+    ]
 
 
 def _sequence(pattern: Pattern) -> tuple[Pattern, ...]:

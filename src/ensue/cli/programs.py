@@ -94,7 +94,7 @@ def _check_text(text: str, name: str) -> list[Finding]:
     findings = []
     for node, law in zip(program.statements.statements, laws, strict=True):
         try:
-            plan_query(node, inferred_catalog(node), source, law)
+            plan_query(node, inferred_catalog(node, other_windows=law.windows if law else ()), source, law)
         except QueryError as error:
             findings += [Finding(problem, source) for problem in error.problems]
     return findings

@@ -35,8 +35,7 @@ def match_ids(chunk: MatchChunk, plan: QueryPlan, columns: Mapping[str, Sequence
 
 
 def _lane(chunk: MatchChunk, plan: QueryPlan, columns: Mapping[str, Sequence[str]], lane: int) -> Hashes:
-    graph = next(number for number, known in enumerate(plan.graphs) if known is chunk.plan)
-    result = np.full(chunk.rows.length, _seed(f"{pattern_identity(plan)}/{graph}", lane))
+    result = np.full(chunk.rows.length, _seed(f"{pattern_identity(plan)}/{chunk.plan.number}", lane))
     for name in sorted(chunk.rows.places):
         rows = chunk.space.candidates[name].rows[chunk.rows.places[name]]
         events = _hashes_by_row(chunk, name, columns[chunk.space.streams[name]], lane)

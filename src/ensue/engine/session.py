@@ -125,14 +125,14 @@ class Session:
                 own = pending_rows(plan, sources, pending)
             else:
                 watched = self._watched(place, sources, combined, known, until, report)
-                store = watched.store
+                store = watched.store if store is None or plan.counting else store
                 if watched.numbers is not None:
                     marks[trace_column(place)] = watched.numbers
                 candidates = watched.found if self.eager else watched.completing
-                chunks = evaluate(plan, store, frontier, self.options, candidates)
+                chunks = evaluate(plan, watched.store, frontier, self.options, candidates)
                 with citing(plan.source):
                     matches.append(collect_ordered(chunks, output, self.options.limit, self.options.chunk_rows))
-                own = rows_to_keep(plan, store, watched.found, pending, until, watched.dropped)
+                own = rows_to_keep(plan, watched.store, watched.found, pending, until, watched.dropped)
             kept = [mask | other for mask, other in zip(kept, own, strict=True)]
         if store is not None and self.counting:
             keep_markers(kept, store)

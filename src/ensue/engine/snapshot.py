@@ -37,12 +37,18 @@ def snapshot(session: Session, per_stream: bool) -> pa.Table:
         "watermark": session.watermark,
         "per_stream": per_stream,
         "report": asdict(session.report),
+        "watched": watched_streams(session.plans),
         "tables": [
             {**_columns(item), "schema": base64.b64encode(item.table.schema.serialize().to_pybytes()).decode()}
             for item in session.inputs
         ],
     }
     return pa.table(columns).replace_schema_metadata({METADATA: json.dumps(header).encode()})
+
+
+def watched_streams(plans: Iterable[QueryPlan]) -> list[list[str]]:
+    """What the bits of the records of traces stand for."""
+    return [list(plan.watched) for plan in plans if plan.law is not None]
 
 
 def query_text(plans: Iterable[QueryPlan]) -> str:
@@ -66,6 +72,12 @@ def restore(session: Session, saved: pa.Table, predecessors: Collection[str] = (
             "state-query",
             "the saved state belongs to another query",
             f"it was saved by:\n{header['query']}",
+        )
+    if header["query"] == text and header.get("watched", []) != watched_streams(session.plans):
+        raise StateError(
+            "state-query",
+            "the saved state watches traces in another way",
+            "restore it with the release that saved it, or start anew from the source",
         )
     for item, before in zip(session.inputs, header["tables"], strict=False):
         changed = [name for name, column in _columns(item).items() if before[name] != column]

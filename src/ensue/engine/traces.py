@@ -17,17 +17,22 @@ from ensue.engine.events import Candidates, EventStore, Request, arrange, key_co
 from ensue.engine.keys import encode_columns
 from ensue.engine.sources import EventSource, Mask, Report, one_chunk
 from ensue.engine.workspace import cached_candidates
+from ensue.errors import SchemaError
+from ensue.expr.types import common_type, readable_type
 from ensue.graph.bounds import FAR
 from ensue.kernels.compiled import Codes, Int64s
 from ensue.kernels.sorting import group_by_key, is_sorted, order_by_time
 from ensue.kernels.traces import NEVER, Bits, Rules, Traces, follow
 from ensue.plan.model import QueryPlan
-from ensue.plan.monitor import MOST_STEPS, Monitor
+from ensue.plan.monitor import MOST_STEPS, GraphMonitor, Monitor
 
 TRACE = "ensue:trace"
 """The column that numbers the traces of a key, where a key has had several."""
 
-KEY, SEEN, REACHED, BEGAN, FAILED, NUMBER = "key", "seen", "reached", "began", "failed", "number"
+ENDED = np.uint64(1 << 63)
+"""The bit of all streams that end a trace."""
+
+KEY, SEEN, REACHED, BEGAN, FAILED, NUMBER, LACKS = "key", "seen", "reached", "began", "failed", "number", "lacks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +83,9 @@ def no_records(plan: QueryPlan, sources: Sequence[EventSource], request: Request
     """The records of a query before any event."""
     if plan.monitor is None:
         return None
-    return record_table(no_keys(sources, request), np.empty(0, np.int64), _new_traces(0, plan.monitor))
+    lacks = {LACKS: pa.array([], pa.bool_())}
+    traces = _new_traces(0, plan.monitor)
+    return record_table({**no_keys(sources, request), **lacks}, np.empty(0, np.int64), traces)
 
 
 def no_keys(sources: Sequence[EventSource], request: Request) -> dict[str, pa.Array]:
@@ -109,11 +116,8 @@ class TraceRows:
         self.rows = [np.flatnonzero(codes >= 0).astype(np.int32) for codes in all_codes]
         self.codes = [codes[rows] for codes, rows in zip(all_codes, self.rows, strict=True)]
         self.values = [self._key_values(place, request, known) for place in range(len(request.partition_by))]
-        encoded, self.key_count = encode_columns([[values] for values in self.values])
-        self.all_keys = encoded[0]
-        lengths = [*map(len, self.rows), *(table.num_rows for table in known)]
-        parts = np.split(self.all_keys, np.cumsum(lengths)[:-1])
-        self.keys, self.known_keys = parts[: len(sources)], parts[len(sources) :]
+        encoded, self.key_count = encode_columns(self.values)
+        self.keys, self.known_keys = encoded[: len(sources)], encoded[len(sources) :]
 
     def _stream_codes(self, source: EventSource) -> Codes:
         """Which of the streams each row belongs to, -1 for rows that take no part."""
@@ -125,16 +129,14 @@ class TraceRows:
             codes = np.full(len(source.starts), number, np.int32)
         return codes if source.valid is None else np.where(source.valid, codes, np.int32(-1))
 
-    def _key_values(self, place: int, request: Request, known: Sequence[pa.Table]) -> pa.Array:
-        """A partition column of all rows that take part, then of the further tables."""
+    def _key_values(self, place: int, request: Request, known: Sequence[pa.Table]) -> list[pa.Array]:
+        """A partition column of the rows that take part, by table, then of the further tables."""
         name = request.partition_by[place]
         parts = [
             values if len(rows) == len(values) else values.take(pa.array(rows))
             for values, rows in zip(key_parts(name, self.sources, request), self.rows, strict=True)
         ]
-        parts += [one_chunk(table.column(f"{KEY}_{place}")) for table in known]
-        together = pa.concat_tables([pa.table([part], [KEY]) for part in parts], promote_options="permissive")
-        return one_chunk(together.column(0))
+        return [*parts, *(one_chunk(table.column(f"{KEY}_{place}")) for table in known)]
 
     @property
     def times(self) -> Int64s:
@@ -153,10 +155,12 @@ class TraceRows:
 
     def key_columns(self, numbers: Int64s) -> dict[str, pa.Array]:
         """The keys of some traces as columns."""
+        all_keys = joined([*self.keys, *self.known_keys])
         place = np.empty(self.key_count, np.int64)
-        known = np.flatnonzero(self.all_keys >= 0)
-        place[self.all_keys[known]] = known
-        return {f"{KEY}_{number}": values.take(pa.array(place[numbers])) for number, values in enumerate(self.values)}
+        known = np.flatnonzero(all_keys >= 0)
+        place[all_keys[known]] = known
+        wanted = pa.array(place[numbers])
+        return {f"{KEY}_{number}": _one_column(parts).take(wanted) for number, parts in enumerate(self.values)}
 
     def by_table(self, values: np.ndarray) -> list[np.ndarray]:
         """What was found for the rows of all tables, by table."""
@@ -186,6 +190,9 @@ class _Watch:
         of_rows = numbers or [np.full(len(source.starts), -1, np.int32) for source in sources]
         self.known_numbers = joined([own[rows] for own, rows in zip(of_rows, self.events.rows, strict=True)])
         self.traces = self._traces()
+        self.may_lack_matches = np.zeros(self.events.key_count, bool)
+        if records is not None and records.num_rows:
+            self.may_lack_matches[self.events.known_keys[0]] = records.column(LACKS).to_numpy()
 
     def _traces(self) -> Traces:
         """What the records say of each trace, and nothing of the others."""
@@ -204,8 +211,7 @@ class _Watch:
         return traces
 
     def run(self, after: int | None, until: int | None) -> Watched:
-        had_failed, before = self.traces.failed.copy(), self.traces.number.copy()
-        asleep = had_failed.copy()
+        asleep, before = self.traces.failed.copy(), self.traces.number.copy()
         store, found, leaves = self._load(asleep)
         skipped, numbers = self._follow(leaves, after, until)
         if (self.traces.number != before)[asleep].any():
@@ -214,7 +220,7 @@ class _Watch:
             self.traces = self._traces()
             store, found, leaves = self._load(asleep)
             skipped, numbers = self._follow(leaves, after, until)
-        self._count(skipped, had_failed)
+        self._count(skipped)
         if self._are_mixed(numbers):
             store = self._by_trace(skipped, numbers)
             found = completing = {}
@@ -234,10 +240,9 @@ class _Watch:
             self.failed_keys,
         )
 
-    def _count(self, skipped: Sequence[Mask], had_failed: Mask) -> None:
+    def _count(self, skipped: Sequence[Mask]) -> None:
         """Counts what has failed and what is skipped or has no key."""
         self.report.traces_failed += int(self.traces.failures[0])
-        self.may_lack_matches = had_failed
         for keys, codes, mask in zip(self.events.keys, self.events.codes, skipped, strict=True):
             own = codes < len(self.plan.streams)
             lost = keys[mask & own]
@@ -297,6 +302,8 @@ class _Watch:
         bit_of = np.zeros(len(events.streams), np.uint64)
         for number, stream in enumerate(self.monitor.watched):
             bit_of[events.streams.index(stream)] = np.uint64(1 << number)
+        for stream in self.monitor.ends:
+            bit_of[events.streams.index(stream)] |= ENDED
         satisfied = joined([bits[rows] for bits, rows in zip(leaves, events.rows, strict=True)])
         occurs = bit_of[joined(events.codes)]
         skipped, numbers, keys = np.zeros(len(occurs), bool), self.known_numbers.copy(), joined(events.keys)
@@ -371,10 +378,11 @@ class _Watch:
         return self._records(np.flatnonzero(kept))
 
     def _records(self, numbers: Int64s) -> pa.Table:
-        return record_table(self.events.key_columns(numbers), numbers, self.traces)
+        lacks = {LACKS: self.may_lack_matches[numbers]}
+        return record_table({**self.events.key_columns(numbers), **lacks}, numbers, self.traces)
 
     def failed_keys(self) -> pa.Table:
-        """The keys of the traces that had failed before events of the query came."""
+        """The keys of which events of the query were skipped."""
         return pa.table(self.events.key_columns(np.flatnonzero(self.may_lack_matches)))
 
     def _spared(self, skipped: Sequence[Mask], dropped: Sequence[Mask], leaves: Sequence[Bits], asleep: Mask) -> Int64s:
@@ -433,6 +441,22 @@ def _of_rows(values: np.ndarray, keys: Codes) -> np.ndarray:
     return np.append(values, np.zeros(1, values.dtype))[keys]
 
 
+def _one_column(parts: Sequence[pa.Array]) -> pa.Array:
+    """Key columns of several tables as one, in a type that holds all of them."""
+    kinds = {part.type for part in parts}
+    if len(kinds) > 1:
+        common = common_type([readable_type(kind) for kind in kinds])
+        try:
+            parts = [part.cast(common or pa.string()) for part in parts]
+        except pa.ArrowInvalid as error:
+            raise SchemaError(
+                "key-type",
+                f"keys of the types {', '.join(sorted(map(str, kinds)))} cannot be kept in one column: {error}",
+                "give the key column the same type in all tables",
+            ) from error
+    return one_chunk(pa.chunked_array(parts))
+
+
 def joined(parts: Sequence[np.ndarray]) -> np.ndarray:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
@@ -448,6 +472,17 @@ def _retention_of_streams(plan: QueryPlan) -> tuple[Int64s, Mask]:
                 kept_for[place] = max(kept_for[place], min(limits, default=FAR))
                 whole[place] |= not variable.predicates
     return kept_for, whole
+
+
+def _bits_at_start(graph: GraphMonitor) -> int:
+    return 1 if graph.follows else (1 << len(graph.steps)) - 1
+
+
+def _bits_of_whole(graph: GraphMonitor) -> int:
+    """The step at which the match is whole. Where it is not known when that is, and a match may trail, it is any."""
+    if graph.whole is not None:
+        return 1 << graph.whole
+    return _bits_at_start(graph) if graph.trails else 0
 
 
 @lru_cache(maxsize=256)
@@ -481,13 +516,13 @@ def rules_of(monitor: Monitor) -> Rules:
         move_from=np.array([start for _, start, _ in moves], np.uint64),
         move_to=np.array([goal for _, _, goal in moves], np.uint64),
         losses=losses,
-        starts=np.array([1 if g.follows else (1 << len(g.steps)) - 1 for g in monitor.graphs], np.uint64),
-        wholes=np.array([0 if g.whole is None else 1 << g.whole for g in monitor.graphs], np.uint64),
+        starts=np.array([_bits_at_start(graph) for graph in monitor.graphs], np.uint64),
+        wholes=np.array([_bits_of_whole(graph) for graph in monitor.graphs], np.uint64),
         trails=np.array([graph.trails for graph in monitor.graphs], bool),
         step_counts=np.array([len(graph.steps) for graph in monitor.graphs], np.int64),
         condition_offsets=condition_offsets,
         condition_seen=np.array([seen for seen, _ in conditions], np.uint64),
         condition_unseen=np.array([unseen for _, unseen in conditions], np.uint64),
-        ends=bits(frozenset(monitor.ends)),
+        ends=ENDED,
         lifetime=FAR if monitor.lifetime is None else monitor.lifetime,
     )

@@ -30,6 +30,7 @@ def track(
     records: Sequence[pa.Table] | None = None,
     after: int | None = None,
     until: int | None = None,
+    report: Report | None = None,
 ) -> tuple[pa.Table, tuple[pa.Table, ...]]:
     """The violations that the new events bring to light, and what is known of the traces that go on.
 
@@ -45,6 +46,8 @@ def track(
             failed.append(watched.failed_keys())
             kept.append(watched.records)
     rows = TraceRows(plan.streams, sources, request, (before[0], *failed))
+    if report is not None:
+        report.null_keys += sum(int(np.count_nonzero(keys < 0)) for keys in rows.keys)
     seen = _seen(rows, before[0])
     found = find_violations(
         rows.new(after, until),

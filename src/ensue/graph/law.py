@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise, product
 
-from ensue.algebra.constraints import Clause, Constraint, Ends, Prior, clauses_of
+from ensue.algebra.constraints import Clause, Constraint, Ends, EndsWithin, Prior, clauses_of
+from ensue.algebra.nodes import Window
 
 MOST_SUPPORTS = 64
 """So many ways to derive that a stream occurs are followed, the smallest first."""
@@ -88,6 +89,11 @@ class Law:
         return found
 
     @cached_property
+    def windows(self) -> tuple[Window, ...]:
+        """How long a trace lasts at most."""
+        return tuple(constraint.window for constraint in self.constraints if isinstance(constraint, EndsWithin))
+
+    @cached_property
     def streams(self) -> tuple[str, ...]:
         """Every stream that a constraint names."""
         return tuple(dict.fromkeys(name for constraint in self.constraints for name in constraint.streams))
@@ -134,7 +140,7 @@ class Law:
         """For every stream, the least sets of seen streams with which it must occur if the needed ones do."""
         supports: dict[str, list[Support]] = {
             stream: [(frozenset(), True, ())] if stream in needed else [(frozenset((stream,)), False, ())]
-            for stream in {*self.streams, *needed}
+            for stream in dict.fromkeys((*self.streams, *sorted(needed)))
         }
         waiting = dict.fromkeys(supports)
         while waiting:
@@ -205,8 +211,9 @@ class Law:
                     edges[name].setdefault(other, (prior,))
         for stream, constraint in self.ends.items():
             for other in of_stream.get(stream, ()):
-                for name in edges.keys() - {other}:
-                    edges[name].setdefault(other, (constraint,))
+                for name, later in edges.items():
+                    if name != other:
+                        later.setdefault(other, (constraint,))
         return edges
 
     def _least(self, found: Sequence[tuple[Condition, bool]]) -> tuple[Condition, ...]:
@@ -230,8 +237,9 @@ class Law:
         return seen.union(*(self.surely_before.get(stream, ()) for stream in seen))
 
 
-def _size(condition: Condition) -> tuple[int, int, list[str]]:
-    return len(condition.seen) + len(condition.unseen), len(condition.seen), sorted(condition.seen | condition.unseen)
+def _size(condition: Condition) -> tuple[int, int, list[str], list[str]]:
+    seen, unseen = sorted(condition.seen), sorted(condition.unseen)
+    return len(seen) + len(unseen), len(seen), seen, unseen
 
 
 def _joined(*proofs: tuple[Constraint, ...]) -> tuple[Constraint, ...]:
@@ -269,6 +277,9 @@ def _ways(
     derived: set[str],
 ) -> Iterator[tuple[str, ...]]:
     """The ways from one event to come to another along "not after", over few events that are only derived."""
+    leading = _leading_to(goal, later)
+    if start not in leading:
+        return
     stack: list[tuple[str, ...]] = [(start,)]
     for _ in range(MOST_TRIED):
         if not stack:
@@ -279,8 +290,17 @@ def _ways(
             continue
         for name in later[path[-1]]:
             through = sum(nodes[step].stream in derived for step in (*path, name))
-            if name not in path and through <= MOST_DERIVED:
+            if name in leading and name not in path and through <= MOST_DERIVED:
                 stack.append((*path, name))
+
+
+def _leading_to(goal: str, later: Mapping[str, Mapping[str, tuple[Constraint, ...]]]) -> set[str]:
+    """The events from which a way leads to another."""
+    found, layer = {goal}, {goal}
+    while layer:
+        layer = {name for name, others in later.items() if not layer.isdisjoint(others)} - found
+        found |= layer
+    return found
 
 
 def _without_order(

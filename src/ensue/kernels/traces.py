@@ -115,7 +115,7 @@ def follow(
                         if not hopeless:
                             break
                         if (steps >> np.uint64(step)) & one:
-                            hopeless = False
+                            hopeless = seen[k] & rules.ends != nothing
                             for c in range(offsets[g, step], offsets[g, step + 1]):
                                 if seen[k] & wanted[c] == wanted[c] and seen[k] & unwanted[c] == nothing:
                                     hopeless = True

@@ -125,8 +125,9 @@ def find_violations(
         last[k, code] = time
         if not is_first:
             continue
+        reported = -1
         for c in range(checks.heads.size):
-            if checks.heads[c] >= 0:
+            if checks.heads[c] >= 0 or checks.numbers[c] == reported:
                 continue
             takes_part, latest = False, -1
             for m in range(checks.offsets[c], checks.offsets[c + 1]):
@@ -138,6 +139,18 @@ def find_violations(
                     takes_part = True
                 elif latest < 0 or first[k, member] > first[k, latest]:
                     latest = member
+            if not takes_part:
+                continue
+            reported = checks.numbers[c]
+            for other in range(checks.heads.size):
+                # The streams of one constraint clash in pairs; another pair of them has been reported.
+                if checks.numbers[other] == reported:
+                    known = True
+                    for m in range(checks.offsets[other], checks.offsets[other + 1]):
+                        member = checks.members[m]
+                        known = known and member != code and first[k, member] != NEVER
+                    if known:
+                        takes_part = False
             if takes_part:
                 found = add(found, count, k, checks.numbers[c], code, time, latest, first[k, latest])
                 count += 1

@@ -36,10 +36,13 @@ def plan_query(
     if problems:
         raise QueryError(problems, source)
     normal_form = normalize_query(query, catalog, source)
-    graphs = tuple(_plan_graph(graph, graph, normal_form, ()) for graph in normal_form.graphs)
+    graphs = tuple(
+        replace(_plan_graph(graph, graph, normal_form, ()), number=number)
+        for number, graph in enumerate(normal_form.graphs)
+    )
     counting = counts_events(query)
     if law is not None:
-        lawful, dropped = lawful_graphs(graphs, law, source)
+        lawful, dropped = lawful_graphs(graphs, law, catalog, source)
         graphs = tuple(lawful)
         normal_form = replace(normal_form, dropped=(*normal_form.dropped, *dropped))
     return QueryPlan(

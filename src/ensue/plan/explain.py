@@ -25,7 +25,7 @@ from ensue.plan.slices import slicing_of
 
 def explain_without_data(query: PatternQuery, source: Source | None, time: str, law: Law | None = None) -> str:
     """What a query means and how it will run, for streams that have whatever it asks of them and a time column."""
-    return explain_query(plan_query(query, inferred_catalog(query, time), source, law))
+    return explain_query(plan_query(query, inferred_catalog(query, time, law.windows if law else ()), source, law))
 
 
 def explain_query(plan: QueryPlan) -> str:
@@ -253,17 +253,21 @@ def _constraints(plan: QueryPlan, law: Law) -> Iterator[str]:
         return
     for number, (graph_plan, graph) in enumerate(zip(plan.graphs, monitor.graphs, strict=True), start=1):
         branch = f"branch {number}: " if len(monitor.graphs) > 1 else ""
-        yield from (branch + line for line in dict.fromkeys(_failing(graph_plan.graph, graph, law)))
-        yield from (branch + line for line in needless_absences(graph_plan, law))
+        fate = "fails" if branch else "is dropped"
+        yield from (f"{branch}{line} {fate}" for line in dict.fromkeys(_failing(graph_plan.graph, graph, law)))
+        yield from (branch + line for line in needless_absences(graph_plan, law, plan.catalog))
     for constraint in needless_constraints(law):
         yield f"{render_constraint(constraint)} says nothing that the others do not"
     if len(monitor.graphs) > 1:
         yield "a trace is dropped once every branch has failed"
-    yield f"watched: {', '.join(monitor.watched)}" if monitor.watched else "nothing to watch"
+    if monitor.ends:
+        yield f"after {' or '.join(monitor.ends)}, a trace is dropped"
+    yield f"watched: {', '.join(dict.fromkeys(plan.watched))}" if plan.watched else "nothing to watch"
+    over = list(monitor.ends)
     if monitor.lifetime is not None:
-        yield f"what is known of a trace is kept until {_amount(monitor.lifetime, plan)} after its first event"
-    elif monitor.ends:
-        yield f"what is known of a trace is kept until {' or '.join(monitor.ends)}"
+        over.append(f"{_amount(monitor.lifetime, plan)} after its first event")
+    if over:
+        yield f"what is known of a trace is kept until {' or '.join(over)}"
     else:
         yield "what is known of a trace is kept for ever; ENDS would say when it can be forgotten"
 
@@ -280,7 +284,7 @@ def _failing(graph: Graph, monitor: GraphMonitor, law: Law) -> Iterator[str]:
         without = [*sorted(unseen), *(savers if len(savers) == 1 else ())]
         kind = f"a trace without {' and '.join(without)}" if without else "a trace"
         lacks = f" that lacks {' or '.join(savers)}" if len(savers) > 1 else ""
-        yield f"{after}{kind}{lacks} is dropped"
+        yield f"{after}{kind}{lacks}"
 
 
 def _savers(graph: Graph, steps: Sequence[Step], failing: Sequence[Step]) -> Iterator[str]:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import permutations
 
+from ensue.algebra.bind import bind_constraint
 from ensue.algebra.catalog import Catalog
-from ensue.algebra.constraints import Clause, Constraint, clauses_of
+from ensue.algebra.constraints import Clause, Constraint, EndsWithin, clauses_of
 from ensue.algebra.nodes import Statements
-from ensue.errors import Problem, QueryError, Source, Span, did_you_mean
+from ensue.errors import Problem, QueryError, Source, Span
 from ensue.graph.bounds import Bound, Limit, Reason, end_of, extend, start_of
 from ensue.graph.law import Law, Needed
 from ensue.graph.model import Graph
 from ensue.graph.normalize import explain_contradiction
+from ensue.graph.timescale import TimeScale
 from ensue.lang.render import render_constraint
 from ensue.plan.model import GraphPlan
 from ensue.plan.monitor import needed_variables
@@ -28,7 +30,9 @@ def laws_of(statements: Statements, catalog: Catalog | None = None) -> list[Law 
     """For each query the constraints over its traces; raises a QueryError if they say something impossible."""
     problems = [*_unclear_traces(statements)]
     if catalog is not None:
-        problems += _unknown_streams(statements, catalog)
+        keys = next((query.partition_by for query in statements.statements), ())
+        for entry in statements.constraints:
+            problems += bind_constraint(entry.constraint, entry.partition_by or keys, entry.span, catalog)
     if problems:
         raise QueryError(problems, statements.source)
     laws: list[Law | None] = []
@@ -67,27 +71,6 @@ def _unclear_traces(statements: Statements) -> Iterator[Problem]:
             )
 
 
-def _unknown_streams(statements: Statements, catalog: Catalog) -> Iterator[Problem]:
-    for entry in statements.constraints:
-        for name in entry.constraint.streams:
-            schema = catalog.stream(name)
-            if schema is None:
-                yield Problem(
-                    "unknown-stream",
-                    f"there is no stream `{name}`",
-                    entry.constraint.span or entry.span,
-                    label=f"streams: {', '.join(catalog.streams)}",
-                    hint=did_you_mean(name, catalog.streams),
-                )
-            elif schema.end is not None:
-                yield Problem(
-                    "constraint-interval",
-                    f"events of `{name}` last until `{schema.end}`, and constraints are about events of one moment",
-                    entry.constraint.span or entry.span,
-                    hint="leave `end` out, or the constraint",
-                )
-
-
 def contradictory_constraints(law: Law) -> list[Problem]:
     """A problem for every stream that, by the constraints, no trace can hold."""
     problems = []
@@ -108,12 +91,14 @@ def contradictory_constraints(law: Law) -> list[Problem]:
     return problems
 
 
-def lawful_graphs(plans: Sequence[GraphPlan], law: Law, source: Source | None) -> tuple[list[GraphPlan], list[str]]:
+def lawful_graphs(
+    plans: Sequence[GraphPlan], law: Law, catalog: Catalog, source: Source | None
+) -> tuple[list[GraphPlan], list[str]]:
     """The graphs that a lawful trace can match, and why the others cannot; raises `never-lawful` if there is none."""
     lawful: list[GraphPlan] = []
     proofs: list[Proof] = []
     for plan in plans:
-        proof = impossibility(plan.graph, law)
+        proof = impossibility(plan.graph, law, catalog)
         if proof is None:
             lawful.append(plan)
         else:
@@ -134,12 +119,13 @@ def lawful_graphs(plans: Sequence[GraphPlan], law: Law, source: Source | None) -
     return lawful, [text for text, _ in proofs]
 
 
-def impossibility(graph: Graph, law: Law, besides: tuple[Needed, ...] = ()) -> Proof | None:
+def impossibility(graph: Graph, law: Law, catalog: Catalog, besides: tuple[Needed, ...] = ()) -> Proof | None:
     """Why no lawful trace matches a graph (with further events besides), or None if one can."""
-    network = extend(graph.times, (), _bounds(graph, law))
+    network = extend(graph.times, (), _bounds(graph, law, catalog))
     if network.contradiction is not None:
         texts = {bound.reason.text for bound in network.contradiction.cycle}
-        return explain_contradiction(network.contradiction), tuple(p for p in law.priors if _text(p) in texts)
+        proof = tuple(constraint for constraint in law.constraints if _text(constraint) in texts)
+        return explain_contradiction(network.contradiction), proof
     for condition in law.failing_conditions((*needed_variables(graph), *besides)):
         if not condition.seen:
             names = ", ".join(f"`{name}`" for name in dict.fromkeys(variable.stream for variable in graph.variables))
@@ -147,14 +133,14 @@ def impossibility(graph: Graph, law: Law, besides: tuple[Needed, ...] = ()) -> P
     return None
 
 
-def needless_absences(plan: GraphPlan, law: Law) -> Iterator[str]:
+def needless_absences(plan: GraphPlan, law: Law, catalog: Catalog) -> Iterator[str]:
     """The forbidden parts that no lawful trace holds together with the rest of the pattern, each with the proof."""
     for absence in plan.absences:
         inner = tuple(
             Needed(f"NOT {needed.name}", needed.stream, frozenset(f"NOT {name}" for name in needed.before))
             for needed in needed_variables(absence.graph.graph)
         )
-        proof = impossibility(plan.graph, law, inner)
+        proof = impossibility(plan.graph, law, catalog, inner)
         if proof is not None:
             yield f"`{absence.absence.text}` never matters: {_listed(proof[1])}"
 
@@ -176,14 +162,25 @@ def _follows(clause: Clause, law: Law) -> bool:
     return law.forbids(clause.body)
 
 
-def _bounds(graph: Graph, law: Law) -> list[Bound]:
-    """What PRIOR says about the times of the variables: the later is never before the earlier."""
-    return [
-        Bound(start_of(x.name), end_of(y.name), Limit(0, False), Reason(_text(prior), prior.span))
+def _bounds(graph: Graph, law: Law, catalog: Catalog) -> list[Bound]:
+    """What PRIOR and ENDS WITHIN say about the times of the variables: which is never after which, and all are near."""
+    bounds = [
+        Bound(end_of(y.name), start_of(x.name), Limit(scale.ticks(constraint.window), False), _reason(constraint))
+        for scale in (TimeScale(catalog.unit),)
+        for constraint in law.constraints
+        if isinstance(constraint, EndsWithin)
+        for x, y in permutations(graph.variables, 2)
+    ]
+    return bounds + [
+        Bound(start_of(x.name), end_of(y.name), Limit(0, False), _reason(prior))
         for x, y in permutations(graph.variables, 2)
         for prior in law.priors
         if (prior.earlier, prior.later) == (x.stream, y.stream)
     ]
+
+
+def _reason(constraint: Constraint) -> Reason:
+    return Reason(_text(constraint), constraint.span)
 
 
 def _text(constraint: Constraint) -> str:

@@ -50,11 +50,15 @@ class AbsencePlan:
 
 @dataclass(frozen=True, slots=True)
 class GraphPlan:
-    """A graph and what follows from its closure: which pairs must be told apart, and how each absence is decided."""
+    """A graph and what follows from its closure: which pairs must be told apart, and how each absence is decided.
+
+    `number` is that of the graph among those of the query as it was written, whatever constraints leave out.
+    """
 
     graph: Graph
     distinct: tuple[tuple[str, str], ...]
     absences: tuple[AbsencePlan, ...]
+    number: int = 0
     remembered: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
     """What the engine has worked out about the graph and would work out again in every step of a stream."""
 
@@ -107,7 +111,7 @@ class QueryPlan:
         """The streams of which every event counts, whatever its attributes."""
         if self.tracking is not None:
             return self.streams
-        return self.monitor.watched if self.monitor is not None else ()
+        return (*self.monitor.watched, *self.monitor.ends) if self.monitor is not None else ()
 
     @property
     def all_streams(self) -> tuple[str, ...]:

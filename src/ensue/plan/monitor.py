@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ensue.algebra.catalog import Catalog
-from ensue.algebra.constraints import EndsWithin
 from ensue.graph.bounds import end_of, start_of
 from ensue.graph.law import Condition, Law, Needed
 from ensue.graph.model import Graph, Variable
@@ -73,7 +72,7 @@ class GraphMonitor:
 class Monitor:
     """What a query watches: streams of which it is known whether they have occurred, and graphs.
 
-    `ends` are the watched streams that end a trace; `lifetime`, in ticks, ends it too.
+    `ends` are the streams that end a trace, after which every step has failed; `lifetime`, in ticks, ends it too.
     """
 
     watched: tuple[str, ...]
@@ -97,10 +96,10 @@ def monitor_of(graphs: Sequence[GraphPlan], law: Law, catalog: Catalog) -> Monit
     for plan in graphs:
         leaves = sum(len(draft.leaves) for draft in drafts)
         drafts.append(_monitor_graph(plan, law, MOST_LEAVES - leaves))
-    watched = _watched(drafts, law)
+    watched = _watched(drafts)
     return Monitor(
         watched,
-        tuple(stream for stream in watched if stream in law.ends),
+        tuple(law.ends),
         lifetime_of(law, catalog),
         tuple(_with_conditions_on(draft, frozenset(watched)) for draft in drafts),
     )
@@ -125,8 +124,7 @@ def _is_before(x: str, y: str, graph: Graph) -> bool:
 
 def lifetime_of(law: Law, catalog: Catalog) -> int | None:
     """After how many ticks a trace ends, whatever happens."""
-    windows = [constraint.window for constraint in law.constraints if isinstance(constraint, EndsWithin)]
-    return min((TimeScale(catalog.unit).ticks(window) for window in windows), default=None)
+    return min(map(TimeScale(catalog.unit).ticks, law.windows), default=None)
 
 
 def _monitor_graph(plan: GraphPlan, law: Law, most_leaves: int) -> GraphMonitor:
@@ -137,6 +135,8 @@ def _monitor_graph(plan: GraphPlan, law: Law, most_leaves: int) -> GraphMonitor:
     if sets is None or len(graph.variables) + len(forbidden) > most_leaves:
         lasts = [name for name in graph.names if not any(_is_before(name, other, graph) for other in graph.names)]
         steps = tuple(_step(everything - {name}, graph, law) for name in lasts)
+        if len(steps) > MOST_STEPS:
+            steps = (Step(frozenset(), ()),)
         return GraphMonitor(steps, (), (), (), None, graph.trailing, False)
     places = {bound: place for place, bound in enumerate(sets)}
     leaves = [
@@ -189,7 +189,7 @@ def _step(bound: frozenset[str], graph: Graph, law: Law) -> Step:
     open_ones = [
         replace(condition, seen=condition.seen - occurred)
         for condition in found
-        if not condition.unseen & occurred and _pays(condition, len(bound))
+        if not condition.unseen & occurred and not condition.seen & law.ends.keys() and _pays(condition, len(bound))
     ]
     return Step(bound, tuple(open_ones))
 
@@ -221,9 +221,9 @@ def _is_open(absence: AbsencePlan, bound: frozenset[str]) -> bool:
     return set(after.ends) <= bound and (before is None or not set(before.starts) & bound)
 
 
-def _watched(drafts: Sequence[GraphMonitor], law: Law) -> tuple[str, ...]:
+def _watched(drafts: Sequence[GraphMonitor]) -> tuple[str, ...]:
     """The streams of the conditions, those of the most conditions first if they are too many."""
-    uses: dict[str, int] = dict.fromkeys(law.ends, MOST_STEPS**2)
+    uses: dict[str, int] = {}
     for condition in (found for draft in drafts for step in draft.steps for found in step.conditions):
         for stream in (*condition.seen, *condition.unseen):
             uses[stream] = uses.get(stream, 0) + 1

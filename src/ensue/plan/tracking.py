@@ -16,6 +16,9 @@ from ensue.graph.model import NormalForm, Windows
 from ensue.plan.model import QueryPlan
 from ensue.plan.monitor import lifetime_of
 
+VIOLATION_COLUMNS = ("constraint", "event", "at", "other", "other_at", "matches_missing")
+"""The columns of the table of violations besides the keys."""
+
 
 @dataclass(frozen=True, slots=True)
 class Tracking:
@@ -69,12 +72,6 @@ def _condition_columns(plan: QueryPlan, stream: str) -> set[str]:
 def violation_fields(plan: QueryPlan, keys: Sequence[pa.DataType]) -> list[pa.Field]:
     """The columns of the table of violations; `keys` are the types of the partition columns."""
     text, time = pa.string(), plan.catalog.time_type
-    return [
-        *(pa.field(name, kind) for name, kind in zip(plan.query.partition_by, keys, strict=True)),
-        pa.field("constraint", text),
-        pa.field("event", text),
-        pa.field("at", time),
-        pa.field("other", text),
-        pa.field("other_at", time),
-        pa.field("matches_missing", pa.bool_()),
-    ]
+    kinds = (*keys, text, text, time, text, time, pa.bool_())
+    names = (*plan.query.partition_by, *VIOLATION_COLUMNS)
+    return [pa.field(name, kind) for name, kind in zip(names, kinds, strict=True)]

@@ -13,12 +13,12 @@ from ensue.algebra.nodes import Event, PatternQuery, Statements, walk
 from ensue.engine.output import OutputSchema, output_schema
 from ensue.engine.session import raw_types
 from ensue.engine.sources import InputTable
-from ensue.errors import Problem, QueryError
+from ensue.errors import Problem, QueryError, SchemaError
 from ensue.graph.law import Law
 from ensue.plan.build import plan_query
-from ensue.plan.lawful import laws_of
+from ensue.plan.lawful import contradictory_constraints, laws_of
 from ensue.plan.model import QueryPlan
-from ensue.plan.tracking import tracking_plan
+from ensue.plan.tracking import VIOLATION_COLUMNS, tracking_plan
 from ensue.runtimes.local import catalog_of, input_tables
 
 ColumnNames: TypeAlias = "str | Mapping[str, str]"
@@ -71,9 +71,18 @@ def plan_queries(
 
 def with_violations(planned: Planned, statements: Statements) -> Planned:
     """The same with one more plan, the last, for the traces that break a constraint."""
+    law, keys = Law(tuple(entry.constraint for entry in statements.constraints)), _keys_of_constraints(statements)
+    problems = contradictory_constraints(law)
+    if problems:
+        raise QueryError(problems, statements.source)
+    taken = [name for name in keys if name in VIOLATION_COLUMNS]
+    if taken:
+        raise SchemaError(
+            "reserved-column", f"the table of violations has a column `{taken[0]}` of its own", "rename the key"
+        )
     plan = tracking_plan(
-        Law(tuple(entry.constraint for entry in statements.constraints)),
-        _keys_of_constraints(statements),
+        law,
+        keys,
         planned.plans[0].catalog if planned.plans else catalog_of(planned.inputs),
         statements.source,
         planned.plans,
@@ -90,9 +99,10 @@ def plan_violations(tables: Mapping[str, pa.Table] | pa.Table, statements: State
 
 def _keys_of_constraints(statements: Statements) -> tuple[str, ...]:
     """The one PARTITION BY of which all constraints speak."""
-    if not statements.constraints:
+    if not any(entry.constraint.streams for entry in statements.constraints):
+        hint = "add a CONSTRAINT; ENDS WITHIN alone cannot be broken, because a later event begins another trace"
         raise QueryError(
-            [Problem("no-constraint", "there is no constraint to look after", hint="add a CONSTRAINT")],
+            [Problem("no-constraint", "there is no constraint to look after", hint=hint)],
             statements.source,
         )
     of_patterns = [query.partition_by for query in statements.statements]

@@ -11,7 +11,6 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from ensue.algebra.constraints import Constraint
 from ensue.engine.session import needed_columns
 from ensue.engine.snapshot import query_text
 from ensue.engine.sources import InputTable
@@ -107,11 +106,11 @@ def succeed(
             "the checkpoint belongs to a query with another `emit`, so some matches would come twice or never",
             "keep `emit` as it was, or start from a new checkpoint",
         )
-    if _constraints(before) != _constraints(after):
+    if _has_constraints(before) or _has_constraints(after):
         raise StateError(
             "state-constraints",
-            "the checkpoint was made with other constraints, so what is known of its traces does not suffice",
-            "keep the constraints as they were, or start from a new checkpoint; it was:\n" + before.queries,
+            "what a checkpoint knows of traces belongs to one query and its constraints, so neither can be changed",
+            "keep both as they were, or start from a new checkpoint; it was:\n" + before.queries,
         )
     for text in (*before.predecessors, before.queries):
         check_succession(text, before, plans, inputs)
@@ -120,8 +119,8 @@ def succeed(
     )
 
 
-def _constraints(manifest: Manifest) -> set[Constraint]:
-    return {entry.constraint for entry in parse_statements(manifest.queries).constraints}
+def _has_constraints(manifest: Manifest) -> bool:
+    return bool(parse_statements(manifest.queries).constraints)
 
 
 def check_succession(text: str, before: Manifest, plans: Sequence[QueryPlan], inputs: Sequence[InputTable]) -> None:
