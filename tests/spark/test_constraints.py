@@ -115,8 +115,9 @@ def test_violations_of_a_stream(spark: SparkSession, tmp_path: Path) -> None:
         )
         assert running.wait(120)
     matches = spark.read.parquet(str(tmp_path / "matches")).drop("batch").toArrow()
-    broken = spark.read.parquet(str(tmp_path / "violations")).drop("batch").toArrow()
-    expected = ensue.violations(table, PROGRAM, time="t", type="type")
+    broken = spark.read.parquet(str(tmp_path / "violations")).drop("batch", "matches_missing").toArrow()
+    # What may be missing is said as it is known when the violation comes to light.
+    expected = ensue.violations(table, PROGRAM, time="t", type="type").drop_columns("matches_missing")
     assert expected.num_rows > 0
     assert lines(broken) == lines(expected)
     assert lines(matches) == lines(ensue.detect(table, PROGRAM, time="t", type="type"))
