@@ -206,7 +206,8 @@ class TestSettings:
     def test_local(self, built: dict[str, str]) -> None:
         ensue.spark_session(master="local[3]")
         assert built["spark.master"] == "local[3]"
-        assert built["spark.sql.shuffle.partitions"] == "6"
+        assert built["spark.sql.shuffle.partitions"] == "3"
+        assert built["spark.sql.adaptive.coalescePartitions.initialPartitionNum"] == "6"
         assert built["spark.app.name"] == "ensue"
         assert built["spark.ui.enabled"] == "false"
         assert built["spark.sql.session.timeZone"] == "UTC"
