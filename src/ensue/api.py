@@ -138,6 +138,8 @@ def explain(query: QueryLike, *, time: str = "t", constraints: ConstraintsLike |
 
 
 def _explained(statements: Statements, time: str) -> Iterator[str]:
+    if not statements.statements:
+        raise _no_pattern(statements)
     for node, law in zip(statements.statements, laws_of(statements), strict=True):
         yield explain_without_data(node, statements.source, time, law)
 

@@ -389,3 +389,9 @@ def test_what_is_watched_does_not_depend_on_the_hash_of_texts() -> None:
         for seed in (0, 1, 2)
     }
     assert len(said) == 1
+
+
+def test_constraints_alone_have_nothing_to_explain() -> None:
+    with pytest.raises(ensue.QueryError) as caught:
+        ensue.parse("CONSTRAINT ENDS(A)").explain()
+    assert caught.value.code == "no-pattern"

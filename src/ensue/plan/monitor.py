@@ -8,7 +8,7 @@ has failed can hold no further match.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ensue.algebra.catalog import Catalog
@@ -236,10 +236,3 @@ def _with_conditions_on(draft: GraphMonitor, watched: frozenset[str]) -> GraphMo
         for step in draft.steps
     )
     return replace(draft, steps=steps)
-
-
-def conditions_of(graph: GraphMonitor) -> Iterator[tuple[Step, Condition]]:
-    """Every condition with the step that it ends, the earliest steps first."""
-    for step in graph.steps:
-        for condition in step.conditions:
-            yield step, condition
