@@ -390,7 +390,7 @@ def violations(
     sources, report = load_sources(planned.inputs, plan.catalog.time_type)
     for item in planned.inputs:
         if item.type is not None:
-            _warn_of_names(item, (), plan.tracking.law.streams)
+            _warn_of_names(item, (), plan.tracking.law.streams, stacklevel=3)
     table, _ = track(plan, plan.tracking, sources, request_of(plan), report=report)
     warn_set_aside(report)
     return kind.from_arrow(table.cast(planned.outputs[0].schema))
@@ -454,24 +454,23 @@ def _warn_of_missing_streams(plan: QueryPlan, store: EventStore) -> None:
     constrained = plan.law.streams if plan.law is not None else ()
     for item in (source.input for source in store.sources):
         if item.type is not None and (constrained or not all(len(store.streams[name]) for name in plan.streams)):
-            _warn_of_names(item, plan.streams, constrained)
+            _warn_of_names(item, plan.streams, constrained, stacklevel=5)
 
 
-def _warn_of_names(item: InputTable, streams: tuple[str, ...], constrained: tuple[str, ...]) -> None:
+def _warn_of_names(item: InputTable, streams: tuple[str, ...], constrained: tuple[str, ...], stacklevel: int) -> None:
+    """Warns of names that are probably slips; `stacklevel` leads to the line of the user."""
     counts = pc.value_counts(item.table.column(item.type)).to_pylist()
     by_frequency = sorted(counts, key=lambda entry: -entry["counts"])
     present = [str(entry["values"]) for entry in by_frequency if entry["values"] is not None]
     for name in dict.fromkeys((*streams, *constrained)):
         guess = closest(name, present, cutoff=0.65) if name not in present else None
         if guess is not None and guess not in (streams if name in streams else constrained):
-            _warn_of_stream(f"no row of column `{item.type}` is `{name}`; did you mean `{guess}`?")
+            message = f"no row of column `{item.type}` is `{name}`; did you mean `{guess}`?"
+            warnings.warn(message, EnsueWarning, stacklevel=stacklevel)
     if present and not set(present) & {*streams, *constrained}:
         shown = ", ".join(present[:MOST_SHOWN]) + (", ..." if len(present) > MOST_SHOWN else "")
-        _warn_of_stream(f"column `{item.type}` holds none of the streams of the query; it holds {shown}")
-
-
-def _warn_of_stream(message: str) -> None:
-    warnings.warn(message, EnsueWarning, stacklevel=5)
+        message = f"column `{item.type}` holds none of the streams of the query; it holds {shown}"
+        warnings.warn(message, EnsueWarning, stacklevel=stacklevel)
 
 
 def warn_set_aside(report: Report, callers: int = 3) -> None:
