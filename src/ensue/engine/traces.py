@@ -8,31 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
 
-from ensue.engine.events import Candidates, EventStore, Request, arrange, key_column, load_events, stream_codes
-from ensue.engine.keys import encode_columns
-from ensue.engine.sources import EventSource, Mask, Report, one_chunk
+from ensue.engine.events import Candidates, EventStore, Request, arrange, load_events
+from ensue.engine.sources import EventSource, Mask, Report
+from ensue.engine.trace_rows import TraceRows, joined, no_keys, of_rows
+from ensue.engine.trace_rules import ENDED, rules_of
 from ensue.engine.workspace import cached_candidates
-from ensue.errors import SchemaError
-from ensue.expr.types import common_type, readable_type
 from ensue.graph.bounds import FAR
 from ensue.kernels.compiled import Codes, Int64s
-from ensue.kernels.sorting import group_by_key, is_sorted, order_by_time
-from ensue.kernels.traces import NEVER, Bits, Rules, Traces, follow
+from ensue.kernels.sorting import group_by_key
+from ensue.kernels.traces import NEVER, Bits, Traces, follow
 from ensue.plan.model import QueryPlan
-from ensue.plan.monitor import MOST_STEPS, GraphMonitor, Monitor
+from ensue.plan.monitor import Monitor
 
 TRACE = "ensue:trace"
 """The column that numbers the traces of a key, where a key has had several."""
 
-ENDED = np.uint64(1 << 63)
-"""The bit of all streams that end a trace."""
-
-KEY, SEEN, REACHED, BEGAN, FAILED, NUMBER, LACKS = "key", "seen", "reached", "began", "failed", "number", "lacks"
+SEEN, REACHED, BEGAN, FAILED, NUMBER, LACKS = "seen", "reached", "began", "failed", "number", "lacks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,85 +83,6 @@ def no_records(plan: QueryPlan, sources: Sequence[EventSource], request: Request
     return record_table({**no_keys(sources, request), **lacks}, np.empty(0, np.int64), traces)
 
 
-def no_keys(sources: Sequence[EventSource], request: Request) -> dict[str, pa.Array]:
-    """The key columns of a table without rows."""
-    return {
-        f"{KEY}_{place}": next(key_parts(name, sources, request)).slice(0, 0)
-        for place, name in enumerate(request.partition_by)
-    }
-
-
-class TraceRows:
-    """The rows of some streams by trace.
-
-    `rows` are, per table, those that take part, in the order of the table, `codes` their streams and `keys` their
-    traces, as are `known_keys` the traces in further tables that have key columns.
-    """
-
-    def __init__(
-        self,
-        streams: tuple[str, ...],
-        sources: tuple[EventSource, ...],
-        request: Request,
-        known: Sequence[pa.Table] = (),
-    ) -> None:
-        self.streams = streams
-        self.sources = sources
-        all_codes = [self._stream_codes(source) for source in sources]
-        self.rows = [np.flatnonzero(codes >= 0).astype(np.int32) for codes in all_codes]
-        self.codes = [codes[rows] for codes, rows in zip(all_codes, self.rows, strict=True)]
-        self.values = [self._key_values(place, request, known) for place in range(len(request.partition_by))]
-        encoded, self.key_count = encode_columns(self.values)
-        self.keys, self.known_keys = encoded[: len(sources)], encoded[len(sources) :]
-
-    def _stream_codes(self, source: EventSource) -> Codes:
-        """Which of the streams each row belongs to, -1 for rows that take no part."""
-        stream = source.input.stream
-        if stream is None:
-            codes = stream_codes(source.input, self.streams)
-        else:
-            number = self.streams.index(stream) if stream in self.streams else -1
-            codes = np.full(len(source.starts), number, np.int32)
-        return codes if source.valid is None else np.where(source.valid, codes, np.int32(-1))
-
-    def _key_values(self, place: int, request: Request, known: Sequence[pa.Table]) -> list[pa.Array]:
-        """A partition column of the rows that take part, by table, then of the further tables."""
-        name = request.partition_by[place]
-        parts = [
-            values if len(rows) == len(values) else values.take(pa.array(rows))
-            for values, rows in zip(key_parts(name, self.sources, request), self.rows, strict=True)
-        ]
-        return [*parts, *(one_chunk(table.column(f"{KEY}_{place}")) for table in known)]
-
-    @property
-    def times(self) -> Int64s:
-        return joined([source.ends[rows] for source, rows in zip(self.sources, self.rows, strict=True)])
-
-    def new(self, after: int | None, until: int | None) -> Codes:
-        """The places of the rows, in the order of all tables, that end after `after` and not after `until`, by time."""
-        times = self.times
-        new = np.ones(len(times), bool)
-        if after is not None:
-            new &= times > after
-        if until is not None:
-            new &= times <= until
-        order = np.flatnonzero(new).astype(np.int32)
-        return order if is_sorted(times[order]) else order[order_by_time(times[order])]
-
-    def key_columns(self, numbers: Int64s) -> dict[str, pa.Array]:
-        """The keys of some traces as columns."""
-        all_keys = joined([*self.keys, *self.known_keys])
-        place = np.empty(self.key_count, np.int64)
-        known = np.flatnonzero(all_keys >= 0)
-        place[all_keys[known]] = known
-        wanted = pa.array(place[numbers])
-        return {f"{KEY}_{number}": _one_column(parts).take(wanted) for number, parts in enumerate(self.values)}
-
-    def by_table(self, values: np.ndarray) -> list[np.ndarray]:
-        """What was found for the rows of all tables, by table."""
-        return np.split(values, np.cumsum([len(rows) for rows in self.rows])[:-1])
-
-
 class _Watch:
     """One pass over the events of a query. The streams of the query come first in `events.streams`."""
 
@@ -187,8 +103,8 @@ class _Watch:
         self.report = report
         self.records = records
         self.events = TraceRows(plan.all_streams, sources, request, () if records is None else (records,))
-        of_rows = numbers or [np.full(len(source.starts), -1, np.int32) for source in sources]
-        self.known_numbers = joined([own[rows] for own, rows in zip(of_rows, self.events.rows, strict=True)])
+        given = numbers or [np.full(len(source.starts), -1, np.int32) for source in sources]
+        self.known_numbers = joined([own[rows] for own, rows in zip(given, self.events.rows, strict=True)])
         self.traces = self._traces()
         self.may_lack_matches = np.zeros(self.events.key_count, bool)
         if records is not None and records.num_rows:
@@ -253,7 +169,7 @@ class _Watch:
     def _are_mixed(self, numbers: Sequence[Codes]) -> bool:
         """Whether events of several traces of one key are at hand."""
         return any(
-            bool((own != _of_rows(self.traces.number, keys))[keys >= 0].any())
+            bool((own != of_rows(self.traces.number, keys))[keys >= 0].any())
             for own, keys in zip(numbers, self.events.keys, strict=True)
         )
 
@@ -270,7 +186,7 @@ class _Watch:
         own = len(self.plan.streams)
         events = self.events
         for source, rows, keys, codes in zip(self.sources, events.rows, events.keys, events.codes, strict=True):
-            alive = np.flatnonzero((codes < own) & ~_of_rows(asleep, keys))
+            alive = np.flatnonzero((codes < own) & ~of_rows(asleep, keys))
             order, runs = group_by_key(codes[alive], own)
             for number, stream in enumerate(self.plan.streams):
                 if source.input.stream in (None, stream):
@@ -318,7 +234,7 @@ class _Watch:
             skipped,
             numbers,
         )
-        numbers = np.where(numbers < 0, _of_rows(self.traces.number, keys), numbers)
+        numbers = np.where(numbers < 0, of_rows(self.traces.number, keys), numbers)
         return events.by_table(skipped), events.by_table(numbers)
 
     def _of_all_rows(self, values: Sequence[np.ndarray]) -> Iterator[np.ndarray]:
@@ -365,9 +281,9 @@ class _Watch:
         waiting = ((traces.reached & rules_of(self.monitor).wholes) != 0)[:, trails].any(axis=1)
         gone = traces.failed | (over & ~waiting)
         for source, rows, keys, own in zip(self.sources, self.events.rows, self.events.keys, numbers, strict=True):
-            last = own == _of_rows(traces.number, keys)
+            last = own == of_rows(traces.number, keys)
             dropped = np.zeros(len(source.starts), bool)
-            dropped[rows] = np.where(last, _of_rows(gone, keys), not trails.any())
+            dropped[rows] = np.where(last, of_rows(gone, keys), not trails.any())
             yield dropped
 
     def _kept_records(self, over: Mask) -> pa.Table | None:
@@ -399,14 +315,10 @@ class _Watch:
         ):
             own = codes < len(self.plan.streams)
             whole_stream = np.append(whole, np.zeros(len(events.streams) - len(whole), bool))[codes]
-            spared = own & np.where(_of_rows(asleep, keys), mask & whole_stream, (bits[rows] != 0) & gone[rows])
+            spared = own & np.where(of_rows(asleep, keys), mask & whole_stream, (bits[rows] != 0) & gone[rows])
             places = np.flatnonzero(spared)
             found.append(source.ends[rows[places]] + kept_for[codes[places]])
         return joined(found)
-
-
-def key_parts(name: str, sources: Sequence[EventSource], request: Request) -> Iterator[pa.Array]:
-    return (key_column(source, name, request) for source in sources)
 
 
 def _new_traces(count: int, monitor: Monitor) -> Traces:
@@ -436,31 +348,6 @@ def record_table(keys: Mapping[str, pa.Array], numbers: Int64s, traces: Traces) 
     return pa.table(columns)
 
 
-def _of_rows(values: np.ndarray, keys: Codes) -> np.ndarray:
-    """The value of each row's trace; that of no trace is zero."""
-    return np.append(values, np.zeros(1, values.dtype))[keys]
-
-
-def _one_column(parts: Sequence[pa.Array]) -> pa.Array:
-    """Key columns of several tables as one, in a type that holds all of them."""
-    kinds = {part.type for part in parts}
-    if len(kinds) > 1:
-        common = common_type([readable_type(kind) for kind in kinds])
-        try:
-            parts = [part.cast(common or pa.string()) for part in parts]
-        except pa.ArrowInvalid as error:
-            raise SchemaError(
-                "key-type",
-                f"keys of the types {', '.join(sorted(map(str, kinds)))} cannot be kept in one column: {error}",
-                "give the key column the same type in all tables",
-            ) from error
-    return one_chunk(pa.chunked_array(parts))
-
-
-def joined(parts: Sequence[np.ndarray]) -> np.ndarray:
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-
 def _retention_of_streams(plan: QueryPlan) -> tuple[Int64s, Mask]:
     """Per stream of a query how long after its end an event is kept, and whether as some variable all events are."""
     kept_for, whole = np.zeros(len(plan.streams), np.int64), np.zeros(len(plan.streams), bool)
@@ -472,57 +359,3 @@ def _retention_of_streams(plan: QueryPlan) -> tuple[Int64s, Mask]:
                 kept_for[place] = max(kept_for[place], min(limits, default=FAR))
                 whole[place] |= not variable.predicates
     return kept_for, whole
-
-
-def _bits_at_start(graph: GraphMonitor) -> int:
-    return 1 if graph.follows else (1 << len(graph.steps)) - 1
-
-
-def _bits_of_whole(graph: GraphMonitor) -> int:
-    """The step at which the match is whole. Where it is not known when that is, and a match may trail, it is any."""
-    if graph.whole is not None:
-        return 1 << graph.whole
-    return _bits_at_start(graph) if graph.trails else 0
-
-
-@lru_cache(maxsize=256)
-def rules_of(monitor: Monitor) -> Rules:
-    """A monitor as arrays."""
-    bit = {stream: np.uint64(1 << place) for place, stream in enumerate(monitor.watched)}
-
-    def bits(streams: frozenset[str]) -> np.uint64:
-        return np.uint64(sum(int(bit[stream]) for stream in streams))
-
-    leaf_offsets = np.cumsum([0, *(len(graph.leaves) for graph in monitor.graphs)])
-    moves: list[tuple[int, int, int]] = []
-    losses = np.zeros(int(leaf_offsets[-1]), np.uint64)
-    conditions: list[tuple[np.uint64, np.uint64]] = []
-    condition_offsets = np.zeros((len(monitor.graphs), MOST_STEPS + 1), np.int64)
-    for number, graph in enumerate(monitor.graphs):
-        first = int(leaf_offsets[number])
-        moves += [(first + leaf, 1 << start, 1 << goal) for start, leaf, goal in graph.moves]
-        for leaf, step in graph.losses:
-            losses[first + leaf] |= np.uint64(1 << step)
-        for place in range(MOST_STEPS):
-            condition_offsets[number, place] = len(conditions)
-            if place < len(graph.steps):
-                found = graph.steps[place].conditions
-                conditions += [(bits(condition.seen), bits(condition.unseen)) for condition in found]
-        condition_offsets[number, MOST_STEPS] = len(conditions)
-    moves.sort()
-    return Rules(
-        leaf_offsets=leaf_offsets.astype(np.int64),
-        move_offsets=np.searchsorted([leaf for leaf, _, _ in moves], np.arange(len(losses) + 1)).astype(np.int64),
-        move_from=np.array([start for _, start, _ in moves], np.uint64),
-        move_to=np.array([goal for _, _, goal in moves], np.uint64),
-        losses=losses,
-        starts=np.array([_bits_at_start(graph) for graph in monitor.graphs], np.uint64),
-        wholes=np.array([_bits_of_whole(graph) for graph in monitor.graphs], np.uint64),
-        trails=np.array([graph.trails for graph in monitor.graphs], bool),
-        step_counts=np.array([len(graph.steps) for graph in monitor.graphs], np.int64),
-        condition_offsets=condition_offsets,
-        condition_seen=np.array([seen for seen, _ in conditions], np.uint64),
-        condition_unseen=np.array([unseen for _, unseen in conditions], np.uint64),
-        ends=ENDED,
-        lifetime=FAR if monitor.lifetime is None else monitor.lifetime,
-    )

@@ -10,7 +10,8 @@ import pyarrow as pa
 from ensue.algebra.constraints import Constraint
 from ensue.engine.events import Request
 from ensue.engine.sources import EventSource, Report
-from ensue.engine.traces import BEGAN, TraceRows, joined, no_keys, no_records, watch
+from ensue.engine.trace_rows import TraceRows, joined, no_keys
+from ensue.engine.traces import BEGAN, no_records, watch
 from ensue.graph.bounds import FAR
 from ensue.graph.law import Law
 from ensue.kernels.compiled import Int64s

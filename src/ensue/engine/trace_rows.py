@@ -1,0 +1,127 @@
+"""Rows by trace: which stream each belongs to, which key, in which order they come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from ensue.engine.events import Request, key_column, stream_codes
+from ensue.engine.keys import encode_columns
+from ensue.engine.sources import EventSource, one_chunk
+from ensue.errors import SchemaError
+from ensue.expr.types import common_type, readable_type
+from ensue.kernels.compiled import Codes, Int64s
+from ensue.kernels.sorting import is_sorted, order_by_time
+
+KEY = "key"
+"""How the key columns of what is known of traces begin."""
+
+
+class TraceRows:
+    """The rows of some streams by trace.
+
+    `rows` are, per table, those that take part, in the order of the table, `codes` their streams and `keys` their
+    traces, as are `known_keys` the traces in further tables that have key columns.
+    """
+
+    def __init__(
+        self,
+        streams: tuple[str, ...],
+        sources: tuple[EventSource, ...],
+        request: Request,
+        known: Sequence[pa.Table] = (),
+    ) -> None:
+        self.streams = streams
+        self.sources = sources
+        all_codes = [self._stream_codes(source) for source in sources]
+        self.rows = [np.flatnonzero(codes >= 0).astype(np.int32) for codes in all_codes]
+        self.codes = [codes[rows] for codes, rows in zip(all_codes, self.rows, strict=True)]
+        self.values = [self._key_values(place, request, known) for place in range(len(request.partition_by))]
+        encoded, self.key_count = encode_columns(self.values)
+        self.keys, self.known_keys = encoded[: len(sources)], encoded[len(sources) :]
+
+    def _stream_codes(self, source: EventSource) -> Codes:
+        """Which of the streams each row belongs to, -1 for rows that take no part."""
+        stream = source.input.stream
+        if stream is None:
+            codes = stream_codes(source.input, self.streams)
+        else:
+            number = self.streams.index(stream) if stream in self.streams else -1
+            codes = np.full(len(source.starts), number, np.int32)
+        return codes if source.valid is None else np.where(source.valid, codes, np.int32(-1))
+
+    def _key_values(self, place: int, request: Request, known: Sequence[pa.Table]) -> list[pa.Array]:
+        """A partition column of the rows that take part, by table, then of the further tables."""
+        name = request.partition_by[place]
+        parts = [
+            values if len(rows) == len(values) else values.take(pa.array(rows))
+            for values, rows in zip(key_parts(name, self.sources, request), self.rows, strict=True)
+        ]
+        return [*parts, *(one_chunk(table.column(f"{KEY}_{place}")) for table in known)]
+
+    @property
+    def times(self) -> Int64s:
+        return joined([source.ends[rows] for source, rows in zip(self.sources, self.rows, strict=True)])
+
+    def new(self, after: int | None, until: int | None) -> Codes:
+        """The places of the rows, in the order of all tables, that end after `after` and not after `until`, by time."""
+        times = self.times
+        new = np.ones(len(times), bool)
+        if after is not None:
+            new &= times > after
+        if until is not None:
+            new &= times <= until
+        order = np.flatnonzero(new).astype(np.int32)
+        return order if is_sorted(times[order]) else order[order_by_time(times[order])]
+
+    def key_columns(self, numbers: Int64s) -> dict[str, pa.Array]:
+        """The keys of some traces as columns."""
+        all_keys = joined([*self.keys, *self.known_keys])
+        place = np.empty(self.key_count, np.int64)
+        known = np.flatnonzero(all_keys >= 0)
+        place[all_keys[known]] = known
+        wanted = pa.array(place[numbers])
+        return {f"{KEY}_{number}": _one_column(parts).take(wanted) for number, parts in enumerate(self.values)}
+
+    def by_table(self, values: np.ndarray) -> list[np.ndarray]:
+        """What was found for the rows of all tables, by table."""
+        return np.split(values, np.cumsum([len(rows) for rows in self.rows])[:-1])
+
+
+def no_keys(sources: Sequence[EventSource], request: Request) -> dict[str, pa.Array]:
+    """The key columns of a table without rows."""
+    return {
+        f"{KEY}_{place}": next(key_parts(name, sources, request)).slice(0, 0)
+        for place, name in enumerate(request.partition_by)
+    }
+
+
+def key_parts(name: str, sources: Sequence[EventSource], request: Request) -> Iterator[pa.Array]:
+    return (key_column(source, name, request) for source in sources)
+
+
+def of_rows(values: np.ndarray, keys: Codes) -> np.ndarray:
+    """The value of each row's trace; that of no trace is zero."""
+    return np.append(values, np.zeros(1, values.dtype))[keys]
+
+
+def _one_column(parts: Sequence[pa.Array]) -> pa.Array:
+    """Key columns of several tables as one, in a type that holds all of them."""
+    kinds = {part.type for part in parts}
+    if len(kinds) > 1:
+        common = common_type([readable_type(kind) for kind in kinds])
+        try:
+            parts = [part.cast(common or pa.string()) for part in parts]
+        except pa.ArrowInvalid as error:
+            raise SchemaError(
+                "key-type",
+                f"keys of the types {', '.join(sorted(map(str, kinds)))} cannot be kept in one column: {error}",
+                "give the key column the same type in all tables",
+            ) from error
+    return one_chunk(pa.chunked_array(parts))
+
+
+def joined(parts: Sequence[np.ndarray]) -> np.ndarray:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
