@@ -95,7 +95,44 @@ class Named:
     span: Span | None = field(default=None, compare=False, repr=False)
 
 
-Pattern = Event | Seq | And | Or | Not | Within | Named
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """`FOLLOWS(x, y, 5 min)`, `ANY(2, x, y, z)` and the like: one of the operators in `ensue.algebra.operators`.
+
+    `window` is its duration and `count` its number, for those that take one. UNLESS(y)(x, z) has the items y, x, z.
+    """
+
+    operator: str
+    items: tuple[Pattern, ...]
+    window: Window | None = None
+    count: int | None = None
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """`x{m,n}`: so many matches of `x`, each before the next; with `every`, all of them in the scope of the item.
+
+    `x+` is `x{1,} ALL`; `x*` and `COLLECT x` are `x{0,} ALL`. `most` None: no upper limit.
+    """
+
+    item: Pattern
+    least: int
+    most: int | None
+    every: bool = False
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """`FIRST x` or `LAST x`: for the same choice of the other items only the earliest or latest `x`."""
+
+    item: Pattern
+    latest: bool
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+Pattern = Event | Seq | And | Or | Not | Within | Named | Operation | Repeat | Pick
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +146,11 @@ class Return:
 
 @dataclass(frozen=True, slots=True)
 class PatternQuery:
-    """`PATTERN name expression WHERE ... PARTITION BY ... WITHIN ... RETURN ...`."""
+    """`PATTERN name expression WHERE ... PARTITION BY ... WITHIN ... MATCH ... CONSUME RETURN ...`.
+
+    `policy` is the word after MATCH, one of `ensue.algebra.operators.POLICIES`; `consume` None: nothing was said. With
+    `declares`, it is `STREAM name FROM PATTERN ...`: its matches are the events of a stream of this name.
+    """
 
     pattern: Pattern
     name: str | None = None
@@ -117,7 +158,11 @@ class PatternQuery:
     partition_by: tuple[str, ...] = ()
     within: Window | None = None
     returns: tuple[Return, ...] = ()
+    policy: str | None = None
+    consume: bool | None = None
+    declares: bool = False
     span: Span | None = field(default=None, compare=False, repr=False)
+    policy_span: Span | None = field(default=None, compare=False, repr=False)
     partition_span: Span | None = field(default=None, compare=False, repr=False)
 
 
@@ -135,9 +180,9 @@ def children(pattern: Pattern) -> tuple[Pattern, ...]:
     match pattern:
         case Event():
             return ()
-        case Seq() | And() | Or():
+        case Seq() | And() | Or() | Operation():
             return pattern.items
-        case Not() | Within() | Named():
+        case Not() | Within() | Named() | Repeat() | Pick():
             return (pattern.item,)
 
 
