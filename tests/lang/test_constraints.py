@@ -64,7 +64,7 @@ def test_case_blanks_and_comments(text: str) -> None:
     "text",
     [
         "PATTERN {} {}",
-        "PATTERN {} ({} {} WITHIN 5)",
+        "PATTERN p ({} {} WITHIN 5)",
         "PATTERN {} SEQ({}, {} {} [{} > 1] AS {}, NOT {})",
         "PATTERN A {} WHERE {}.{} = 1 AND {}({}.x, 2) PARTITION BY {} WITHIN 5 RETURN {}.{} AS {}",
     ],

@@ -62,7 +62,7 @@ def test_several_problems_are_reported_at_once_in_the_order_of_the_text() -> Non
     [
         (parse_pattern, "A a, B b", "write `SEQ(A a, B b)`, or `AND(A a, B b)` for any order"),
         (parse_pattern, "A a AND B b", "write `AND(A a, B b)`"),
-        (parse_pattern, "Queued+", "repetition is not part of this release"),
+        (parse_pattern, "Queued+ q", "a repetition stands behind the variable: `Queued q+`"),
         (parse_expression, "x = 1, y = 2", "join conditions with AND"),
         (parse_returns, "*", "leave RETURN out to get whole events"),
         (parse_window, "'10 seconds'", "write `10 seconds`"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
 from ensue.algebra.constraints import (
@@ -20,9 +22,12 @@ from ensue.algebra.nodes import (
     Events,
     Named,
     Not,
+    Operation,
     Or,
     Pattern,
     PatternQuery,
+    Pick,
+    Repeat,
     Return,
     Seq,
     Statements,
@@ -30,6 +35,7 @@ from ensue.algebra.nodes import (
     Window,
     Within,
 )
+from ensue.algebra.operators import OPERATORS, POLICIES, any_event_but, excluded_streams
 from ensue.expr.nodes import (
     ARITHMETIC,
     COMPARISONS,
@@ -55,7 +61,8 @@ from ensue.lang.names import RESERVED
 
 KEYWORDS = (
     *RESERVED, "PATTERN", "SEQ", "SAME", "TIMESTAMP", "BY", "EVENTS", "EVENT", "END", *UNITS,
-    "CONSTRAINT", "PRIOR", "EXCLUSIVE", "REQUIRE", "ENDS", "IMPLIES",
+    "CONSTRAINT", "EXCLUSIVE", "REQUIRE", "ENDS", "IMPLIES", "STREAM", "FROM", "MATCH", "CONSUME", "SHARE",
+    "FIRST", "LAST", "COLLECT", "ALL", "BUT", *POLICIES, *(name for name in OPERATORS if name.isalpha()),
 )  # fmt: skip
 
 any_text = st.text(max_size=8)
@@ -112,7 +119,34 @@ def _larger(expressions: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
 expressions: st.SearchStrategy[Expr] = st.recursive(leaves, _larger, max_leaves=12)
 small_expressions: st.SearchStrategy[Expr] = st.recursive(leaves, _larger, max_leaves=3)
 
-events = st.builds(Event, names, st.none() | names, st.none() | small_expressions)
+# The stream of all events has a name that no other stream can have, and leaves out streams with names of one line.
+streams = names.filter(lambda name: excluded_streams(name) is None) | st.lists(
+    names.filter(lambda name: "\n" not in name), max_size=3
+).map(any_event_but)
+events = st.builds(Event, streams, st.none() | names, st.none() | small_expressions)
+
+stretches: st.SearchStrategy[Window] = st.builds(Duration, nanoseconds.filter(lambda value: value > 0)) | st.builds(
+    Ticks, st.integers(1, INT64_MAX)
+)
+
+
+@st.composite
+def _operations(draw: st.DrawFn, patterns: st.SearchStrategy[Pattern]) -> Operation:
+    operator = draw(st.sampled_from([*OPERATORS.values()]))
+    if operator.any_number:
+        items = tuple(draw(st.lists(patterns, min_size=1, max_size=4)))
+        return Operation(operator.name, items, count=draw(st.integers(1, len(items))))
+    least = len(operator.parts) - (operator.name == "PERIODIC")
+    items = tuple(draw(st.lists(patterns, min_size=least, max_size=len(operator.parts))))
+    return Operation(operator.name, items, draw(stretches) if operator.window_at is not None else None)
+
+
+@st.composite
+def _repetitions(draw: st.DrawFn, patterns: st.SearchStrategy[Pattern]) -> Repeat:
+    every = draw(st.booleans())
+    least = draw(st.integers(0 if every else 1, 3))
+    most = draw(st.integers(max(least, 1), 5) | st.none() if every else st.integers(least, 5))
+    return Repeat(draw(patterns), least, most, every)
 
 
 def _composed(patterns: st.SearchStrategy[Pattern]) -> st.SearchStrategy[Pattern]:
@@ -124,6 +158,9 @@ def _composed(patterns: st.SearchStrategy[Pattern]) -> st.SearchStrategy[Pattern
         st.builds(Not, patterns),
         st.builds(Within, patterns, windows),
         st.builds(Named, patterns, names),
+        _operations(patterns),
+        _repetitions(patterns),
+        st.builds(Pick, patterns, st.booleans()),
     )
 
 
@@ -137,6 +174,10 @@ queries = st.builds(
     st.lists(names, max_size=3).map(tuple),
     st.none() | windows,
     st.lists(st.builds(Return, small_expressions, st.none() | names), max_size=3).map(tuple),
+    st.none() | st.sampled_from(POLICIES),
+    st.none() | st.booleans(),
+).flatmap(
+    lambda query: st.booleans().map(lambda declares: replace(query, declares=declares and query.name is not None))
 )
 
 
@@ -152,7 +193,7 @@ constraints: st.SearchStrategy[Constraint] = st.one_of(
     st.builds(Ends, _streams(1)),
     st.builds(
         EndsWithin,
-        st.builds(Duration, nanoseconds.filter(lambda value: value > 0)) | st.builds(Ticks, st.integers(1, INT64_MAX)),
+        stretches,
     ),
     st.builds(lambda streams, negated: Implies(streams[1:], streams[0], negated), _streams(2), st.booleans()),
 )

@@ -27,6 +27,8 @@ from ensue.algebra.nodes import (
     Or,
     Pattern,
     PatternQuery,
+    Pick,
+    Repeat,
     Return,
     Seq,
     Statements,
@@ -34,7 +36,8 @@ from ensue.algebra.nodes import (
     Window,
     Within,
 )
-from ensue.errors import Problem, QueryError, Source, Span
+from ensue.algebra.operators import POLICIES, any_event_but, excluded_streams
+from ensue.errors import Problem, QueryError, Source, Span, did_you_mean
 from ensue.expr.nodes import (
     Between,
     Binary,
@@ -54,6 +57,7 @@ from ensue.expr.nodes import (
 from ensue.lang.constraints import party_problem, size_problem
 from ensue.lang.literals import LiteralError, read_duration, read_integer, read_real, read_timestamp
 from ensue.lang.names import unquote_name
+from ensue.lang.operations import Argument, Quantity, read_operation, repeat_problems
 
 MAXIMAL_DEPTH = 200
 """Levels of nesting that a query may have. A chain `x AND y AND z` of n conditions has n levels."""
@@ -68,6 +72,15 @@ class Clause(NamedTuple):
     attribute: str
     keyword: str
     value: Any
+    span: Span
+
+
+class Counts(NamedTuple):
+    """How often a repetition repeats: `{least,most} ALL`."""
+
+    least: int
+    most: int | None
+    every: bool
     span: Span
 
 
@@ -99,6 +112,7 @@ class _Builder:
         self.problems: list[Problem] = []
         self.negative = False
         self.folded = False
+        self.collected = False
 
     def build(self, root: Tree[Token]) -> Any:
         frames = [Frame(root, iter(root.children), [], 0)]
@@ -114,6 +128,9 @@ class _Builder:
                 # A minus directly before a number is part of it: -9223372036854775808 fits into 64 bits.
                 self.negative = bool(frames) and frames[-1].tree.data == "minus"
                 self.folded = tree.data == "minus" and _kind(tree.children[1]) in _FOLDED_BY_MINUS
+                # COLLECT before a repetition makes it one of all elements.
+                collected = frames[-1].tree if frames and tree.data == "repetition" else tree
+                self.collected = collected.data == "collect" and _kind(collected.children[0]) == "repetition"
                 method: Callable[..., Any] = getattr(self, tree.data)
                 value = method(Span(tree.meta.start_pos, tree.meta.end_pos), *values)
                 if not frames:
@@ -146,8 +163,13 @@ class _Builder:
             if clause.attribute in values:
                 self._report(clause.span, _duplicate_clause(clause))
             values.setdefault(clause.attribute, clause.value)
-        partition_span = next((clause.span for clause in clauses if clause.attribute == "partition_by"), None)
-        return PatternQuery(pattern, name, span=span, partition_span=partition_span, **values)
+        spans = {clause.attribute: clause.span for clause in reversed(clauses)}
+        policy_span = spans.get("policy", spans.get("consume"))
+        partition_span = spans.get("partition_by")
+        return PatternQuery(pattern, name, span=span, policy_span=policy_span, partition_span=partition_span, **values)
+
+    def stream_statement(self, span: Span, name: str, pattern: Pattern, *clauses: Clause) -> PatternQuery:
+        return replace(self.named_statement(span, name, pattern, *clauses), declares=True)
 
     def where(self, span: Span, condition: Expr) -> Clause:
         return Clause("where", "WHERE", condition, span)
@@ -157,6 +179,17 @@ class _Builder:
 
     def within_clause(self, span: Span, window: Window) -> Clause:
         return Clause("within", "WITHIN", window, span)
+
+    def matching(self, span: Span, word: str) -> Clause:
+        if word.upper() not in POLICIES:
+            self._report(span, _unknown_policy(word))
+        return Clause("policy", "MATCH", word.upper(), span)
+
+    def consuming(self, span: Span) -> Clause:
+        return Clause("consume", "CONSUME or SHARE", True, span)
+
+    def sharing(self, span: Span) -> Clause:
+        return Clause("consume", "CONSUME or SHARE", False, span)
 
     def returning(self, span: Span, *columns: Return) -> Clause:
         return Clause("returns", "RETURN", columns, span)
@@ -219,6 +252,16 @@ class _Builder:
 
     party = event
 
+    def any_event(
+        self, span: Span, excluded: tuple[str, ...] | None, variable: str | None, predicate: Expr | None
+    ) -> Event:
+        return Event(any_event_but(excluded or ()), variable, predicate, span)
+
+    def excluded(self, span: Span, *streams: str) -> tuple[str, ...]:
+        if any("\n" in stream for stream in streams):
+            self._report(span, Problem("syntax", "the name of a stream that BUT leaves out is on one line"))
+        return streams
+
     def seq(self, span: Span, *items: Pattern) -> Seq:
         return Seq(items, span)
 
@@ -237,6 +280,57 @@ class _Builder:
     def named(self, span: Span, item: Pattern, name: str) -> Named:
         return Named(item, name, span)
 
+    def operation(
+        self, span: Span, operator: Token, first: tuple[Argument, ...], second: tuple[Argument, ...] | None
+    ) -> Pattern:
+        name = "".join(operator.upper().split())
+        pattern, problems = read_operation(name, (first,) if second is None else (first, second), span)
+        self.problems += problems
+        return pattern
+
+    def arguments(self, span: Span, *arguments: Argument) -> tuple[Argument, ...]:
+        return arguments
+
+    def quantity(
+        self, span: Span, minus: Token | None, size: Duration | Token, events: Token | None = None
+    ) -> Quantity:
+        negative = minus is not None
+        if isinstance(size, Duration):
+            return Quantity(size, negative, span)
+        if size.type == "DECIMAL":
+            return Quantity(float(size), negative, span)
+        count = self._integer(span, size)
+        return Quantity(Ticks(count, span) if events is None else Events(count, span), negative, span)
+
+    def repetition(self, span: Span, item: Pattern, counts: Counts) -> Repeat:
+        every = counts.every or self.collected
+        self.problems += repeat_problems(counts.least, counts.most, every, counts.span)
+        return Repeat(item, counts.least, counts.most, every, span)
+
+    def collect(self, span: Span, item: Pattern) -> Pattern:
+        return replace(item, span=span) if self.collected else Repeat(item, 0, None, every=True, span=span)
+
+    def one_or_more(self, span: Span, sign: Token) -> Counts:
+        return Counts(1, None, True, span)
+
+    def any_number(self, span: Span, sign: Token) -> Counts:
+        return Counts(0, None, True, span)
+
+    def exactly(self, span: Span, count: Token, every: Token | None) -> Counts:
+        return self.between_counts(span, count, count, every)
+
+    def at_least(self, span: Span, least: Token, every: Token | None) -> Counts:
+        return Counts(self._integer(span, least), None, every is not None, span)
+
+    def between_counts(self, span: Span, least: Token, most: Token, every: Token | None) -> Counts:
+        return Counts(self._integer(span, least), self._integer(span, most), every is not None, span)
+
+    def first(self, span: Span, item: Pattern) -> Pick:
+        return Pick(item, latest=False, span=span)
+
+    def last(self, span: Span, item: Pattern) -> Pick:
+        return Pick(item, latest=True, span=span)
+
     # Windows
 
     def time_window(self, span: Span, minus: Token | None, duration: Duration) -> Duration:
@@ -253,7 +347,7 @@ class _Builder:
             self._report(span, _window_size("a window of time is not negative"))
         return Ticks(count, span)
 
-    def events(self, span: Span, minus: Token | None, number: Token) -> Events:
+    def events(self, span: Span, minus: Token | None, number: Token, word: Token) -> Events:
         count = self._integer(span, number)
         if minus is not None or count < 1:
             self._report(span, _window_size("a window of events holds at least 1 event"))
@@ -361,8 +455,14 @@ class _Builder:
         return unquote_name(name)
 
     word = name
-    stream = name
-    member = name
+
+    def stream(self, span: Span, name: Token) -> str:
+        stream = unquote_name(name)
+        if excluded_streams(stream) is not None:
+            self._report(span, Problem("syntax", "no stream is called `*`", hint="write ANY EVENT"))
+        return stream
+
+    member = stream
 
     def _integer(self, span: Span, digits: Token, negative: bool = False) -> int:
         try:
@@ -389,6 +489,12 @@ def _kind(part: Tree[Token] | Token) -> str:
 def _duplicate_clause(clause: Clause) -> Problem:
     hint = "join the conditions with AND" if clause.attribute == "where" else f"keep one {clause.keyword}"
     return Problem("duplicate-clause", f"the query has a second {clause.keyword}", hint=hint)
+
+
+def _unknown_policy(word: str) -> Problem:
+    listed = f"{', '.join(POLICIES[:-1])} or {POLICIES[-1]}"
+    hint = did_you_mean(word.upper(), POLICIES)
+    return Problem("unknown-policy", f"MATCH takes {listed}, not `{word}`", hint=hint)
 
 
 def _window_size(message: str, hint: str = "") -> Problem:

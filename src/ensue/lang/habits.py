@@ -123,8 +123,15 @@ def _quoted_time(slip: Slip) -> str:
     return f"write `{clause}{time[1]} {unit}{plural}`" if unit in UNITS else f"write `{clause}{time[1]}`"
 
 
-def _repetition(slip: Slip) -> str:
-    return "repetition is not part of this release" if slip.after_pattern and slip.word in ("+", "*", "{") else ""
+def _repeated_stream(slip: Slip) -> str:
+    """`T{2} t` is `T t{2}`."""
+    item = slip.item_before()
+    if not slip.after_pattern or not slip.found or slip.previous_word not in ("}", "+", "*", "ALL"):
+        return ""
+    words = [lexeme.text for lexeme in item]
+    if len(words) < 2 or words[1] not in ("{", "+", "*") or not slip.word.isidentifier() or slip.word in CLAUSES:
+        return ""
+    return f"a repetition stands behind the variable: `{words[0]} {slip.found.text}{_text(slip, item[1:])}`"
 
 
 HABITS: tuple[Callable[[Slip], str], ...] = (
@@ -135,5 +142,5 @@ HABITS: tuple[Callable[[Slip], str], ...] = (
     _star_of_call,
     _sql_clause,
     _quoted_time,
-    _repetition,
+    _repeated_stream,
 )

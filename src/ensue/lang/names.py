@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from ensue.algebra.operators import OPERATORS
+
 RESERVED = (
     "AND", "AS", "BETWEEN", "CASE", "ELSE", "FALSE", "IN", "IS", "LIKE", "NOT", "NULL", "OR", "PARTITION",
     "RETURN", "THEN", "TRUE", "WHEN", "WHERE", "WITHIN",
@@ -15,6 +17,9 @@ _WORD = re.compile(r"[^\W\d]\w*")
 _RESERVED = re.compile("|".join(RESERVED), re.IGNORECASE)
 # Words that an opening bracket turns into an operator.
 _BEFORE_BRACKET = re.compile("SEQ|SAME", re.IGNORECASE)
+_OPERATOR = re.compile("|".join(name.rstrip("*+") for name in OPERATORS), re.IGNORECASE)
+# Words that are something else before a name or a bracket, at the beginning of an item.
+_BEFORE_ITEM = re.compile("FIRST|LAST|COLLECT|ANY", re.IGNORECASE)
 
 
 def is_reserved(word: str) -> bool:
@@ -35,6 +40,24 @@ def quote_name(name: str) -> str:
     if is_reserved(name) or _BEFORE_BRACKET.fullmatch(name):
         return _in_backticks(name)
     return quote_word(name)
+
+
+def quote_stream(name: str) -> str:
+    """The name of a stream as it stands in a pattern.
+
+    >>> quote_stream("Transfer"), quote_stream("First")
+    ('Transfer', '`First`')
+    """
+    return _in_backticks(name) if _BEFORE_ITEM.fullmatch(name) else quote_name(name)
+
+
+def quote_query_name(name: str) -> str:
+    """The name of a query as it stands behind PATTERN, where a bracket may follow.
+
+    >>> quote_query_name("late"), quote_query_name("next")
+    ('late', '`next`')
+    """
+    return _in_backticks(name) if _OPERATOR.fullmatch(name) else quote_name(name)
 
 
 def quote_word(name: str) -> str:

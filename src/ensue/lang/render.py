@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ensue.algebra.constraints import (
     Constraint,
     ConstraintStatement,
@@ -18,9 +20,12 @@ from ensue.algebra.nodes import (
     Events,
     Named,
     Not,
+    Operation,
     Or,
     Pattern,
     PatternQuery,
+    Pick,
+    Repeat,
     Return,
     Seq,
     Statements,
@@ -28,6 +33,7 @@ from ensue.algebra.nodes import (
     Window,
     Within,
 )
+from ensue.algebra.operators import OPERATORS, excluded_streams
 from ensue.expr.nodes import (
     Between,
     Binary,
@@ -45,7 +51,8 @@ from ensue.expr.nodes import (
     Unary,
 )
 from ensue.lang.literals import render_duration, render_timestamp
-from ensue.lang.names import quote_name, quote_word
+from ensue.lang.names import quote_name, quote_query_name, quote_stream, quote_word
+from ensue.lang.operations import first_brackets
 
 _LINE = 100
 _INDENT = "  "
@@ -110,16 +117,17 @@ def render_query(query: PatternQuery) -> str:
       WHERE a.x = b.x
       WITHIN 1 hour
     """
-    lines = ["PATTERN"] if query.name is None else [f"PATTERN {quote_name(query.name)}\n{_INDENT[:-1]}"]
-    pattern = _layout_pattern(query.pattern, _INDENT)
-    wrapped = _reaches_within(query.pattern) or (query.name is not None and _starts_with_event(query.pattern))
-    lines[0] += f" ({pattern})" if wrapped else f" {pattern}"
+    lines = [_heading(query) + _headed_pattern(query)]
     if query.where is not None:
         lines.append(f"WHERE {_layout_condition(query.where)}")
     if query.partition_by:
         lines.append(f"PARTITION BY {_names(query.partition_by)}")
     if query.within is not None:
         lines.append(f"WITHIN {render_window(query.within)}")
+    if query.policy is not None:
+        lines.append(f"MATCH {query.policy}")
+    if query.consume is not None:
+        lines.append("CONSUME" if query.consume else "SHARE")
     if query.returns:
         lines.append(f"RETURN {', '.join(map(render_return, query.returns))}")
     return f"\n{_INDENT}".join(lines)
@@ -158,13 +166,18 @@ def render_pattern(pattern: Pattern) -> str:
     """
     match pattern:
         case Event():
-            variable = f" {quote_name(pattern.variable)}" if pattern.variable is not None else ""
-            predicate = f" [{render_expression(pattern.predicate)}]" if pattern.predicate is not None else ""
-            return quote_name(pattern.stream) + variable + predicate
+            return _event(pattern)
         case Seq() | And() | Or():
             return f"{_keyword(pattern)}({', '.join(map(render_pattern, pattern.items))})"
         case Not():
             return f"NOT {render_pattern(pattern.item)}"
+        case Pick():
+            return f"{'LAST' if pattern.latest else 'FIRST'} {render_pattern(pattern.item)}"
+        case Operation():
+            groups = _argument_groups(pattern, render_pattern)
+            return pattern.operator + "".join(f"({', '.join(group)})" for group in groups)
+        case Repeat():
+            return _repeated(pattern)
         case Within():
             return f"{_postfixed(pattern.item)} WITHIN {render_window(pattern.window)}"
         case Named():
@@ -190,34 +203,103 @@ def _keyword(pattern: Seq | And | Or) -> str:
             return "OR"
 
 
+def _event(event: Event) -> str:
+    variable = f" {quote_name(event.variable)}" if event.variable is not None else ""
+    predicate = f" [{render_expression(event.predicate)}]" if event.predicate is not None else ""
+    excluded = excluded_streams(event.stream)
+    if excluded is None:
+        return quote_stream(event.stream) + variable + predicate
+    but = f" BUT {_names(excluded)}" if len(excluded) == 1 else f" BUT ({_names(excluded)})" if excluded else ""
+    if event.variable is not None and event.variable.upper() == "BUT":
+        variable = f" `{event.variable}`"
+    return f"ANY EVENT{but}{variable}{predicate}"
+
+
+def _argument_groups(operation: Operation, render: Callable[[Pattern], str]) -> list[list[str]]:
+    """The arguments as they stand in the brackets; UNLESS has two pairs of them."""
+    items = [render(item) for item in operation.items]
+    if operation.count is not None:
+        items.insert(0, str(operation.count))
+    if operation.window is not None:
+        items.insert(OPERATORS[operation.operator].window_at or 0, render_window(operation.window))
+    split = first_brackets(operation.operator)
+    return [items[:split], items[split:]] if split else [items]
+
+
+def _repeated(repeat: Repeat) -> str:
+    text = render_pattern(repeat.item)
+    item = f"({text})" if isinstance(repeat.item, Not | Pick | Repeat | Within | Named) else text
+    match (repeat.least, repeat.most, repeat.every):
+        case (0, None, True):
+            return f"{item}*"
+        case (1, None, True):
+            return f"{item}+"
+        case (least, most, every):
+            counts = str(least) if least == most else f"{least},{'' if most is None else most}"
+            return f"{item}{{{counts}}}{' ALL' if every else ''}"
+
+
 def _postfixed(item: Pattern) -> str:
     text = render_pattern(item)
-    return f"({text})" if isinstance(item, Not) else text
+    return f"({text})" if isinstance(item, Not | Pick) else text
 
 
-def _reaches_within(pattern: Pattern) -> bool:
-    """Whether a WITHIN of the pattern would be read as the query's clause."""
+def _heading(query: PatternQuery) -> str:
+    if query.name is None:
+        return "PATTERN "
+    name = quote_query_name(query.name)
+    return f"STREAM {name} FROM PATTERN " if query.declares else f"PATTERN {name}\n{_INDENT}"
+
+
+def _headed_pattern(query: PatternQuery) -> str:
+    """The pattern as it stands behind PATTERN, in parentheses where it would be read as something else."""
+    pattern = _layout_pattern(query.pattern, _INDENT)
+    named = query.name is not None and not query.declares
+    in_parentheses = (
+        _stands_in_parts(query.pattern)
+        or (named and _starts_with_event(query.pattern))
+        or (query.consume is not None and _is_bare_event(query.pattern))
+    )
+    return f"({pattern})" if in_parentheses else pattern
+
+
+def _stands_in_parts(pattern: Pattern) -> bool:
+    """Whether a WITHIN of the pattern would be read as the query's clause, or it starts with FIRST or LAST."""
     while isinstance(pattern, Not | Named):
         pattern = pattern.item
-    return isinstance(pattern, Within)
+    return isinstance(pattern, Within | Pick)
 
 
 def _starts_with_event(pattern: Pattern) -> bool:
     """Whether a name before the pattern would be read as a stream."""
-    while isinstance(pattern, Named):
+    while isinstance(pattern, Named | Repeat):
         pattern = pattern.item
     return isinstance(pattern, Event)
+
+
+def _is_bare_event(pattern: Pattern) -> bool:
+    """Whether CONSUME or SHARE behind the pattern would be read as its variable."""
+    while isinstance(pattern, Not):
+        pattern = pattern.item
+    return isinstance(pattern, Event) and pattern.variable is None and pattern.predicate is None
 
 
 def _layout_pattern(pattern: Pattern, indent: str) -> str:
     text = render_pattern(pattern)
     if len(indent) + len(text) <= _LINE:
         return text
+    deeper = indent + _INDENT
+
+    def laid_out(items: list[str]) -> str:
+        listed = f",\n{deeper}".join(items)
+        return f"(\n{deeper}{listed}\n{indent})"
+
     match pattern:
         case Seq() | And() | Or():
-            deeper = indent + _INDENT
-            items = f",\n{deeper}".join(_layout_pattern(item, deeper) for item in pattern.items)
-            return f"{_keyword(pattern)}(\n{deeper}{items}\n{indent})"
+            return _keyword(pattern) + laid_out([_layout_pattern(item, deeper) for item in pattern.items])
+        case Operation():
+            groups = _argument_groups(pattern, lambda item: _layout_pattern(item, deeper))
+            return pattern.operator + "".join(map(laid_out, groups))
         case Not():
             return f"NOT {_layout_pattern(pattern.item, indent)}"
         case _:

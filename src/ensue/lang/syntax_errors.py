@@ -31,23 +31,32 @@ _GROUPS = (
          "NAME", "QUOTED", "MINUS", "_LPAR", "_NOT"),
     ),
     ("a constraint", ("_PRIOR", "_EXCLUSIVE", "_REQUIRE", "_ENDS", "NAME", "QUOTED")),
-    ("a pattern", ("_SEQ", "_AND", "_OR", "_NOT", "_LPAR", "NAME", "QUOTED")),
+    (
+        "a pattern",
+        ("_SEQ", "_AND", "_OR", "_NOT", "_LPAR", "NAME", "QUOTED", "OPERATOR", "_ANY_EVENT", "_FIRST", "_LAST",
+         "_COLLECT"),
+    ),
     (
         "an operator",
-        ("MULTIPLY", "PLUS", "MINUS", "CONCAT", "COMPARISON", "_IN", "_NOT", "_BETWEEN", "_LIKE", "_IS", "_AND", "_OR"),
+        ("DIVIDE", "STAR", "PLUS", "MINUS", "CONCAT", "COMPARISON", "_IN", "_NOT", "_BETWEEN", "_LIKE", "_IS", "_AND",
+         "_OR"),
     ),
     ("an operator", ("CONCAT", "COMPARISON", "_IN", "_NOT", "_BETWEEN", "_LIKE", "_IS", "_AND", "_OR")),
     ("an operator", ("_OR", "_AND")),
-    ("a clause (WHERE, PARTITION BY, WITHIN or RETURN)", ("_WHERE", "_PARTITION", "_WITHIN", "_RETURN")),
+    (
+        "a clause (WHERE, PARTITION BY, WITHIN, MATCH, CONSUME, SHARE or RETURN)",
+        ("_WHERE", "_PARTITION", "_WITHIN", "_MATCH", "_CONSUME", "_SHARE", "_RETURN"),
+    ),
     ("a number", ("INTEGER", "DECIMAL", "MINUS")),
     ("a name", ("NAME", "QUOTED")),
     ("a name", ("WORD", "QUOTED")),
+    ("a repetition", ("_LBRACE", "PLUS", "STAR")),
 )  # fmt: skip
 _WORDS = {
     "_COMMA": "`,`", "_RPAR": "`)`", "_RSQB": "`]`", "_LPAR": "`(`", "_LSQB": "`[`", "_DOT": "`.`",
     "_SEMICOLON": "`;`", "UNIT": "a unit of time", "STRING": "a text in single quotes",
-    "COMPARISON": "a comparison", "CONCAT": "`||`", "PLUS": "`+`", "MINUS": "`-`", "_EVENTS": "EVENTS",
-    "_PARTITION": "PARTITION BY", "_PATTERN": "PATTERN", "_CONSTRAINT": "CONSTRAINT",
+    "COMPARISON": "a comparison", "CONCAT": "`||`", "PLUS": "`+`", "MINUS": "`-`", "_RBRACE": "`}`", "EVENTS": "EVENTS",
+    "_PARTITION": "PARTITION BY", "_PATTERN": "PATTERN", "_STREAM": "STREAM", "_CONSTRAINT": "CONSTRAINT",
 }  # fmt: skip
 
 
