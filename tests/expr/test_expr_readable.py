@@ -124,4 +124,7 @@ def test_common_types() -> None:
 
 def test_words() -> None:
     assert describe(pa.float32()) == "number"
-    assert describe(pa.list_(pa.int64())) == "list<item: int64>"
+    assert describe(pa.list_(pa.int64())) == "list of integers"
+    assert describe(pa.large_list(pa.list_(pa.large_string(), 2))) == "list of lists of text"
+    assert describe(pa.list_(pa.binary())) == "list of binary"
+    assert describe(pa.map_(pa.string(), pa.int64())) == "map<string, int64>"

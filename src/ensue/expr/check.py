@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from ensue.errors import Problem, Span, did_you_mean
+from ensue.expr.aggregates import AGGREGATES, Aggregate
 from ensue.expr.functions import FUNCTIONS, Function, Parameter
 from ensue.expr.hints import (
     argument_count,
@@ -19,7 +20,10 @@ from ensue.expr.hints import (
     comparison_hint,
     condition_hint,
     function_hint,
+    list_hint,
     literal_hint,
+    several_values_hint,
+    single_value_hint,
     with_article,
 )
 from ensue.expr.nodes import (
@@ -31,8 +35,10 @@ from ensue.expr.nodes import (
     Call,
     Case,
     Duration,
+    Elements,
     Expr,
     Field,
+    Gather,
     InList,
     IsNull,
     Like,
@@ -41,7 +47,17 @@ from ensue.expr.nodes import (
     Timestamp,
     Unary,
 )
-from ensue.expr.types import NUMBERS, Kind, arithmetic_type, common_type, constant, describe, kind_of, scalar
+from ensue.expr.types import (
+    NUMBERS,
+    Kind,
+    arithmetic_type,
+    common_type,
+    constant,
+    describe,
+    element_type,
+    kind_of,
+    scalar,
+)
 
 FieldType = Callable[[Field], pa.DataType | None]
 
@@ -117,6 +133,14 @@ class _Checker:
                 return _BOOLEAN
             case Case():
                 return self.case(expr)
+            case Elements(element):
+                return pa.list_(self.type_of(element))
+            case Gather():
+                return pa.list_(self.gathered(expr))
+            case Call("prev"):
+                return self.misplaced_prev(expr)
+            case Call(name) if name in AGGREGATES:
+                return self.aggregate(AGGREGATES[name], expr)
             case Call():
                 return self.call(expr)
             case Same():
@@ -169,7 +193,9 @@ class _Checker:
     ) -> pa.DataType:
         kinds = (kind_of(left_type), kind_of(right_type))
         label = f"{describe(left_type)} {operator} {describe(right_type)}"
-        if Kind.OTHER in kinds:
+        if element_type(left_type) is not None or element_type(right_type) is not None:
+            self.report("type-clash", "lists cannot be compared", span, label, list_hint())
+        elif Kind.OTHER in kinds:
             other = describe(left_type if kinds[0] is Kind.OTHER else right_type)
             self.report(
                 "type-clash",
@@ -221,7 +247,7 @@ class _Checker:
             f"`{expr.operator}` is not defined for {words[0]} and {words[1]}",
             expr.span,
             f"{words[0]} {expr.operator} {words[1]}",
-            arithmetic_hint(expr, kind_of(left), kind_of(right)),
+            arithmetic_hint(expr, left, right),
         )
 
     def case(self, expr: Case) -> pa.DataType:
@@ -238,7 +264,7 @@ class _Checker:
         for value, found in zip(values, types, strict=True):
             if kind_of(found) is Kind.OTHER:
                 return self.report(
-                    "type-clash", f"{what} cannot be of type {found}", value.span or span, describe(found)
+                    "type-clash", f"{what} cannot be of type {describe(found)}", value.span or span, describe(found)
                 )
             both = common_type((common, found))
             if both is None:
@@ -251,6 +277,39 @@ class _Checker:
                 )
             common = both
         return common
+
+    # --- lists
+
+    def gathered(self, expr: Gather) -> pa.DataType:
+        """The common type of the elements; those of types that cannot be compared are of one type."""
+        types = [self.type_of(element) for element in expr.elements]
+        common = common_type(types)
+        return self.alike("the elements of a list", expr.elements, types, expr.span) if common is None else common
+
+    def aggregate(self, aggregate: Aggregate, expr: Call) -> pa.DataType:
+        types = tuple(self.type_of(argument) for argument in expr.arguments)
+        if len(types) != 1:
+            message = f"`{aggregate.name}` takes 1 argument, a list, not {len(types)}"
+            hint = several_values_hint(aggregate) if types else f"for example {aggregate.example}"
+            return self.report("function-arguments", message, expr.span, aggregate.signature, hint)
+        (found,) = types
+        element = element_type(found)
+        span = expr.arguments[0].span or expr.span
+        if element is None and kind_of(found) is not Kind.NULL:
+            message = f"`{aggregate.name}` ranges over a list, this is {with_article(found)}"
+            return self.report("not-a-list", message, span, describe(found), single_value_hint(aggregate.name))
+        if element is not None and kind_of(element) not in aggregate.kinds | {Kind.NULL}:
+            message = f"`{aggregate.name}` is not defined for {with_article(found)}"
+            return self.report("function-arguments", message, span, describe(found), f"for example {aggregate.example}")
+        return aggregate.result_type(found)
+
+    def misplaced_prev(self, expr: Call) -> pa.DataType:
+        return self.report(
+            "misplaced-prev",
+            "PREV stands only in a condition of WHERE on a repeated variable",
+            expr.span,
+            hint="for example `t.temp > PREV(t.temp)`; it cannot be returned, nor stand beside an aggregate",
+        )
 
     # --- functions
 
@@ -276,7 +335,7 @@ class _Checker:
             "unknown-function",
             f"there is no function `{expr.name}`",
             expr.span,
-            f"functions: {', '.join(FUNCTIONS)}",
+            f"functions: {', '.join((*FUNCTIONS, *AGGREGATES))}",
             function_hint(expr.name),
         )
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ensue.errors import Problem, QueryError
+from ensue.expr.aggregates import AGGREGATES
 from ensue.expr.check import check_expression
 from ensue.expr.functions import FUNCTIONS
 from ensue.expr.like import is_like
@@ -27,8 +28,10 @@ from ensue.expr.nodes import (
     Call,
     Case,
     Duration,
+    Elements,
     Expr,
     Field,
+    Gather,
     InList,
     IsNull,
     Like,
@@ -37,6 +40,7 @@ from ensue.expr.nodes import (
     Unary,
 )
 from ensue.expr.operators import NULL, UNKNOWN, compared, computed, inverted_if, negative, overflow
+from ensue.expr.reductions import gathered
 from ensue.expr.types import TIMES, Array, Kind, arrow, common_type, constant, convert, kind_of, scalar
 
 
@@ -123,6 +127,16 @@ def _value(expr: Expr, rows: _Rows) -> Any:
             return inverted_if(negated, arrow.is_null(_value(operand, rows)))
         case Case():
             return _case(expr, rows)
+        case Gather(elements):
+            columns = [_broadcast(_value(element, rows), rows.length) for element in elements]
+            with overflow("list", expr.span):
+                return gathered(columns)
+        case Elements(_, of):
+            raise AssertionError(f"the list over `{of}` has to be replaced before anything is evaluated")
+        case Call(name, (argument,)) if name in AGGREGATES:
+            lists = _broadcast(_value(argument, rows), rows.length)
+            with overflow(name, expr.span):
+                return AGGREGATES[name](lists, argument.name if isinstance(argument, Field) else name)
         case Call(name, arguments):
             values = [_value(argument, rows) for argument in arguments]
             with overflow(name, expr.span):

@@ -8,30 +8,37 @@ from types import MappingProxyType
 import pyarrow as pa
 
 from ensue.errors import did_you_mean
+from ensue.expr.aggregates import AGGREGATES, Aggregate
 from ensue.expr.functions import FUNCTIONS
 from ensue.expr.nodes import Binary, Expr, Literal
-from ensue.expr.types import NUMBERS, ORDERED, PLAIN, Kind, constant, describe, kind_of
+from ensue.expr.types import NUMBERS, ORDERED, PLAIN, Kind, constant, describe, element_type, kind_of
 
 # What other systems call our functions.
 _OTHER_NAMES: Mapping[str, str] = MappingProxyType(
     {
+        "array_agg": "list",
+        "average": "avg",
         "ceiling": "ceil",
         "char_length": "length",
         "character_length": "length",
+        "collect_list": "list",
         "dayofweek": "day_of_week",
         "dayofyear": "day_of_year",
         "ifnull": "coalesce",
         "len": "length",
         "log": "ln",
-        "max": "greatest",
-        "min": "least",
+        "mean": "avg",
         "nvl": "coalesce",
         "pow": "power",
+        "std": "stddev",
+        "stddev_samp": "stddev",
         "substring": "substr",
         "total_seconds": "seconds",
         "unix_timestamp": "epoch",
     }
 )
+# What chooses among the values of one match, by the aggregate that chooses among those of a list.
+_OF_ONE_MATCH: Mapping[str, str] = MappingProxyType({"min": "least", "max": "greatest"})
 _TIMESTAMP_EXAMPLE = "TIMESTAMP '2024-01-31 12:00:00'"
 
 
@@ -47,7 +54,7 @@ def article(word: str) -> str:
 
 def with_article(data_type: pa.DataType) -> str:
     """A type in the words of a message, with its article."""
-    if kind_of(data_type) is Kind.OTHER:
+    if kind_of(data_type) is Kind.OTHER and element_type(data_type) is None:
         return f"of type {data_type}"
     word = describe(data_type)
     return article(word) + word
@@ -63,6 +70,8 @@ def argument_count(number: int) -> str:
 
 def condition_hint(found: pa.DataType) -> str:
     """How a value that stands where a condition should becomes one."""
+    if element_type(found) is not None:
+        return "compare an aggregate of it with something, for example `count(...) > 0`"
     if kind_of(found) in NUMBERS:
         return "compare it with something, for example `... != 0`"
     return "compare it with something, for example `... IS NOT NULL`"
@@ -110,8 +119,29 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def arithmetic_hint(expr: Binary, left: Kind, right: Kind) -> str:
+def list_hint() -> str:
+    """What a list is good for, where one value is needed."""
+    return f"take an aggregate of the list: {', '.join(AGGREGATES)}"
+
+
+def single_value_hint(name: str) -> str:
+    """What was probably meant by an aggregate of a single value."""
+    instead = _OF_ONE_MATCH.get(name)
+    repeat = "repeat the variable, for example `T t{2,5}` or `COLLECT T t`"
+    return f"{repeat}; among values of one match, `{instead}(x, y)` chooses" if instead else repeat
+
+
+def several_values_hint(aggregate: Aggregate) -> str:
+    """What was probably meant by an aggregate of several arguments."""
+    instead = _OF_ONE_MATCH.get(aggregate.name)
+    return f"`{instead}` chooses among its arguments" if instead else f"for example {aggregate.example}"
+
+
+def arithmetic_hint(expr: Binary, left_type: pa.DataType, right_type: pa.DataType) -> str:
     """What was probably meant by an operator that is not defined for its operands."""
+    if element_type(left_type) is not None or element_type(right_type) is not None:
+        return list_hint()
+    left, right = kind_of(left_type), kind_of(right_type)
     kinds = {left, right}
     if expr.operator == "+" and kinds == {Kind.TEXT}:
         return "join text with `||`"
@@ -133,4 +163,4 @@ def function_hint(name: str) -> str:
     if name == "mod":
         return "write the remainder as x % y"
     meant = _OTHER_NAMES.get(name)
-    return f"did you mean `{meant}`?" if meant else did_you_mean(name, FUNCTIONS)
+    return f"did you mean `{meant}`?" if meant else did_you_mean(name, (*FUNCTIONS, *AGGREGATES))

@@ -157,7 +157,48 @@ class Same:
     span: Span | None = field(default=None, compare=False, repr=False)
 
 
-Expr = Literal | Duration | Timestamp | Field | Unary | Binary | InList | Between | Like | IsNull | Case | Call | Same
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """The list of the values of `element`, one for each element of the list that the variable `of` stands for.
+
+    Nobody writes it: `ensue.expr.lists` makes it of a repeated variable. Inside of `element`, the names of the
+    repetition's variables are those of one element.
+    """
+
+    element: Expr
+    of: str
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """In each row the list of the values of these expressions, which are of one kind."""
+
+    elements: tuple[Expr, ...]
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.elements:
+            raise ValueError("a list of nothing has no type")
+
+
+Expr = (
+    Literal
+    | Duration
+    | Timestamp
+    | Field
+    | Unary
+    | Binary
+    | InList
+    | Between
+    | Like
+    | IsNull
+    | Case
+    | Call
+    | Same
+    | Elements
+    | Gather
+)
 
 
 def children(expr: Expr) -> Iterator[Expr]:
@@ -182,8 +223,17 @@ def walk(expr: Expr) -> Iterator[Expr]:
 
 
 def variables_of(expr: Expr) -> frozenset[str]:
-    """The names before the dots: variables and AS names."""
-    return frozenset(node.variable for node in walk(expr) if isinstance(node, Field) and node.variable is not None)
+    """The names before the dots: variables and AS names; also the variables that lists are made of."""
+    return frozenset(name for node in walk(expr) if (name := _variable(node)) is not None)
+
+
+def _variable(expr: Expr) -> str | None:
+    match expr:
+        case Field(variable):
+            return variable
+        case Elements(_, of):
+            return of
+    return None
 
 
 def conjuncts(expr: Expr | None) -> tuple[Expr, ...]:

@@ -63,6 +63,13 @@ NUMBERS = frozenset({Kind.INTEGER, Kind.FLOAT})
 TIMES = frozenset({Kind.TIMESTAMP, Kind.DURATION})
 ORDERED = NUMBERS | TIMES | {Kind.TEXT}
 PLAIN = ORDERED | {Kind.BOOLEAN}
+_LIST_TYPES = (
+    pa.types.is_list,
+    pa.types.is_large_list,
+    pa.types.is_fixed_size_list,
+    pa.types.is_list_view,
+    pa.types.is_large_list_view,
+)
 
 
 def kind_of(data_type: pa.DataType) -> Kind:
@@ -90,9 +97,30 @@ def kind_of(data_type: pa.DataType) -> Kind:
 
 
 def describe(data_type: pa.DataType) -> str:
-    """The word for a type in messages: its kind, or Arrow's name where Ensue has none."""
+    """The word for a type in messages: its kind, or Arrow's name where Ensue has none.
+
+    >>> describe(pa.list_(pa.int32()))
+    'list of integers'
+    """
+    element = element_type(data_type)
+    if element is not None:
+        return f"list of {_several(element)}"
     kind = kind_of(data_type)
     return str(data_type) if kind is Kind.OTHER else kind.word
+
+
+def _several(data_type: pa.DataType) -> str:
+    word = describe(data_type)
+    if element_type(data_type) is not None:
+        return word.replace("list", "lists", 1)
+    return word if kind_of(data_type) in (Kind.TEXT, Kind.OTHER) else f"{word}s"
+
+
+def element_type(data_type: pa.DataType) -> pa.DataType | None:
+    """The type of the elements of a list type, None if it is none."""
+    of: Any = data_type
+    is_list = any(matches(of) for matches in _LIST_TYPES)
+    return of.value_type if is_list else None
 
 
 def readable_type(data_type: pa.DataType) -> pa.DataType:

@@ -40,8 +40,10 @@ from ensue.expr.nodes import (
     Call,
     Case,
     Duration,
+    Elements,
     Expr,
     Field,
+    Gather,
     InList,
     IsNull,
     Like,
@@ -348,6 +350,12 @@ def _with_precedence(expression: Expr) -> tuple[str, int]:
             return _case(expression), _PRIMARY
         case Call(name, arguments):
             return f"{quote_name(name)}({_listed(arguments)})", _PRIMARY
+        case Elements(Literal(True), of):
+            return quote_name(of), _PRIMARY
+        case Elements(element):
+            return _with_precedence(element)
+        case Gather(elements):
+            return f"[{_listed(elements)}]", _PRIMARY
         case Same(names):
             return f"SAME({_names(names)})", _PRIMARY
     raise TypeError(f"{expression!r} is not an expression")

@@ -1,0 +1,209 @@
+"""What aggregates compute: one value for each of many lists, and the lists themselves.
+
+Nothing here loops over lists or elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ensue.expr.operators import computed
+from ensue.expr.types import NUMBERS, Array, Kind, arrow, common_type, convert, kind_of, nan_to_null, readable
+
+Integers: TypeAlias = "npt.NDArray[np.int64]"
+
+_LARGEST_OFFSET = 2**31 - 1
+_HALF = 32
+
+
+@dataclass(frozen=True)
+class Lists:
+    """A list for each row: the elements of all lists one after the other, and how many each list has.
+
+    A null list has none, and is not `present`.
+    """
+
+    elements: Array
+    lengths: Integers
+    present: npt.NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, lists: Any, name: str) -> Lists:
+        """The lists of a column of any list type; `name` is the column's name, for messages."""
+        lengths = arrow.list_value_length(lists)
+        return cls(
+            readable(lists.flatten(), name),
+            arrow.fill_null(lengths, 0).to_numpy(zero_copy_only=False).astype(np.int64, copy=False),
+            lengths.is_valid().to_numpy(zero_copy_only=False),
+        )
+
+    @cached_property
+    def ends(self) -> Integers:
+        """Where each list ends among the elements."""
+        return np.cumsum(self.lengths)
+
+    @cached_property
+    def starts(self) -> Integers:
+        """Where each list that is not empty starts."""
+        filled = self.lengths > 0
+        return (self.ends - self.lengths)[filled]
+
+    def known(self) -> Lists:
+        """The lists without their nulls."""
+        if self.elements.null_count == 0:
+            return self
+        valid = self.elements.is_valid().to_numpy(zero_copy_only=False)
+        before = np.concatenate(([0], np.cumsum(valid)))
+        kept = before[self.ends] - before[self.ends - self.lengths]
+        return Lists(self.elements.drop_null(), kept, self.present)
+
+    def spread(self, values: Array) -> Array:
+        """One value for each list that is not empty, given to its row; null for the others."""
+        empty = self.lengths == 0
+        if not empty.any():
+            return values
+        places: Any = pa.array(np.cumsum(~empty) - 1, mask=empty)
+        return cast(Array, values.take(places))
+
+
+def gathered(columns: Sequence[Array]) -> Array:
+    """Row by row the list of the values of these columns, which are equally long and of one kind."""
+    common = common_type([column.type for column in columns])
+    if common is None:
+        raise TypeError("elements of different kinds; check the expression first")
+    parts: Any = [convert(column, common) for column in columns]
+    count, rows = len(parts), len(parts[0])
+    # Rows of a matrix become its columns: the first of every part, the second of every part, ...
+    order: Any = pa.array(np.arange(count * rows).reshape(count, rows).T.ravel())
+    values: Any = readable(pa.chunked_array(parts, common), "element").take(order)
+    offsets: Any = np.arange(0, count * rows + 1, count)
+    if count * rows > _LARGEST_OFFSET:
+        return cast(Array, pa.LargeListArray.from_arrays(offsets, values))
+    return cast(Array, pa.ListArray.from_arrays(offsets.astype(np.int32), values))
+
+
+# --- one value for each list; the lists come with their nulls
+
+
+def count(lists: Lists) -> Array:
+    """How many elements are not null; null for a null list."""
+    return cast(Array, pa.array(lists.known().lengths, mask=~lists.present))
+
+
+def total(lists: Lists) -> Array:
+    """The sums; ArrowInvalid if an integer or a duration does not fit 64 bits."""
+    known = lists.known()
+    of = known.elements.type
+    if pa.types.is_floating(of):
+        return nan_to_null(known.spread(pa.array(_float_sums(_numbers(known), known.starts))))
+    sums: Any = pa.array(_integer_sums(_ticks(known), known.starts))
+    return known.spread(sums.cast(of))
+
+
+def _integer_sums(values: Integers, starts: Integers) -> Integers:
+    """The sums of the lists that start there; ArrowInvalid if one of them does not fit 64 bits."""
+    if starts.size == 0:
+        return values[:0]
+    # The upper and the lower halves by themselves cannot overflow.
+    upper = np.add.reduceat(values >> _HALF, starts)
+    lower = np.add.reduceat(values & (2**_HALF - 1), starts)
+    upper += lower >> _HALF
+    limit = 2 ** (_HALF - 1)
+    if upper.max() >= limit or upper.min() < -limit:
+        raise pa.ArrowInvalid("overflow")
+    return np.add.reduceat(values, starts)
+
+
+def _float_sums(values: npt.NDArray[np.float64], starts: Integers) -> npt.NDArray[np.float64]:
+    if starts.size == 0:
+        return values[:0]
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.add.reduceat(values, starts)
+
+
+def average(lists: Lists) -> Array:
+    """The means; those of durations are durations."""
+    known = lists.known()
+    if pa.types.is_integer(known.elements.type):
+        known = Lists(convert(known.elements, pa.float64()), known.lengths, known.present)
+    return cast(Array, computed("/", total(known), pa.array(known.lengths)))
+
+
+def deviation(lists: Lists) -> Array:
+    """The standard deviations of samples, null for fewer than two values."""
+    known = lists.known()
+    values, lengths = _numbers(known), known.lengths[known.lengths > 0]
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        means = _float_sums(values, known.starts) / lengths
+        squares = np.square(values - np.repeat(means, lengths))
+        # One value alone is 0 / 0, which reads as null.
+        deviations = np.sqrt(_float_sums(squares, known.starts) / (lengths - 1))
+    return nan_to_null(known.spread(pa.array(deviations)))
+
+
+def least(lists: Lists) -> Array:
+    """The smallest values; of truth values FALSE."""
+    return _extreme(lists.known(), np.minimum)
+
+
+def greatest(lists: Lists) -> Array:
+    """The greatest values; of truth values TRUE."""
+    return _extreme(lists.known(), np.maximum)
+
+
+def _extreme(known: Lists, choose: Any) -> Array:
+    elements: Any = known.elements
+    if known.starts.size == 0:
+        return cast(Array, pa.nulls(len(known.lengths), elements.type))
+    if kind_of(elements.type) is Kind.TEXT:
+        order = arrow.sort_indices(elements)
+        ranks = np.empty(len(order), np.int64)
+        ranks[order.to_numpy()] = np.arange(len(order))
+        return known.spread(elements.take(order.take(pa.array(choose.reduceat(ranks, known.starts)))))
+    if kind_of(elements.type) in NUMBERS:
+        return known.spread(pa.array(choose.reduceat(elements.to_numpy(), known.starts)))
+    chosen: Any = pa.array(choose.reduceat(_ticks(known), known.starts))
+    return known.spread(chosen.cast(elements.type))
+
+
+def first(lists: Lists) -> Array:
+    """The values of the first elements, which may be null."""
+    return _at(lists, lists.ends - lists.lengths)
+
+
+def last(lists: Lists) -> Array:
+    """The values of the last elements, which may be null."""
+    return _at(lists, lists.ends - 1)
+
+
+def _at(lists: Lists, places: Integers) -> Array:
+    return cast(Array, lists.elements.take(pa.array(places, mask=lists.lengths == 0)))
+
+
+def as_lists(lists: Lists) -> Array:
+    """The lists as they are, nulls included."""
+    offsets: Any = np.concatenate(([0], lists.ends))
+    if offsets[-1] > _LARGEST_OFFSET:
+        return cast(Array, pa.LargeListArray.from_arrays(offsets, lists.elements, mask=_missing(lists)))
+    return cast(Array, pa.ListArray.from_arrays(offsets.astype(np.int32), lists.elements, mask=_missing(lists)))
+
+
+def _missing(lists: Lists) -> Any:
+    return None if lists.present.all() else pa.array(~lists.present)
+
+
+def _ticks(known: Lists) -> Integers:
+    """Integers, times and truth values as integers."""
+    integers: Any = known.elements.cast(pa.int64())
+    return cast(Integers, integers.to_numpy())
+
+
+def _numbers(known: Lists) -> npt.NDArray[np.float64]:
+    return cast("npt.NDArray[np.float64]", convert(known.elements, pa.float64()).to_numpy())
