@@ -35,6 +35,7 @@ FIELDS: dict[str, pa.DataType] = {
     "z": pa.timestamp("ns", "Europe/Berlin"),
     "d": pa.duration("s"),
     "l": pa.list_(pa.int64()),
+    "b": pa.binary(),
 }
 
 
@@ -138,6 +139,8 @@ def test_types(text: str, wanted: pa.DataType) -> None:
         ("a.i BETWEEN 1 AND 'x'", "type-clash", "integer and text cannot be compared", ""),
         ("a.i LIKE 'x%'", "type-clash", "LIKE is for text, this is an integer", ""),
         ("a.l = a.l", "type-clash", "lists cannot be compared", None),
+        ("a.b = a.b", "type-clash", "values of type binary cannot be compared", None),
+        ("NOT a.b", "type-clash", "NOT is for conditions, this is of type binary", None),
         (
             "CASE WHEN a.p THEN 'yes' ELSE 0 END",
             "type-clash",

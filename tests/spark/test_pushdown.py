@@ -370,6 +370,16 @@ def test_padded_text_is_left_to_the_engine(spark: SparkSession) -> None:
     assert frame.filter(condition_of([plan], item, frame)).count() == 2
 
 
+def test_aggregates_of_lists_are_left_to_the_engine(spark: SparkSession) -> None:
+    frame = spark.createDataFrame([(1, [1, 2]), (2, []), (3, None)], "at int, l array<int>")
+    item = InputTable(frame.toArrow(), "at", stream="A")
+    aggregates = "count(l) > 1 AND NOT max(l) IN (1, 3) AND list(l) IS NOT NULL"
+    plans = [plan_of(f"PATTERN A a{text}", item) for text in (f" [{aggregates}]", "")]
+    assert taken(plans[0], item) == {0}
+    filters = [str(condition_of([plan], item, frame)) for plan in plans]
+    assert filters[0] == filters[1]
+
+
 # --- whole queries
 
 

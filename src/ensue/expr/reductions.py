@@ -79,14 +79,19 @@ def gathered(columns: Sequence[Array]) -> Array:
     if common is None:
         raise TypeError("elements of different kinds; check the expression first")
     parts: Any = [convert(column, common) for column in columns]
-    count, rows = len(parts), len(parts[0])
+    width, rows = len(parts), len(parts[0])
     # Rows of a matrix become its columns: the first of every part, the second of every part, ...
-    order: Any = pa.array(np.arange(count * rows).reshape(count, rows).T.ravel())
+    order: Any = pa.array(np.arange(width * rows).reshape(width, rows).T.ravel())
     values: Any = readable(pa.chunked_array(parts, common), "element").take(order)
-    offsets: Any = np.arange(0, count * rows + 1, count)
-    if count * rows > _LARGEST_OFFSET:
-        return cast(Array, pa.LargeListArray.from_arrays(offsets, values))
-    return cast(Array, pa.ListArray.from_arrays(offsets.astype(np.int32), values))
+    return _list_array(np.arange(0, width * rows + 1, width), values)
+
+
+def _list_array(offsets: Integers, values: Any, missing: Any = None) -> Array:
+    """Lists in the layout that expressions announce; a large one only where offsets of 32 bits do not suffice."""
+    whole: Any = pa.array(offsets)
+    if offsets[-1] > _LARGEST_OFFSET:
+        return cast(Array, pa.LargeListArray.from_arrays(whole, values, mask=missing))
+    return cast(Array, pa.ListArray.from_arrays(whole.cast(pa.int32()), values, mask=missing))
 
 
 # --- one value for each list; the lists come with their nulls
@@ -189,14 +194,8 @@ def _at(lists: Lists, places: Integers) -> Array:
 
 def as_lists(lists: Lists) -> Array:
     """The lists as they are, nulls included."""
-    offsets: Any = np.concatenate(([0], lists.ends))
-    if offsets[-1] > _LARGEST_OFFSET:
-        return cast(Array, pa.LargeListArray.from_arrays(offsets, lists.elements, mask=_missing(lists)))
-    return cast(Array, pa.ListArray.from_arrays(offsets.astype(np.int32), lists.elements, mask=_missing(lists)))
-
-
-def _missing(lists: Lists) -> Any:
-    return None if lists.present.all() else pa.array(~lists.present)
+    missing = None if lists.present.all() else pa.array(~lists.present)
+    return _list_array(np.concatenate(([0], lists.ends)), lists.elements, missing)
 
 
 def _ticks(known: Lists) -> Integers:
