@@ -6,29 +6,36 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from math import prod
 
+from ensue.algebra.choices import MOST_CHOICES, choices, count_choices
 from ensue.algebra.constraints import Constraint, ConstraintStatement, EndsWithin, meaning_of
+from ensue.algebra.expand import expand_query
 from ensue.algebra.nodes import (
     And,
     Event,
     Events,
     Named,
     Not,
+    Operation,
     Or,
     Pattern,
     PatternQuery,
+    Pick,
+    Related,
+    Repeat,
     Return,
     Seq,
     Ticks,
     Window,
+    Within,
     children,
     walk,
 )
+from ensue.algebra.operators import OPERATORS
 from ensue.algebra.scopes import (
-    MOST_CHOICES,
+    Aside,
     Occurrence,
     Scope,
-    choices,
-    count_choices,
+    is_aside,
     occurrences_in,
     own_nodes,
     scopes_of,
@@ -41,7 +48,10 @@ from ensue.expr.nodes import walk as walk_expression
 
 def check_query(query: PatternQuery) -> list[Problem]:
     """Every structural problem of a query, in the order of the text."""
-    problems = [*check_shape(query.pattern), *check_choices(query.pattern)]
+    problems = [*check_shape(query.pattern), *check_endings(query)]
+    if not problems:
+        query = expand_query(query)
+        problems += check_choices(query.pattern)
     if not problems:
         clashes = list(check_names(query.pattern))
         problems += clashes
@@ -52,16 +62,33 @@ def check_query(query: PatternQuery) -> list[Problem]:
     return sorted(problems, key=lambda problem: problem.span.start if problem.span else 0)
 
 
-def check_shape(pattern: Pattern, may_be_negated: bool = False) -> Iterator[Problem]:
-    """NOT stands only as an item of SEQ or AND, and every operator has a positive item."""
-    if isinstance(pattern, Not) and not may_be_negated:
+def check_shape(pattern: Pattern, place: Pattern | None = None) -> Iterator[Problem]:
+    """NOT and collections stand only as items of SEQ or AND, and every operator has a positive item."""
+    in_sequence = isinstance(place, Seq | And)
+    if isinstance(pattern, Not) and not in_sequence:
         yield Problem(
             "misplaced-not",
             "NOT stands only as an item of SEQ or AND",
             pattern.span,
             hint="put it into a SEQ or AND that says where the forbidden events would lie: `SEQ(A a, NOT B b, C c)`",
         )
-    if isinstance(pattern, Seq | And | Or) and all(isinstance(item, Not) for item in pattern.items):
+    if isinstance(pattern, Repeat) and pattern.every and not in_sequence:
+        yield Problem(
+            "misplaced-collect",
+            "a collection (COLLECT, `+`, `*`, ALL) stands only as an item of SEQ or AND",
+            pattern.span,
+            hint="put it into a SEQ or AND that says where the listed events lie: `SEQ(A a, COLLECT B b, C c)`",
+        )
+    if isinstance(pattern, Repeat) and any(isinstance(node, Repeat) for node in walk(pattern.item)):
+        yield Problem(
+            "nested-repeat",
+            "a repetition stands inside of another",
+            pattern.span,
+            hint="declare the inner one as a STREAM of its own and repeat its events",
+        )
+    if isinstance(pattern, Pick):
+        yield from _check_pick(pattern, place)
+    if isinstance(pattern, Seq | And | Or) and all(map(is_aside, pattern.items)):
         operator = type(pattern).__name__.upper()
         yield Problem(
             "no-positive-item",
@@ -70,7 +97,45 @@ def check_shape(pattern: Pattern, may_be_negated: bool = False) -> Iterator[Prob
             hint="a match is made of events that happened: add an item without NOT",
         )
     for child in children(pattern):
-        yield from check_shape(child, may_be_negated=isinstance(pattern, Seq | And))
+        yield from check_shape(child, pattern)
+
+
+def _check_pick(pick: Pick, place: Pattern | None) -> Iterator[Problem]:
+    word = "LAST" if pick.latest else "FIRST"
+    if not isinstance(place, Seq | And) or is_aside(pick.item):
+        yield Problem(
+            "misplaced-pick",
+            f"{word} stands only before an item of SEQ or AND that binds events",
+            pick.span,
+            hint=f"write it before an item: `SEQ(A a, {word} B b)`",
+        )
+
+
+def check_endings(query: PatternQuery) -> Iterator[Problem]:
+    """FIRST and LAST are about whole matches; a PERIODIC ends by an event or a window."""
+    ended = any(not isinstance(window, Events) for window in whole_windows(query))
+    yield from _check_endings(query.pattern, ended, outermost=True)
+
+
+def _check_endings(pattern: Pattern, ended: bool, outermost: bool) -> Iterator[Problem]:
+    if isinstance(pattern, Pick) and not outermost:
+        word = "LAST" if pattern.latest else "FIRST"
+        yield Problem(
+            "misplaced-pick",
+            f"{word} chooses among whole matches, so it does not stand inside of another operator than SEQ and AND",
+            pattern.span,
+            hint="declare that part as a STREAM of its own and pick there",
+        )
+    if isinstance(pattern, Operation) and pattern.operator == "PERIODIC" and len(pattern.items) == 1 and not ended:
+        yield Problem(
+            "endless-periodic",
+            "nothing ends this PERIODIC: it would go on for ever",
+            pattern.span,
+            hint="add the event that ends it, `PERIODIC(x, d, z)`, or a WITHIN around it",
+        )
+    ended = ended or (isinstance(pattern, Within) and not isinstance(pattern.window, Events))
+    for child in children(pattern):
+        yield from _check_endings(child, ended, outermost and isinstance(pattern, Seq | And | Within | Named))
 
 
 def check_choices(pattern: Pattern) -> Iterator[Problem]:
@@ -80,7 +145,7 @@ def check_choices(pattern: Pattern) -> Iterator[Problem]:
         if found > MOST_CHOICES:
             yield Problem(
                 "too-many-branches",
-                f"the OR items give {found} combinations of branches; {MOST_CHOICES} is the most",
+                f"OR, ANY and repetitions give {found} combinations; {MOST_CHOICES} is the most",
                 scope.pattern.span,
                 hint="replace OR over streams by one stream with a condition, or split the pattern",
             )
@@ -112,12 +177,12 @@ def _compare_occurrences(known: Occurrence, again: Occurrence) -> Iterator[Probl
             again.span,
             hint="one variable is one event: give the second its own name",
         )
-    elif known.scope is not again.scope:
+    elif not known.scope.is_same(again.scope) or known.repeat is not again.repeat:
         yield Problem(
             "variable-in-two-scopes",
             f"variable `{name}` is bound in two scopes",
             again.span,
-            hint="what NOT forbids uses events of its own: give it another name and relate the two in WHERE",
+            hint="what NOT forbids or a repetition lists are events of its own: give it another name",
         )
 
 
@@ -131,15 +196,15 @@ def _open_scopes(pattern: Pattern, left: bool, right: bool) -> Iterator[Problem]
     """`left` and `right` say whether an enclosing SEQ has a positive item on that side."""
     match pattern:
         case Seq():
-            positive = [number for number, item in enumerate(pattern.items) if not isinstance(item, Not)]
+            positive = [number for number, item in enumerate(pattern.items) if not is_aside(item)]
             for number, item in enumerate(pattern.items):
                 closed_left, closed_right = left or positive[0] < number, right or number < positive[-1]
-                if isinstance(item, Not) and not (closed_left and closed_right):
+                if is_aside(item) and not (closed_left and closed_right):
                     yield _open_scope(item, "after" if closed_left else "before")
                 yield from _open_scopes(item, closed_left, closed_right)
         case And():
             for item in pattern.items:
-                if isinstance(item, Not) and not left:
+                if is_aside(item) and not left:
                     yield _open_scope(item, "before")
                 yield from _open_scopes(item, left, right)
         case _:
@@ -147,12 +212,13 @@ def _open_scopes(pattern: Pattern, left: bool, right: bool) -> Iterator[Problem]
                 yield from _open_scopes(child, left, right)
 
 
-def _open_scope(negation: Not, side: str) -> Problem:
+def _open_scope(aside: Aside, side: str) -> Problem:
+    events, word = ("forbidden", "NOT") if isinstance(aside, Not) else ("listed", "collection")
     return Problem(
         "open-scope",
-        f"nothing says how long {side} the match the forbidden events count",
-        negation.span,
-        hint="add a WITHIN to the whole pattern, or put the NOT between two items of a SEQ",
+        f"nothing says how long {side} the match the {events} events count",
+        aside.span,
+        hint=f"add a WITHIN to the whole pattern, or put the {word} between two items of a SEQ",
     )
 
 
@@ -268,7 +334,7 @@ def _can_be_together(names: frozenset[str], home: Scope) -> bool:
 def _binds(chosen: Pattern, wanted: set[str], child: Scope | None) -> bool:
     """True if a choice of branches binds these names and contains the NOT of the inner scope."""
     bound = {occurrence.name for occurrence in occurrences_in(Scope(chosen))}
-    contains = child is None or any(node is child.negation for node in own_nodes(chosen))
+    contains = child is None or any(node is child.aside for node in own_nodes(chosen))
     return wanted <= bound and contains
 
 
@@ -300,12 +366,12 @@ def column_name(column: Return, position: int) -> str:
 
 def _negated_names(expr: Expr, homes: dict[str, Scope]) -> Iterator[Problem]:
     for part in walk_expression(expr):
-        if isinstance(part, Field) and part.variable in homes and homes[part.variable].parent is not None:
+        if isinstance(part, Field) and part.variable in homes and homes[part.variable].is_negated:
             yield Problem(
                 "negated-in-return",
                 f"`{part.variable}` is what must not happen, so a match has none to return",
                 part.span,
-                label="returnable: " + (", ".join(name for name in homes if homes[name].parent is None) or "none"),
+                label="returnable: " + (", ".join(name for name in homes if not homes[name].is_negated) or "none"),
             )
 
 
@@ -354,9 +420,17 @@ def _check_length(window: Window) -> Iterator[Problem]:
 
 
 def positive_names(pattern: Pattern) -> tuple[str, ...]:
-    """The variables a match binds, in the order of the text."""
-    names = [node.variable for node in own_nodes(pattern) if isinstance(node, Event) and node.variable is not None]
-    return tuple(dict.fromkeys(names))
+    """The variables a match binds, lists included, in the order of the text."""
+    return tuple(dict.fromkeys(_bound_names(pattern)))
+
+
+def _bound_names(pattern: Pattern) -> Iterator[str]:
+    if isinstance(pattern, Event) and pattern.variable is not None:
+        yield pattern.variable
+    forbidden = OPERATORS[pattern.operator].forbidden if isinstance(pattern, Operation) else ()
+    for place, child in enumerate(children(pattern)):
+        if not isinstance(pattern, Not) and place not in forbidden:
+            yield from _bound_names(child)
 
 
 def interval_names(pattern: Pattern) -> frozenset[str]:

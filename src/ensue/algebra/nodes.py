@@ -5,9 +5,9 @@ What each form means is the contract in docs/semantics.md; nothing here evaluate
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from ensue.errors import Source, Span
 from ensue.expr.nodes import Duration, Expr
@@ -70,11 +70,20 @@ class Or:
 
 
 @dataclass(frozen=True, slots=True)
+class Copied:
+    """That a NOT or a collection is a copy of another one, with other names for the variables in and around it."""
+
+    original: Not | Repeat
+    names: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class Not:
     """`NOT x`, an item of SEQ or AND: no match of `x` in the scope of the item."""
 
     item: Pattern
     span: Span | None = field(default=None, compare=False, repr=False)
+    copied: Copied | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +130,7 @@ class Repeat:
     most: int | None
     every: bool = False
     span: Span | None = field(default=None, compare=False, repr=False)
+    copied: Copied | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +142,62 @@ class Pick:
     span: Span | None = field(default=None, compare=False, repr=False)
 
 
-Pattern = Event | Seq | And | Or | Not | Within | Named | Operation | Repeat | Pick
+class Place(NamedTuple):
+    """The start ("s") or end ("e") of an item of a `Related`; `item` TIMER is its moment."""
+
+    item: int
+    side: str
+
+
+TIMER = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """`left - right <= window`, with `strict` `<`; no window: zero. With `adjacent`, `left` is the next position."""
+
+    left: Place
+    right: Place
+    window: Window | None = None
+    strict: bool = False
+    adjacent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Timer:
+    """A moment that a pattern itself makes: the end of an item plus a window, or plus any multiple of it."""
+
+    name: str
+    item: int
+    window: Window
+    repeated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Related:
+    """What an `Operation` means: items and the relations between their ends. Nobody writes it; see algebra.expand.
+
+    Its interval is from the least start of the items `starts` to the greatest end of the items `ends`. A NOT or a
+    collection among the items lies where its relations say. `rival`, an item that must be a first one after item 0.
+    `moments` is the window of PERIODIC*. `origin` is what was written. `first` and `last` are the items with the first and the last event, where
+    that is settled.
+    """
+
+    operator: str
+    items: tuple[Pattern, ...]
+    relations: tuple[Relation, ...]
+    starts: tuple[int, ...]
+    ends: tuple[int, ...]
+    timer: Timer | None = None
+    rival: int | None = None
+    moments: Window | None = None
+    first: int | None = None
+    last: int | None = None
+    origin: Pattern | None = field(default=None, compare=False, repr=False)
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+Pattern = Event | Seq | And | Or | Not | Within | Named | Operation | Repeat | Pick | Related
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,10 +245,29 @@ def children(pattern: Pattern) -> tuple[Pattern, ...]:
     match pattern:
         case Event():
             return ()
-        case Seq() | And() | Or() | Operation():
+        case Seq() | And() | Or() | Operation() | Related():
             return pattern.items
         case Not() | Within() | Named() | Repeat() | Pick():
             return (pattern.item,)
+
+
+def with_children(pattern: Pattern, changed: tuple[Pattern, ...]) -> Pattern:
+    """The pattern with other direct parts."""
+    match pattern:
+        case Event():
+            return pattern
+        case Seq() | And() | Or() | Operation() | Related():
+            return replace(pattern, items=changed)
+        case Not() | Within() | Named() | Repeat() | Pick():
+            return replace(pattern, item=changed[0])
+
+
+def rewrite(pattern: Pattern, change: Callable[[Pattern], Pattern]) -> Pattern:
+    """The pattern with every part replaced, from left to right, the parts of a part before itself."""
+    old = children(pattern)
+    new = tuple(rewrite(child, change) for child in old)
+    same = all(after is before for after, before in zip(new, old, strict=True))
+    return change(pattern if same else with_children(pattern, new))
 
 
 def walk(pattern: Pattern) -> Iterator[Pattern]:

@@ -1,86 +1,131 @@
-"""Who binds which name: the scopes of a pattern and the names bound together by each choice of OR branches.
+"""Who binds which name: the scopes of a pattern.
 
-A scope is the whole pattern or one NOT. Both the checks and the normal form stand on this.
+A scope is the whole pattern, one NOT or one collection. Both the checks and the normal form stand on this.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import count, product
+from itertools import count
+from typing import TypeGuard
 
 from ensue.algebra.nodes import (
-    And,
     Event,
     Events,
     Named,
     Not,
-    Or,
+    Operation,
     Pattern,
     PatternQuery,
-    Seq,
+    Related,
+    Repeat,
     Window,
     Within,
     children,
+    rewrite,
     walk,
 )
+from ensue.algebra.operators import STRICT
 from ensue.errors import Span
-
-MOST_CHOICES = 256
-"""How many combinations of OR branches one scope may have."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scope:
-    """A region of names: `pattern` is the whole pattern, or what one NOT forbids; `negation` is that NOT.
+    """A region of names: `pattern` is the whole pattern, or what one NOT forbids or one collection lists.
 
-    Two scopes are the same only if they are the same object: equal NOTs at two places are two scopes.
+    `aside` is that NOT or collection. Two scopes are the same if theirs is the same object: equal NOTs at two places
+    are two scopes, but one that an operator means at two places is one.
     """
 
     pattern: Pattern
     parent: Scope | None = None
-    negation: Not | None = None
+    aside: Aside | None = None
 
     @property
     def chain(self) -> tuple[Scope, ...]:
         """This scope and those around it, innermost first."""
         return (self,) + (self.parent.chain if self.parent else ())
 
+    @property
+    def is_negated(self) -> bool:
+        """True if nothing of it is bound by a match: it is what a NOT forbids, or inside of that."""
+        return any(isinstance(scope.aside, Not) for scope in self.chain)
+
+    def is_same(self, other: Scope) -> bool:
+        return self.aside is other.aside
+
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """A name where it is written: a variable (with its stream) or an AS name (stream None)."""
+    """A name where it is written: a variable (with its stream) or an AS name (stream None), `repeat` around it or not."""
 
     name: str
     stream: str | None
     scope: Scope
     span: Span | None
+    repeat: Repeat | None = None
+
+
+Aside = Not | Repeat
+"""A NOT, or a repetition that lists every match in its scope: what stands beside the events that make a match."""
+
+
+def is_aside(pattern: Pattern) -> TypeGuard[Aside]:
+    """Whether a part stands beside the events that make a match: a NOT or a collection."""
+    return isinstance(pattern, Not) or (isinstance(pattern, Repeat) and pattern.every)
 
 
 def own_nodes(pattern: Pattern) -> Iterator[Pattern]:
-    """The pattern and everything below it, NOT items included, what they forbid excluded."""
+    """The pattern and everything below it, NOTs and collections included, what they forbid or list excluded."""
     yield pattern
-    if not isinstance(pattern, Not):
+    if not is_aside(pattern):
         for child in children(pattern):
             yield from own_nodes(child)
 
 
-def scopes_of(pattern: Pattern, parent: Scope | None = None, negation: Not | None = None) -> Iterator[Scope]:
-    """Every scope of a pattern, outermost first."""
-    scope = Scope(pattern, parent, negation)
+def scopes_of(pattern: Pattern, parent: Scope | None = None, aside: Aside | None = None) -> Iterator[Scope]:
+    """Every scope of an expanded pattern, outermost first."""
+    scope = Scope(pattern, parent, aside)
     yield scope
     for node in own_nodes(pattern):
-        if isinstance(node, Not):
+        if is_aside(node):
             yield from scopes_of(node.item, scope, node)
+
+
+def list_groups(pattern: Pattern) -> dict[str, str]:
+    """The variables and AS names that stand for lists, each with the name of its repetition."""
+    groups: dict[str, str] = {}
+    for node in walk(pattern):
+        if isinstance(node, Repeat):
+            names = [part.variable if isinstance(part, Event) else part.name for part in _naming(node.item)]
+            groups.update({name: names[0] for name in names if name is not None and names[0] is not None})
+    return groups
+
+
+def group_of(repeat: Repeat) -> str | None:
+    """The name of a repetition: that of the first variable or AS name inside of it."""
+    return next((part.variable if isinstance(part, Event) else part.name for part in _naming(repeat.item)), None)
+
+
+def _naming(pattern: Pattern) -> Iterator[Event | Named]:
+    for node in own_nodes(pattern):
+        if isinstance(node, Named) or (isinstance(node, Event) and node.variable is not None):
+            yield node
 
 
 def occurrences_in(scope: Scope) -> Iterator[Occurrence]:
     """The names that are written in this very scope."""
-    for node in own_nodes(scope.pattern):
-        if isinstance(node, Event) and node.variable is not None:
-            yield Occurrence(node.variable, node.stream, scope, node.span)
-        elif isinstance(node, Named):
-            yield Occurrence(node.name, None, scope, node.span)
+    yield from _occurrences(scope.pattern, scope, None)
+
+
+def _occurrences(pattern: Pattern, scope: Scope, repeat: Repeat | None) -> Iterator[Occurrence]:
+    if isinstance(pattern, Event) and pattern.variable is not None:
+        yield Occurrence(pattern.variable, pattern.stream, scope, pattern.span, repeat)
+    elif isinstance(pattern, Named):
+        yield Occurrence(pattern.name, None, scope, pattern.span, repeat)
+    for child in () if is_aside(pattern) else children(pattern):
+        yield from _occurrences(child, scope, pattern if isinstance(pattern, Repeat) else repeat)
 
 
 def name_anonymous(query: PatternQuery) -> tuple[PatternQuery, frozenset[str]]:
@@ -105,49 +150,7 @@ def without_names(pattern: Pattern, anonymous: frozenset[str]) -> Pattern:
 
 def change_events(pattern: Pattern, change: Callable[[Event], Event]) -> Pattern:
     """The pattern with every event replaced, from left to right."""
-    match pattern:
-        case Event():
-            return change(pattern)
-        case Seq() | And() | Or():
-            return replace(pattern, items=tuple(change_events(item, change) for item in pattern.items))
-        case Not() | Within() | Named():
-            return replace(pattern, item=change_events(pattern.item, change))
-
-
-def count_choices(pattern: Pattern) -> int:
-    """How many combinations of OR branches the pattern has, branches under NOT not counted."""
-    match pattern:
-        case Event() | Not():
-            return 1
-        case Or():
-            return sum(count_choices(item) for item in pattern.items)
-        case Within() | Named():
-            return count_choices(pattern.item)
-        case Seq() | And():
-            total = 1
-            for item in pattern.items:
-                total *= count_choices(item)
-            return total
-
-
-def choices(pattern: Pattern) -> Iterator[Pattern]:
-    """The pattern without OR, once per combination of branches. What NOT forbids stays as it is.
-
-    >>> [chosen.stream for chosen in choices(Or((Event("A"), Event("B"))))]
-    ['A', 'B']
-    """
-    match pattern:
-        case Event() | Not():
-            yield pattern
-        case Or():
-            for item in pattern.items:
-                yield from choices(item)
-        case Within() | Named():
-            for chosen in choices(pattern.item):
-                yield replace(pattern, item=chosen)
-        case Seq() | And():
-            for items in product(*(tuple(choices(item)) for item in pattern.items)):
-                yield replace(pattern, items=items)
+    return rewrite(pattern, lambda part: change(part) if isinstance(part, Event) else part)
 
 
 def whole_windows(query: PatternQuery) -> tuple[Window, ...]:
@@ -162,6 +165,8 @@ def whole_windows(query: PatternQuery) -> tuple[Window, ...]:
 
 
 def counts_events(query: PatternQuery) -> bool:
-    """True if some window of the query counts positions, so that irrelevant events matter."""
-    windows = [query.within, *(node.window for node in walk(query.pattern) if isinstance(node, Within))]
-    return any(isinstance(window, Events) for window in windows)
+    """True if positions of events matter to the query, so that irrelevant events matter."""
+    nodes = list(walk(query.pattern))
+    windows = [query.within, *(node.window for node in nodes if isinstance(node, Within))]
+    adjacent = any(isinstance(node, Operation | Related) and node.operator == "NEXT" for node in nodes)
+    return adjacent or query.policy == STRICT or any(isinstance(window, Events) for window in windows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,7 +14,7 @@ from ensue.engine.sources import Mask
 from ensue.engine.summary import Summary
 from ensue.engine.workspace import Workspace
 from ensue.graph.bounds import WHOLE_END, WHOLE_FIRST, WHOLE_START
-from ensue.graph.model import Graph
+from ensue.graph.model import Graph, Moment
 from ensue.kernels.compiled import Int64s
 from ensue.plan.model import GraphPlan, Options, QueryPlan
 
@@ -26,11 +26,13 @@ Restriction = dict[str, Callable[[Candidates], Mask]]
 class Frontier:
     """Matches are wanted whose completion lies after `after` and not after `until`; None: no limit.
 
-    With `fresh`, which tells the candidates that are new, those are wanted that have a new event.
+    With `fresh`, which tells the candidates that are new, those are wanted that have a new event. `horizon` is how far
+    time is known where there is no limit.
     """
 
     after: int | None = None
     until: int | None = None
+    horizon: int | None = None
     fresh: Callable[[Candidates], Mask] | None = None
 
 
@@ -66,6 +68,7 @@ def evaluate(
     for graph_plan in plan.graphs:
         for restriction in _passes(graph_plan, plan, frontier):
             space = _workspace(graph_plan, plan, store, options, found)
+            space.latest = frontier.until if frontier.until is not None else _horizon(frontier, store)
             for name, allowed in restriction.items():
                 space.restrict(name, allowed(space.candidates[name]))
             if any(len(space.candidates[name]) == 0 for name in graph_plan.graph.names):
@@ -100,7 +103,7 @@ def _passes(graph_plan: GraphPlan, plan: QueryPlan, frontier: Frontier) -> Itera
     elif frontier.after is None or (graph.trailing and ticks is None):
         yield {}
     elif not graph.trailing:
-        yield from _new_last_events(graph.extent.ends, frontier.after)
+        yield from _new_last_events(graph, frontier.after)
     else:
         assert ticks is not None
         closes_earlier = plan.normal_form.windows.events is not None
@@ -122,11 +125,43 @@ def _first_events_between(graph: Graph, after: int, until: int | None) -> Iterat
         yield restriction
 
 
-def _new_last_events(names: tuple[str, ...], after: int) -> Iterator[Restriction]:
-    for place, name in enumerate(names):
-        restriction: Restriction = {earlier: lambda found: found.ends <= after for earlier in names[:place]}
-        restriction[name] = lambda found: found.ends > after
+def _new_last_events(graph: Graph, after: int) -> Iterator[Restriction]:
+    """One of the events that can be last, or a moment so long after one, lies after `after`."""
+    moments = {moment.name: moment for moment in graph.moments}
+    ends = [_settled(name, moments) for name in graph.extent.ends]
+    names = [name for name, _ in ends]
+    if any(name in moments for name in names) or len(set(names)) < len(names):
+        yield {}
+        return
+    for place, (name, ticks) in enumerate(ends):
+        restriction: Restriction = {earlier: _ends_until(after - later) for earlier, later in ends[:place]}
+        restriction[name] = _ends_after(after - ticks)
         yield restriction
+
+
+def _ends_until(moment: int) -> Callable[[Candidates], Mask]:
+    return lambda found: found.ends <= moment
+
+
+def _ends_after(moment: int) -> Callable[[Candidates], Mask]:
+    return lambda found: found.ends > moment
+
+
+def _settled(name: str, moments: Mapping[str, Moment]) -> tuple[str, int]:
+    """The variable that a moment is so long after, and how long; a variable by itself."""
+    ticks = 0
+    while name in moments and not moments[name].repeated:
+        ticks += moments[name].ticks
+        name = moments[name].base.variable
+    return name, ticks
+
+
+def _horizon(frontier: Frontier, store: EventStore) -> int | None:
+    """How far time is known in a batch: the end of the last event, unless the caller knows of a later one."""
+    valid = [source.ends if source.valid is None else source.ends[source.valid] for source in store.sources]
+    ends = [int(found.max()) for found in valid if len(found)]
+    known = ends if frontier.horizon is None else [*ends, frontier.horizon]
+    return max(known, default=None)
 
 
 def _one_new_event(names: tuple[str, ...], fresh: Callable[[Candidates], Mask]) -> Iterator[Restriction]:
@@ -156,7 +191,9 @@ def completion_times(chunk: MatchChunk, plan: QueryPlan) -> Int64s:
 
 def _within(chunk: MatchChunk, plan: QueryPlan, frontier: Frontier) -> MatchChunk:
     """Only the matches that complete within the frontier; the passes leave others only where scopes trail."""
-    if not chunk.plan.graph.trailing or (frontier.after is None and frontier.until is None):
+    graph = chunk.plan.graph
+    settled = not graph.trailing and not graph.moments
+    if settled or (frontier.after is None and frontier.until is None):
         return chunk
     completion = completion_times(chunk, plan)
     mask = np.ones(chunk.rows.length, bool)

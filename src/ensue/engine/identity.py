@@ -13,6 +13,7 @@ from pandas.util import hash_array
 
 from ensue.engine.evaluate import MatchChunk
 from ensue.engine.events import Candidates
+from ensue.graph.bounds import end_of
 from ensue.lang.render import render_query
 from ensue.plan.model import QueryPlan
 
@@ -35,8 +36,12 @@ def match_ids(chunk: MatchChunk, plan: QueryPlan, columns: Mapping[str, Sequence
 
 
 def _lane(chunk: MatchChunk, plan: QueryPlan, columns: Mapping[str, Sequence[str]], lane: int) -> Hashes:
-    result = np.full(chunk.rows.length, _seed(f"{pattern_identity(plan)}/{chunk.plan.number}", lane))
+    result = np.full(chunk.rows.length, _seed(f"{pattern_identity(plan)}/{chunk.plan.graph.number}", lane))
     for name in sorted(chunk.rows.places):
+        if name in chunk.space.moments:
+            moments = chunk.space.value(end_of(name), chunk.rows).view(np.uint64)
+            result = _mix(result ^ _seed(name, lane), moments, lane)
+            continue
         rows = chunk.space.candidates[name].rows[chunk.rows.places[name]]
         events = _hashes_by_row(chunk, name, columns[chunk.space.streams[name]], lane)
         result = _mix(result ^ _seed(name, lane), events[rows], lane)

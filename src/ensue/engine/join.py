@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -12,11 +12,12 @@ from ensue.engine.events import FOREVER, NEVER
 from ensue.engine.joinkeys import EqualityClass
 from ensue.engine.rows import Rows, expand_in_chunks
 from ensue.engine.sources import Mask
-from ensue.engine.steps import Range, Step, plan_step
+from ensue.engine.steps import Range, Step, plan_moment, plan_step
 from ensue.engine.summary import Summary, summarize_chain, summarize_matches
 from ensue.engine.workspace import Workspace
-from ensue.expr.nodes import Expr
+from ensue.expr.nodes import Expr, variables_of
 from ensue.graph.bounds import end_of
+from ensue.graph.model import Moment
 from ensue.kernels.compiled import Codes, Int64s
 from ensue.kernels.ranges import find_ranges
 from ensue.plan.model import AbsencePlan, Side
@@ -24,6 +25,7 @@ from ensue.plan.order import join_order, precedence
 
 FIRST_BLOCK = 16
 BLOCK_GROWTH = 4
+MOST_MOMENTS = np.iinfo(np.int32).max
 """How many forbidden candidates are tried first per match, and how fast that grows while none was found."""
 
 
@@ -109,9 +111,10 @@ class Join:
         if rows.length == 0:
             return
         if not steps:
-            complete = self._without_forbidden(rows)
-            if complete.length:
-                yield complete
+            for timed in self._with_moments(rows, self.space.plan.graph.repeated):
+                complete = self._without_forbidden(self._filter_late(timed))
+                if complete.length:
+                    yield complete
             return
         first, last, classes = self._ranges(rows, steps[0])
         for extended in self._bind(rows, steps[0], first, last, classes):
@@ -125,6 +128,47 @@ class Join:
             if classes:
                 places = self.space.index(step.variable, classes).order[places]
             yield self._filter(rows.bind(step.variable, probes, places), step)
+
+    # -- moments ---------------------------------------------------------------------------------------------------
+
+    def _with_moments(self, rows: Rows, repeated: Sequence[Moment]) -> Iterator[Rows]:
+        """The rows with every choice of the moments that come again and again."""
+        if not repeated:
+            yield rows
+            return
+        moment = repeated[0]
+        base = self.space.value(moment.base, rows)
+        low, high = self.space.limits(self._moment_range(moment.name), rows)
+        if self.space.latest is not None:
+            high = np.minimum(self.space.latest, FOREVER if high is None else high)
+        assert high is not None
+        first = np.ones(rows.length, np.int64) if low is None else np.maximum(1, -((base - low) // moment.ticks))
+        last = (high - base) // moment.ticks + 1
+        first, last = (np.clip(numbers, 0, MOST_MOMENTS).astype(np.int32) for numbers in (first, last))
+        for probes, numbers in expand_in_chunks(first, last, self.space.options.chunk_rows):
+            yield from self._with_moments(rows.bind(moment.name, probes, numbers), repeated[1:])
+
+    def _moment_range(self, name: str) -> Range:
+        wanted = ("moment", name, self.space.outer, self.space.sight)
+        known = self.space.plan.remembered
+        if wanted not in known:
+            known[wanted] = plan_moment(self.space.plan, name, self.space.sight)
+        found: Range = known[wanted]
+        return found
+
+    def _filter_late(self, rows: Rows) -> Rows:
+        """The rows that pass the conditions and absences that are about moments."""
+        graph = self.space.plan.graph
+        names = {moment.name for moment in graph.repeated}
+        if not names:
+            return rows
+        for condition in graph.conditions:
+            if rows.length and variables_of(condition) & names:
+                rows = rows.where(self.space.holds(condition, rows))
+        for absence in self.space.plan.absences:
+            if rows.length and self._is_summarized(absence) and _is_about(absence, names):
+                rows = rows.where(self._is_absent(absence, rows))
+        return rows
 
     # -- ranges ----------------------------------------------------------------------------------------------------
 
@@ -216,9 +260,12 @@ class Join:
     def _without_forbidden(self, rows: Rows) -> Rows:
         """The complete rows for which no absence that is judged match by match is violated."""
         for absence in self.space.plan.absences:
-            if rows.length and not (self.space.options.earliest_completion and absence.lower is not None):
+            if rows.length and not self._is_summarized(absence):
                 rows = rows.where(~self._join_of(absence).exist(rows))
         return rows
+
+    def _is_summarized(self, absence: AbsencePlan) -> bool:
+        return self.space.options.earliest_completion and absence.lower is not None
 
     def _is_absent(self, absence: AbsencePlan, rows: Rows) -> Mask:
         assert absence.lower is not None and absence.upper is not None
@@ -274,6 +321,11 @@ class Join:
         rows = Rows(count, {name: np.arange(count, dtype=np.int32)})
         first, last, _ = self._ranges(rows, self._step(partner, frozenset({name})))
         return first, last
+
+
+def _is_about(absence: AbsencePlan, names: set[str]) -> bool:
+    assert absence.lower is not None and absence.upper is not None
+    return bool(names & (absence.lower.variables | absence.upper.variables))
 
 
 def _filled(low: Int64s | None, high: Int64s | None, length: int) -> tuple[Int64s, Int64s]:

@@ -21,8 +21,8 @@ from ensue.expr.nodes import Expr, Field
 from ensue.expr.rewrite import substitute_fields
 from ensue.expr.types import common_type, readable_type
 from ensue.graph.bounds import end_of, start_of
-from ensue.graph.model import Extent
 from ensue.graph.normalize import resolve_interval
+from ensue.graph.timescale import TimeScale
 from ensue.kernels.compiled import Codes, Int64s
 from ensue.plan.model import QueryPlan
 from ensue.plan.tracking import violation_fields
@@ -141,7 +141,6 @@ def _returned_columns(chunk: MatchChunk, output: OutputSchema) -> list[pa.Array]
     streams = variable_streams(output.plan.query)
     catalog = output.plan.catalog
     bound = chunk.space.column_of(chunk.rows)
-    intervals = chunk.plan.graph.intervals
 
     def column(field: Field) -> pa.Array:
         assert field.variable is not None
@@ -150,13 +149,14 @@ def _returned_columns(chunk: MatchChunk, output: OutputSchema) -> list[pa.Array]
         return pa.nulls(chunk.rows.length, catalog.field_type(streams.get(field.variable), field.name))
 
     return [
-        evaluate(_resolve(column_.expression, intervals), column, chunk.rows.length)
+        evaluate(_resolve(column_.expression, chunk, catalog), column, chunk.rows.length)
         for column_ in output.plan.query.returns
     ]
 
 
-def _resolve(expression: Expr, intervals: Mapping[str, Extent]) -> Expr:
-    return substitute_fields(expression, lambda field: resolve_interval(field, intervals))
+def _resolve(expression: Expr, chunk: MatchChunk, catalog: Catalog) -> Expr:
+    intervals, moments, scale = chunk.plan.graph.intervals, chunk.space.moments, TimeScale(catalog.unit)
+    return substitute_fields(expression, lambda field: resolve_interval(field, intervals, moments, scale))
 
 
 def _default_columns(chunk: MatchChunk, output: OutputSchema) -> list[pa.Array]:

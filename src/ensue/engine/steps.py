@@ -69,7 +69,7 @@ def plan_step(
     now = around | {variable}
     whole = sight.whole
     judged = [absence for absence in plan.absences if summaries and absence.lower is not None]
-    deadlines = tuple(absence for absence in judged if _caps_start(absence, variable, around))
+    deadlines = tuple(absence for absence in judged if _caps_start(absence, variable, around, graph.times))
     earliest = tuple(
         absence for absence in judged if absence not in deadlines and _floors_end(absence, variable, around)
     )
@@ -90,6 +90,13 @@ def plan_step(
             and _becomes_decidable(absence, variable, bound, sight.outer)
         ),
     )
+
+
+def plan_moment(plan: GraphPlan, moment: str, sight: Sight) -> Range:
+    """Between what the variables of a graph, all bound, and those around it allow a moment to be."""
+    graph = plan.graph
+    own = frozenset(graph.names)
+    return _range(graph.times, end_of(moment), _time_points(own | sight.outer, sight.whole), own)
 
 
 def _time_points(bound: Collection[str], whole: bool) -> list[Point]:
@@ -130,24 +137,26 @@ def _needed(
     return tuple(kept)
 
 
-def _caps_start(absence: AbsencePlan, variable: str, bound: frozenset[str]) -> bool:
-    """The scope begins at bound points and ends at the start of this variable alone: a latest start."""
+def _caps_start(absence: AbsencePlan, variable: str, bound: frozenset[str], times: Network) -> bool:
+    """The scope begins at bound points and ends just before the start of this variable alone: a latest start."""
     assert absence.lower is not None and absence.upper is not None
-    return (
-        absence.lower.variables <= bound
-        and absence.upper.points == (start_of(variable),)
-        and absence.absence.before is not None
-    )
+    starts = [(start_of(variable),), *([(end_of(variable),)] if _is_point(variable, times) else [])]
+    return absence.lower.variables <= bound and absence.upper.points in starts and absence.upper.shift == -1
 
 
 def _floors_end(absence: AbsencePlan, variable: str, bound: frozenset[str]) -> bool:
-    """The scope ends at bound points and begins at the end of this variable alone: an earliest end."""
+    """The scope ends at bound points and begins just after the end of this variable alone: an earliest end."""
     assert absence.lower is not None and absence.upper is not None
     return (
         absence.upper.variables <= bound
         and absence.lower.points == (end_of(variable),)
-        and absence.absence.after is not None
+        and absence.lower.shift == 1
     )
+
+
+def _is_point(variable: str, times: Network) -> bool:
+    longest = times.limit(end_of(variable), start_of(variable))
+    return longest is not None and longest.value == 0
 
 
 def _becomes_decidable(absence: AbsencePlan, variable: str, bound: frozenset[str], outer: frozenset[str]) -> bool:

@@ -22,7 +22,7 @@ from ensue.expr.nodes import Expr, Field
 from ensue.expr.rewrite import anonymous_predicate
 from ensue.expr.types import Kind, kind_of
 from ensue.graph.bounds import WHOLE, Limit, Point, end_of, start_of
-from ensue.graph.model import Graph, Variable
+from ensue.graph.model import Graph, Moment, Variable
 from ensue.kernels.compiled import Codes, Int64s
 from ensue.plan.model import GraphPlan, Options
 
@@ -44,6 +44,12 @@ class Workspace:
     classes: tuple[EqualityClass, ...] | None = None
     found_segments: dict[tuple[str, tuple[EqualityClass, ...], str], Codes] = field(default_factory=dict)
     identities: dict[tuple[str, int], npt.NDArray[np.uint64]] = field(default_factory=dict)
+    moments: dict[str, Moment] = field(default_factory=dict)
+    latest: int | None = None
+    """How far time is known; moments beyond it have not come."""
+
+    def __post_init__(self) -> None:
+        self.moments = {**self.moments, **{moment.name: moment for moment in self.plan.graph.moments}}
 
     @property
     def outer(self) -> frozenset[str]:
@@ -67,6 +73,8 @@ class Workspace:
             {**self.candidates, **own},
             {**self.streams, **{variable.name: variable.stream for variable in plan.graph.variables}},
             self.found,
+            moments=self.moments,
+            latest=self.latest,
         )
 
     def alone(self, plan: GraphPlan) -> Workspace:
@@ -95,6 +103,8 @@ class Workspace:
         """The time or position of a point in each row."""
         if point.variable == WHOLE:
             return self._whole_value(point.side, rows)
+        if point.variable in self.moments:
+            return self._moment_value(self.moments[point.variable], rows)
         found = self.candidates[point.variable]
         values = {"s": found.starts, "e": found.ends, "first": found.positions}[point.side]
         assert values is not None
@@ -109,6 +119,10 @@ class Workspace:
         for other in values[1:]:
             result = combine(result, other)
         return result
+
+    def _moment_value(self, moment: Moment, rows: Rows) -> Int64s:
+        base = self.value(moment.base, rows)
+        return base + moment.ticks * (rows.places[moment.name] if moment.repeated else 1)
 
     def keys(self, rows: Rows) -> Codes:
         """The partition key of each row."""
@@ -136,6 +150,9 @@ class Workspace:
 
         def column(wanted: Field) -> pa.Array:
             assert wanted.variable is not None
+            if wanted.variable in self.moments:
+                moments = self._moment_value(self.moments[wanted.variable], rows)
+                return pa.array(moments).view(self.catalog.time_type)
             found = self.candidates[wanted.variable]
             return field_values(
                 wanted, self.streams[wanted.variable], found, rows.places[wanted.variable], self.catalog

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ensue.expr.nodes import Expr, Field
-from ensue.graph.bounds import Bound, Network
+from ensue.graph.bounds import Bound, Network, Point
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +40,26 @@ class Extent:
 
 
 @dataclass(frozen=True, slots=True)
+class Moment:
+    """A point in time that a pattern itself makes: `ticks` after `base`, or, if `repeated`, any multiple of it after.
+
+    Its name stands for it among the variables of extents and networks; start and end are the same.
+    """
+
+    name: str
+    base: Point
+    ticks: int
+    repeated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Graph:
     """A conjunction: every variable bound, every bound and condition true, no absence violated.
 
     `times` and `positions` are closed together with the points of the graphs around this one. `ties` are the bounds
     that a condition states between this graph and the ones around it; `intervals` are the AS names bound here.
     `trailing` says that some scope stays open after the last event, so that a match completes with its window.
+    `rounds` says of each repeated variable how often it is bound here; `number` is that of the choice of branches.
     """
 
     variables: tuple[Variable, ...]
@@ -55,27 +69,72 @@ class Graph:
     conditions: tuple[Expr, ...]
     equalities: tuple[Equality, ...]
     absences: tuple[Absence, ...]
+    collections: tuple[Collection, ...] = ()
+    moments: tuple[Moment, ...] = ()
+    rounds: Mapping[str, int] = field(default_factory=dict)
+    series: Mapping[str, Series] = field(default_factory=dict)
     ties: tuple[Bound, ...] = ()
     intervals: Mapping[str, Extent] = field(default_factory=dict)
     trailing: bool = False
+    number: int = 0
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(variable.name for variable in self.variables)
 
+    @property
+    def repeated(self) -> tuple[Moment, ...]:
+        """The moments that come again and again: those that the bound events do not settle."""
+        return tuple(moment for moment in self.moments if moment.repeated)
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """The moments of a PERIODIC*: every `ticks` after `first` and before `last`."""
+
+    first: Point
+    last: Point
+    ticks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Where a match that is forbidden or listed lies.
+
+    `after` and `before` are the neighbours between which its interval lies strictly. None is an edge of the whole
+    match: on the left its window closes the scope at M.e - W; on the right, M.s + W if `trailing`, otherwise M.e.
+    `stated` are the bounds that an operator gives instead. What LAST forbids `waits` for later events; `first` says
+    that the item it stands at can begin the match.
+    """
+
+    after: Extent | None = None
+    before: Extent | None = None
+    trailing: bool = False
+    stated: tuple[Bound, ...] | None = None
+    waits: bool = False
+    first: bool = False
+
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """No match of `graph` may exist whose interval lies in the scope.
-
-    `after` and `before` are the neighbours between which the forbidden interval lies strictly. None is an edge of the
-    whole match: on the left its window closes the scope at M.e - W; on the right, M.s + W if `trailing`, otherwise M.e.
-    """
+    """No match of `graph` may exist that lies in the scope."""
 
     graph: Graph
-    after: Extent | None
-    before: Extent | None
-    trailing: bool
+    scope: Scope
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """The list of all matches of the graphs (one for each choice of branches) in the scope, as `name`.
+
+    There are at least `least` of them and, unless `most` is None, at most `most`.
+    """
+
+    name: str
+    graphs: tuple[Graph, ...]
+    least: int
+    most: int | None
     text: str
 
 

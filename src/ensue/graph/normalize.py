@@ -7,8 +7,17 @@ from dataclasses import dataclass, replace
 
 from ensue.algebra.catalog import Catalog
 from ensue.algebra.check import home_of, homes_of
-from ensue.algebra.nodes import Events, Not, Pattern, PatternQuery, Within
-from ensue.algebra.scopes import choices, counts_events, name_anonymous, whole_windows, without_names
+from ensue.algebra.choices import choices, names_in, orders, renamed
+from ensue.algebra.expand import as_written, expand_query
+from ensue.algebra.nodes import Copied, Events, Pattern, PatternQuery, Pick, Within, walk
+from ensue.algebra.scopes import (
+    Aside,
+    counts_events,
+    is_aside,
+    name_anonymous,
+    whole_windows,
+    without_names,
+)
 from ensue.errors import Problem, QueryError, Source
 from ensue.expr.nodes import Binary, Call, Expr, Field, IsNull, Same, conjuncts, variables_of
 from ensue.expr.rewrite import substitute_fields
@@ -30,8 +39,8 @@ from ensue.graph.bounds import (
     position_of,
     start_of,
 )
-from ensue.graph.model import Absence, Equality, Extent, Graph, NormalForm, Windows
-from ensue.graph.reading import BEFORE, Negation, Parts, Reader, extent_of, trails
+from ensue.graph.model import Absence, Equality, Extent, Graph, Moment, NormalForm, Scope, Windows
+from ensue.graph.reading import BEFORE, Parts, Reader, Rival, Surroundings, extent_of, trails
 from ensue.graph.temporal import bounds_of
 from ensue.graph.timescale import TimeScale
 from ensue.lang.render import render_expression, render_pattern
@@ -42,18 +51,22 @@ IMPLICIT = Reason("")
 
 def normalize_query(query: PatternQuery, catalog: Catalog, source: Source | None = None) -> NormalForm:
     """The union of graphs that a checked and bound query means. Raises `never-holds` if no graph can ever match."""
-    builder = GraphBuilder(query, catalog)
+    builder = GraphBuilder(query, catalog, source)
     graphs: list[Graph] = []
     dropped: list[str] = []
     contradictions: list[Contradiction] = []
-    for pattern in choices(builder.pattern):
-        graph = builder.whole_graph(pattern)
-        found = contradiction_of(graph)
-        if found is None:
-            graphs.append(graph)
-        else:
-            contradictions.append(found)
-            dropped.append(f"{render_pattern(pattern)}: {explain_contradiction(found)}")
+    for number, pattern in enumerate(choices(builder.pattern)):
+        possible: list[Graph] = []
+        for ordered in orders(pattern):
+            graph = builder.whole_graph(pattern, ordered, number)
+            found = contradiction_of(graph)
+            if found is None:
+                possible.append(graph)
+            else:
+                contradictions.append(found)
+        graphs += possible
+        if not possible:
+            dropped.append(f"{builder.text_of(pattern)}: {explain_contradiction(contradictions[-1])}")
     if not graphs:
         raise QueryError([_never_holds(contradictions[0])], source)
     return NormalForm(tuple(graphs), builder.windows, tuple(dropped))
@@ -103,6 +116,7 @@ class _Around:
     parts: tuple[Parts, ...]
     times: Network
     positions: Network
+    aside: Aside | None = None
 
 
 def _closed(outer: Network, points: Iterable[Point], bounds: list[Bound]) -> Network:
@@ -113,10 +127,12 @@ def _closed(outer: Network, points: Iterable[Point], bounds: list[Bound]) -> Net
 class GraphBuilder:
     """Builds the graphs of one query and holds what is the same for all of them."""
 
-    def __init__(self, query: PatternQuery, catalog: Catalog) -> None:
+    def __init__(self, query: PatternQuery, catalog: Catalog, source: Source | None) -> None:
+        self.source = source
         if query.within is not None:
             query = replace(query, pattern=Within(query.pattern, query.within), within=None)
         query, anonymous = name_anonymous(query)
+        query = expand_query(query)
         self.pattern: Pattern = query.pattern
         self.catalog = catalog
         self.scale = TimeScale(catalog.unit)
@@ -125,11 +141,11 @@ class GraphBuilder:
         self.counting = counts_events(query)
         self.same = tuple(name for part in conjuncts(query.where) if isinstance(part, Same) for name in part.fields)
         homes = homes_of(query.pattern)
-        self.filed: list[tuple[Not | None, Expr]] = []
+        self.filed: list[tuple[Aside | None, Expr]] = []
         for conjunct in conjuncts(query.where):
             if not isinstance(conjunct, Same):
                 home = home_of(conjunct, homes)
-                self.filed.append((home.negation if home else None, conjunct))
+                self.filed.append((home.aside if home else None, conjunct))
 
     def _windows(self, query: PatternQuery) -> Windows:
         windows = whole_windows(query)
@@ -138,14 +154,33 @@ class GraphBuilder:
             min((window.count for window in windows if isinstance(window, Events)), default=None),
         )
 
-    def whole_graph(self, pattern: Pattern) -> Graph:
+    def text_of(self, pattern: Pattern) -> str:
+        """A part of the expanded pattern as the user would write it."""
+        return render_pattern(as_written(without_names(pattern, self.reader.anonymous)))
+
+    def whole_graph(self, chosen: Pattern, pattern: Pattern, number: int) -> Graph:
+        """The graph of a chosen pattern in one order of its items; `number` is that of the choice."""
         parts = Parts()
         self.reader.read(pattern, None, None, parts)
         extent = extent_of(pattern)
         self._bound_whole(parts, extent)
         positions = Network((WHOLE_FIRST, WHOLE_LAST)) if self.counting else Network()
         nothing = _Around((), Network((WHOLE_START, WHOLE_END)), positions)
-        return replace(self._finish(parts, extent, None, nothing), trailing=trails(pattern))
+        graph = self._finish(parts, extent, None, nothing, chosen)
+        late = any(self._comes_later(absence, graph) for absence in graph.absences)
+        return replace(graph, trailing=late or trails(pattern), number=number)
+
+    def _comes_later(self, absence: Absence, graph: Graph) -> bool:
+        """True if what LAST forbids may come after the match: then only the window closes its scope."""
+        if not absence.scope.waits or contradiction_of(graph) is not None:
+            return False
+        (last,) = absence.graph.extent.ends
+        limit = absence.graph.times.limit(end_of(last), WHOLE_END)
+        if limit is not None and limit.whole <= 0:
+            return False
+        if self.windows.ticks is None or absence.scope.first:
+            raise QueryError([_endless_pick(absence)], self.source)
+        return True
 
     def _bound_whole(self, parts: Parts, extent: Extent) -> None:
         """The ends of the match as points around all others, exact where only one variable can be first or last."""
@@ -163,9 +198,22 @@ class GraphBuilder:
         if self.windows.events is not None:
             parts.positions.append(Bound(WHOLE_LAST, WHOLE_FIRST, Limit(self.windows.events - 1, False), IMPLICIT))
 
-    def _finish(self, parts: Parts, extent: Extent, negation: Not | None, around: _Around) -> Graph:
-        """The graph of these parts, closed together with what is around it."""
-        found = self._sort_conditions(parts, negation, around.parts)
+    def _finish(
+        self, parts: Parts, extent: Extent, aside: Aside | None, around: _Around, chosen: Pattern | None = None
+    ) -> Graph:
+        """The graph of these parts, closed together with what is around it; `chosen` is the whole pattern."""
+        conditions = self._own_conditions(parts, aside, around.parts)
+        return self._with_conditions(parts, extent, conditions, replace(around, aside=aside), chosen)
+
+    def _with_conditions(
+        self,
+        parts: Parts,
+        extent: Extent,
+        conditions: Iterable[Expr],
+        around: _Around,
+        chosen: Pattern | None = None,
+    ) -> Graph:
+        found = self._sort_conditions(parts, conditions, around.parts)
         parts.times += found.bounds
         inside = self._close(parts, around)
         variables = tuple(
@@ -174,7 +222,10 @@ class GraphBuilder:
         )
         absences: tuple[Absence, ...] = ()
         if inside.times.contradiction is None and inside.positions.contradiction is None:
-            absences = tuple(absence for item in parts.negations for absence in self._absences(item, inside))
+            absences = tuple(absence for item in parts.asides for absence in self._absences(item, inside))
+            absences += tuple(absence for rival in parts.rivals for absence in self._no_rival(rival, inside))
+            if chosen is not None:
+                absences += tuple(absence for pick in parts.picks for absence in self._no_better(pick, chosen, inside))
         return Graph(
             variables,
             extent,
@@ -183,7 +234,9 @@ class GraphBuilder:
             found.conditions,
             found.equalities,
             absences,
-            ties=tuple(bound for bound in found.bounds if not _points_of(bound) <= parts.variables.keys()),
+            moments=tuple(parts.moments.values()),
+            series=parts.series,
+            ties=tuple(bound for bound in found.bounds if not _points_of(bound) <= parts.variables.keys() | parts.moments.keys()),
             intervals=parts.intervals,
         )
 
@@ -200,12 +253,16 @@ class GraphBuilder:
             schema = self.catalog.stream(variable.stream)
             if schema is None or schema.end is None:
                 bounds.append(Bound(end, start, ZERO, IMPLICIT))
+        for name in parts.moments:
+            start, end = start_of(name), end_of(name)
+            points += [start, end]
+            bounds += [Bound(start, end, ZERO, IMPLICIT), Bound(end, start, ZERO, IMPLICIT)]
         times = _closed(around.times, points, bounds + parts.times)
         if not self.counting:
-            return _Around((*around.parts, parts), times, around.positions)
+            return replace(around, parts=(*around.parts, parts), times=times)
         order = self._order_of_positions(parts, around, times)
         positions = _closed(around.positions, map(position_of, parts.variables), parts.positions + order)
-        return _Around((*around.parts, parts), times, positions)
+        return replace(around, parts=(*around.parts, parts), times=times, positions=positions)
 
     def _order_of_positions(self, parts: Parts, around: _Around, times: Network) -> list[Bound]:
         """Positions follow the order of ends."""
@@ -221,7 +278,7 @@ class GraphBuilder:
 
     # -- conditions ---------------------------------------------------------------------------------------------------
 
-    def _sort_conditions(self, parts: Parts, negation: Not | None, outer: tuple[Parts, ...]) -> _Sorted:
+    def _sort_conditions(self, parts: Parts, own: Iterable[Expr], outer: tuple[Parts, ...]) -> _Sorted:
         streams = {name: item.stream for level in (*outer, parts) for name, item in level.variables.items()}
         bounds: list[Bound] = []
         predicates: dict[str, tuple[Expr, ...]] = {}
@@ -230,10 +287,12 @@ class GraphBuilder:
 
         def point_of(field: Field) -> Point | None:
             assert field.variable is not None
+            if field.variable not in streams:
+                return end_of(field.variable)
             side = self.catalog.endpoint(streams[field.variable], field)
             return None if side is None else Point(field.variable, side)
 
-        for condition in self._own_conditions(parts, negation, outer):
+        for condition in own:
             names = variables_of(condition)
             stated = bounds_of(condition, point_of, self.scale, _reason(condition)) if len(names) > 1 else ()
             if not names or (len(names) == 1 and names <= parts.variables.keys()):
@@ -247,13 +306,28 @@ class GraphBuilder:
                 conditions.append(condition)
         return _Sorted(tuple(bounds), predicates, tuple(equalities), tuple(conditions))
 
-    def _own_conditions(self, parts: Parts, negation: Not | None, outer: tuple[Parts, ...]) -> Iterator[Expr]:
-        """The conjuncts of this scope whose names are all bound here, AS names replaced by what they stand for."""
-        bound = parts.names.union(*(level.names for level in outer))
-        intervals = {name: extent for level in (*outer, parts) for name, extent in level.intervals.items()}
+    def _own_conditions(
+        self,
+        parts: Parts,
+        aside: Aside | None,
+        outer: tuple[Parts, ...],
+        about: Mapping[str, str] | None = None,
+    ) -> Iterator[Expr]:
+        """The conjuncts of this scope whose names are all bound here, AS names replaced by what they stand for.
+
+        `about` gives names to variables of which the graph is a copy: then only conjuncts that name one of them count.
+        """
+        levels = (*outer, parts)
+        bound = frozenset(name for level in levels for name in level.names)
+        intervals = {name: extent for level in levels for name, extent in level.intervals.items()}
+        moments = {name: moment for level in levels for name, moment in level.moments.items()}
+        original, names = (aside, {}) if aside is None or aside.copied is None else _original(aside.copied)
+        names = names if about is None else {name: about.get(new, new) for name, new in names.items()} | dict(about)
         for home, conjunct in self.filed:
-            if home is negation and variables_of(conjunct) <= bound:
-                yield substitute_fields(conjunct, lambda field: resolve_interval(field, intervals))
+            if home is original and (about is None or variables_of(conjunct) & names.keys()):
+                own = substitute_fields(conjunct, lambda field: _under_name(field, names))
+                if variables_of(own) <= bound:
+                    yield substitute_fields(own, lambda field: self._resolved(field, intervals, moments))
         anchor = next(iter((*outer, parts)[0].variables))
         for name in parts.variables:
             for field in self.same:
@@ -261,31 +335,46 @@ class GraphBuilder:
                 if name != anchor:
                     yield Binary("=", Field(anchor, field), Field(name, field))
 
-    # -- absences -----------------------------------------------------------------------------------------------------
+    def _resolved(self, field: Field, intervals: Mapping[str, Extent], moments: Mapping[str, Moment]) -> Expr:
+        return resolve_interval(field, intervals, moments, self.scale)
 
-    def _absences(self, negation: Negation, around: _Around) -> Iterator[Absence]:
-        trailing = negation.right is None and negation.in_seq
-        for pattern in choices(negation.item.item):
+    # -- what is beside the match ------------------------------------------------------------------------------------
+
+    def _absences(self, beside: Surroundings, around: _Around) -> Iterator[Absence]:
+        trailing = beside.right is None and beside.in_seq and beside.stated is None
+        for pattern in self._orders_of(beside):
             parts = Parts()
-            self.reader.read(pattern, negation.left, negation.right, parts)
+            self.reader.read(pattern, beside.left, beside.right, parts)
             extent = extent_of(pattern)
-            self._bound_scope(parts, extent, negation, trailing)
-            graph = self._finish(parts, extent, negation.item, around)
+            scope = self._scope(parts, extent, beside, trailing)
+            graph = self._finish(parts, extent, beside.item, around)
             if contradiction_of(graph) is None:
-                text = render_pattern(without_names(pattern, self.reader.anonymous))
-                yield Absence(graph, negation.left, negation.right, trailing, text)
+                yield Absence(graph, scope, self.text_of(pattern))
 
-    def _bound_scope(self, parts: Parts, extent: Extent, negation: Negation, trailing: bool) -> None:
-        """The scope of a negation (section 2 of the contract) as bounds on the forbidden match."""
-        if negation.left is not None:
-            for x in negation.left.ends:
+    def _orders_of(self, beside: Surroundings) -> Iterator[Pattern]:
+        for pattern in choices(beside.item.item):
+            yield from orders(pattern, beside.needs)
+
+    def _scope(self, parts: Parts, extent: Extent, beside: Surroundings, trailing: bool) -> Scope:
+        """Adds the bounds that the scope means for what lies in it."""
+        if beside.stated is not None:
+            stated = beside.stated(extent)
+            parts.times += stated
+            return Scope(stated=tuple(stated))
+        self._bound_scope(parts, extent, beside, trailing)
+        return Scope(beside.left, beside.right, trailing)
+
+    def _bound_scope(self, parts: Parts, extent: Extent, beside: Surroundings, trailing: bool) -> None:
+        """The scope of a negation or collection (section 2 of the contract) as bounds on what lies in it."""
+        if beside.left is not None:
+            for x in beside.left.ends:
                 parts.times += [Bound(end_of(x), start_of(y), BEFORE, IMPLICIT) for y in extent.starts]
         elif self.windows.ticks is not None:
             limit = Limit(self.windows.ticks, False)
             parts.times += [Bound(WHOLE_END, start_of(y), limit, IMPLICIT) for y in extent.starts]
-        if negation.right is not None:
+        if beside.right is not None:
             for x in extent.ends:
-                parts.times += [Bound(end_of(x), start_of(y), BEFORE, IMPLICIT) for y in negation.right.starts]
+                parts.times += [Bound(end_of(x), start_of(y), BEFORE, IMPLICIT) for y in beside.right.starts]
         elif not trailing:
             parts.times += [Bound(end_of(x), WHOLE_END, ZERO, IMPLICIT) for x in extent.ends]
         elif self.windows.ticks is not None:
@@ -294,10 +383,69 @@ class GraphBuilder:
         if self.windows.events is not None:
             limit = Limit(self.windows.events - 1, False)
             reason = Reason("the window in EVENTS closes the scope of NOT")
-            if negation.left is None:
+            if beside.left is None:
                 parts.positions += [Bound(WHOLE_LAST, position_of(y), limit, reason) for y in parts.variables]
             if trailing:
                 parts.positions += [Bound(position_of(y), WHOLE_FIRST, limit, reason) for y in parts.variables]
+
+    def _no_rival(self, rival: Rival, around: _Around) -> Iterator[Absence]:
+        """No other match of the item comes after the same events, under the same conditions, and ends before it."""
+        about = {name: rival_name(name) for name in names_in(rival.item)}
+        for pattern in orders(renamed(rival.item, about)):
+            parts = Parts()
+            self.reader.read(pattern, rival.after, None, parts)
+            extent, own = extent_of(pattern), extent_of(rival.item)
+            stated = [Bound(end_of(x), start_of(y), BEFORE, IMPLICIT) for x in rival.after.ends for y in extent.starts]
+            stated += [Bound(end_of(x), end_of(y), BEFORE, IMPLICIT) for x in extent.ends for y in own.ends]
+            parts.times += stated
+            conditions = self._own_conditions(parts, around.aside, around.parts, about)
+            graph = self._with_conditions(parts, extent, conditions, around)
+            if contradiction_of(graph) is None:
+                yield Absence(graph, Scope(stated=tuple(stated)), f"{self.text_of(rival.item)} that ends earlier")
+
+    def _no_better(self, pick: Pick, chosen: Pattern, around: _Around) -> Iterator[Absence]:
+        """No match differs only in what the item binds, which ends earlier (FIRST) or later (LAST)."""
+        own = extent_of(pick.item)
+        beside = [name for part in walk(chosen) if is_aside(part) for name in names_in(part)]
+        about = {name: rival_name(name) for name in (*names_in(pick.item), *beside)}
+        inner = frozenset(about.values())
+        for pattern in orders(renamed(chosen, about)):
+            parts = Parts()
+            self.reader.read(pattern, None, None, parts)
+            copy = next(found for found in parts.picks if names_in(found.item) == tuple(map(about.get, names_in(pick.item))))
+            extent = extent_of(copy.item)
+            earlier, later = (own, extent) if pick.latest else (extent, own)
+            parts.times += [Bound(end_of(x), end_of(y), BEFORE, IMPLICIT) for x in earlier.ends for y in later.ends]
+            parts.variables = {name: found for name, found in parts.variables.items() if name in inner}
+            parts.moments = {name: found for name, found in parts.moments.items() if name in inner}
+            conditions = self._own_conditions(parts, None, around.parts, about)
+            graph = self._with_conditions(parts, extent, conditions, around)
+            if contradiction_of(graph) is None:
+                order = "later" if pick.latest else "earlier"
+                scope = Scope(stated=(), waits=pick.latest, first=bool({*own.starts} & {*extent_of(chosen).starts}))
+                yield Absence(graph, scope, f"{self.text_of(pick.item)} that ends {order}")
+
+
+def rival_name(name: str) -> str:
+    """The name of another event in the place of a variable."""
+    return f"other {name}"
+
+
+def _original(copied: Copied) -> tuple[Aside, Mapping[str, str]]:
+    return copied.original, copied.names
+
+
+def _under_name(field: Field, names: Mapping[str, str]) -> Field:
+    name = names.get(field.variable or "")
+    return field if name is None else replace(field, variable=name)
+
+
+def _endless_pick(absence: Absence) -> Problem:
+    return Problem(
+        "endless-last",
+        f"LAST would wait for ever: nothing says how long `{absence.text}` may still come",
+        hint="add a WITHIN to the whole pattern, or put the item before another one of a SEQ",
+    )
 
 
 def _points_of(bound: Bound) -> set[str]:
@@ -316,11 +464,22 @@ def _equality(condition: Expr) -> Equality | None:
             return None
 
 
-def resolve_interval(field: Field, intervals: Mapping[str, Extent]) -> Expr:
+def resolve_interval(
+    field: Field, intervals: Mapping[str, Extent], moments: Mapping[str, Moment], scale: TimeScale
+) -> Expr:
     """`name.s` of an AS name: the least start of the variables it can begin with; `name.e`: the greatest end."""
     extent = intervals.get(field.variable or "")
-    if extent is None:
+    if extent is None or field.name not in ("s", "e"):
         return field
     names, function = (extent.starts, "least") if field.name == "s" else (extent.ends, "greatest")
-    ends = tuple(Field(name, field.name, field.span) for name in names)
+    ends = tuple(_end_field(name, field, moments, scale) for name in names)
     return ends[0] if len(ends) == 1 else Call(function, ends, field.span)
+
+
+def _end_field(name: str, field: Field, moments: Mapping[str, Moment], scale: TimeScale) -> Expr:
+    """The end of a variable; of a moment that is so long after one, that one and the time between."""
+    moment = moments.get(name)
+    if moment is None or moment.repeated:
+        return Field(name, field.name, field.span)
+    base = Field(moment.base.variable, moment.base.side, field.span)
+    return Binary("+", base, scale.literal(moment.ticks), field.span)

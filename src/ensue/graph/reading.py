@@ -1,4 +1,4 @@
-"""Reading an OR-free pattern: its variables, the bounds that its operators state, and the surroundings of each NOT."""
+"""Reading a chosen pattern: its variables, the bounds that its operators state, what stands beside it and where."""
 
 from __future__ import annotations
 
@@ -6,35 +6,75 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from ensue.algebra.nodes import And, Event, Events, Named, Not, Or, Pattern, Seq, Window, Within
+from ensue.algebra.choices import NOTHING, OF_END, OF_START, Needs
+from ensue.algebra.nodes import (
+    TIMER,
+    And,
+    Event,
+    Events,
+    Named,
+    Not,
+    Operation,
+    Or,
+    Pattern,
+    Pick,
+    Place,
+    Related,
+    Relation,
+    Repeat,
+    Seq,
+    Timer,
+    Window,
+    Within,
+    children,
+)
+from ensue.algebra.scopes import Aside, is_aside
 from ensue.expr.nodes import conjuncts
 from ensue.expr.rewrite import substitute_fields
-from ensue.graph.bounds import Bound, Limit, Reason, end_of, position_of, start_of
-from ensue.graph.model import Extent, Variable
+from ensue.graph.bounds import Bound, Limit, Point, Reason, end_of, position_of, start_of
+from ensue.graph.model import Extent, Moment, Series, Variable
 from ensue.lang.render import render_window
 
 BEFORE = Limit(0, True)
 
 
 @dataclass(frozen=True, slots=True)
-class Negation:
-    """A NOT with its positive neighbours, looked up outwards; None is an edge of everything."""
+class Surroundings:
+    """A NOT or a collection with its positive neighbours, looked up outwards; None is an edge of everything.
 
-    item: Not
+    Where an operator says by itself where the item lies, `stated` gives the bounds for an extent of the item, and
+    `needs` which of its ends they compare.
+    """
+
+    item: Aside
     left: Extent | None
     right: Extent | None
     in_seq: bool
+    stated: Callable[[Extent], list[Bound]] | None = None
+    needs: Needs = NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """An item that must be a first one: no other match of it ends before it. `after`: what both come after."""
+
+    item: Pattern
+    after: Extent
 
 
 @dataclass(slots=True)
 class Parts:
-    """What is gathered while one OR-free pattern is read; `intervals` are the AS names."""
+    """What is gathered while one chosen pattern is read; `intervals` are the AS names, `series` those of PERIODIC*."""
 
     variables: dict[str, Variable] = field(default_factory=dict)
     intervals: dict[str, Extent] = field(default_factory=dict)
+    series: dict[str, Series] = field(default_factory=dict)
+    moments: dict[str, Moment] = field(default_factory=dict)
     times: list[Bound] = field(default_factory=list)
     positions: list[Bound] = field(default_factory=list)
-    negations: list[Negation] = field(default_factory=list)
+    asides: list[Surroundings] = field(default_factory=list)
+    rivals: list[Rival] = field(default_factory=list)
+    picks: list[Pick] = field(default_factory=list)
 
     @property
     def names(self) -> frozenset[str]:
@@ -42,28 +82,60 @@ class Parts:
 
 
 def extent_of(pattern: Pattern) -> Extent:
-    """Between which variables the interval of an OR-free positive pattern lies."""
+    """Between which variables the interval of a chosen positive pattern lies."""
     match pattern:
         case Event():
             assert pattern.variable is not None
             return Extent((pattern.variable,), (pattern.variable,))
-        case Within() | Named():
+        case Within() | Named() | Pick():
             return extent_of(pattern.item)
         case Seq():
             positive = positive_items(pattern)
             return Extent(extent_of(positive[0]).starts, extent_of(positive[-1]).ends)
         case And():
-            extents = [extent_of(item) for item in positive_items(pattern)]
-            return Extent(
-                tuple(dict.fromkeys(name for extent in extents for name in extent.starts)),
-                tuple(dict.fromkeys(name for extent in extents for name in extent.ends)),
-            )
-        case Or() | Not():
-            raise AssertionError("OR is resolved and NOT has no extent")
+            return _union([extent_of(item) for item in positive_items(pattern)])
+        case Related():
+            starts = _union([extent_of(pattern.items[place]) for place in pattern.starts])
+            ends = [_timed_extent(pattern, place) for place in pattern.ends]
+            return Extent(starts.starts, _union(ends).ends)
+        case Or() | Not() | Repeat() | Operation():
+            raise AssertionError("branches are chosen, and what is aside has no extent")
 
 
-def positive_items(pattern: Seq | And) -> list[Pattern]:
-    return [item for item in pattern.items if not isinstance(item, Not)]
+def _timed_extent(pattern: Related, place: int) -> Extent:
+    if place != TIMER:
+        return extent_of(pattern.items[place])
+    assert pattern.timer is not None
+    return Extent((pattern.timer.name,), (pattern.timer.name,))
+
+
+def _union(extents: list[Extent]) -> Extent:
+    return Extent(
+        tuple(dict.fromkeys(name for extent in extents for name in extent.starts)),
+        tuple(dict.fromkeys(name for extent in extents for name in extent.ends)),
+    )
+
+
+def edge_event(pattern: Pattern, end: str) -> str:
+    """The variable with the first or the last event of a part whose order is settled."""
+    place = 0 if end == "first" else -1
+    match pattern:
+        case Event():
+            assert pattern.variable is not None
+            return pattern.variable
+        case Within() | Named() | Pick():
+            return edge_event(pattern.item, end)
+        case Seq() | And():
+            return edge_event(positive_items(pattern)[place], end)
+        case Related():
+            settled = pattern.first if end == "first" else pattern.last
+            return edge_event(positive_items(pattern)[place] if settled is None else pattern.items[settled], end)
+        case Or() | Not() | Repeat() | Operation():
+            raise AssertionError("branches are chosen, and what is aside has no events")
+
+
+def positive_items(pattern: Seq | And | Related) -> list[Pattern]:
+    return [item for item in pattern.items if not is_aside(item)]
 
 
 def variables_in(pattern: Pattern) -> tuple[str, ...]:
@@ -72,28 +144,42 @@ def variables_in(pattern: Pattern) -> tuple[str, ...]:
         case Event():
             assert pattern.variable is not None
             return (pattern.variable,)
-        case Within() | Named():
+        case Within() | Named() | Pick():
             return variables_in(pattern.item)
-        case Seq() | And():
+        case Seq() | And() | Related():
             return tuple(dict.fromkeys(name for item in positive_items(pattern) for name in variables_in(item)))
-        case Or() | Not():
-            raise AssertionError("OR is resolved and NOT binds nothing")
+        case Or() | Not() | Repeat() | Operation():
+            raise AssertionError("branches are chosen, and what is aside binds nothing")
+
+
+def moments_in(pattern: Pattern) -> tuple[str, ...]:
+    """The moments that a chosen positive pattern makes."""
+    own = (pattern.timer.name,) if isinstance(pattern, Related) and pattern.timer is not None else ()
+    return own + tuple(name for item in children(pattern) if not is_aside(item) for name in moments_in(item))
 
 
 def trails(pattern: Pattern, open_right: bool = True) -> bool:
-    """True if some NOT in a SEQ, at any depth, has no positive item after it: only the window closes its scope."""
+    """True if some NOT or collection in a SEQ has no positive item after it: only the window closes its scope."""
     match pattern:
         case Event():
             return False
         case Seq():
-            last = max(place for place, item in enumerate(pattern.items) if not isinstance(item, Not))
+            last = max(place for place, item in enumerate(pattern.items) if not is_aside(item))
             if open_right and last < len(pattern.items) - 1:
                 return True
             return any(trails(item, open_right and place == last) for place, item in enumerate(pattern.items))
+        case Related():
+            stated = {place for relation in pattern.relations for place in (relation.left.item, relation.right.item)}
+            return any(
+                trails(item, open_right and not (is_aside(item) and place in stated))
+                for place, item in enumerate(pattern.items)
+            )
         case And() | Or():
             return any(trails(item, open_right) for item in pattern.items)
-        case Not() | Within() | Named():
+        case Not() | Within() | Named() | Repeat() | Pick():
             return trails(pattern.item, open_right)
+        case Operation():
+            raise AssertionError("operators are expanded before")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +190,7 @@ class Reader:
     anonymous: frozenset[str]
 
     def read(self, pattern: Pattern, left: Extent | None, right: Extent | None, parts: Parts) -> None:
-        """Adds an OR-free positive pattern that stands between `left` and `right` to the parts."""
+        """Adds a chosen positive pattern that stands between `left` and `right` to the parts."""
         match pattern:
             case Event():
                 self._read_event(pattern, parts)
@@ -112,18 +198,24 @@ class Reader:
                 self._read_seq(pattern, left, right, parts)
             case And():
                 for item in pattern.items:
-                    if isinstance(item, Not):
-                        parts.negations.append(Negation(item, left, right, in_seq=False))
+                    if is_aside(item):
+                        parts.asides.append(Surroundings(item, left, right, in_seq=False))
                     else:
                         self.read(item, left, right, parts)
+            case Related():
+                self._read_related(pattern, left, right, parts)
             case Within():
                 self.read(pattern.item, left, right, parts)
                 self._read_window(pattern, parts)
             case Named():
                 self.read(pattern.item, left, right, parts)
                 parts.intervals[pattern.name] = extent_of(pattern.item)
-            case Or() | Not():
-                raise AssertionError("OR is resolved and NOT is an item of SEQ or AND")
+                self._read_series(pattern, parts)
+            case Pick():
+                self.read(pattern.item, left, right, parts)
+                parts.picks.append(pattern)
+            case Or() | Not() | Repeat() | Operation():
+                raise AssertionError("branches are chosen, and what is aside is an item of SEQ or AND")
 
     def word(self, name: str) -> str:
         return f"an unnamed `{name.rpartition('#')[0]}`" if name in self.anonymous else f"`{name}`"
@@ -144,9 +236,9 @@ class Reader:
         passed = 0
         for item in pattern.items:
             before = extents[passed - 1] if passed else left
-            if isinstance(item, Not):
+            if is_aside(item):
                 after = extents[passed] if passed < len(extents) else right
-                parts.negations.append(Negation(item, before, after, in_seq=True))
+                parts.asides.append(Surroundings(item, before, after, in_seq=True))
             else:
                 passed += 1
                 after = extents[passed] if passed < len(extents) else right
@@ -156,6 +248,101 @@ class Reader:
                 for y in second.starts:
                     reason = Reason(f"SEQ puts {self.word(x)} before {self.word(y)}", pattern.span)
                     parts.times.append(Bound(end_of(x), start_of(y), BEFORE, reason))
+
+    # -- operators -------------------------------------------------------------------------------------------------
+
+    def _read_related(self, pattern: Related, left: Extent | None, right: Extent | None, parts: Parts) -> None:
+        for place, item in enumerate(pattern.items):
+            if is_aside(item):
+                parts.asides.append(self._beside(pattern, place, item, left, right))
+            else:
+                self.read(item, left, right, parts)
+        if pattern.timer is not None:
+            self._read_timer(pattern, pattern.timer, parts)
+        if pattern.rival is not None:
+            parts.rivals.append(Rival(pattern.items[pattern.rival], extent_of(pattern.items[0])))
+        for relation in pattern.relations:
+            if not any(self._is_beside(pattern, place) for place in (relation.left.item, relation.right.item)):
+                self._relate(pattern, relation, None, parts)
+
+    def _is_beside(self, pattern: Related, place: int) -> bool:
+        return place != TIMER and is_aside(pattern.items[place])
+
+    def _beside(
+        self, pattern: Related, place: int, item: Aside, left: Extent | None, right: Extent | None
+    ) -> Surroundings:
+        own = [relation for relation in pattern.relations if place in (relation.left.item, relation.right.item)]
+        if not own:
+            return Surroundings(item, left, right, in_seq=False)
+
+        def stated(extent: Extent) -> list[Bound]:
+            parts = Parts()
+            for relation in own:
+                self._relate(pattern, relation, extent, parts)
+            return parts.times
+
+        needs = {relation.left.side for relation in own if relation.left.item == place} & OF_START
+        needs |= {relation.right.side for relation in own if relation.right.item == place} & OF_END
+        neighbour = extent_of(pattern.items[0])
+        return Surroundings(item, neighbour, right, True, stated, frozenset(needs))
+
+    def _relate(self, pattern: Related, relation: Relation, beside: Extent | None, parts: Parts) -> None:
+        """Adds what a relation says; `beside` is the extent of the item that is no part of the match, if it is one."""
+        words = [
+            self.word(extent_of(pattern.items[place]).ends[0])
+            for place in (relation.left.item, relation.right.item)
+            if place != TIMER and not is_aside(pattern.items[place])
+        ]
+        reason = Reason(f"{pattern.operator} relates {' and '.join(dict.fromkeys(words))}", pattern.span)
+        if relation.adjacent or relation.left.side in ("first", "last"):
+            self._relate_positions(pattern, relation, reason, parts)
+            return
+        limit = Limit(0 if relation.window is None else self.ticks(relation.window), relation.strict)
+        for x in self._points(pattern, relation.left, beside):
+            parts.times += [Bound(x, y, limit, reason) for y in self._points(pattern, relation.right, beside)]
+
+    def _points(self, pattern: Related, place: Place, beside: Extent | None) -> list[Point]:
+        if place.item == TIMER:
+            assert pattern.timer is not None
+            return [end_of(pattern.timer.name)]
+        item = pattern.items[place.item]
+        extent = beside if is_aside(item) else extent_of(item)
+        assert extent is not None
+        return list(map(start_of, extent.starts)) if place.side == "s" else list(map(end_of, extent.ends))
+
+    def _relate_positions(self, pattern: Related, relation: Relation, reason: Reason, parts: Parts) -> None:
+        left, right = pattern.items[relation.left.item], pattern.items[relation.right.item]
+        if relation.adjacent:
+            following = position_of(edge_event(left, "first"))
+            last = position_of(edge_event(right, "last"))
+            parts.positions += [
+                Bound(following, last, Limit(1, False), reason),
+                Bound(last, following, Limit(-1, False), reason),
+            ]
+            return
+        earlier = variables_in(left) if relation.left.side == "last" else (edge_event(left, "first"),)
+        later = (edge_event(right, "last"),) if relation.left.side == "last" else variables_in(right)
+        parts.positions += [
+            Bound(position_of(x), position_of(y), Limit(-1, False), reason) for x in earlier for y in later
+        ]
+
+    def _read_timer(self, pattern: Related, timer: Timer, parts: Parts) -> None:
+        (base,) = extent_of(pattern.items[timer.item]).ends
+        ticks = self.ticks(timer.window)
+        reason = Reason(f"{pattern.operator} waits {render_window(timer.window)} after {self.word(base)}", pattern.span)
+        parts.moments[timer.name] = Moment(timer.name, end_of(base), ticks, timer.repeated)
+        moment = end_of(timer.name)
+        parts.times.append(Bound(end_of(base), moment, Limit(-ticks, False), reason))
+        if not timer.repeated:
+            parts.times.append(Bound(moment, end_of(base), Limit(ticks, False), reason))
+
+    def _read_series(self, pattern: Named, parts: Parts) -> None:
+        item = pattern.item
+        while isinstance(item, Within | Named | Pick):
+            item = item.item
+        if isinstance(item, Related) and item.moments is not None:
+            (first,), (last,) = extent_of(item.items[0]).ends, extent_of(item.items[1]).ends
+            parts.series[pattern.name] = Series(end_of(first), end_of(last), self.ticks(item.moments))
 
     def _read_window(self, pattern: Within, parts: Parts) -> None:
         window = pattern.window
@@ -169,4 +356,5 @@ class Reader:
             ]
             return
         limit = Limit(self.ticks(window), False)
-        parts.times += [Bound(end_of(y), start_of(x), limit, reason) for x in names for y in names]
+        lasting = (*names, *moments_in(pattern.item))
+        parts.times += [Bound(end_of(y), start_of(x), limit, reason) for x in names for y in lasting]

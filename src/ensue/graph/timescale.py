@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ensue.algebra.nodes import Events, Ticks, Window
-from ensue.expr.nodes import Duration
+from ensue.expr.nodes import Duration, Expr, Literal
 from ensue.expr.types import NANOSECONDS_PER_UNIT
 from ensue.graph.bounds import FAR
 
@@ -25,6 +25,10 @@ class TimeScale:
                 return min(FAR, self.floor(window.nanoseconds))
             case Events():
                 raise AssertionError("positions have no ticks")
+
+    def literal(self, ticks: int) -> Expr:
+        """A length of time in an expression."""
+        return Literal(ticks) if self.unit is None else Duration(ticks * self._tick)
 
     def floor(self, nanoseconds: int) -> int:
         """The most whole ticks that fit: `x <= d` over ticks is `x <= floor(d)`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, pairwise
 
@@ -15,7 +16,7 @@ from ensue.expr.nodes import Expr, Field, Same, conjuncts, variables_of
 from ensue.expr.nodes import walk as walk_expression
 from ensue.graph.bounds import Bound, Network, Reason, close, end_of, start_of
 from ensue.graph.law import Law
-from ensue.graph.model import Absence, Extent, Graph, NormalForm, Windows
+from ensue.graph.model import Absence, Extent, Graph, Moment, NormalForm, Windows
 from ensue.graph.normalize import normalize_query
 from ensue.plan.lawful import lawful_graphs
 from ensue.plan.model import AbsencePlan, GraphPlan, QueryPlan, Side
@@ -36,10 +37,7 @@ def plan_query(
     if problems:
         raise QueryError(problems, source)
     normal_form = normalize_query(query, catalog, source)
-    graphs = tuple(
-        replace(_plan_graph(graph, graph, normal_form, ()), number=number)
-        for number, graph in enumerate(normal_form.graphs)
-    )
+    graphs = tuple(_plan_graph(graph, graph, normal_form, ()) for graph in normal_form.graphs)
     counting = counts_events(query)
     if law is not None:
         lawful, dropped = lawful_graphs(graphs, law, catalog, source)
@@ -59,8 +57,15 @@ def plan_query(
         columns=_columns(query, catalog),
         counting=counting,
         law=law,
-        monitor=None if law is None or counting else monitor_of(graphs, law, catalog),
+        monitor=None if law is None or counting or not _is_plain(graphs) else monitor_of(graphs, law, catalog),
     )
+
+
+def _is_plain(graphs: Sequence[GraphPlan]) -> bool:
+    """Whether matches are made of events alone, so that they can be followed event by event."""
+    every = [inner.graph for plan in graphs for inner in plan.with_inner()]
+    stated = [absence for graph in every for absence in graph.absences if absence.scope.stated is not None]
+    return not stated and not any(graph.moments or graph.collections for graph in every)
 
 
 def _plan_graph(graph: Graph, whole: Graph, form: NormalForm, outer: tuple[Graph, ...]) -> GraphPlan:
@@ -87,14 +92,17 @@ def _apart(x: str, y: str, times: Network) -> bool:
 def _plan_absence(absence: Absence, whole: Graph, form: NormalForm, around: tuple[Graph, ...]) -> AbsencePlan:
     graph = _plan_graph(absence.graph, whole, form, around)
     correlated = _correlation(graph, frozenset())
+    moments = {moment.name: moment for graph in around for moment in graph.moments}
     sides = None if correlated else _sides(absence, whole.extent, form.windows)
+    if sides is not None:
+        sides = _settled(sides[0], moments), _settled(sides[1], moments)
     return AbsencePlan(
         absence,
         graph,
         sides[0] if sides else None,
         sides[1] if sides else None,
         _chain(graph) if sides else (),
-        correlated,
+        correlated or ("" if sides else "its scope is not a range of time"),
     )
 
 
@@ -109,7 +117,13 @@ def _correlation(plan: GraphPlan, visible: frozenset[str]) -> str:
     if any(not {x, y} <= visible for x, y in plan.distinct):
         return "it could use an event of the match itself"
     for inner in plan.absences:
-        ends = (inner.absence.after, inner.absence.before)
+        scope = inner.absence.scope
+        if scope.stated is not None and any(
+            not {bound.left.variable, bound.right.variable} <= visible | {*inner.graph.graph.names}
+            for bound in scope.stated
+        ):
+            return "the scope of a NOT inside of it reaches out to the match"
+        ends = (scope.after, scope.before) if scope.stated is None else ()
         if any(extent is None or not {*extent.starts, *extent.ends} <= visible for extent in ends):
             return "the scope of a NOT inside of it reaches out to the match"
         found = _correlation(inner.graph, visible)
@@ -124,18 +138,43 @@ def _conditions(graph: Graph) -> list[Expr]:
 
 def _sides(absence: Absence, whole: Extent, windows: Windows) -> tuple[Side, Side] | None:
     """The scope as two values: forbidden matches start at or after the first and end at or before the second."""
-    ticks = windows.ticks
-    if absence.after is not None:
-        lower = Side(tuple(map(end_of, absence.after.ends)), True, 1)
+    ticks, scope = windows.ticks, absence.scope
+    if scope.stated is not None:
+        return _stated_sides(absence.graph, scope.stated)
+    if scope.after is not None:
+        lower = Side(tuple(map(end_of, scope.after.ends)), True, 1)
     elif ticks is not None:
         lower = Side(tuple(map(end_of, whole.ends)), True, -ticks)
     else:
         return None
-    if absence.before is not None:
-        return lower, Side(tuple(map(start_of, absence.before.starts)), False, -1)
-    if not absence.trailing:
+    if scope.before is not None:
+        return lower, Side(tuple(map(start_of, scope.before.starts)), False, -1)
+    if not scope.trailing:
         return lower, Side(tuple(map(end_of, whole.ends)), True, 0)
     return (lower, Side(tuple(map(start_of, whole.starts)), False, ticks)) if ticks is not None else None
+
+
+def _settled(side: Side, moments: Mapping[str, Moment]) -> Side:
+    """The side by way of the events that its only point is so long after."""
+    while len(side.points) == 1 and (moment := moments.get(side.points[0].variable)) is not None and not moment.repeated:
+        side = Side((moment.base,), side.greatest, side.shift + moment.ticks)
+    return side
+
+
+def _stated_sides(graph: Graph, stated: tuple[Bound, ...]) -> tuple[Side, Side] | None:
+    """The scope of an operator as two values, if it bounds the start from below and the end from above, each once."""
+    lower = {(bound.left, bound.limit.whole): bound.right for bound in stated if bound.right.variable in graph.names}
+    upper = {(bound.right, bound.limit.whole): bound.left for bound in stated if bound.left.variable in graph.names}
+    if len({shift for _, shift in lower}) != 1 or len({shift for _, shift in upper}) != 1:
+        return None
+    one_event = len(graph.variables) == 1 and _all_points(graph)
+    if not one_event and {point.side for point in lower.values()} != {"s"}:
+        return None
+    (from_shift,), (to_shift,) = {shift for _, shift in lower}, {shift for _, shift in upper}
+    return (
+        Side(tuple(point for point, _ in lower), True, -from_shift),
+        Side(tuple(point for point, _ in upper), False, to_shift),
+    )
 
 
 def _chain(plan: GraphPlan) -> tuple[str, ...]:

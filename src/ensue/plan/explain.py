@@ -135,7 +135,9 @@ def _amount(ticks: int, plan: QueryPlan) -> str:
 
 
 def _scope(absence: AbsencePlan, plan: QueryPlan) -> str:
-    item = absence.absence
+    item = absence.absence.scope
+    if item.stated is not None:
+        return "as the operator says"
     windows = plan.normal_form.windows
     size = " or ".join(
         text

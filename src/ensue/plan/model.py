@@ -50,15 +50,11 @@ class AbsencePlan:
 
 @dataclass(frozen=True, slots=True)
 class GraphPlan:
-    """A graph and what follows from its closure: which pairs must be told apart, and how each absence is decided.
-
-    `number` is that of the graph among those of the query as it was written, whatever constraints leave out.
-    """
+    """A graph and what follows from its closure: which pairs must be told apart, and how each absence is decided."""
 
     graph: Graph
     distinct: tuple[tuple[str, str], ...]
     absences: tuple[AbsencePlan, ...]
-    number: int = 0
     remembered: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
     """What the engine has worked out about the graph and would work out again in every step of a stream."""
 

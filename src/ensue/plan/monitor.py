@@ -207,7 +207,7 @@ def _throws_back(absence: AbsencePlan) -> bool:
     """Whether one forbidden event by itself, of whatever came before it, ends what has been reached."""
     inner = absence.graph.graph
     return (
-        absence.absence.after is not None
+        absence.absence.scope.after is not None
         and not absence.correlated
         and not absence.graph.absences
         and len(inner.variables) == 1
@@ -216,7 +216,7 @@ def _throws_back(absence: AbsencePlan) -> bool:
 
 def _is_open(absence: AbsencePlan, bound: frozenset[str]) -> bool:
     """Whether, with these variables bound, the scope has begun and is not closed."""
-    after, before = absence.absence.after, absence.absence.before
+    after, before = absence.absence.scope.after, absence.absence.scope.before
     assert after is not None
     return set(after.ends) <= bound and (before is None or not set(before.starts) & bound)
 
