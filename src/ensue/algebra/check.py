@@ -20,7 +20,6 @@ from ensue.algebra.nodes import (
     Pattern,
     PatternQuery,
     Pick,
-    Related,
     Repeat,
     Return,
     Seq,

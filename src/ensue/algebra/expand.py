@@ -108,7 +108,9 @@ def _notfollows(operation: Operation, name: str) -> Pattern:
 def _notprecedes(operation: Operation, name: str) -> Pattern:
     x, y = operation.items
     relations = (before(SECOND_END, FIRST_END), Relation(FIRST_END, SECOND_END, _window(operation)))
-    return Related(operation.operator, (x, Not(y, y.span)), relations, (0,), (0,), span=operation.span, origin=operation)
+    return Related(
+        operation.operator, (x, Not(y, y.span)), relations, (0,), (0,), span=operation.span, origin=operation
+    )
 
 
 def _anyone(operation: Operation, name: str) -> Pattern:
@@ -124,7 +126,9 @@ def _any(operation: Operation, name: str) -> Pattern:
 def _aperiodic(operation: Operation, name: str) -> Pattern:
     x, y, z = operation.items
     relations = (before(FIRST_END, SECOND_START), Relation(FIRST_END, THIRD_END), Relation(THIRD_END, SECOND_END))
-    return Related(operation.operator, (x, y, Not(z, z.span)), relations, (0,), (1,), span=operation.span, origin=operation)
+    return Related(
+        operation.operator, (x, y, Not(z, z.span)), relations, (0,), (1,), span=operation.span, origin=operation
+    )
 
 
 def _aperiodic_list(operation: Operation, name: str) -> Pattern:
@@ -144,7 +148,9 @@ def _until_first(operation: Operation, x: Pattern, between: Pattern, z: Pattern)
         before(FIRST_END, SECOND_START),
         before(SECOND_END, THIRD_START),
     )
-    return Related(operation.operator, (x, between, z), relations, (0,), (2,), rival=2, span=operation.span, origin=operation)
+    return Related(
+        operation.operator, (x, between, z), relations, (0,), (2,), rival=2, span=operation.span, origin=operation
+    )
 
 
 def _periodic(operation: Operation, name: str) -> Pattern:
@@ -188,7 +194,9 @@ def _pair(*relations: Relation, ends: tuple[int, ...] = (1,)) -> Callable[[Opera
     """An operator of two items that is nothing but relations between them."""
 
     def meaning(operation: Operation, name: str) -> Pattern:
-        return Related(operation.operator, operation.items, relations, (0, 1), ends, span=operation.span, origin=operation)
+        return Related(
+            operation.operator, operation.items, relations, (0, 1), ends, span=operation.span, origin=operation
+        )
 
     return meaning
 

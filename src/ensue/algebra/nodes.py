@@ -179,8 +179,8 @@ class Related:
 
     Its interval is from the least start of the items `starts` to the greatest end of the items `ends`. A NOT or a
     collection among the items lies where its relations say. `rival`, an item that must be a first one after item 0.
-    `moments` is the window of PERIODIC*. `origin` is what was written. `first` and `last` are the items with the first and the last event, where
-    that is settled.
+    `moments` is the window of PERIODIC*. `first` and `last` are the items with the first and the last event, where that
+    is settled. `origin` is what was written.
     """
 
     operator: str

@@ -58,7 +58,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """A name where it is written: a variable (with its stream) or an AS name (stream None), `repeat` around it or not."""
+    """A name where it is written: a variable (with its stream) or an AS name (stream None); `repeat` may be around."""
 
     name: str
     stream: str | None

@@ -147,11 +147,7 @@ def _caps_start(absence: AbsencePlan, variable: str, bound: frozenset[str], time
 def _floors_end(absence: AbsencePlan, variable: str, bound: frozenset[str]) -> bool:
     """The scope ends at bound points and begins just after the end of this variable alone: an earliest end."""
     assert absence.lower is not None and absence.upper is not None
-    return (
-        absence.upper.variables <= bound
-        and absence.lower.points == (end_of(variable),)
-        and absence.lower.shift == 1
-    )
+    return absence.upper.variables <= bound and absence.lower.points == (end_of(variable),) and absence.lower.shift == 1
 
 
 def _is_point(variable: str, times: Network) -> bool:

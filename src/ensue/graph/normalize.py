@@ -236,7 +236,11 @@ class GraphBuilder:
             absences,
             moments=tuple(parts.moments.values()),
             series=parts.series,
-            ties=tuple(bound for bound in found.bounds if not _points_of(bound) <= parts.variables.keys() | parts.moments.keys()),
+            ties=tuple(
+                bound
+                for bound in found.bounds
+                if not _points_of(bound) <= parts.variables.keys() | parts.moments.keys()
+            ),
             intervals=parts.intervals,
         )
 
@@ -412,7 +416,9 @@ class GraphBuilder:
         for pattern in orders(renamed(chosen, about)):
             parts = Parts()
             self.reader.read(pattern, None, None, parts)
-            copy = next(found for found in parts.picks if names_in(found.item) == tuple(map(about.get, names_in(pick.item))))
+            copy = next(
+                found for found in parts.picks if names_in(found.item) == tuple(map(about.get, names_in(pick.item)))
+            )
             extent = extent_of(copy.item)
             earlier, later = (own, extent) if pick.latest else (extent, own)
             parts.times += [Bound(end_of(x), end_of(y), BEFORE, IMPLICIT) for x in earlier.ends for y in later.ends]
@@ -481,5 +487,5 @@ def _end_field(name: str, field: Field, moments: Mapping[str, Moment], scale: Ti
     moment = moments.get(name)
     if moment is None or moment.repeated:
         return Field(name, field.name, field.span)
-    base = Field(moment.base.variable, moment.base.side, field.span)
+    base = _end_field(moment.base.variable, replace(field, name=moment.base.side), moments, scale)
     return Binary("+", base, scale.literal(moment.ticks), field.span)

@@ -95,7 +95,7 @@ def _plan_absence(absence: Absence, whole: Graph, form: NormalForm, around: tupl
     moments = {moment.name: moment for graph in around for moment in graph.moments}
     sides = None if correlated else _sides(absence, whole.extent, form.windows)
     if sides is not None:
-        sides = _settled(sides[0], moments), _settled(sides[1], moments)
+        sides = _settled_sides(sides, moments)
     return AbsencePlan(
         absence,
         graph,
@@ -154,11 +154,18 @@ def _sides(absence: Absence, whole: Extent, windows: Windows) -> tuple[Side, Sid
     return (lower, Side(tuple(map(start_of, whole.starts)), False, ticks)) if ticks is not None else None
 
 
+def _settled_sides(sides: tuple[Side, Side], moments: Mapping[str, Moment]) -> tuple[Side, Side] | None:
+    """The sides by way of the events that their moments are so long after; None where a side has several points."""
+    lower, upper = (_settled(side, moments) for side in sides)
+    unsettled = {name for side in (lower, upper) for name in side.variables if name in moments}
+    return None if any(not moments[name].repeated for name in unsettled) else (lower, upper)
+
+
 def _settled(side: Side, moments: Mapping[str, Moment]) -> Side:
-    """The side by way of the events that its only point is so long after."""
-    while len(side.points) == 1 and (moment := moments.get(side.points[0].variable)) is not None and not moment.repeated:
-        side = Side((moment.base,), side.greatest, side.shift + moment.ticks)
-    return side
+    moment = moments.get(side.points[0].variable) if len(side.points) == 1 else None
+    if moment is None or moment.repeated:
+        return side
+    return _settled(Side((moment.base,), side.greatest, side.shift + moment.ticks), moments)
 
 
 def _stated_sides(graph: Graph, stated: tuple[Bound, ...]) -> tuple[Side, Side] | None:
@@ -183,7 +190,7 @@ def _chain(plan: GraphPlan) -> tuple[str, ...]:
     Then the earliest completion of a start is the least over its possible successors' earliest completions.
     """
     graph = plan.graph
-    if _conditions(graph) or plan.absences or plan.distinct or not _all_points(graph):
+    if _conditions(graph) or plan.absences or plan.distinct or graph.moments or not _all_points(graph):
         return ()
     times = graph.times
     order = precedence(graph)
