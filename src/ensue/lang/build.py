@@ -36,8 +36,8 @@ from ensue.algebra.nodes import (
     Window,
     Within,
 )
-from ensue.algebra.operators import POLICIES, any_event_but, excluded_streams
-from ensue.errors import Problem, QueryError, Source, Span, did_you_mean
+from ensue.algebra.operators import any_event_but, excluded_streams
+from ensue.errors import Problem, QueryError, Source, Span
 from ensue.expr.nodes import (
     Between,
     Binary,
@@ -57,7 +57,7 @@ from ensue.expr.nodes import (
 from ensue.lang.constraints import party_problem, size_problem
 from ensue.lang.literals import LiteralError, read_duration, read_integer, read_real, read_timestamp
 from ensue.lang.names import unquote_name
-from ensue.lang.operations import Argument, Quantity, read_operation, repeat_problems
+from ensue.lang.operations import Argument, Quantity, policy_problems, read_operation, repeat_problems
 
 MAXIMAL_DEPTH = 200
 """Levels of nesting that a query may have. A chain `x AND y AND z` of n conditions has n levels."""
@@ -181,8 +181,7 @@ class _Builder:
         return Clause("within", "WITHIN", window, span)
 
     def matching(self, span: Span, word: str) -> Clause:
-        if word.upper() not in POLICIES:
-            self._report(span, _unknown_policy(word))
+        self.problems += policy_problems(word, span)
         return Clause("policy", "MATCH", word.upper(), span)
 
     def consuming(self, span: Span) -> Clause:
@@ -489,12 +488,6 @@ def _kind(part: Tree[Token] | Token) -> str:
 def _duplicate_clause(clause: Clause) -> Problem:
     hint = "join the conditions with AND" if clause.attribute == "where" else f"keep one {clause.keyword}"
     return Problem("duplicate-clause", f"the query has a second {clause.keyword}", hint=hint)
-
-
-def _unknown_policy(word: str) -> Problem:
-    listed = f"{', '.join(POLICIES[:-1])} or {POLICIES[-1]}"
-    hint = did_you_mean(word.upper(), POLICIES)
-    return Problem("unknown-policy", f"MATCH takes {listed}, not `{word}`", hint=hint)
 
 
 def _window_size(message: str, hint: str = "") -> Problem:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from ensue.errors import closest
 from ensue.lang.constraints import FORMS
-from ensue.lang.literals import shorten
 from ensue.lang.slips import CLAUSES, Lexeme, Slip, item_of
 
 _OTHER_WORDS = {
@@ -28,7 +27,7 @@ def _missing_keyword(slip: Slip) -> str:
     rest = item_of((slip.found, *slip.after), (";",))
     words = [lexeme.text.upper() for lexeme in rest]
     starts = slip.word in FORMS and words[1:2] in (["("], ["WITHIN"])
-    return f"write `CONSTRAINT {_text(slip, rest)}`" if starts or "IMPLIES" in words else ""
+    return f"write `CONSTRAINT {slip.quote(rest)}`" if starts or "IMPLIES" in words else ""
 
 
 def _unknown_form(slip: Slip) -> str:
@@ -65,7 +64,7 @@ def _arrow(slip: Slip) -> str:
     following = next((lexeme for lexeme in slip.after if lexeme.text != ">"), None)
     if not given or following is None or not _is_name(following):
         return "write IMPLIES, or `PRIOR(A, B)` for an order"
-    text, name = _text(slip, given), following.text
+    text, name = slip.quote(given), following.text
     order = f", or `PRIOR({text}, {name})` for an order" if len(given) == 1 else ""
     return f"write `{text} IMPLIES {name}`{order}"
 
@@ -116,10 +115,6 @@ def _form(word: str) -> str | None:
 
 def _is_name(lexeme: Lexeme) -> bool:
     return lexeme.text.isidentifier() or lexeme.text.startswith("`")
-
-
-def _text(slip: Slip, lexemes: tuple[Lexeme, ...]) -> str:
-    return shorten(" ".join(slip.source.text[lexemes[0].start : lexemes[-1].end].split()))
 
 
 CONSTRAINT_SLIPS: tuple[Callable[[Slip], str], ...] = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from ensue.lang.literals import UNITS, shorten
+from ensue.lang.literals import UNITS
 from ensue.lang.names import quote_name
 from ensue.lang.slips import CLAUSES, Lexeme, Slip, item_of
 
@@ -17,6 +17,8 @@ _SQL = {
     "LIMIT": "take the first rows of the resulting table instead",
     "DISTINCT": "remove duplicates from the resulting table instead",
     "SELECT": "columns are named with RETURN; anything further is done on the resulting table",
+    "MEASURES": "columns are named with RETURN",
+    "DEFINE": "conditions stand in brackets behind an event, or in WHERE",
     "FROM": "streams are named in the pattern; anything further is done on the resulting table",
 }
 _FOLLOWERS = {"GROUP": "BY", "ORDER": "BY", "LIMIT": "[0-9]+", "DISTINCT": r"[^\W\d]\w*"}
@@ -34,7 +36,7 @@ def _infix_pattern(slip: Slip) -> str:
     items = [_without_query_name(slip.item_before()), *_items_after(slip)]
     if not all(items) or len(items) < 2:
         return ""
-    operator_name, listed = _OPERATORS[slip.word], ", ".join(_text(slip, item) for item in items)
+    operator_name, listed = _OPERATORS[slip.word], ", ".join(slip.quote(item) for item in items)
     bracket = slip.open_bracket()
     if operator_name == "SEQ" and bracket and slip.before[slip.before.index(bracket) - 1].text.upper() == "SEQ":
         return "items of SEQ are separated with `,`"
@@ -58,10 +60,6 @@ def _without_query_name(item: tuple[Lexeme, ...]) -> tuple[Lexeme, ...]:
     words = [lexeme.text.upper() for lexeme in item[:2]]
     starts = ("SEQ", "AND", "OR", "NOT", "(")
     return item[1:] if len(words) == 2 and words[0] not in starts and words[1] in starts else item
-
-
-def _text(slip: Slip, item: tuple[Lexeme, ...]) -> str:
-    return shorten(" ".join(slip.source.text[item[0].start : item[-1].end].split()))
 
 
 def _comma(slip: Slip) -> str:
@@ -92,7 +90,7 @@ def _star(slip: Slip) -> str:
 def _star_of_call(slip: Slip) -> str:
     if slip.word != "*" or [lexeme.text for lexeme in slip.before[-1:]] != ["("] or "INTEGER" not in slip.accepted:
         return ""
-    return "a query gives one row for each match; count the rows of the resulting table instead"
+    return "`count(t)` counts the events of a repetition; matches are counted in the resulting table, a row for each"
 
 
 def _sql_clause(slip: Slip) -> str:
@@ -111,9 +109,10 @@ def _quoted_time(slip: Slip) -> str:
     lexemes = [lexeme for lexeme in (slip.previous, slip.found, *slip.after[:2]) if lexeme]
     words = [lexeme.text.strip("'") for lexeme in lexemes]
     clause = "WITHIN " if words[0].upper() == "WITHIN" else ""
-    words = words[1:] if clause else words
+    argument = {"INTEGER", "_SEQ"} <= slip.accepted
+    words = words[1:] if clause or argument else words
     interval = words[:1] and words[0].upper() == "INTERVAL"
-    if not interval and not (slip.word.startswith("'") and (clause or slip.start == "window")):
+    if not interval and not (slip.word.startswith("'") and (clause or argument or slip.start == "window")):
         return ""
     time = _TIME.match(" ".join(words[1:] if interval else words))
     if time is None:
@@ -123,24 +122,12 @@ def _quoted_time(slip: Slip) -> str:
     return f"write `{clause}{time[1]} {unit}{plural}`" if unit in UNITS else f"write `{clause}{time[1]}`"
 
 
-def _repeated_stream(slip: Slip) -> str:
-    """`T{2} t` is `T t{2}`."""
-    item = slip.item_before()
-    if not slip.after_pattern or not slip.found or slip.previous_word not in ("}", "+", "*", "ALL"):
-        return ""
-    words = [lexeme.text for lexeme in item]
-    if len(words) < 2 or words[1] not in ("{", "+", "*") or not slip.word.isidentifier() or slip.word in CLAUSES:
-        return ""
-    return f"a repetition stands behind the variable: `{words[0]} {slip.found.text}{_text(slip, item[1:])}`"
-
-
 HABITS: tuple[Callable[[Slip], str], ...] = (
     _infix_pattern,
     _comma,
-    _quoted_name,
     _star,
     _star_of_call,
     _sql_clause,
     _quoted_time,
-    _repeated_stream,
+    _quoted_name,
 )

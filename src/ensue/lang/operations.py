@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from ensue.algebra.nodes import Events, Operation, Pattern, Ticks, Window
-from ensue.algebra.operators import OPERATORS, Operator
-from ensue.errors import Problem, Span, counted
+from ensue.algebra.operators import OPERATORS, POLICIES, Operator
+from ensue.errors import Problem, Span, counted, did_you_mean
 from ensue.expr.nodes import Duration
 
 PATTERN, DURATION, NUMBER = "a pattern", "a duration", "a number"
@@ -21,6 +21,22 @@ _FIRST_BRACKETS = {"UNLESS": 1}
 """How many patterns stand in brackets of their own, before the others."""
 _OPTIONAL = {"PERIODIC": 1}
 """How many of its last patterns an operator can do without."""
+
+
+_FOREIGN_POLICIES = {
+    "SKIP TILL NEXT": "write `MATCH NEXT`",
+    "SKIP TILL ANY": "write `MATCH UNRESTRICTED`, which is the default",
+    "STRICT CONTIGUITY": "write `MATCH STRICT`",
+    "PARTITION CONTIGUITY": "write `MATCH STRICT`",
+    "SKIP PAST LAST": "write `CONSUME`: every event takes part in one match at most",
+    "SKIP TO NEXT": "write `SHARE`, which is the default: matches may share events",
+    "SKIP TO": "write `CONSUME` or `SHARE`: whether matches may share events",
+    "NO SKIP": "write `SHARE`, which is the default: matches may share events",
+    "AFTER MATCH": "write `CONSUME` or `SHARE`: whether matches may share events",
+    "ROWS PER MATCH": "each match is one row; `RETURN list(t.x)` gives the values of a repetition",
+    "ROW PER MATCH": "each match is one row; leave this out",
+}
+"""What the words of SASE, FlinkCEP and MATCH_RECOGNIZE are here; the first that is found counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +141,24 @@ def repeat_problems(least: int, most: int | None, every: bool, span: Span | None
     yield Problem("repeat-count", message, span, hint=hint)
 
 
+def policy_problems(word: str, span: Span | None = None) -> Iterator[Problem]:
+    """The word behind MATCH is none of the policies."""
+    if word.upper() not in POLICIES:
+        listed = f"{', '.join(POLICIES[:-1])} or {POLICIES[-1]}"
+        hint = foreign_policy(word) or did_you_mean(word.upper(), POLICIES)
+        yield Problem("unknown-policy", f"MATCH takes {listed}, not `{word}`", span, hint=hint)
+
+
+def foreign_policy(text: str) -> str:
+    """What to write for the policies of other systems; empty if the text names none.
+
+    >>> foreign_policy("skip_till_next_match")
+    'write `MATCH NEXT`'
+    """
+    words = f" {' '.join(text.upper().replace('_', ' ').split())} "
+    return next((advice for name, advice in _FOREIGN_POLICIES.items() if f" {name} " in words), "")
+
+
 def arguments_hint(name: str) -> str:
     """The form of an operator and what its arguments are.
 
@@ -132,7 +166,7 @@ def arguments_hint(name: str) -> str:
     '`NOTFOLLOWS(x, y, d)`: the event, what must not follow, a duration such as `5 minutes`'
     """
     operator = OPERATORS[name]
-    words = ["a number", "items"] if operator.any_number else [*operator.parts]
+    words = ["a number m", "the items of which m are asked for"] if operator.any_number else [*operator.parts]
     if operator.window_at is not None:
         words.insert(operator.window_at, "a duration such as `5 minutes`")
     return f"`{operator_form(name)}`: {', '.join(words)}"
@@ -151,7 +185,7 @@ def _shape_problems(
         return [Problem("operator-arguments", message, span, hint=hint)]
     split = first_brackets(operator.name)
     if sizes != ([split, len(wanted) - split] if split else [len(wanted)]):
-        message = f"the arguments of {operator.name} do not stand in the brackets where it looks for them"
+        message = f"the brackets of {operator.name} do not stand as in `{operator_form(operator.name)}`"
         return [Problem("operator-arguments", message, span, hint=hint)]
     return [
         Problem("operator-arguments", f"{operator.name} takes {want} here, not {kind}", argument.span, hint=hint)
@@ -192,7 +226,7 @@ def _kind(argument: Argument, operator: Operator) -> str:
 
 def _listed(kinds: list[str]) -> str:
     numbers = [(kinds.count(kind), kind.removeprefix("a ")) for kind in dict.fromkeys(kinds)]
-    return " and ".join(counted(number, kind, f"{kind}s") for number, kind in numbers) or "nothing"
+    return " and ".join(counted(number, kind, f"{kind}s") for number, kind in numbers) or "none"
 
 
 def _count(quantity: Quantity) -> int | None:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from ensue.errors import Source
+from ensue.lang.literals import shorten
 
-CLAUSES = ("WHERE", "PARTITION", "WITHIN", "RETURN")
+CLAUSES = ("WHERE", "PARTITION", "WITHIN", "MATCH", "CONSUME", "SHARE", "RETURN")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,10 @@ class Slip:
     @property
     def previous_word(self) -> str:
         return self.previous.text.upper() if self.previous else ""
+
+    def quote(self, lexemes: tuple[Lexeme, ...]) -> str:
+        """The text of some lexemes that stand side by side, on one line and cut where it is long."""
+        return shorten(" ".join(self.source.text[lexemes[0].start : lexemes[-1].end].split()))
 
     def open_bracket(self) -> Lexeme | None:
         """The innermost bracket that is still open."""

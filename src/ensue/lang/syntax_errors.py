@@ -13,6 +13,7 @@ from ensue.lang.constraint_slips import CONSTRAINT_SLIPS
 from ensue.lang.habits import HABITS
 from ensue.lang.literals import shorten, unit_hint
 from ensue.lang.names import is_reserved, quote_name
+from ensue.lang.operator_slips import OPERATOR_SLIPS
 from ensue.lang.slips import CLAUSES, Lexeme, Slip
 
 _TOKEN = re.compile(
@@ -190,13 +191,13 @@ def _keyword_as_name(slip: Slip) -> str:
 
 def _not_a_statement(slip: Slip) -> str:
     if "_PATTERN" in slip.accepted and slip.found:
-        return did_you_mean(slip.found.text, ["PATTERN", "CONSTRAINT"]) or "a query starts with PATTERN"
+        return did_you_mean(slip.found.text, ["PATTERN", "CONSTRAINT", "STREAM"]) or "a query starts with PATTERN"
     return ""
 
 
 def _missing_semicolon(slip: Slip) -> str:
     # Behind a stream of a constraint, PATTERN was read as a variable.
-    starts = {slip.word, slip.previous_word if slip.after_constraint else ""} & {"PATTERN", "CONSTRAINT"}
+    starts = {slip.word, slip.previous_word if slip.after_constraint else ""} & {"PATTERN", "CONSTRAINT", "STREAM"}
     return "statements are separated with `;`" if starts and "_SEMICOLON" in slip.accepted else ""
 
 
@@ -266,6 +267,7 @@ def _missing_operator(slip: Slip) -> str:
 
 _HINTS: tuple[Callable[[Slip], str], ...] = (
     *CONSTRAINT_SLIPS,
+    *OPERATOR_SLIPS,
     *HABITS,
     _foreign_sign,
     _double_quotes,
