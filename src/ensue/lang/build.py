@@ -39,23 +39,11 @@ from ensue.algebra.nodes import (
 from ensue.algebra.operators import any_event_but, excluded_streams
 from ensue.errors import Problem, QueryError, Source, Span
 from ensue.expr.nodes import (
-    Between,
-    Binary,
-    Call,
-    Case,
     Duration,
     Expr,
-    Field,
-    InList,
-    IsNull,
-    Like,
-    Literal,
-    Same,
-    Timestamp,
-    Unary,
 )
+from ensue.lang.build_values import ValueRules
 from ensue.lang.constraints import party_problem, size_problem
-from ensue.lang.literals import LiteralError, read_duration, read_integer, read_real, read_timestamp
 from ensue.lang.names import unquote_name
 from ensue.lang.operations import Argument, Quantity, policy_problems, read_operation, repeat_problems
 
@@ -63,7 +51,6 @@ MAXIMAL_DEPTH = 200
 """Levels of nesting that a query may have. A chain `x AND y AND z` of n conditions has n levels."""
 
 _FOLDED_BY_MINUS = ("integer", "real", "duration")
-_OPERATORS = {"==": "=", "<>": "!="}
 
 
 class Clause(NamedTuple):
@@ -104,14 +91,12 @@ def build_tree(tree: Tree[Token], source: Source) -> Any:
     return value
 
 
-class _Builder:
+class _Builder(ValueRules):
     """One method for each rule of the grammar: the values of the children in, the value of the rule out."""
 
     def __init__(self, source: Source) -> None:
+        super().__init__()
         self.source = source
-        self.problems: list[Problem] = []
-        self.negative = False
-        self.folded = False
         self.collected = False
 
     def build(self, root: Tree[Token]) -> Any:
@@ -143,9 +128,6 @@ class _Builder:
         if depth >= MAXIMAL_DEPTH:
             raise QueryError([too_deep(Span(tree.meta.start_pos, tree.meta.end_pos))], self.source)
         return depth + 1
-
-    def _report(self, span: Span, problem: Problem) -> None:
-        self.problems.append(replace(problem, span=span))
 
     # Statements and clauses
 
@@ -246,6 +228,14 @@ class _Builder:
 
     # Patterns
 
+    def stream(self, span: Span, name: Token) -> str:
+        stream = unquote_name(name)
+        if excluded_streams(stream) is not None:
+            self._report(span, Problem("syntax", "no stream is called `*`", hint="write ANY EVENT"))
+        return stream
+
+    member = stream
+
     def event(self, span: Span, stream: str, variable: str | None, predicate: Expr | None) -> Event:
         return Event(stream, variable, predicate, span)
 
@@ -330,146 +320,6 @@ class _Builder:
     def last(self, span: Span, item: Pattern) -> Pick:
         return Pick(item, latest=True, span=span)
 
-    # Windows
-
-    def time_window(self, span: Span, minus: Token | None, duration: Duration) -> Duration:
-        if minus is not None and duration.nanoseconds:
-            self._report(span, _window_size("a window of time is not negative"))
-        return replace(duration, span=span)
-
-    def ticks(self, span: Span, minus: Token | None, number: Token) -> Ticks:
-        if number.type == "DECIMAL":
-            self._report(span, _window_size("a window without a unit is a whole number", "add a unit: `1.5 hours`"))
-            return Ticks(0, span)
-        count = self._integer(span, number)
-        if minus is not None and count:
-            self._report(span, _window_size("a window of time is not negative"))
-        return Ticks(count, span)
-
-    def events(self, span: Span, minus: Token | None, number: Token, word: Token) -> Events:
-        count = self._integer(span, number)
-        if minus is not None or count < 1:
-            self._report(span, _window_size("a window of events holds at least 1 event"))
-        return Events(count, span)
-
-    def duration(self, span: Span, *amounts: tuple[str, str]) -> Duration:
-        try:
-            return Duration(read_duration(list(amounts), self.negative), span)
-        except LiteralError as error:
-            self._report(span, error.problem)
-            return Duration(0, span)
-
-    def amount(self, span: Span, number: Token, unit: Token) -> tuple[str, str]:
-        return str(number), str(unit)
-
-    # Expressions
-
-    def or_(self, span: Span, left: Expr, right: Expr) -> Binary:
-        return Binary("or", left, right, span)
-
-    def and_(self, span: Span, left: Expr, right: Expr) -> Binary:
-        return Binary("and", left, right, span)
-
-    def not_(self, span: Span, operand: Expr) -> Unary:
-        return Unary("not", operand, span)
-
-    def binary(self, span: Span, left: Expr, operator: Token, right: Expr) -> Binary:
-        return Binary(_OPERATORS.get(operator, str(operator)), left, right, span)
-
-    def negated(self, span: Span) -> bool:
-        return True
-
-    def in_list(self, span: Span, operand: Expr, negated: bool | None, *items: Expr) -> InList:
-        return InList(operand, items, bool(negated), span)
-
-    def between(self, span: Span, operand: Expr, negated: bool | None, low: Expr, high: Expr) -> Between:
-        return Between(operand, low, high, bool(negated), span)
-
-    def like(self, span: Span, operand: Expr, negated: bool | None, text: Token) -> Like:
-        return Like(operand, _unquote_text(text), bool(negated), span)
-
-    def is_null(self, span: Span, operand: Expr, negated: bool | None) -> IsNull:
-        return IsNull(operand, bool(negated), span)
-
-    def minus(self, span: Span, sign: Token, operand: Expr) -> Expr:
-        return replace(operand, span=span) if self.folded else Unary("-", operand, span)
-
-    def group(self, span: Span, expression: Expr) -> Expr:
-        return expression
-
-    def bare_field(self, span: Span, name: str) -> Field:
-        return Field(None, name, span)
-
-    def field(self, span: Span, variable: str, name: str) -> Field:
-        return Field(variable, name, span)
-
-    def call(self, span: Span, name: str, *arguments: Expr | None) -> Call:
-        return Call(name.lower(), tuple(argument for argument in arguments if argument is not None), span)
-
-    def same(self, span: Span, *names: str) -> Same:
-        return Same(names, span)
-
-    def case(self, span: Span, subject: Expr | None, *parts: Any) -> Case:
-        *branches, default = parts
-        if subject is not None:
-            branches = [(Binary("=", subject, value, value.span), result) for value, result in branches]
-        return Case(tuple(branches), default, span)
-
-    def branch(self, span: Span, condition: Expr, value: Expr) -> tuple[Expr, Expr]:
-        return condition, value
-
-    # Literals and names
-
-    def integer(self, span: Span, digits: Token) -> Literal:
-        return Literal(self._integer(span, digits, self.negative), span)
-
-    def real(self, span: Span, number: Token) -> Literal:
-        try:
-            return Literal(read_real(number, self.negative), span)
-        except LiteralError as error:
-            self._report(span, error.problem)
-            return Literal(0.0, span)
-
-    def text(self, span: Span, text: Token) -> Literal:
-        return Literal(_unquote_text(text), span)
-
-    def true(self, span: Span) -> Literal:
-        return Literal(True, span)
-
-    def false(self, span: Span) -> Literal:
-        return Literal(False, span)
-
-    def null(self, span: Span) -> Literal:
-        return Literal(None, span)
-
-    def timestamp(self, span: Span, text: Token) -> Timestamp:
-        try:
-            nanoseconds, zoned = read_timestamp(_unquote_text(text))
-        except LiteralError as error:
-            self._report(span, error.problem)
-            return Timestamp(0, span=span)
-        return Timestamp(nanoseconds, zoned, span)
-
-    def name(self, span: Span, name: Token) -> str:
-        return unquote_name(name)
-
-    word = name
-
-    def stream(self, span: Span, name: Token) -> str:
-        stream = unquote_name(name)
-        if excluded_streams(stream) is not None:
-            self._report(span, Problem("syntax", "no stream is called `*`", hint="write ANY EVENT"))
-        return stream
-
-    member = stream
-
-    def _integer(self, span: Span, digits: Token, negative: bool = False) -> int:
-        try:
-            return read_integer(digits, negative)
-        except LiteralError as error:
-            self._report(span, error.problem)
-            return 1
-
 
 def too_deep(span: Span) -> Problem:
     """The problem of a query that nests deeper than anything downstream could follow."""
@@ -488,11 +338,3 @@ def _kind(part: Tree[Token] | Token) -> str:
 def _duplicate_clause(clause: Clause) -> Problem:
     hint = "join the conditions with AND" if clause.attribute == "where" else f"keep one {clause.keyword}"
     return Problem("duplicate-clause", f"the query has a second {clause.keyword}", hint=hint)
-
-
-def _window_size(message: str, hint: str = "") -> Problem:
-    return Problem("window-size", message, hint=hint)
-
-
-def _unquote_text(text: str) -> str:
-    return text[1:-1].replace("''", "'")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from ensue.algebra.operators import OPERATORS
 from ensue.errors import closest
 from ensue.lang.names import is_reserved
-from ensue.lang.operations import foreign_policy
+from ensue.lang.operations import foreign_policy, operator_form
 from ensue.lang.slips import CLAUSES, Lexeme, Slip
 
 _SNOOP = {"A": "APERIODIC", "P": "PERIODIC"}
