@@ -19,14 +19,43 @@ from ensue.dsl import (
     Value,
     absent,
     all_of,
+    any_event,
     any_of,
+    anyone,
+    aperiodic,
+    aperiodic_list,
+    avg,
+    both,
     call,
     case,
+    chain,
+    concurrent,
+    count,
     event,
     field,
+    first_of,
+    follows,
+    last_of,
+    lineage,
+    list_of,
+    max_,
+    min_,
+    next_to,
+    not_follows,
+    not_precedes,
+    periodic,
+    periodic_list,
+    precedes,
+    prev,
+    prior_to,
     query_of,
+    relative,
     same,
     seq,
+    simultaneous,
+    stddev,
+    sum_,
+    unless,
     value,
     var,
     window,
@@ -81,6 +110,18 @@ VALUES: list[tuple[Value, str]] = [
     (case((a.x > 0, 1), default=value(None)), "CASE WHEN a.x > 0 THEN 1 ELSE NULL END"),
     (call("ABS", a.x - 1), "abs(a.x - 1)"),
     (same("f", "g"), "SAME(f, g)"),
+    (count(a) >= 3, "count(a) >= 3"),
+    (count("a"), "count(a)"),
+    (sum_(a.x * b.y), "sum(a.x * b.y)"),
+    (avg("a.x") > b.y, "avg(a.x) > b.y"),
+    (min_(a.x) + max_(a.x), "min(a.x) + max(a.x)"),
+    (stddev(a.x), "stddev(a.x)"),
+    (first_of(a.x) < last_of(a.x), "first(a.x) < last(a.x)"),
+    (list_of(a.x), "list(a.x)"),
+    (a.x > prev(a.x), "a.x > prev(a.x)"),
+    (lineage(a), "lineage(a)"),
+    (lineage("`order line`"), "lineage(`order line`)"),
+    (lineage(), "lineage()"),
     (b.t - a.t <= timedelta(minutes=5), "b.t - a.t <= 5 minutes"),
     (a.t > datetime(2024, 1, 31, 12), "a.t > TIMESTAMP '2024-01-31 12:00:00'"),
     (a.t > datetime(2024, 1, 31, 12, tzinfo=UTC), "a.t > TIMESTAMP '2024-01-31 12:00:00Z'"),
@@ -108,6 +149,41 @@ PATTERNS: list[tuple[PatternExpression, str]] = [
     (event("A").within("100 events"), "A WITHIN 100 EVENTS"),
     (seq("A a", "B b").named("x").within(5), "SEQ(A a, B b) AS x WITHIN 5"),
     ((~event("A")).within(5), "(NOT A) WITHIN 5"),
+    (follows("A a", "B b", "5 minutes"), "FOLLOWS(A a, B b, 5 minutes)"),
+    (precedes("A a", event("B", "b"), timedelta(seconds=1)), "PRECEDES(A a, B b, 1 second)"),
+    (not_follows("A a", "B b", 5), "NOTFOLLOWS(A a, B b, 5)"),
+    (not_precedes("A a", "B b", np.int64(5)), "NOTPRECEDES(A a, B b, 5)"),
+    (anyone("A a", "B b"), "ANYONE(A a, B b)"),
+    (both("A a", "B b", 5), "BOTH(A a, B b, 5)"),
+    (any_of(2, "A a", "B b", seq("C c", "D d")), "ANY(2, A a, B b, SEQ(C c, D d))"),
+    (any_of(np.int64(1), "A a"), "ANY(1, A a)"),
+    (aperiodic("A a", "B b", "C c"), "APERIODIC(A a, B b, C c)"),
+    (aperiodic_list("A a", "B b", "C c"), "APERIODIC*(A a, B b, C c)"),
+    (periodic("A a", 5), "PERIODIC(A a, 5)"),
+    (periodic("A a", "1 hour", until="C c").within("1 day"), "PERIODIC(A a, 1 hour, C c) WITHIN 1 day"),
+    (periodic_list("A a", 5, "C c").named("p"), "PERIODIC*(A a, 5, C c) AS p"),
+    (unless("B b", "A a", "C c"), "UNLESS(B b)(A a, C c)"),
+    (relative("A a", "B b"), "RELATIVE(A a, B b)"),
+    (chain("A a"), "RELATIVE+(A a)"),
+    (prior_to("A a", "B b"), "PRIOR(A a, B b)"),
+    (next_to("A a", "B b"), "NEXT(A a, B b)"),
+    (simultaneous("A a", "B b"), "SIMULTANEOUS(A a, B b)"),
+    (concurrent("A a", "B b"), "CONCURRENT(A a, B b)"),
+    (any_event(), "ANY EVENT"),
+    (any_event("e", but="A"), "ANY EVENT BUT A e"),
+    (any_event("e", but=["order line", "A"], where=field("x") > 1), "ANY EVENT BUT (A, `order line`) e [x > 1]"),
+    (event("A", "a").times(2), "A a{2}"),
+    (event("A", "a").times(2, np.int8(4)), "A a{2,4}"),
+    (event("A", "a").times(2, 4, every=True), "A a{2,4} ALL"),
+    (event("A", "a").times(2, every=True), "A a{2} ALL"),
+    (event("A", "a").times(0, 2, every=True), "A a{0,2} ALL"),
+    (event("A", "a").at_least(2), "A a{2,} ALL"),
+    (event("A", "a").one_or_more(), "A a+"),
+    (event("A", "a", "x > 1").collect(), "A a [x > 1]*"),
+    (seq("A a", "B b").within(5).times(2), "(SEQ(A a, B b) WITHIN 5){2}"),
+    (seq("A a", event("B", "b").first()), "SEQ(A a, FIRST B b)"),
+    (seq("A a", seq("B b", "C c").last()), "SEQ(A a, LAST SEQ(B b, C c))"),
+    (event("A", "a").first().within(5), "(FIRST A a) WITHIN 5"),
 ]
 
 
@@ -136,6 +212,17 @@ QUERIES: list[tuple[Query, str]] = [
         event("A", "a").returning("a.id AS id, 1", a.x, at=a.t, twice="2 * a.x"),
         "PATTERN A a RETURN a.id AS id, 1, a.x, a.t AS at, 2 * a.x AS twice",
     ),
+    (seq("A a", "B b").match("recent"), "PATTERN SEQ(A a, B b) MATCH RECENT"),
+    (seq("A a", "B b").within(5).match("NEXT").consume(), "PATTERN SEQ(A a, B b) WITHIN 5 MATCH NEXT CONSUME"),
+    (seq("A a", "B b").consume().share(), "PATTERN SEQ(A a, B b) SHARE"),
+    (seq("A a", "B b").share().consume().match("strict"), "PATTERN SEQ(A a, B b) MATCH STRICT CONSUME"),
+    (event("A").consume(), "PATTERN (A) CONSUME"),
+    (seq("A a", "B b").as_stream("Pair"), "STREAM Pair FROM PATTERN SEQ(A a, B b)"),
+    (
+        event("A", "a").within(5).as_stream("Pair").returning("a.x AS x"),
+        "STREAM Pair FROM PATTERN A a WITHIN 5 RETURN a.x AS x",
+    ),
+    (event("A", "a").as_stream("Pair").as_pattern("p"), "PATTERN p (A a)"),
 ]
 
 
@@ -264,6 +351,54 @@ def test_misuse_is_named() -> None:
         _ = a.__wrapped__
 
 
+@pytest.mark.parametrize(
+    ("misuse", "code", "message"),
+    [
+        (lambda: follows("A a", "B b", 0), "window-size", "the duration of FOLLOWS is longer than zero"),
+        (lambda: not_follows("A a", "B b", "0 minutes"), "window-size", "the duration of NOTFOLLOWS is longer"),
+        (lambda: both("A a", "B b", "3 events"), "window-size", "the duration of BOTH is a time, not a number"),
+        (lambda: periodic("A a", timedelta(0)), "window-size", "the duration of PERIODIC is longer than zero"),
+        (lambda: any_of(3, "A a", "B b"), "any-count", "ANY asks for 3 of 2 items"),
+        (lambda: any_of(0, "A a"), "any-count", "1 or more"),
+        (lambda: event("A").times(0), "repeat-count", "a repetition of 0 elements binds nothing"),
+        (lambda: event("A").times(3, 2), "repeat-count", "at least 3 and at most 2"),
+        (lambda: event("A").times(0, 2), "repeat-count", "at least 1 element"),
+        (lambda: event("A").at_least(-1), "repeat-count", "counts from 0 on"),
+        (lambda: event("A").match("recend"), "unknown-policy", "not `recend`"),
+        (lambda: event("A").match("skip_till_next_match"), "unknown-policy", "write `MATCH NEXT`"),
+    ],
+)
+def test_operators_refuse_what_their_text_refuses(misuse: Callable[[], object], code: str, message: str) -> None:
+    with pytest.raises(QueryError, match=message) as caught:
+        misuse()
+    assert caught.value.code == code
+
+
+def test_misuse_of_operators_is_named() -> None:
+    with pytest.raises(TypeError, match="a window is"):
+        follows("A a", "B b", None)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="a pattern is expected, not 5"):
+        follows(5, "B b", 5)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"a repetition takes whole numbers, not 1\.5"):
+        event("A").times(1.5)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="a repetition takes whole numbers, not True"):
+        event("A").times(1, True)
+    with pytest.raises(TypeError, match="a pattern is expected, not True"):
+        any_of(True, "A a")
+    with pytest.raises(ValueError, match="any_of has at least one item"):
+        any_of(2)
+    with pytest.raises(TypeError, match='such as "recent", not 5'):
+        event("A").match(5)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="but takes the names of streams"):
+        any_event("e", but=[event("A")])  # type: ignore[list-item]
+    with pytest.raises(ValueError, match="not the name of a stream that can be left out"):
+        any_event("e", but="*")
+    with pytest.raises(ValueError, match=r"any_event\(\) is an event of any stream"):
+        event("*")
+    with pytest.raises(TypeError, match="name a field of `a`"):
+        sum_(a)  # type: ignore[arg-type]
+
+
 def test_values_are_shown_as_text() -> None:
     assert repr(a.x > 1) == 'Value("a.x > 1")'
     assert repr(seq("A a")) == 'PatternExpression("SEQ(A a)")'
@@ -282,7 +417,7 @@ MISUSES: list[tuple[Callable[[], object], str]] = [
         "a pattern is expected, not ['A a', 'B b']; pass the items one by one, as in seq(*items)",
     ),
     (
-        lambda: any_of(("A a", "B b")),  # type: ignore[arg-type]
+        lambda: any_of(("A a", "B b")),  # type: ignore[call-overload]
         "a pattern is expected, not ('A a', 'B b'); pass the items one by one, as in any_of(*items)",
     ),
     (lambda: event("A", "a").returning(a), 'name a field of `a`, e.g. var("a").amount'),  # type: ignore[arg-type]

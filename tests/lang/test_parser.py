@@ -12,9 +12,12 @@ from ensue.algebra.nodes import (
     Events,
     Named,
     Not,
+    Operation,
     Or,
     Pattern,
     PatternQuery,
+    Pick,
+    Repeat,
     Return,
     Seq,
     Ticks,
@@ -90,6 +93,64 @@ PATTERNS = {
     "`order line` `a``b`": Event("order line", "a`b"),
     "Überweisung ü": Event("Überweisung", "ü"),
     "SEQ -- then\n (A a)": Seq((A,)),
+    "FOLLOWS(A a, B b, 1 hour)": Operation("FOLLOWS", (A, B), Duration(HOUR)),
+    "follows -- then\n ( A a , B b , 5 )": Operation("FOLLOWS", (A, B), Ticks(5)),
+    "PRECEDES(A a, SEQ(B b, C c) WITHIN 3, 5)": Operation("PRECEDES", (A, Within(Seq((B, C)), Ticks(3))), Ticks(5)),
+    "NOTFOLLOWS(A a, B b, 5)": Operation("NOTFOLLOWS", (A, B), Ticks(5)),
+    "NOTPRECEDES(A a, B b, 5)": Operation("NOTPRECEDES", (A, B), Ticks(5)),
+    "ANYONE(A a, B b)": Operation("ANYONE", (A, B)),
+    "BOTH(A a, B b, 5)": Operation("BOTH", (A, B), Ticks(5)),
+    "ANY(2, A a, B b, C c)": Operation("ANY", (A, B, C), count=2),
+    "APERIODIC(A a, B b, C c)": Operation("APERIODIC", (A, B, C)),
+    "APERIODIC*(A a, B b, C c)": Operation("APERIODIC*", (A, B, C)),
+    "aperiodic * (A a, B b, C c)": Operation("APERIODIC*", (A, B, C)),
+    "PERIODIC(A a, 5, B b)": Operation("PERIODIC", (A, B), Ticks(5)),
+    "PERIODIC(A a, 5) WITHIN 9": Within(Operation("PERIODIC", (A,), Ticks(5)), Ticks(9)),
+    "PERIODIC*(A a, 5, B b) AS p": Named(Operation("PERIODIC*", (A, B), Ticks(5)), "p"),
+    "UNLESS(B b)(A a, C c)": Operation("UNLESS", (B, A, C)),
+    "RELATIVE(A a, B b)": Operation("RELATIVE", (A, B)),
+    "RELATIVE+(A a)": Operation("RELATIVE+", (A,)),
+    "PRIOR(A a, B b)": Operation("PRIOR", (A, B)),
+    "NEXT(A a, B b)": Operation("NEXT", (A, B)),
+    "SIMULTANEOUS(A a, B b)": Operation("SIMULTANEOUS", (A, B)),
+    "CONCURRENT(A a, NOT B b)": Operation("CONCURRENT", (A, Not(B))),
+    "ANY EVENT": Event("*"),
+    "any -- of them\n event e [x > 1]": Event("*", "e", Binary(">", X, ONE)),
+    "ANY EVENT BUT A e": Event("*\nA", "e"),
+    "ANY EVENT BUT (B, `order line`, A) e": Event("*\nA\nB\norder line", "e"),
+    "ANY EVENT but": Event("*", "but"),
+    "`ANY` EVENT": Event("ANY", "EVENT"),
+    "A a{2}": Repeat(A, 2, 2),
+    "A a { 2 , 4 }": Repeat(A, 2, 4),
+    "A a{2} ALL": Repeat(A, 2, 2, every=True),
+    "A a{2,4} all": Repeat(A, 2, 4, every=True),
+    "A a{2,} ALL": Repeat(A, 2, None, every=True),
+    "A a{0,4} ALL": Repeat(A, 0, 4, every=True),
+    "A a+": Repeat(A, 1, None, every=True),
+    "A+": Repeat(Event("A"), 1, None, every=True),
+    "A a [x > 1]*": Repeat(Event("A", "a", Binary(">", X, ONE)), 0, None, every=True),
+    "SEQ(A a, B b){2} WITHIN 5 AS x": Named(Within(Repeat(Seq((A, B)), 2, 2), Ticks(5)), "x"),
+    "(A a WITHIN 5){2}": Repeat(Within(A, Ticks(5)), 2, 2),
+    "(A a{2}){3}": Repeat(Repeat(A, 2, 2), 3, 3),
+    "COLLECT A a": Repeat(A, 0, None, every=True),
+    "COLLECT A a+": Repeat(A, 1, None, every=True),
+    "COLLECT A a{2,}": Repeat(A, 2, None, every=True),
+    "COLLECT A a{2,4} ALL": Repeat(A, 2, 4, every=True),
+    "COLLECT SEQ(A a, B b) WITHIN 5": Repeat(Within(Seq((A, B)), Ticks(5)), 0, None, every=True),
+    "NOT COLLECT A a": Not(Repeat(A, 0, None, every=True)),
+    "FIRST A a": Pick(A, latest=False),
+    "last(A a)": Pick(A, latest=True),
+    "LAST SEQ(A a, B b) WITHIN 5": Pick(Within(Seq((A, B)), Ticks(5)), latest=True),
+    "(FIRST A a) WITHIN 5": Within(Pick(A, latest=False), Ticks(5)),
+    "SEQ(first, LAST [x > 1], collect AS c, First{2}, `last` l)": Seq(
+        (
+            Event("first"),
+            Event("LAST", None, Binary(">", X, ONE)),
+            Named(Event("collect"), "c"),
+            Repeat(Event("First"), 2, 2),
+            Event("last", "l"),
+        )
+    ),
 }
 
 
@@ -100,7 +161,38 @@ def test_patterns(text: str) -> None:
 
 @pytest.mark.parametrize(
     "word",
-    ["count", "type", "end", "name", "events", "event", "hour", "key", "by", "pattern", "seq", "same", "timestamp"],
+    [
+        "count",
+        "type",
+        "end",
+        "name",
+        "events",
+        "event",
+        "hour",
+        "key",
+        "by",
+        "pattern",
+        "seq",
+        "same",
+        "timestamp",
+        "follows",
+        "prior",
+        "next",
+        "periodic",
+        "relative",
+        "unless",
+        "all",
+        "but",
+        "match",
+        "consume",
+        "share",
+        "stream",
+        "from",
+        "recent",
+        "strict",
+        "prev",
+        "lineage",
+    ],
 )
 def test_words_that_are_no_reserved_words(word: str) -> None:
     assert query(
@@ -144,6 +236,20 @@ QUERIES = {
     "PATTERN A a RETURN 1, x AS y": PatternQuery(A, returns=(Return(ONE), Return(X, "y"))),
     "-- first\npattern A a -- last": PatternQuery(A),
     "PATTERN A a;": PatternQuery(A),
+    "PATTERN SEQ(A a, B b) MATCH recent": PatternQuery(Seq((A, B)), policy="RECENT"),
+    "PATTERN A MATCH NEXT CONSUME WITHIN 5": PatternQuery(Event("A"), within=Ticks(5), policy="NEXT", consume=True),
+    "PATTERN A a SHARE RETURN x MATCH UNRESTRICTED": PatternQuery(
+        A, returns=(Return(X),), policy="UNRESTRICTED", consume=False
+    ),
+    "PATTERN A match AS x MATCH STRICT": PatternQuery(Named(Event("A", "match"), "x"), policy="STRICT"),
+    "PATTERN A match WHERE x": PatternQuery(Event("A", "match"), where=X),
+    "PATTERN A consume": PatternQuery(Event("A", "consume")),
+    "PATTERN p NEXT(A a, B b){2}": PatternQuery(Repeat(Operation("NEXT", (A, B)), 2, 2), "p"),
+    "PATTERN `next` (A a)": PatternQuery(A, "next"),
+    "PATTERN first SEQ(A a, FIRST B b)": PatternQuery(Seq((A, Pick(B, latest=False))), "first"),
+    "PATTERN A a{2} WITHIN 5": PatternQuery(Repeat(A, 2, 2), within=Ticks(5)),
+    "STREAM s FROM PATTERN A a WITHIN 5": PatternQuery(A, "s", within=Ticks(5), declares=True),
+    "stream `from` from pattern SEQ(A a)": PatternQuery(Seq((A,)), "from", declares=True),
 }
 
 
@@ -208,6 +314,13 @@ def test_units(unit: str) -> None:
 
 
 EXPRESSIONS: dict[str, Expr] = {
+    "count(t)": Call("count", (Field(None, "t"),)),
+    "FIRST(t.x) < last(t.x)": Binary("<", Call("first", (Field("t", "x"),)), Call("last", (Field("t", "x"),))),
+    "collect(x)": Call("collect", (X,)),
+    "PREV(t.x)": Call("prev", (Field("t", "x"),)),
+    "lineage()": Call("lineage", ()),
+    "any(x)": Call("any", (X,)),
+    "p.times": Field("p", "times"),
     "x OR y AND z": Binary("or", X, Binary("and", Y, Z)),
     "NOT x AND y": Binary("and", Unary("not", X), Y),
     "NOT x = 1": Unary("not", Binary("=", X, ONE)),
@@ -286,6 +399,24 @@ def test_spans_are_where_the_text_stands() -> None:
         "SEQ(A a, NOT B b [x = 1])", "A a", "NOT B b [x = 1]", "B b [x = 1]",
         "a.x + 1 > -2", "a.x + 1", "a.x", "1", "-2", "5 min",
     ]  # fmt: skip
+
+
+def test_spans_of_operators_repetitions_and_policies() -> None:
+    text = (
+        "STREAM s FROM PATTERN SEQ(FOLLOWS(A a, B{2} ALL, 5 min), COLLECT C c+, LAST ANY EVENT BUT D e) "
+        "CONSUME MATCH NEXT; PATTERN A a SHARE"
+    )
+    stream, shared = parse_statements(text).statements
+    parts = [*walk(stream.pattern)][1:]
+    assert isinstance(parts[0], Operation)
+    assert [cut(text, part.span) for part in parts] == [
+        "FOLLOWS(A a, B{2} ALL, 5 min)", "A a", "B{2} ALL", "B", "COLLECT C c+", "C c",
+        "LAST ANY EVENT BUT D e", "ANY EVENT BUT D e",
+    ]  # fmt: skip
+    assert cut(text, parts[0].window and parts[0].window.span) == "5 min"
+    assert cut(text, stream.span).startswith("STREAM s")
+    assert cut(text, stream.policy_span) == "MATCH NEXT"
+    assert cut(text, shared.policy_span) == "SHARE"
 
 
 def cut(text: str, span: Span | None) -> str:

@@ -49,6 +49,12 @@ LAYOUTS = [
     "PATTERN (NOT A a WITHIN 5)\n  WITHIN 6",
     "PATTERN `seq`\n  SEQ(A a, B b)\n  WHERE a.in = `in`.x\n  PARTITION BY `order line`, id\n  RETURN a.x AS `as`, 1",
     "PATTERN SEQ(\n    A a,\n    NOT OR(" + ITEMS + "),\n    C c\n  )",
+    "PATTERN FOLLOWS(\n    A a,\n    NOT OR(" + ITEMS + "),\n    5 minutes\n  )",
+    "PATTERN UNLESS(\n    B b\n  )(\n    A a,\n    OR(" + ITEMS + ")\n  )",
+    "STREAM s FROM PATTERN (A)\n  MATCH RECENT\n  CONSUME\n  RETURN 1",
+    "PATTERN (FIRST A a)",
+    "PATTERN `next`\n  (A a{2})",
+    "PATTERN first\n  NEXT(A a, B b)+",
     "PATTERN A a\n  WHERE " + CONDITION.replace(" AND ", "\n    AND "),
 ]
 

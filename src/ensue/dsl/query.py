@@ -9,7 +9,9 @@ from typing import Self
 from ensue.algebra.nodes import PatternQuery, Return
 from ensue.dsl.conditions import ConditionLike, condition_node
 from ensue.dsl.literals import WindowLike, window
+from ensue.errors import QueryError
 from ensue.expr.nodes import Binary, Expr
+from ensue.lang.operations import policy_problems
 from ensue.lang.parser import parse_returns, parse_statements
 from ensue.lang.render import render_query
 from ensue.plan.explain import explain_without_data
@@ -68,9 +70,29 @@ class Query:
         returns += [Return(condition_node(column), alias) for alias, column in named.items()]
         return self._with(replace(self.node, returns=tuple(returns)))
 
+    def match(self, policy: str) -> Self:
+        """Which of the matches are wanted: `MATCH RECENT`; the policies may be written in any case."""
+        if not isinstance(policy, str):
+            raise TypeError(f'match takes the name of a policy, such as "recent", not {policy!r}')
+        if problems := [*policy_problems(policy)]:
+            raise QueryError(problems)
+        return self._with(replace(self.node, policy=policy.upper()))
+
+    def consume(self) -> Self:
+        """Every event takes part in at most one match: `CONSUME`."""
+        return self._with(replace(self.node, consume=True))
+
+    def share(self) -> Self:
+        """Matches may share events, which is the default: `SHARE`."""
+        return self._with(replace(self.node, consume=False))
+
     def as_pattern(self, name: str) -> Self:
         """The query under a name: `PATTERN name ...`."""
-        return self._with(replace(self.node, name=name))
+        return self._with(replace(self.node, name=name, declares=False))
+
+    def as_stream(self, name: str) -> Self:
+        """The matches are the events of a stream of this name: `STREAM name FROM PATTERN ...`."""
+        return self._with(replace(self.node, name=name, declares=True))
 
     def to_text(self) -> str:
         """The query as text; it parses back to an equal query."""

@@ -19,6 +19,7 @@ PATTERN, DURATION, NUMBER = "a pattern", "a duration", "a number"
 _LETTERS = "xyz"
 _FIRST_BRACKETS = {"UNLESS": 1}
 """How many patterns stand in brackets of their own, before the others."""
+REPETITIONS = "a repetition is `{2}`, `{2,4}` or `{2,} ALL`"
 _OPTIONAL = {"PERIODIC": 1}
 """How many of its last patterns an operator can do without."""
 
@@ -124,7 +125,9 @@ def window_problems(
 
 def repeat_problems(least: int, most: int | None, every: bool, span: Span | None = None) -> Iterator[Problem]:
     """A repetition has an element, and an end unless it takes all there are."""
-    if most == 0:
+    if least < 0 or (most is not None and most < 0):
+        message, hint = "a repetition counts from 0 on", REPETITIONS
+    elif most == 0:
         message, hint = "a repetition of 0 elements binds nothing", "write NOT for what must not be there"
     elif most is not None and most < least:
         message, hint = f"no number is at least {least} and at most {most}", f"write `{{{most},{least}}}`"

@@ -7,12 +7,11 @@ from collections.abc import Callable
 from ensue.algebra.operators import OPERATORS
 from ensue.errors import closest
 from ensue.lang.names import is_reserved
-from ensue.lang.operations import foreign_policy, operator_form
+from ensue.lang.operations import REPETITIONS, foreign_policy, operator_form
 from ensue.lang.slips import CLAUSES, Lexeme, Slip
 
 _SNOOP = {"A": "APERIODIC", "P": "PERIODIC"}
 _PREFIXES = ("FIRST", "LAST", "COLLECT")
-_REPETITIONS = "a repetition is `{2}`, `{2,4}` or `{2,} ALL`"
 _METHODS = {
     "followedbyany": "write `SEQ(A a, B b)`",
     "followedby": "write `SEQ(A a, B b)`, with the clause `MATCH NEXT`",
@@ -84,7 +83,7 @@ def _braces(slip: Slip) -> str:
     if slip.word == "?" and "_LBRACE" in slip.accepted:
         return _METHODS["optional"].replace("A a", _last_item(slip))
     if slip.previous_word == "{" or "_RBRACE" in slip.accepted:
-        return _REPETITIONS
+        return REPETITIONS
     if slip.word == "ALL" and slip.previous_word in ("+", "*"):
         return f"`{slip.previous_word}` takes all that there are: leave ALL out"
     return ""
