@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
+from ensue.algebra.expand import expand_pattern
 from ensue.algebra.nodes import Pattern, Statements, Window
 from ensue.expr.nodes import Expr, Field
 from ensue.lang.parser import parse_expression, parse_pattern, parse_statements, parse_window
@@ -91,6 +92,14 @@ def test_layout(text: str) -> None:
 )
 def test_expressions_have_only_the_parentheses_they_need(text: str) -> None:
     assert render_expression(parse_expression(text)) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["FOLLOWS(A a, NOTPRECEDES(B b, C c, 5), 5)", "PERIODIC*(A a, 5, PRIOR(B b, C c)) AS p", "UNLESS(B b)(A a, C c)"],
+)
+def test_what_an_operator_means_is_rendered_as_it_was_written(text: str) -> None:
+    assert render_pattern(expand_pattern(parse_pattern(text))) == text
 
 
 def test_a_name_is_not_empty() -> None:

@@ -25,6 +25,7 @@ from ensue.algebra.nodes import (
     Pattern,
     PatternQuery,
     Pick,
+    Related,
     Repeat,
     Return,
     Seq,
@@ -184,6 +185,10 @@ def render_pattern(pattern: Pattern) -> str:
             return f"{_postfixed(pattern.item)} WITHIN {render_window(pattern.window)}"
         case Named():
             return f"{_postfixed(pattern.item)} AS {quote_name(pattern.name)}"
+        case Related():
+            # Nobody writes it; where it came from no text, messages cite it as the operator it stands for.
+            written = pattern.origin or Operation(pattern.operator, pattern.items)
+            return render_pattern(written)
 
 
 def render_expression(expression: Expr) -> str:
