@@ -7,12 +7,15 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 
 from ensue.algebra.catalog import Catalog, StreamSchema
-from ensue.algebra.check import interval_names
+from ensue.algebra.check import SERIES, interval_names, series_names
 from ensue.algebra.constraints import Constraint, EndsWithin
-from ensue.algebra.nodes import Event, Events, PatternQuery, Ticks, Window, Within, walk
-from ensue.algebra.scopes import counts_events
+from ensue.algebra.expand import expand_pattern
+from ensue.algebra.lists import typed_form
+from ensue.algebra.nodes import Event, Events, Operation, PatternQuery, Ticks, Window, Within, walk
+from ensue.algebra.scopes import counts_events, list_groups
 from ensue.errors import Problem, Span, did_you_mean
 from ensue.expr.check import check_condition, check_expression
+from ensue.expr.lists import explicit_lists
 from ensue.expr.nodes import Duration, Field, Same, conjuncts
 from ensue.expr.types import Kind, kind_of
 
@@ -22,16 +25,19 @@ FieldType = Callable[[Field], "pa.DataType | None"]
 def bind_query(query: PatternQuery, catalog: Catalog) -> list[Problem]:
     """Every problem of a query with these streams; the structure has been checked before."""
     events = [node for node in walk(query.pattern) if isinstance(node, Event)]
+    groups = list_groups(expand_pattern(query.pattern))
     problems = list(_unknown_streams(events, catalog))
     if problems:
         return problems
     problems += _check_keys(query, events, catalog)
     problems += _check_windows(query, catalog)
     streams = {event.variable: event.stream for event in events if event.variable is not None}
-    intervals = interval_names(query.pattern)
+    intervals, series = interval_names(query.pattern), series_names(query.pattern)
 
     def field_type(field: Field) -> pa.DataType | None:
         assert field.variable is not None
+        if field.variable in series and field.name == SERIES:
+            return pa.list_(catalog.time_type)
         if field.variable in intervals:
             return _interval_field(field, catalog, problems)
         return _stream_field(field, streams[field.variable], catalog, problems)
@@ -45,9 +51,9 @@ def bind_query(query: PatternQuery, catalog: Catalog) -> list[Problem]:
                 streams_in_use = tuple(dict.fromkeys(event.stream for event in events))
                 problems += _check_common_field(name, streams_in_use, catalog, "SAME", conjunct.span)
         else:
-            check_condition(conjunct, field_type, problems)
+            check_condition(typed_form(conjunct, groups), field_type, problems)
     for column in query.returns:
-        check_expression(column.expression, field_type, problems)
+        check_expression(explicit_lists(column.expression, groups, []), field_type, problems)
     return problems
 
 
@@ -225,7 +231,9 @@ def _equal_kinds(kind: Kind) -> Kind:
 
 def _check_windows(query: PatternQuery, catalog: Catalog) -> Iterator[Problem]:
     """Durations for timestamps, plain numbers for integer time."""
-    parts = [node.window for node in walk(query.pattern) if isinstance(node, Within)]
+    parts = [
+        node.window for node in walk(query.pattern) if isinstance(node, Within | Operation) and node.window is not None
+    ]
     for window in [*parts, *([query.within] if query.within is not None else [])]:
         yield from _check_window(window, catalog)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
+from typing import TypeGuard
 
 from ensue.algebra.choices import MOST_CHOICES, choices, count_choices
 from ensue.algebra.constraints import Constraint, ConstraintStatement, EndsWithin, meaning_of
 from ensue.algebra.expand import expand_query
+from ensue.algebra.lists import around_list, check_lists, list_names
 from ensue.algebra.nodes import (
     And,
     Event,
@@ -35,13 +37,15 @@ from ensue.algebra.scopes import (
     Occurrence,
     Scope,
     is_aside,
+    list_groups,
     occurrences_in,
     own_nodes,
     scopes_of,
     whole_windows,
 )
 from ensue.errors import Problem, Span, did_you_mean
-from ensue.expr.nodes import Expr, Field, Same, conjuncts, variables_of
+from ensue.expr.lists import explicit_lists
+from ensue.expr.nodes import Call, Expr, Field, Same, conjuncts, variables_of
 from ensue.expr.nodes import walk as walk_expression
 
 
@@ -248,15 +252,18 @@ def _misplaced_same(same: Same) -> Problem:
 
 def check_where(query: PatternQuery, names_are_clear: bool) -> Iterator[Problem]:
     """Names are known, and each conjunct has one scope in which all its names are visible and can be bound together."""
-    homes = homes_of(query.pattern)
+    homes, groups = homes_of(query.pattern), list_groups(query.pattern)
     for conjunct in conjuncts(query.where):
         if isinstance(conjunct, Same):
             continue
-        unknown = list(_unknown_names(conjunct, homes))
+        unknown = list(_unknown_names(conjunct, homes, groups))
         yield from unknown
         yield from (_misplaced_same(part) for part in walk_expression(conjunct) if isinstance(part, Same))
         if names_are_clear and not unknown:
-            yield from _check_visibility(conjunct, homes)
+            lists = list(check_lists(conjunct, groups))
+            yield from lists
+            if not lists:
+                yield from _check_visibility(conjunct, homes, groups)
 
 
 def homes_of(pattern: Pattern) -> dict[str, Scope]:
@@ -264,9 +271,18 @@ def homes_of(pattern: Pattern) -> dict[str, Scope]:
     return {occurrence.name: scope for scope in scopes_of(pattern) for occurrence in occurrences_in(scope)}
 
 
-def _unknown_names(expr: Expr, homes: dict[str, Scope]) -> Iterator[Problem]:
+def _unknown_names(expr: Expr, homes: dict[str, Scope], groups: Mapping[str, str]) -> Iterator[Problem]:
+    counted = {id(part.arguments[0]) for part in walk_expression(expr) if _counts_events(part)}
     for part in walk_expression(expr):
-        if not isinstance(part, Field):
+        if not isinstance(part, Field) or (id(part) in counted and part.name in groups):
+            continue
+        if id(part) in counted and part.name in homes:
+            yield Problem(
+                "not-a-list",
+                f"`{part.name}` is one event, and count counts the elements of a list",
+                part.span,
+                hint="repeat it (`A a{2,3}`, `COLLECT A a`), or count a column that holds lists",
+            )
             continue
         if part.variable is None:
             whole = part.name in homes
@@ -289,20 +305,36 @@ def _unknown_names(expr: Expr, homes: dict[str, Scope]) -> Iterator[Problem]:
             )
 
 
-def home_of(conjunct: Expr, homes: dict[str, Scope]) -> Scope | None:
-    """The innermost scope that defines a name of the conjunct; None when two of them are not nested in each other."""
-    scopes = [homes[name] for name in variables_of(conjunct)]
+def _counts_events(part: Expr) -> TypeGuard[Call]:
+    """`count(t)`: the one place where a variable stands by itself."""
+    return (
+        isinstance(part, Call)
+        and part.name == "count"
+        and len(part.arguments) == 1
+        and isinstance(part.arguments[0], Field)
+        and part.arguments[0].variable is None
+    )
+
+
+def home_of(conjunct: Expr, homes: dict[str, Scope], groups: Mapping[str, str]) -> Scope | None:
+    """The innermost scope that defines a name of the conjunct; None when two of them are not nested in each other.
+
+    A conjunct about a list as a whole has its home where the list is.
+    """
+    lists = list_names(conjunct, groups)
+    scopes = [homes[name] for name in variables_of(conjunct) - lists]
+    scopes += [around_list(homes[name]) for name in lists]
     innermost = max(scopes, key=lambda scope: len(scope.chain), default=None)
     if innermost is None:
         return None
     return innermost if all(scope in innermost.chain for scope in scopes) else None
 
 
-def _check_visibility(conjunct: Expr, homes: dict[str, Scope]) -> Iterator[Problem]:
-    names = variables_of(conjunct)
+def _check_visibility(conjunct: Expr, homes: dict[str, Scope], groups: Mapping[str, str]) -> Iterator[Problem]:
+    names = variables_of(conjunct) | list_names(conjunct, groups)
     if not names:
         return
-    home = home_of(conjunct, homes)
+    home = home_of(conjunct, homes, groups)
     listed = ", ".join(f"`{name}`" for name in sorted(names))
     if home is None:
         yield Problem(
@@ -311,7 +343,7 @@ def _check_visibility(conjunct: Expr, homes: dict[str, Scope]) -> Iterator[Probl
             conjunct.span,
             hint="each NOT is judged by itself: relate its events to events outside of it, or forbid both in one NOT",
         )
-    elif not _can_be_together(names, home):
+    elif not _can_be_together(names - list_names(conjunct, groups), home):
         yield Problem(
             "never-together",
             f"the condition relates {listed}, which are never bound in the same match",
@@ -324,7 +356,7 @@ def _can_be_together(names: frozenset[str], home: Scope) -> bool:
     child: Scope | None = None
     for scope in home.chain:
         wanted = {occurrence.name for occurrence in occurrences_in(scope)} & names
-        if not any(_binds(chosen, wanted, child) for chosen in choices(scope.pattern)):
+        if not any(_binds(chosen, wanted, child) for chosen in choices(scope.pattern, longest=0)):
             return False
         child = scope
     return True
@@ -339,10 +371,13 @@ def _binds(chosen: Pattern, wanted: set[str], child: Scope | None) -> bool:
 
 def check_returns(query: PatternQuery) -> Iterator[Problem]:
     """RETURN names bound variables, and no column twice."""
-    homes = homes_of(query.pattern)
+    homes, groups = homes_of(query.pattern), list_groups(query.pattern)
     seen: dict[str, Span | None] = {}
     for position, column in enumerate(query.returns):
-        yield from _unknown_names(column.expression, homes)
+        yield from _unknown_names(column.expression, homes, groups)
+        lists: list[Problem] = []
+        explicit_lists(column.expression, groups, lists)
+        yield from lists
         yield from (_misplaced_same(part) for part in walk_expression(column.expression) if isinstance(part, Same))
         yield from _negated_names(column.expression, homes)
         name = column_name(column, position)
@@ -437,7 +472,24 @@ def interval_names(pattern: Pattern) -> frozenset[str]:
     return frozenset(node.name for node in walk(pattern) if isinstance(node, Named))
 
 
+SERIES = "times"
+"""The field of the AS name of a PERIODIC* that lists its moments."""
+
+
+def series_names(pattern: Pattern) -> frozenset[str]:
+    """The AS names of PERIODIC*."""
+    named = [node for node in walk(pattern) if isinstance(node, Named)]
+    return frozenset(node.name for node in named if _is_series(node.item))
+
+
+def _is_series(pattern: Pattern) -> bool:
+    while isinstance(pattern, Within | Named | Pick):
+        pattern = pattern.item
+    return isinstance(pattern, Operation) and pattern.operator == "PERIODIC*"
+
+
 __all__ = [
+    "SERIES",
     "check_constraints",
     "check_query",
     "check_statement_names",
@@ -446,4 +498,5 @@ __all__ = [
     "homes_of",
     "interval_names",
     "positive_names",
+    "series_names",
 ]

@@ -41,7 +41,7 @@ MOST_CHOICES = 256
 def choices(pattern: Pattern, longest: int = 1) -> Iterator[Pattern]:
     """The pattern without OR and repetition, once per choice. What NOT forbids and a collection lists stays as it is.
 
-    A repetition without an upper limit is unrolled up to `longest` rounds.
+    A repetition without an upper limit is unrolled up to `longest` rounds; none is with `longest` 0.
 
     >>> [chosen.stream for chosen in choices(Or((Event("A"), Event("B"))))]
     ['A', 'B']
@@ -51,7 +51,7 @@ def choices(pattern: Pattern, longest: int = 1) -> Iterator[Pattern]:
     elif isinstance(pattern, Or):
         for item in pattern.items:
             yield from choices(item, longest)
-    elif isinstance(pattern, Repeat):
+    elif isinstance(pattern, Repeat) and longest:
         for rounds in lengths(pattern, longest):
             yield from choices(unrolled(pattern, rounds), longest)
     else:

@@ -8,19 +8,21 @@ from itertools import chain
 
 import numpy as np
 
+from ensue.engine.collections import fits, holds_for_lists, holds_successively, lists_of
 from ensue.engine.events import FOREVER, NEVER
 from ensue.engine.joinkeys import EqualityClass
-from ensue.engine.rows import Rows, expand_in_chunks
+from ensue.engine.rows import Elements, Lists, Rows, concatenate_with_origin, expand_in_chunks
 from ensue.engine.sources import Mask
 from ensue.engine.steps import Range, Step, plan_moment, plan_step
 from ensue.engine.summary import Summary, summarize_chain, summarize_matches
 from ensue.engine.workspace import Workspace
+from ensue.expr.lists import has_prev
 from ensue.expr.nodes import Expr, variables_of
 from ensue.graph.bounds import end_of
 from ensue.graph.model import Moment
 from ensue.kernels.compiled import Codes, Int64s
 from ensue.kernels.ranges import find_ranges
-from ensue.plan.model import AbsencePlan, Side
+from ensue.plan.model import AbsencePlan, CollectionPlan, GraphPlan, Side
 from ensue.plan.order import join_order, precedence
 
 FIRST_BLOCK = 16
@@ -112,7 +114,7 @@ class Join:
             return
         if not steps:
             for timed in self._with_moments(rows, self.space.plan.graph.repeated):
-                complete = self._without_forbidden(self._filter_late(timed))
+                complete = self._with_lists(self._without_forbidden(self._filter_late(timed)))
                 if complete.length:
                     yield complete
             return
@@ -219,7 +221,8 @@ class Join:
         found = self.space.candidates[step.variable]
         plan = self.space.plan
         ranged = found.are_points and (step.position.open or not self._keyed(step))
-        return ranged and not (step.conditions or step.distinct or step.checks or plan.absences)
+        late = plan.absences or plan.collections or plan.graph.repeated
+        return ranged and not (step.conditions or step.distinct or step.checks or late)
 
     def _keyed(self, step: Step) -> bool:
         return bool(self.space.join_classes(step.variable, self.space.outer))
@@ -278,9 +281,12 @@ class Join:
         return values + side.shift
 
     def _join_of(self, absence: AbsencePlan) -> Join:
-        if id(absence) not in self.inner:
-            self.inner[id(absence)] = Join(self.space.inside(absence.graph), self.summaries)
-        return self.inner[id(absence)]
+        return self._join_inside(id(absence), absence.graph)
+
+    def _join_inside(self, number: int, plan: GraphPlan) -> Join:
+        if number not in self.inner:
+            self.inner[number] = Join(self.space.inside(plan), self.summaries)
+        return self.inner[number]
 
     def _summary(self, absence: AbsencePlan) -> Summary:
         """Computed once per evaluation and absence, over all keys."""
@@ -293,6 +299,43 @@ class Join:
                 else summarize_matches(alone.space, alone.matches())
             )
         return self.summaries[id(absence)]
+
+    # -- collections -----------------------------------------------------------------------------------------------
+
+    def _with_lists(self, rows: Rows) -> Rows:
+        """The complete rows with their collections, as far as something depends on them, that fit what is asked."""
+        plan = self.space.plan
+        for collection in plan.collections:
+            if rows.length and collection.needed:
+                found = self._list(collection, rows)
+                rows = Rows(rows.length, rows.places, rows.origin, {**rows.lists, collection.collection.name: found})
+                rows = rows.where(fits(collection, found))
+        for condition in plan.graph.list_conditions:
+            if rows.length:
+                rows = rows.where(self._holds_for_lists(condition, rows))
+        return rows
+
+    def _list(self, plan: CollectionPlan, rows: Rows) -> Lists:
+        parts = []
+        around = Rows(rows.length, rows.places, np.arange(rows.length, dtype=np.int32))
+        for graph in plan.graphs:
+            join = self._join_inside(id(graph), graph)
+            found = list(join.all_matches(around))
+            if found:
+                parts.append(Elements(join.space, concatenate_with_origin(found)))
+        return lists_of(parts, rows.length, plan.collection.names)
+
+    def all_matches(self, rows: Rows) -> Iterator[Rows]:
+        """Every match of this graph in the scope of the matches around it."""
+        steps = self._steps(self._order(self.space.outer))
+        yield from self._extend(rows, steps)
+
+    def _holds_for_lists(self, condition: Expr, rows: Rows) -> Mask:
+        if not has_prev(condition):
+            return holds_for_lists(condition, self.space, rows, self.space.expression_type)
+        names = variables_of(condition)
+        found = next(plan.collection for plan in self.space.plan.collections if names & set(plan.collection.names))
+        return holds_successively(condition, found.name, found.names, rows)
 
     # -- pruning ---------------------------------------------------------------------------------------------------
 

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
 from ensue.algebra.catalog import Catalog
-from ensue.algebra.check import column_name, positive_names
+from ensue.algebra.check import SERIES, column_name, positive_names, series_names
+from ensue.algebra.choices import round_name
 from ensue.algebra.nodes import Event, PatternQuery, walk
+from ensue.engine.collections import element_values, list_values, with_list_fields
 from ensue.engine.evaluate import MatchChunk, completion_times
 from ensue.engine.identity import match_ids
-from ensue.engine.rows import concatenate
+from ensue.engine.rows import Rows, concatenate
+from ensue.engine.workspace import Workspace
 from ensue.errors import LimitError, counted
 from ensue.expr.check import check_expression
 from ensue.expr.evaluate import evaluate
+from ensue.expr.lists import explicit_lists
 from ensue.expr.nodes import Expr, Field
+from ensue.expr.reductions import gathered
 from ensue.expr.rewrite import substitute_fields
 from ensue.expr.types import common_type, readable_type
 from ensue.graph.bounds import end_of, start_of
+from ensue.graph.lists import lists_in, without_lists
+from ensue.graph.model import Series
 from ensue.graph.normalize import resolve_interval
 from ensue.graph.timescale import TimeScale
 from ensue.kernels.compiled import Codes, Int64s
@@ -66,15 +73,26 @@ def partial_output(output: OutputSchema, waiting_for: str) -> OutputSchema:
 
 
 def _returned_fields(plan: QueryPlan) -> list[pa.Field]:
-    streams = variable_streams(plan.query)
-
-    def field_type(field: Field) -> pa.DataType:
-        return plan.catalog.field_type(streams.get(field.variable or ""), field.name)
-
     return [
-        pa.field(column_name(column, place), check_expression(column.expression, field_type, []))
+        pa.field(column_name(column, place), check_expression(_spelt_out(column.expression, plan), _types(plan), []))
         for place, column in enumerate(plan.query.returns)
     ]
+
+
+def _spelt_out(expression: Expr, plan: QueryPlan) -> Expr:
+    return explicit_lists(expression, plan.normal_form.repetitions.groups, [])
+
+
+def _types(plan: QueryPlan) -> Callable[[Field], pa.DataType]:
+    """The type of each field of the query's variables."""
+    streams, series = variable_streams(plan.query), series_names(plan.query.pattern)
+
+    def field_type(field: Field) -> pa.DataType:
+        if field.variable in series and field.name == SERIES:
+            return pa.list_(plan.catalog.time_type)
+        return plan.catalog.field_type(streams.get(field.variable or ""), field.name)
+
+    return field_type
 
 
 def variable_streams(query: PatternQuery) -> dict[str, str]:
@@ -86,9 +104,11 @@ def _default_fields(plan: QueryPlan, raw_types: Mapping[str, Mapping[str, pa.Dat
     streams = variable_streams(query)
     keys = [pa.field(name, _key_type(name, plan, raw_types)) for name in query.partition_by]
     interval = [pa.field(name, plan.catalog.time_type) for name in ("start", "end")]
-    variables = [
-        pa.field(name, pa.struct(list(raw_types[streams[name]].items()))) for name in positive_names(query.pattern)
-    ]
+    lists = plan.normal_form.repetitions.groups
+    variables = []
+    for name in positive_names(query.pattern):
+        event = pa.struct(list(raw_types[streams[name]].items()))
+        variables.append(pa.field(name, pa.list_(event) if name in lists else event))
     return _distinct_names([*keys, *interval, *variables])
 
 
@@ -138,25 +158,47 @@ def _as_type(array: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 
 def _returned_columns(chunk: MatchChunk, output: OutputSchema) -> list[pa.Array]:
-    streams = variable_streams(output.plan.query)
-    catalog = output.plan.catalog
-    bound = chunk.space.column_of(chunk.rows)
+    plan, rows = output.plan, chunk.rows
+    bound, type_of, series = chunk.space.column_of(rows), _types(plan), chunk.plan.graph.series
 
-    def column(field: Field) -> pa.Array:
-        assert field.variable is not None
-        if field.variable in chunk.rows.places:
-            return bound(field)
-        return pa.nulls(chunk.rows.length, catalog.field_type(streams.get(field.variable), field.name))
+    def value(expression: Expr) -> pa.Array:
+        lowered, lists = with_list_fields(_in_graph(expression, chunk, plan))
 
-    return [
-        evaluate(_resolve(column_.expression, chunk, catalog), column, chunk.rows.length)
-        for column_ in output.plan.query.returns
-    ]
+        def column(field: Field) -> pa.Array:
+            if field in lists:
+                element = lists[field].element
+                return list_values(rows.lists[lists[field].of], element, check_expression(element, type_of, []))
+            if field.variable is not None and field.variable in series and field.name == SERIES:
+                return _moments(chunk, series[field.variable], plan.catalog.time_type)
+            if field.variable in rows.places or field.variable in chunk.space.moments:
+                return bound(field)
+            return pa.nulls(rows.length, type_of(field))
+
+        return evaluate(lowered, column, rows.length)
+
+    return [value(column.expression) for column in plan.query.returns]
 
 
-def _resolve(expression: Expr, chunk: MatchChunk, catalog: Catalog) -> Expr:
-    intervals, moments, scale = chunk.plan.graph.intervals, chunk.space.moments, TimeScale(catalog.unit)
-    return substitute_fields(expression, lambda field: resolve_interval(field, intervals, moments, scale))
+def _in_graph(expression: Expr, chunk: MatchChunk, plan: QueryPlan) -> Expr:
+    """The expression in terms of what the matches of one graph bind."""
+    graph, repetitions = chunk.plan.graph, plan.normal_form.repetitions
+    bound = frozenset((*graph.names, *graph.intervals))
+    listed = repetitions.gathered(_spelt_out(expression, plan), graph.rounds, bound)
+    present = without_lists(listed, lists_in(listed) - chunk.rows.lists.keys())
+    scale = TimeScale(plan.catalog.unit)
+    return substitute_fields(
+        present, lambda field: resolve_interval(field, graph.intervals, chunk.space.moments, scale)
+    )
+
+
+def _moments(chunk: MatchChunk, series: Series, time_type: pa.DataType) -> pa.Array:
+    """The list of the moments of a PERIODIC*."""
+    first, last = (chunk.space.value(point, chunk.rows) for point in (series.first, series.last))
+    counts = np.maximum(0, (last - first - 1) // series.ticks)
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    numbers = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts) + 1
+    moments = np.repeat(first, counts) + numbers * series.ticks
+    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(moments).view(time_type))
 
 
 def _default_columns(chunk: MatchChunk, output: OutputSchema) -> list[pa.Array]:
@@ -166,8 +208,26 @@ def _default_columns(chunk: MatchChunk, output: OutputSchema) -> list[pa.Array]:
     names = positive_names(plan.query.pattern)
     columns = [_key_column(chunk, name, plan.catalog) for name in plan.query.partition_by]
     columns += [pa.array(values).view(time_type) for values in (chunk.starts, chunk.ends)]
-    columns += [_event_struct(chunk, name, output.raw_types[streams[name]]) for name in names]
+    columns += [_variable_column(chunk, name, output.raw_types[streams[name]], plan) for name in names]
     return columns
+
+
+def _variable_column(chunk: MatchChunk, name: str, types: Mapping[str, pa.DataType], plan: QueryPlan) -> pa.Array:
+    """The event of a variable, or the list of its events."""
+    group = plan.normal_form.repetitions.groups.get(name)
+    rounds = chunk.plan.graph.rounds.get(group or "", 0)
+    if group is None:
+        return _event_struct(chunk.space, chunk.rows, name, types)
+    if rounds:
+        return gathered(
+            [_event_struct(chunk.space, chunk.rows, round_name(name, number), types) for number in range(rounds)]
+        )
+    kind = pa.struct(list(types.items()))
+    if group not in chunk.rows.lists:
+        return pa.nulls(chunk.rows.length, pa.list_(kind))
+    lists = chunk.rows.lists[group]
+    events = element_values(lists, lambda part: _event_struct(part.space, part.rows, name, types), kind)
+    return pa.ListArray.from_arrays(pa.array(lists.offsets.astype(np.int32)), events)
 
 
 def _key_column(chunk: MatchChunk, name: str, catalog: Catalog) -> pa.Array:
@@ -179,11 +239,11 @@ def _key_column(chunk: MatchChunk, name: str, catalog: Catalog) -> pa.Array:
     return pa.array(chunk.space.value(point, chunk.rows)).view(catalog.time_type)
 
 
-def _event_struct(chunk: MatchChunk, name: str, types: Mapping[str, pa.DataType]) -> pa.Array:
-    if name not in chunk.rows.places:
-        return pa.nulls(chunk.rows.length, pa.struct(list(types.items())))
-    found = chunk.space.candidates[name]
-    rows = pa.array(found.rows[chunk.rows.places[name]])
+def _event_struct(space: Workspace, matches: Rows, name: str, types: Mapping[str, pa.DataType]) -> pa.Array:
+    if name not in matches.places:
+        return pa.nulls(matches.length, pa.struct(list(types.items())))
+    found = space.candidates[name]
+    rows = pa.array(found.rows[matches.places[name]])
     columns = [_as_type(found.source.raw_column(field).take(rows), kind) for field, kind in types.items()]
     return pa.StructArray.from_arrays(columns, fields=[pa.field(field, kind) for field, kind in types.items()])
 

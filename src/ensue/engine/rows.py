@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,20 +12,28 @@ from ensue.engine.sources import Mask
 from ensue.kernels.compiled import Codes, Int64s
 from ensue.kernels.ranges import expand_ranges
 
+if TYPE_CHECKING:
+    from ensue.engine.workspace import Workspace
+
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Partial matches. `origin` numbers the candidate match that each row extends, where an absence is judged."""
+    """Partial matches. `origin` numbers the candidate match that each row extends, where something is judged for it.
+
+    `lists` are the collections of each row, by name.
+    """
 
     length: int
     places: dict[str, Codes]
     origin: Codes | None = None
+    lists: dict[str, Lists] = field(default_factory=dict)
 
     def take(self, chosen: Codes) -> Rows:
         return Rows(
             len(chosen),
             {name: places[chosen] for name, places in self.places.items()},
             None if self.origin is None else self.origin[chosen],
+            {name: found.take(chosen) for name, found in self.lists.items()},
         )
 
     def where(self, mask: Mask) -> Rows:
@@ -38,10 +47,59 @@ class Rows:
         return extended
 
 
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """Matches of one graph of a collection, with the match around each bound too; `space` is where they were found."""
+
+    space: Workspace
+    rows: Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """One list for each row: the elements at `order[offsets[row]:offsets[row + 1]]` among those of all `parts`."""
+
+    parts: tuple[Elements, ...]
+    order: Codes
+    offsets: Int64s
+
+    @property
+    def lengths(self) -> Int64s:
+        return np.diff(self.offsets)
+
+    def take(self, chosen: Codes) -> Lists:
+        first, last = self.offsets[chosen], self.offsets[chosen + 1]
+        total = int((last - first).sum())
+        offsets = np.concatenate([[0], np.cumsum(last - first)])
+        places = np.empty(0, np.int32)
+        if total:
+            _, places = expand_ranges(first.astype(np.int32), last.astype(np.int32), total)
+        return Lists(self.parts, self.order[places], offsets)
+
+
 def concatenate(parts: Sequence[Rows]) -> Rows:
     """The rows of all parts, which bind the same variables, one after the other."""
     places = {name: np.concatenate([part.places[name] for part in parts]) for name in parts[0].places}
-    return Rows(sum(part.length for part in parts), places)
+    lists = {name: _concatenate_lists([part.lists[name] for part in parts]) for name in parts[0].lists}
+    return Rows(sum(part.length for part in parts), places, lists=lists)
+
+
+def concatenate_with_origin(parts: Sequence[Rows]) -> Rows:
+    """The rows of all parts one after the other, each with the match it belongs to."""
+    origins = [part.origin for part in parts if part.origin is not None]
+    return replace(concatenate(parts), origin=np.concatenate(origins))
+
+
+def _concatenate_lists(lists: Sequence[Lists]) -> Lists:
+    counts = [sum(part.rows.length for part in found.parts) for found in lists]
+    begins = np.concatenate([[0], np.cumsum(counts)])
+    order = np.concatenate([found.order + begin for found, begin in zip(lists, begins, strict=False)])
+    lengths = np.concatenate([found.lengths for found in lists])
+    return Lists(
+        tuple(part for found in lists for part in found.parts),
+        order.astype(np.int32),
+        np.concatenate([[0], np.cumsum(lengths)]),
+    )
 
 
 def expand_in_chunks(first: Codes, last: Codes, most: int) -> Iterator[tuple[Codes, Codes]]:

@@ -17,6 +17,7 @@ from ensue.engine.keys import encode_values
 from ensue.engine.rows import Rows
 from ensue.engine.sources import Mask
 from ensue.engine.steps import Range, Sight
+from ensue.expr.check import check_expression
 from ensue.expr.evaluate import condition_mask
 from ensue.expr.nodes import Expr, Field
 from ensue.expr.rewrite import anonymous_predicate
@@ -45,11 +46,15 @@ class Workspace:
     found_segments: dict[tuple[str, tuple[EqualityClass, ...], str], Codes] = field(default_factory=dict)
     identities: dict[tuple[str, int], npt.NDArray[np.uint64]] = field(default_factory=dict)
     moments: dict[str, Moment] = field(default_factory=dict)
+    list_streams: dict[str, str] = field(default_factory=dict)
     latest: int | None = None
     """How far time is known; moments beyond it have not come."""
 
     def __post_init__(self) -> None:
         self.moments = {**self.moments, **{moment.name: moment for moment in self.plan.graph.moments}}
+        listed = [graph.graph for plan in self.plan.collections for graph in plan.graphs]
+        own = {variable.name: variable.stream for graph in listed for variable in graph.variables}
+        self.list_streams = {**self.list_streams, **own}
 
     @property
     def outer(self) -> frozenset[str]:
@@ -144,6 +149,15 @@ class Workspace:
     def holds(self, condition: Expr, rows: Rows) -> Mask:
         """Where a condition is true."""
         return condition_mask(condition, self.column_of(rows), rows.length)
+
+    def expression_type(self, expr: Expr) -> pa.DataType:
+        """The type of an expression over the variables of the query."""
+        return check_expression(expr, self._field_type, [])
+
+    def _field_type(self, wanted: Field) -> pa.DataType:
+        variable = wanted.variable or ""
+        stream = self.streams.get(variable) or self.list_streams.get(variable)
+        return self.catalog.field_type(stream, wanted.name)
 
     def column_of(self, rows: Rows) -> Callable[[Field], pa.Array]:
         """Gives the values of a field in each row."""

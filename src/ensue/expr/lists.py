@@ -7,6 +7,7 @@ a group is a single one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import TypeGuard
 
 from ensue.errors import Problem, Span
 from ensue.expr.aggregates import AGGREGATES
@@ -52,7 +53,11 @@ def _named(field: Field) -> str:
 
 
 def _aggregates(expr: Expr) -> Iterator[Call]:
-    return (part for part in walk(expr) if isinstance(part, Call) and part.name in AGGREGATES)
+    return (part for part in walk(expr) if is_aggregate(part))
+
+
+def is_aggregate(expr: Expr) -> TypeGuard[Call]:
+    return isinstance(expr, Call) and expr.name in AGGREGATES
 
 
 def _is_prev(expr: Expr) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from ensue.expr.nodes import Expr, Field
 from ensue.graph.bounds import Bound, Network, Point
+from ensue.graph.lists import Repetitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,8 @@ class Graph:
     `times` and `positions` are closed together with the points of the graphs around this one. `ties` are the bounds
     that a condition states between this graph and the ones around it; `intervals` are the AS names bound here.
     `trailing` says that some scope stays open after the last event, so that a match completes with its window.
-    `rounds` says of each repeated variable how often it is bound here; `number` is that of the choice of branches.
+    `rounds` says how often each repetition comes here; `list_conditions` are about collections as a whole; `number` is
+    that of the choice of branches.
     """
 
     variables: tuple[Variable, ...]
@@ -73,6 +75,7 @@ class Graph:
     moments: tuple[Moment, ...] = ()
     rounds: Mapping[str, int] = field(default_factory=dict)
     series: Mapping[str, Series] = field(default_factory=dict)
+    list_conditions: tuple[Expr, ...] = ()
     ties: tuple[Bound, ...] = ()
     intervals: Mapping[str, Extent] = field(default_factory=dict)
     trailing: bool = False
@@ -128,10 +131,11 @@ class Absence:
 class Collection:
     """The list of all matches of the graphs (one for each choice of branches) in the scope, as `name`.
 
-    There are at least `least` of them and, unless `most` is None, at most `most`.
+    There are at least `least` of them and, unless `most` is None, at most `most`. `names` are those of its variables.
     """
 
     name: str
+    names: tuple[str, ...]
     graphs: tuple[Graph, ...]
     least: int
     most: int | None
@@ -153,3 +157,4 @@ class NormalForm:
     graphs: tuple[Graph, ...]
     windows: Windows
     dropped: tuple[str, ...] = ()
+    repetitions: Repetitions = field(default_factory=Repetitions)

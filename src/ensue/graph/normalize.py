@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ensue.algebra.catalog import Catalog
 from ensue.algebra.check import home_of, homes_of
 from ensue.algebra.choices import choices, names_in, orders, renamed
 from ensue.algebra.expand import as_written, expand_query
-from ensue.algebra.nodes import Copied, Events, Pattern, PatternQuery, Pick, Within, walk
+from ensue.algebra.lists import list_names
+from ensue.algebra.nodes import Copied, Events, Not, Pattern, PatternQuery, Pick, Repeat, Within, walk
 from ensue.algebra.scopes import (
     Aside,
     counts_events,
+    group_of,
     is_aside,
     name_anonymous,
     whole_windows,
     without_names,
 )
+from ensue.algebra.scopes import Scope as NameScope
 from ensue.errors import Problem, QueryError, Source
+from ensue.expr.lists import explicit_lists, has_prev, list_variables
 from ensue.expr.nodes import Binary, Call, Expr, Field, IsNull, Same, conjuncts, variables_of
 from ensue.expr.rewrite import substitute_fields
 from ensue.graph.bounds import (
@@ -39,7 +43,8 @@ from ensue.graph.bounds import (
     position_of,
     start_of,
 )
-from ensue.graph.model import Absence, Equality, Extent, Graph, Moment, NormalForm, Scope, Windows
+from ensue.graph.lists import Repetitions, lists_in, renamed_lists, under_name
+from ensue.graph.model import Absence, Collection, Equality, Extent, Graph, Moment, NormalForm, Scope, Windows
 from ensue.graph.reading import BEFORE, Parts, Reader, Rival, Surroundings, extent_of, trails
 from ensue.graph.temporal import bounds_of
 from ensue.graph.timescale import TimeScale
@@ -49,13 +54,18 @@ IMPLICIT = Reason("")
 """Why a bound holds that no clause of the user states, such as that an event starts before it ends."""
 
 
-def normalize_query(query: PatternQuery, catalog: Catalog, source: Source | None = None) -> NormalForm:
-    """The union of graphs that a checked and bound query means. Raises `never-holds` if no graph can ever match."""
-    builder = GraphBuilder(query, catalog, source)
+def normalize_query(
+    query: PatternQuery, catalog: Catalog, source: Source | None = None, longest: int = 1
+) -> NormalForm:
+    """The union of graphs that a checked and bound query means. Raises `never-holds` if no graph can ever match.
+
+    A repetition without an upper limit comes `longest` times at most.
+    """
+    builder = GraphBuilder(query, catalog, source, longest)
     graphs: list[Graph] = []
     dropped: list[str] = []
     contradictions: list[Contradiction] = []
-    for number, pattern in enumerate(choices(builder.pattern)):
+    for number, pattern in enumerate(choices(builder.pattern, longest)):
         possible: list[Graph] = []
         for ordered in orders(pattern):
             graph = builder.whole_graph(pattern, ordered, number)
@@ -69,7 +79,7 @@ def normalize_query(query: PatternQuery, catalog: Catalog, source: Source | None
             dropped.append(f"{builder.text_of(pattern)}: {explain_contradiction(contradictions[-1])}")
     if not graphs:
         raise QueryError([_never_holds(contradictions[0])], source)
-    return NormalForm(tuple(graphs), builder.windows, tuple(dropped))
+    return NormalForm(tuple(graphs), builder.windows, tuple(dropped), builder.repetitions)
 
 
 def contradiction_of(graph: Graph) -> Contradiction | None:
@@ -117,6 +127,7 @@ class _Around:
     times: Network
     positions: Network
     aside: Aside | None = None
+    about: Mapping[str, str] | None = None
 
 
 def _closed(outer: Network, points: Iterable[Point], bounds: list[Bound]) -> Network:
@@ -127,7 +138,7 @@ def _closed(outer: Network, points: Iterable[Point], bounds: list[Bound]) -> Net
 class GraphBuilder:
     """Builds the graphs of one query and holds what is the same for all of them."""
 
-    def __init__(self, query: PatternQuery, catalog: Catalog, source: Source | None) -> None:
+    def __init__(self, query: PatternQuery, catalog: Catalog, source: Source | None, longest: int) -> None:
         self.source = source
         if query.within is not None:
             query = replace(query, pattern=Within(query.pattern, query.within), within=None)
@@ -140,12 +151,26 @@ class GraphBuilder:
         self.windows = self._windows(query)
         self.counting = counts_events(query)
         self.same = tuple(name for part in conjuncts(query.where) if isinstance(part, Same) for name in part.fields)
-        homes = homes_of(query.pattern)
+        self.repetitions = Repetitions.of(query.pattern, longest)
+        self.longest = longest
         self.filed: list[tuple[Aside | None, Expr]] = []
+        self.filed_lists: list[tuple[Aside | None, Expr]] = []
         for conjunct in conjuncts(query.where):
             if not isinstance(conjunct, Same):
-                home = home_of(conjunct, homes)
-                self.filed.append((home.aside if home else None, conjunct))
+                self._file(conjunct, homes_of(query.pattern))
+
+    def _file(self, conjunct: Expr, homes: dict[str, NameScope]) -> None:
+        """Notes a conjunct with its scope: as often as there are rounds, or for the lists that it is about."""
+        groups = self.repetitions.groups
+        home = home_of(conjunct, homes, groups)
+        aside = home.aside if home else None
+        names = list_names(conjunct, groups)
+        if has_prev(conjunct) and groups[min(names)] not in self.repetitions.unrolled:
+            self.filed_lists.append((aside, conjunct))
+        elif names and not has_prev(conjunct):
+            self.filed_lists.append((aside, explicit_lists(conjunct, groups, [])))
+        else:
+            self.filed += [(aside, part) for part in self.repetitions.in_rounds(conjunct, home)]
 
     def _windows(self, query: PatternQuery) -> Windows:
         windows = whole_windows(query)
@@ -221,8 +246,17 @@ class GraphBuilder:
             for variable in parts.variables.values()
         )
         absences: tuple[Absence, ...] = ()
+        collections: tuple[Collection, ...] = ()
         if inside.times.contradiction is None and inside.positions.contradiction is None:
-            absences = tuple(absence for item in parts.asides for absence in self._absences(item, inside))
+            absences = tuple(
+                absence
+                for item in parts.asides
+                if isinstance(item.item, Not)
+                for absence in self._absences(item, inside)
+            )
+            collections = tuple(
+                self._collection(item, item.item, inside) for item in parts.asides if isinstance(item.item, Repeat)
+            )
             absences += tuple(absence for rival in parts.rivals for absence in self._no_rival(rival, inside))
             if chosen is not None:
                 absences += tuple(absence for pick in parts.picks for absence in self._no_better(pick, chosen, inside))
@@ -234,6 +268,9 @@ class GraphBuilder:
             found.conditions,
             found.equalities,
             absences,
+            collections=collections,
+            list_conditions=tuple(self._list_conditions(parts, inside, collections)),
+            rounds=self.repetitions.rounds(parts.names),
             moments=tuple(parts.moments.values()),
             series=parts.series,
             ties=tuple(
@@ -316,10 +353,12 @@ class GraphBuilder:
         aside: Aside | None,
         outer: tuple[Parts, ...],
         about: Mapping[str, str] | None = None,
+        lists_too: bool = True,
     ) -> Iterator[Expr]:
         """The conjuncts of this scope whose names are all bound here, AS names replaced by what they stand for.
 
-        `about` gives names to variables of which the graph is a copy: then only conjuncts that name one of them count.
+        `about` gives names to variables of which the graph is a copy: then only conjuncts that name one of them count,
+        those about lists only with `lists_too`.
         """
         levels = (*outer, parts)
         bound = frozenset(name for level in levels for name in level.names)
@@ -329,8 +368,13 @@ class GraphBuilder:
         names = names if about is None else {name: about.get(new, new) for name, new in names.items()} | dict(about)
         for home, conjunct in self.filed:
             if home is original and (about is None or variables_of(conjunct) & names.keys()):
-                own = substitute_fields(conjunct, lambda field: _under_name(field, names))
+                own = substitute_fields(conjunct, lambda field: under_name(field, names))
                 if variables_of(own) <= bound:
+                    yield substitute_fields(own, lambda field: self._resolved(field, intervals, moments))
+        for home, conjunct in self.filed_lists:
+            if home is original and (about is None or (lists_too and variables_of(conjunct) & names.keys())):
+                own = self._about_lists(renamed_lists(conjunct, names), bound)
+                if not lists_in(own) and not has_prev(own) and variables_of(own) <= bound:
                     yield substitute_fields(own, lambda field: self._resolved(field, intervals, moments))
         anchor = next(iter((*outer, parts)[0].variables))
         for name in parts.variables:
@@ -338,6 +382,27 @@ class GraphBuilder:
                 yield IsNull(Field(name, field), negated=True)
                 if name != anchor:
                     yield Binary("=", Field(anchor, field), Field(name, field))
+
+    def _about_lists(self, conjunct: Expr, bound: frozenset[str]) -> Expr:
+        """The conjunct with the lists of unrolled repetitions made of their rounds."""
+        return self.repetitions.gathered(conjunct, self.repetitions.rounds(bound), bound)
+
+    def _list_conditions(self, parts: Parts, around: _Around, collections: Sequence[Collection]) -> Iterator[Expr]:
+        """The conjuncts of this scope that are about collections, which are known only when all else is bound."""
+        levels = around.parts
+        bound = frozenset(name for level in levels for name in level.names)
+        intervals = {name: extent for level in levels for name, extent in level.intervals.items()}
+        moments = {name: moment for level in levels for name, moment in level.moments.items()}
+        aside = around.aside
+        original, names = (aside, {}) if aside is None or aside.copied is None else _original(aside.copied)
+        names = names if around.about is None else {**around.about, **names}
+        listed = {name: found.name for found in collections for name in found.names}
+        for home, conjunct in self.filed_lists:
+            if home is original:
+                own = self._about_lists(renamed_lists(conjunct, names), bound)
+                lists = lists_in(own) | (list_variables(own, listed) if has_prev(own) else frozenset())
+                if lists and lists <= listed.keys() and variables_of(own) <= bound | listed.keys():
+                    yield substitute_fields(own, lambda field: self._resolved(field, intervals, moments))
 
     def _resolved(self, field: Field, intervals: Mapping[str, Extent], moments: Mapping[str, Moment]) -> Expr:
         return resolve_interval(field, intervals, moments, self.scale)
@@ -355,8 +420,24 @@ class GraphBuilder:
             if contradiction_of(graph) is None:
                 yield Absence(graph, scope, self.text_of(pattern))
 
+    def _collection(self, beside: Surroundings, repeat: Repeat, around: _Around) -> Collection:
+        graphs = []
+        for pattern in self._orders_of(beside):
+            parts = Parts()
+            self.reader.read(pattern, beside.left, beside.right, parts)
+            extent = extent_of(pattern)
+            self._scope(parts, extent, beside, beside.right is None and beside.in_seq and beside.stated is None)
+            graph = self._finish(parts, extent, repeat, around)
+            if contradiction_of(graph) is None:
+                graphs.append(graph)
+        name = group_of(repeat)
+        assert name is not None
+        return Collection(
+            name, names_in(repeat.item), tuple(graphs), repeat.least, repeat.most, self.text_of(repeat.item)
+        )
+
     def _orders_of(self, beside: Surroundings) -> Iterator[Pattern]:
-        for pattern in choices(beside.item.item):
+        for pattern in choices(beside.item.item, self.longest):
             yield from orders(pattern, beside.needs)
 
     def _scope(self, parts: Parts, extent: Extent, beside: Surroundings, trailing: bool) -> Scope:
@@ -402,7 +483,7 @@ class GraphBuilder:
             stated = [Bound(end_of(x), start_of(y), BEFORE, IMPLICIT) for x in rival.after.ends for y in extent.starts]
             stated += [Bound(end_of(x), end_of(y), BEFORE, IMPLICIT) for x in extent.ends for y in own.ends]
             parts.times += stated
-            conditions = self._own_conditions(parts, around.aside, around.parts, about)
+            conditions = self._own_conditions(parts, around.aside, around.parts, about, lists_too=False)
             graph = self._with_conditions(parts, extent, conditions, around)
             if contradiction_of(graph) is None:
                 yield Absence(graph, Scope(stated=tuple(stated)), f"{self.text_of(rival.item)} that ends earlier")
@@ -425,7 +506,7 @@ class GraphBuilder:
             parts.variables = {name: found for name, found in parts.variables.items() if name in inner}
             parts.moments = {name: found for name, found in parts.moments.items() if name in inner}
             conditions = self._own_conditions(parts, None, around.parts, about)
-            graph = self._with_conditions(parts, extent, conditions, around)
+            graph = self._with_conditions(parts, extent, conditions, replace(around, about=about))
             if contradiction_of(graph) is None:
                 order = "later" if pick.latest else "earlier"
                 scope = Scope(stated=(), waits=pick.latest, first=bool({*own.starts} & {*extent_of(chosen).starts}))
@@ -439,11 +520,6 @@ def rival_name(name: str) -> str:
 
 def _original(copied: Copied) -> tuple[Aside, Mapping[str, str]]:
     return copied.original, copied.names
-
-
-def _under_name(field: Field, names: Mapping[str, str]) -> Field:
-    name = names.get(field.variable or "")
-    return field if name is None else replace(field, variable=name)
 
 
 def _endless_pick(absence: Absence) -> Problem:

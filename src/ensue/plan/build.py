@@ -12,14 +12,15 @@ from ensue.algebra.check import check_query, positive_names
 from ensue.algebra.nodes import Event, PatternQuery, walk
 from ensue.algebra.scopes import counts_events
 from ensue.errors import QueryError, Source
+from ensue.expr.lists import list_variables
 from ensue.expr.nodes import Expr, Field, Same, conjuncts, variables_of
 from ensue.expr.nodes import walk as walk_expression
 from ensue.graph.bounds import Bound, Network, Reason, close, end_of, start_of
 from ensue.graph.law import Law
-from ensue.graph.model import Absence, Extent, Graph, Moment, NormalForm, Windows
+from ensue.graph.model import Absence, Collection, Extent, Graph, Moment, NormalForm, Windows
 from ensue.graph.normalize import normalize_query
 from ensue.plan.lawful import lawful_graphs
-from ensue.plan.model import AbsencePlan, GraphPlan, QueryPlan, Side
+from ensue.plan.model import AbsencePlan, CollectionPlan, GraphPlan, QueryPlan, Side
 from ensue.plan.monitor import monitor_of
 from ensue.plan.order import precedence
 from ensue.plan.retention import retention_of
@@ -37,7 +38,8 @@ def plan_query(
     if problems:
         raise QueryError(problems, source)
     normal_form = normalize_query(query, catalog, source)
-    graphs = tuple(_plan_graph(graph, graph, normal_form, ()) for graph in normal_form.graphs)
+    asked = _asked_lists(query, normal_form)
+    graphs = tuple(_plan_graph(graph, graph, normal_form, (), asked) for graph in normal_form.graphs)
     counting = counts_events(query)
     if law is not None:
         lawful, dropped = lawful_graphs(graphs, law, catalog, source)
@@ -68,12 +70,41 @@ def _is_plain(graphs: Sequence[GraphPlan]) -> bool:
     return not stated and not any(graph.moments or graph.collections for graph in every)
 
 
-def _plan_graph(graph: Graph, whole: Graph, form: NormalForm, outer: tuple[Graph, ...]) -> GraphPlan:
+def _plan_graph(
+    graph: Graph, whole: Graph, form: NormalForm, outer: tuple[Graph, ...], asked: frozenset[str] = frozenset()
+) -> GraphPlan:
+    """`asked` are the lists that the result shows."""
     around = (*outer, graph)
     return GraphPlan(
         graph,
         _distinct_pairs(graph, outer),
         tuple(_plan_absence(absence, whole, form, around) for absence in graph.absences),
+        tuple(_plan_collection(collection, graph, whole, form, around, asked) for collection in graph.collections),
+    )
+
+
+def _asked_lists(query: PatternQuery, form: NormalForm) -> frozenset[str]:
+    """The lists that the result shows: those of RETURN, or all of them."""
+    groups = form.repetitions.groups
+    if not query.returns:
+        return frozenset(groups.values())
+    return frozenset(groups[name] for column in query.returns for name in list_variables(column.expression, groups))
+
+
+def _plan_collection(
+    collection: Collection,
+    graph: Graph,
+    whole: Graph,
+    form: NormalForm,
+    around: tuple[Graph, ...],
+    asked: frozenset[str],
+) -> CollectionPlan:
+    counted = collection.least > 0 or collection.most is not None
+    named = any(set(collection.names) & variables_of(condition) for condition in graph.list_conditions)
+    return CollectionPlan(
+        collection,
+        tuple(_plan_graph(inner, whole, form, around) for inner in collection.graphs),
+        counted or named or collection.name in asked,
     )
 
 
@@ -114,6 +145,8 @@ def _correlation(plan: GraphPlan, visible: frozenset[str]) -> str:
         return "its scope is counted in events"
     if any(not variables_of(condition) <= visible for condition in _conditions(graph)) or graph.ties:
         return "a condition relates it to the match"
+    if plan.collections:
+        return "it has a list of its own"
     if any(not {x, y} <= visible for x, y in plan.distinct):
         return "it could use an event of the match itself"
     for inner in plan.absences:

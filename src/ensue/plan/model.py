@@ -11,7 +11,7 @@ from ensue.algebra.nodes import PatternQuery
 from ensue.errors import Source
 from ensue.graph.bounds import Point
 from ensue.graph.law import Law
-from ensue.graph.model import Absence, Graph, NormalForm
+from ensue.graph.model import Absence, Collection, Graph, NormalForm
 
 if TYPE_CHECKING:
     from ensue.plan.monitor import Monitor
@@ -49,20 +49,36 @@ class AbsencePlan:
 
 
 @dataclass(frozen=True, slots=True)
+class CollectionPlan:
+    """How a list is made: by enumerating, for each match, what its graphs find in the scope.
+
+    `needed` says whether anything depends on it: a number of elements, a condition or the result.
+    """
+
+    collection: Collection
+    graphs: tuple[GraphPlan, ...]
+    needed: bool
+
+
+@dataclass(frozen=True, slots=True)
 class GraphPlan:
     """A graph and what follows from its closure: which pairs must be told apart, and how each absence is decided."""
 
     graph: Graph
     distinct: tuple[tuple[str, str], ...]
     absences: tuple[AbsencePlan, ...]
+    collections: tuple[CollectionPlan, ...] = ()
     remembered: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
     """What the engine has worked out about the graph and would work out again in every step of a stream."""
 
     def with_inner(self) -> Iterator[GraphPlan]:
-        """This graph and the forbidden ones inside of it, at any depth."""
+        """This graph and the forbidden and listed ones inside of it, at any depth."""
         yield self
         for absence in self.absences:
             yield from absence.graph.with_inner()
+        for collection in self.collections:
+            for graph in collection.graphs:
+                yield from graph.with_inner()
 
 
 @dataclass(frozen=True, slots=True)

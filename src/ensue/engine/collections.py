@@ -1,0 +1,140 @@
+"""Collections: the lists of matches that lie in the scope of a match, and values and conditions over them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from ensue.engine.rows import Elements, Lists, Rows
+from ensue.engine.sources import Mask
+from ensue.engine.workspace import Workspace
+from ensue.expr.evaluate import condition_mask, evaluate
+from ensue.expr.lists import successive
+from ensue.expr.nodes import Elements as ListOf
+from ensue.expr.nodes import Expr, Field
+from ensue.expr.rewrite import substitute_lists
+from ensue.graph.bounds import end_of, start_of
+from ensue.kernels.compiled import Int64s
+from ensue.plan.model import CollectionPlan
+
+LIST = "list of"
+"""How the fields begin that stand for the values of a list."""
+
+PREVIOUS = "previous "
+"""How the names of variables begin that stand for the element before."""
+
+
+def lists_of(parts: Sequence[Elements], count: int, names: Sequence[str]) -> Lists:
+    """The lists of `count` rows, each in the order of (start, end, arrival); `names` as they are written."""
+    if not parts:
+        return Lists((), np.empty(0, np.int32), np.zeros(count + 1, np.int64))
+    origins = np.concatenate([_origin(part.rows) for part in parts])
+    arrivals = [np.concatenate([_arrival(name, part) for part in parts]) for name in names]
+    starts = np.concatenate([_extreme(part, "s") for part in parts])
+    ends = np.concatenate([_extreme(part, "e") for part in parts])
+    order = np.lexsort((*arrivals[::-1], ends, starts, origins)).astype(np.int32)
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(origins, minlength=count))])
+    return Lists(tuple(parts), order, offsets)
+
+
+def _origin(rows: Rows) -> np.ndarray:
+    assert rows.origin is not None
+    return rows.origin
+
+
+def _arrival(name: str, part: Elements) -> np.ndarray:
+    """Where the event of a variable stands in its table; those that an element does not bind come last."""
+    places = part.rows.places.get(name)
+    if places is None or name in part.space.moments:
+        return np.full(part.rows.length, np.iinfo(np.int32).max, np.int32)
+    return part.space.candidates[name].rows[places]
+
+
+def _extreme(part: Elements, side: str) -> Int64s:
+    extent = part.space.plan.graph.extent
+    points = map(start_of, extent.starts) if side == "s" else map(end_of, extent.ends)
+    combine = np.minimum if side == "s" else np.maximum
+    values: Int64s = combine.reduce([part.space.value(point, part.rows) for point in points])
+    return values
+
+
+def fits(plan: CollectionPlan, lists: Lists) -> Mask:
+    """Which rows have as many elements as the collection asks for."""
+    mask = lists.lengths >= plan.collection.least
+    return mask if plan.collection.most is None else mask & (lists.lengths <= plan.collection.most)
+
+
+def element_values(lists: Lists, values: Callable[[Elements], pa.Array], kind: pa.DataType) -> pa.Array:
+    """What `values` gives for the elements of each part, in the order of the lists."""
+    pieces = [values(part) for part in lists.parts]
+    found = pa.chunked_array([piece if piece.type == kind else piece.cast(kind) for piece in pieces], kind)
+    return found.combine_chunks().take(pa.array(lists.order)) if pieces else pa.nulls(0, kind)
+
+
+def list_values(lists: Lists, element: Expr, kind: pa.DataType) -> pa.Array:
+    """The list of the values of an expression in each row; `kind` is the type of one value."""
+    values = element_values(lists, lambda part: evaluate(element, _column(part), part.rows.length), kind)
+    return pa.ListArray.from_arrays(pa.array(lists.offsets.astype(np.int32)), values)
+
+
+def _column(part: Elements) -> Callable[[Field], pa.Array]:
+    """The fields of an element and of the match around it; a variable of another branch is null."""
+    bound = part.space.column_of(part.rows)
+
+    def column(wanted: Field) -> pa.Array:
+        if wanted.variable in part.rows.places or wanted.variable in part.space.moments:
+            return bound(wanted)
+        return pa.nulls(part.rows.length)
+
+    return column
+
+
+def with_list_fields(expr: Expr) -> tuple[Expr, dict[Field, ListOf]]:
+    """The expression with a field in the place of each list, and what these fields stand for."""
+    found: dict[Field, ListOf] = {}
+
+    def replaced(part: ListOf) -> Field:
+        field = next((known for known, other in found.items() if other == part), None)
+        if field is None:
+            field = Field(part.of, f"{LIST} {len(found)}")
+            found[field] = part
+        return field
+
+    return substitute_lists(expr, replaced), found
+
+
+def holds_for_lists(condition: Expr, space: Workspace, rows: Rows, value_type: Callable[[Expr], pa.DataType]) -> Mask:
+    """Where a condition with aggregates over collections is true."""
+    plain, fields = with_list_fields(condition)
+    bound = space.column_of(rows)
+
+    def column(wanted: Field) -> pa.Array:
+        if wanted not in fields:
+            return bound(wanted)
+        element = fields[wanted].element
+        return list_values(rows.lists[wanted.variable or ""], element, value_type(element))
+
+    return condition_mask(plain, column, rows.length)
+
+
+def holds_successively(condition: Expr, name: str, names: Sequence[str], rows: Rows) -> Mask:
+    """Where a condition with PREV is true for every element of a list but the first."""
+    lists = rows.lists[name]
+    count = len(lists.order)
+    between = successive(condition, {}, {own: PREVIOUS + own for own in names})
+    before = np.maximum(np.arange(count) - 1, 0)
+
+    def column(wanted: Field) -> pa.Array:
+        assert wanted.variable is not None
+        own = Field(wanted.variable.removeprefix(PREVIOUS), wanted.name)
+        kinds = [_column(part)(own).type for part in lists.parts]
+        kind = next((kind for kind in kinds if not pa.types.is_null(kind)), pa.null())
+        values = element_values(lists, lambda part: _column(part)(own), kind)
+        return values.take(pa.array(before)) if wanted.variable.startswith(PREVIOUS) else values
+
+    holds = condition_mask(between, column, count) if count else np.empty(0, bool)
+    holds[lists.offsets[:-1][lists.lengths > 0]] = True
+    failed = np.concatenate([[0], np.cumsum(~holds)])
+    return np.asarray(failed[lists.offsets[1:]] == failed[lists.offsets[:-1]])

@@ -1,0 +1,125 @@
+"""Lists in the normal form: what the rounds of a repetition are called, and expressions over them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from ensue.algebra.choices import lengths, names_in, round_name
+from ensue.algebra.nodes import Pattern, Repeat, walk
+from ensue.algebra.scopes import Scope, group_of, is_aside, list_groups
+from ensue.expr.lists import has_prev, is_aggregate, list_variables, successive
+from ensue.expr.nodes import Elements, Expr, Field, Gather, Literal
+from ensue.expr.nodes import walk as walk_expression
+from ensue.expr.rewrite import rewrite, substitute_fields, substitute_lists
+
+
+@dataclass(frozen=True, slots=True)
+class Repetition:
+    """A repetition that is unrolled: its names, how often it comes at most, and the NOTs and collections inside."""
+
+    names: tuple[str, ...]
+    most: int
+    inside: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Repetitions:
+    """The repetitions of an expanded pattern: the list of each name, and those that are unrolled, by list."""
+
+    groups: Mapping[str, str] = field(default_factory=dict)
+    unrolled: Mapping[str, Repetition] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, pattern: Pattern, longest: int) -> Repetitions:
+        unrolled = {}
+        for node in walk(pattern):
+            if isinstance(node, Repeat) and not node.every and (group := group_of(node)) is not None:
+                inside = frozenset(id(part) for part in walk(node.item) if is_aside(part))
+                unrolled[group] = Repetition(names_in(node.item), lengths(node, longest)[-1], inside)
+        return cls(list_groups(pattern), unrolled)
+
+    def in_rounds(self, conjunct: Expr, home: Scope | None) -> Iterator[Expr]:
+        """A conjunct about each element, or with PREV, once for each round of its repetition."""
+        groups = {self.groups[name] for name in list_variables(conjunct, self.groups)} & self.unrolled.keys()
+        repetition = self.unrolled[groups.pop()] if groups else None
+        if repetition is None or (
+            home is not None and any(id(scope.aside) in repetition.inside for scope in home.chain)
+        ):
+            yield conjunct
+        elif has_prev(conjunct):
+            for number in range(1, repetition.most):
+                yield successive(conjunct, _in_round(repetition, number), _in_round(repetition, number - 1))
+        else:
+            for number in range(repetition.most):
+                yield renamed_lists(conjunct, _in_round(repetition, number))
+
+    def rounds(self, bound: Collection[str]) -> dict[str, int]:
+        """How often each repetition comes where these names are bound; those that do not come are left out."""
+        found = {}
+        for group, repetition in self.unrolled.items():
+            count = sum(
+                any(round_name(name, number) in bound for name in repetition.names) for number in range(repetition.most)
+            )
+            if count:
+                found[group] = count
+        return found
+
+    def gathered(self, expr: Expr, rounds: Mapping[str, int], bound: Collection[str]) -> Expr:
+        """The expression with the lists of repetitions that come `rounds` often made of their rounds."""
+
+        def gather(part: Elements) -> Expr:
+            if part.of not in rounds:
+                return part
+            names = self.unrolled[part.of].names
+            return Gather(
+                tuple(_element(part.element, names, number, bound) for number in range(rounds[part.of])), part.span
+            )
+
+        return substitute_lists(expr, gather)
+
+
+def _in_round(repetition: Repetition, number: int) -> dict[str, str]:
+    return {name: round_name(name, number) for name in repetition.names}
+
+
+def _element(element: Expr, names: Collection[str], number: int, bound: Collection[str]) -> Expr:
+    """The value of one round; what the round does not bind, because it took another branch, is null there."""
+
+    def in_round(part: Field) -> Expr:
+        if part.variable is None or part.variable not in names:
+            return part
+        name = round_name(part.variable, number)
+        return replace(part, variable=name) if name in bound else Literal(None, part.span)
+
+    return substitute_fields(element, in_round)
+
+
+def under_name(field: Field, names: Mapping[str, str]) -> Field:
+    """The field of the variable under its other name, if it has one."""
+    name = names.get(field.variable or "")
+    return field if name is None else replace(field, variable=name)
+
+
+def renamed_lists(expr: Expr, names: Mapping[str, str]) -> Expr:
+    """The expression with other names, those of lists included."""
+    plain = substitute_fields(expr, lambda part: under_name(part, names))
+    return substitute_lists(plain, lambda part: replace(part, of=names.get(part.of, part.of)))
+
+
+def lists_in(expr: Expr) -> frozenset[str]:
+    """The lists that are left in an expression."""
+    return frozenset(part.of for part in walk_expression(expr) if isinstance(part, Elements))
+
+
+def without_lists(expr: Expr, missing: Collection[str]) -> Expr:
+    """The expression with null for whatever ranges over lists that a match does not have."""
+
+    def replaced(part: Expr) -> Expr | None:
+        return Literal(None, part.span) if _is_list(part) and lists_in(part) & frozenset(missing) else None
+
+    return rewrite(expr, replaced)
+
+
+def _is_list(expr: Expr) -> bool:
+    return isinstance(expr, Elements) or is_aggregate(expr)
