@@ -30,8 +30,11 @@ import pytest
 
 import ensue
 from case_files import input_of, read_cases, render_rows
+from ensue.algebra.operators import OPERATORS, POLICIES
+from ensue.expr.aggregates import AGGREGATES
 from ensue.expr.functions import FUNCTIONS
 from ensue.lang.names import RESERVED
+from ensue.lang.operations import operator_form
 
 ROOT = Path(__file__).parent.parent
 # The blocks of docs/errors.md have a test of their own, which compares every code with its example.
@@ -246,3 +249,14 @@ def test_language_page_lists_every_function_and_reserved_word() -> None:
         assert row in text, f"the table of functions lacks: {row}"
     missing = [word for word in RESERVED if f"`{word}`" not in text]
     assert not missing
+
+
+def test_language_page_lists_every_operator_policy_and_aggregate() -> None:
+    text = (ROOT / "docs" / "language.md").read_text(encoding="utf-8")
+    missing = [form for form in map(operator_form, OPERATORS) if f"| `{form}`" not in text]
+    missing += [policy for policy in POLICIES if f"| `MATCH {policy}` |" not in text]
+    assert not missing
+    for aggregate in AGGREGATES.values():
+        begin, end = f"| `{aggregate.signature}` | {aggregate.description} |", f"| `{aggregate.example}` |"
+        rows = [line for line in text.splitlines() if line.startswith(begin) and line.endswith(end)]
+        assert len(rows) == 1, f"the table of aggregates lacks: {begin} ... {end}"

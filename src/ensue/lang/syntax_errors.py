@@ -240,6 +240,9 @@ def _unopened_bracket(slip: Slip) -> str:
 
 
 def _surplus_comma(slip: Slip) -> str:
+    # `SEQ(A a, Return r)`: the keyword is meant as a stream.
+    if len(slip.after) > 1 and _is_name(slip.after[0].text) and slip.after[1].text in (",", ")", "["):
+        return ""
     return "remove the `,`" if slip.previous_word == "," and slip.word in (")", "", ";", *CLAUSES) else ""
 
 
