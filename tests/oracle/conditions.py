@@ -1,10 +1,12 @@
-"""A direct interpreter of conditions in three-valued logic: True, False, and None for null."""
+"""A direct interpreter of expressions in three-valued logic: True, False, and None for null. Lists are tuples."""
 
 from __future__ import annotations
 
 import math
 import re
+import statistics
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from ensue.expr.nodes import (
     Between,
@@ -21,18 +23,31 @@ from ensue.expr.nodes import (
     Timestamp,
     Unary,
 )
+from oracle.tree import AGGREGATES, LINEAGE, PREVIOUS, is_bare, names_in
 
-Value = bool | int | float | str | None
+Value = bool | int | float | str | tuple["Value", ...] | None
 Lookup = Callable[[str | None, str], Value]
 
 
-def holds(condition: Expr, lookup: Lookup) -> bool:
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """What an expression over lists needs: `elements(names)` are the elements over which these names range together,
+    `previous` is the element before the one at hand, `lineage(name)` the ids of the events below a variable."""
+
+    elements: Callable[[set[str]], list[Lookup]]
+    previous: Lookup | None = None
+    lineage: Callable[[str | None], tuple[int, ...]] | None = None
+
+
+def holds(condition: Expr, lookup: Lookup, lists: Lists | None = None) -> bool:
     """A predicate that is null does not hold."""
-    return evaluate(condition, lookup) is True
+    return evaluate(condition, lookup, lists) is True
 
 
-def evaluate(expr: Expr, lookup: Lookup) -> Value:
+def evaluate(expr: Expr, lookup: Lookup, lists: Lists | None = None) -> Value:
     """The value of an expression; `lookup(variable, field)` gives the value of a field."""
+    if isinstance(expr, Call) and expr.name in (*AGGREGATES, PREVIOUS, LINEAGE):
+        return _over_lists(expr, lists)
     match expr:
         case Literal():
             return expr.value
@@ -41,36 +56,78 @@ def evaluate(expr: Expr, lookup: Lookup) -> Value:
         case Field():
             return _without_nan(lookup(expr.variable, expr.name))
         case Unary():
-            operand = evaluate(expr.operand, lookup)
+            operand = evaluate(expr.operand, lookup, lists)
             return _not(operand) if expr.operator == "not" else _negative(operand)
         case Binary():
-            return _binary(expr.operator, evaluate(expr.left, lookup), evaluate(expr.right, lookup))
+            return _binary(expr.operator, evaluate(expr.left, lookup, lists), evaluate(expr.right, lookup, lists))
         case InList():
-            operand = evaluate(expr.operand, lookup)
+            operand = evaluate(expr.operand, lookup, lists)
             found: Value = False
             for item in expr.items:
-                found = _or(found, _compare("=", operand, evaluate(item, lookup)))
+                found = _or(found, _compare("=", operand, evaluate(item, lookup, lists)))
             return _not(found) if expr.negated else found
         case Between():
-            operand = evaluate(expr.operand, lookup)
+            operand = evaluate(expr.operand, lookup, lists)
             inside = _and(
-                _compare(">=", operand, evaluate(expr.low, lookup)),
-                _compare("<=", operand, evaluate(expr.high, lookup)),
+                _compare(">=", operand, evaluate(expr.low, lookup, lists)),
+                _compare("<=", operand, evaluate(expr.high, lookup, lists)),
             )
             return _not(inside) if expr.negated else inside
         case Like():
-            alike = _like(evaluate(expr.operand, lookup), expr.pattern)
+            alike = _like(evaluate(expr.operand, lookup, lists), expr.pattern)
             return _not(alike) if expr.negated else alike
         case IsNull():
-            return (evaluate(expr.operand, lookup) is None) != expr.negated
+            return (evaluate(expr.operand, lookup, lists) is None) != expr.negated
         case Case():
             for condition, value in expr.branches:
-                if holds(condition, lookup):
-                    return evaluate(value, lookup)
-            return None if expr.default is None else evaluate(expr.default, lookup)
+                if holds(condition, lookup, lists):
+                    return evaluate(value, lookup, lists)
+            return None if expr.default is None else evaluate(expr.default, lookup, lists)
         case Call():
-            return _call(expr.name, [evaluate(argument, lookup) for argument in expr.arguments])
+            return _call(expr.name, [evaluate(argument, lookup, lists) for argument in expr.arguments])
     raise TypeError(f"no value: {expr}")
+
+
+def _over_lists(call: Call, lists: Lists | None) -> Value:
+    """An aggregate, PREV or lineage."""
+    if lists is None:
+        raise TypeError(f"no lists here: {call.name}")
+    if call.name == LINEAGE:
+        return lists.lineage(call.arguments[0].name if call.arguments else None)
+    (operand,) = call.arguments
+    if call.name == PREVIOUS:
+        return evaluate(operand, lists.previous, lists)
+    elements = lists.elements(names_in(call))
+    if call.name == "count" and is_bare(operand):
+        return len(elements)
+    return _aggregate(call.name, [evaluate(operand, element, lists) for element in elements])
+
+
+def _aggregate(name: str, values: list[Value]) -> Value:
+    match name:
+        case "first":
+            return values[0] if values else None
+        case "last":
+            return values[-1] if values else None
+        case "list":
+            return tuple(values)
+    present = [value for value in values if value is not None]
+    if name == "count":
+        return len(present)
+    if name == "stddev":
+        return statistics.stdev(present) if len(present) > 1 else None
+    if not present:
+        return None
+    match name:
+        case "sum":
+            return sum(present)
+        case "avg":
+            return sum(present) / len(present)
+        case "min":
+            return min(present)
+        case "max":
+            return max(present)
+    raise ValueError(f"no aggregate {name}")
 
 
 def same(values: list[Value]) -> bool:

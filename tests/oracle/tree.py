@@ -1,14 +1,16 @@
 """Where things stand in a pattern as written: paths, scopes, neighbours. Shared by the oracle and its checks.
 
-A path lists the item numbers from the whole pattern, `()`, down to a part. A scope is the whole pattern or one
-`NOT`; it is named by the path of that `NOT`, and the whole pattern by `WHOLE`.
+A path lists the item numbers from the whole pattern, `()`, down to a part. A scope is what a name belongs to: the whole
+pattern, what is forbidden (under `NOT`, or by an operator), or what is repeated (chosen or collected). It is named by
+the path of its content, that of the item under `NOT` for example, and the whole pattern by `WHOLE`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ensue.algebra.nodes import And, Event, Named, Not, Or, Pattern, Seq, Within
+from ensue.algebra.nodes import And, Event, Named, Not, Operation, Or, Pattern, Pick, Repeat, Seq, Within
+from ensue.algebra.operators import OPERATORS
 from ensue.expr.nodes import (
     Between,
     Binary,
@@ -29,15 +31,19 @@ from ensue.expr.nodes import (
 Path = tuple[int, ...]
 WHOLE: Path = ()
 
+AGGREGATES = ("count", "sum", "avg", "min", "max", "stddev", "first", "last", "list")
+PREVIOUS = "prev"
+LINEAGE = "lineage"
+
 
 def parts(pattern: Pattern) -> tuple[Pattern, ...]:
     """The direct parts of a pattern, from left to right."""
     match pattern:
         case Event():
             return ()
-        case Seq() | And() | Or():
+        case Seq() | And() | Or() | Operation():
             return pattern.items
-        case Not() | Within() | Named():
+        case Not() | Within() | Named() | Repeat() | Pick():
             return (pattern.item,)
 
 
@@ -60,12 +66,65 @@ def negations(pattern: Pattern) -> list[Path]:
     return [path for path, part in walk(pattern) if isinstance(part, Not)]
 
 
+def is_positive(item: Pattern) -> bool:
+    """Whether a match binds something for this item of SEQ or AND, so that it has an interval."""
+    return not isinstance(item, Not) and not (isinstance(item, Repeat) and item.every)
+
+
+def is_forbidden(pattern: Pattern, scope: Path) -> bool:
+    """Whether the scope is the content of a `NOT`, or the part of an operator that must not happen."""
+    parent = part_at(pattern, scope[:-1])
+    return isinstance(parent, Not) or (
+        isinstance(parent, Operation) and scope[-1] in OPERATORS[parent.operator].forbidden
+    )
+
+
+def is_collected(pattern: Pattern, scope: Path) -> bool:
+    """Whether all matches of the scope's content are listed."""
+    parent = part_at(pattern, scope[:-1])
+    return (isinstance(parent, Repeat) and parent.every) or (
+        isinstance(parent, Operation) and scope[-1] in OPERATORS[parent.operator].collected
+    )
+
+
+def is_repeated(pattern: Pattern, scope: Path) -> bool:
+    """Whether some matches of the scope's content are chosen, each before the next: `x{m,n}`, `RELATIVE+(x)`."""
+    parent = part_at(pattern, scope[:-1])
+    return (isinstance(parent, Repeat) and not parent.every) or (
+        isinstance(parent, Operation) and parent.operator == "RELATIVE+"
+    )
+
+
+def is_list(pattern: Pattern, scope: Path) -> bool:
+    """Whether the variables of the scope are lists outside of it."""
+    return scope != WHOLE and (is_collected(pattern, scope) or is_repeated(pattern, scope))
+
+
+def scopes(pattern: Pattern) -> list[Path]:
+    """Every scope but the whole, outer ones before those inside them."""
+    return [
+        path
+        for path, _ in walk(pattern)
+        if path and (is_forbidden(pattern, path) or is_collected(pattern, path) or is_repeated(pattern, path))
+    ]
+
+
+def anchor_of(pattern: Pattern, scope: Path) -> Path:
+    """The part around a scope that has an interval: where a match has it, the scope counts."""
+    parent = part_at(pattern, scope[:-1])
+    has_no_interval = isinstance(parent, Not) or (isinstance(parent, Repeat) and parent.every)
+    return scope[:-2] if has_no_interval else scope[:-1]
+
+
 def scope_of(pattern: Pattern, path: Path) -> Path:
-    """The innermost `NOT` strictly around the path, else WHOLE."""
-    for length in reversed(range(len(path))):
-        if isinstance(part_at(pattern, path[:length]), Not):
-            return path[:length]
-    return WHOLE
+    """The innermost scope that holds the path."""
+    around = [scope for scope in scopes(pattern) if is_inside(path, scope)]
+    return around[-1] if around else WHOLE
+
+
+def scope_around(pattern: Pattern, scope: Path) -> Path:
+    """The scope in which a scope stands."""
+    return scope_of(pattern, scope[:-1])
 
 
 def is_inside(path: Path, outer: Path) -> bool:
@@ -94,13 +153,18 @@ def homes(pattern: Pattern) -> dict[str, Path]:
     return {name: scope_of(pattern, path) for name, path in occurrences(pattern)}
 
 
+def is_sequence(pattern: Pattern) -> bool:
+    """Whether each item is before the next: SEQ, and RELATIVE which is another word for it."""
+    return isinstance(pattern, Seq) or (isinstance(pattern, Operation) and pattern.operator == "RELATIVE")
+
+
 def left_neighbour(pattern: Pattern, path: Path) -> Path | None:
     """The positive item before the path in the nearest enclosing SEQ that has one, looked up outwards."""
     for length in reversed(range(len(path))):
         parent = part_at(pattern, path[:length])
-        if isinstance(parent, Seq):
+        if is_sequence(parent):
             for index in reversed(range(path[length])):
-                if not isinstance(parent.items[index], Not):
+                if is_positive(parent.items[index]):
                     return (*path[:length], index)
     return None
 
@@ -109,9 +173,9 @@ def right_neighbour(pattern: Pattern, path: Path) -> Path | None:
     """The positive item after the path in the nearest enclosing SEQ that has one, looked up outwards."""
     for length in reversed(range(len(path))):
         parent = part_at(pattern, path[:length])
-        if isinstance(parent, Seq):
+        if is_sequence(parent):
             for index in range(path[length] + 1, len(parent.items)):
-                if not isinstance(parent.items[index], Not):
+                if is_positive(parent.items[index]):
                     return (*path[:length], index)
     return None
 
@@ -137,10 +201,34 @@ def operands(expr: Expr) -> tuple[Expr, ...]:
 
 
 def names_in(expr: Expr) -> set[str]:
-    """The variables and AS names that an expression mentions."""
+    """The variables and AS names that an expression mentions, inside of aggregates and outside."""
+    return {name for name, _ in mentions(expr)}
+
+
+def mentions(expr: Expr, over_lists: bool = False) -> set[tuple[str, bool]]:
+    """Every name, and whether it stands in an aggregate or in PREV. In `count(t)` a name stands alone."""
     if isinstance(expr, Field):
-        return set() if expr.variable is None else {expr.variable}
-    return {name for operand in operands(expr) for name in names_in(operand)}
+        return set() if expr.variable is None else {(expr.variable, over_lists)}
+    if isinstance(expr, Call) and expr.name in (*AGGREGATES, PREVIOUS, LINEAGE):
+        bare = {(operand.name, True) for operand in expr.arguments if is_bare(operand)}
+        return bare | {found for operand in expr.arguments for found in mentions(operand, True)}
+    return {found for operand in operands(expr) for found in mentions(operand, over_lists)}
+
+
+def is_bare(expr: Expr) -> bool:
+    """A name alone: `t` in `count(t)`."""
+    return isinstance(expr, Field) and expr.variable is None
+
+
+def calls_in(expr: Expr) -> set[str]:
+    """The names of all functions that are called."""
+    below = {name for operand in operands(expr) for name in calls_in(operand)}
+    return below | {expr.name} if isinstance(expr, Call) else below
+
+
+def names_below(pattern: Pattern, path: Path) -> set[str]:
+    """The names that are written at or below the path."""
+    return {name for name, place in occurrences(pattern) if is_inside(place, path)}
 
 
 def conjuncts_of(where: Expr | None) -> list[Expr]:

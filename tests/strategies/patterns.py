@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ensue.algebra.nodes import And, Event, Events, Named, Not, Or, Pattern, PatternQuery, Seq, Ticks, Window, Within
 from ensue.expr.nodes import Between, Binary, Call, Case, Expr, Field, InList, IsNull, Like, Literal, Same, Unary
 from oracle.oracle import OracleEvent
-from oracle.tree import WHOLE, Path, homes, negations, scope_of, walk
+from oracle.tree import WHOLE, Path, homes, scope_of, scopes, walk
 from oracle.wellformed import can_be_together, problems, visible_names
 from strategies.histories import histories
 
@@ -211,10 +211,10 @@ PREDICATES = st.sampled_from(
 @st.composite
 def _where(draw: st.DrawFn, pattern: Pattern) -> Expr | None:
     """A conjunction of conditions, each of one scope of the pattern."""
-    scopes = [WHOLE, *negations(pattern)]
+    places = [WHOLE, *scopes(pattern)]
     conjuncts: list[Expr] = []
     for _ in range(draw(st.sampled_from((0, 1, 1, 1, 2, 2, 3)))):
-        condition = draw(_conditions(pattern, draw(st.sampled_from(scopes))))
+        condition = draw(_conditions(pattern, draw(st.sampled_from(places))))
         if condition is not None:
             conjuncts.append(condition)
     if draw(st.integers(0, 9)) == 9:

@@ -1,0 +1,153 @@
+"""Section 7, which matches: FIRST and LAST, MATCH NEXT, MATCH STRICT and CONSUME, on the matches of one partition."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+
+from ensue.algebra.nodes import Within
+from ensue.expr.nodes import Same
+from oracle.model import Candidate, Span, join
+from oracle.partition import Partition
+from oracle.tree import WHOLE, Path, is_inside, names_below, names_in, part_at, scope_of, walk
+
+
+def picked(partition: Partition, found: Iterable[Candidate]) -> list[Candidate]:
+    """The matches that are chosen at every FIRST and LAST."""
+    everything = list(found)
+    kept = everything
+    for pick in partition.picks:
+        latest = part_at(partition.pattern, pick).latest
+        best: dict[object, int] = {}
+        for match in everything:
+            rest = the_rest(partition, match, pick)
+            end = match.spans[pick].e
+            best[rest] = (max if latest else min)(end, best.get(rest, end))
+        kept = [match for match in kept if match.spans[pick].e == best[the_rest(partition, match, pick)]]
+    return kept
+
+
+def the_rest(partition: Partition, match: Candidate, pick: Path) -> object:
+    """What a match binds besides an item. What its collections list follows from the rest."""
+    rest = match.outside(pick, names_below(partition.pattern, pick))
+    return (
+        frozenset((user, event.id) for user, event in rest.uses().items()),
+        frozenset(rest.branch.items()),
+        frozenset(rest.moments.items()),
+    )
+
+
+# MATCH STRICT
+
+
+def strict(partition: Partition, found: Iterable[Candidate]) -> list[Candidate]:
+    """The matches of events that follow each other without another one of the partition between them."""
+    return [
+        match
+        for match in found
+        if partition.last_position(match) - partition.first_position(match) == len(match.events()) - 1
+    ]
+
+
+# MATCH NEXT
+
+
+def next_matches(partition: Partition) -> Iterator[Candidate]:
+    """From every first event the earliest next one, and so on; then the negations are judged."""
+    leaves = [path for path, _ in partition.events_below(WHOLE) if scope_of(partition.pattern, path) == WHOLE]
+    for first in partition.candidates(leaves[0]):
+        chosen: Candidate | None = first if is_possible(partition, first, leaves) else None
+        for leaf in leaves[1:]:
+            chosen = None if chosen is None else with_next(partition, chosen, leaf, leaves)
+        match = None if chosen is None else partition.checked(with_spans_so_far(chosen, leaves), WHOLE)
+        if match is not None:
+            yield match
+
+
+def with_next(partition: Partition, chosen: Candidate, leaf: Path, leaves: list[Path]) -> Candidate | None:
+    """The choice and the earliest event after it that goes with it."""
+    last = max(event.e for event in chosen.events())
+    later = [event for event in partition.candidates(leaf) if event.spans[leaf].s > last]
+    for event in sorted(later, key=lambda candidate: candidate.events()[0].rank):
+        together = join(chosen, event)
+        if together is not None and is_possible(partition, together, leaves):
+            return together
+    return None
+
+
+def is_possible(partition: Partition, chosen: Candidate, leaves: list[Path]) -> bool:
+    """Whether the windows, and the conditions over what is bound so far, hold."""
+    bound = with_spans_so_far(chosen, leaves)
+    windows = [(WHOLE, window) for window in partition.windows]
+    windows += [(path, part.window) for path, part in walk(partition.pattern) if isinstance(part, Within)]
+    complete = {
+        name
+        for name in partition.home
+        if all(leaf in chosen.spans for leaf in leaves if is_inside(leaf, partition.named.get(name, leaf)))
+    }
+    return all(
+        partition.fits(part_of(partition, bound, path), path, window) for path, window in windows if path in bound.spans
+    ) and all(
+        partition.agrees(bound, conjunct)
+        if isinstance(conjunct, Same)
+        else not names_in(conjunct) <= complete or partition.holds_if_bound(bound, conjunct)
+        for home, conjunct in partition.conjuncts
+        if home == WHOLE or isinstance(conjunct, Same)
+    )
+
+
+def part_of(partition: Partition, bound: Candidate, path: Path) -> Candidate:
+    """What is bound at or below a path."""
+    names = names_below(partition.pattern, path)
+    return Candidate({name: event for name, event in bound.bindings.items() if name in names}, bound.spans)
+
+
+def with_spans_so_far(chosen: Candidate, leaves: list[Path]) -> Candidate:
+    """Each part has the interval of those of its events that are bound."""
+    for path in {leaf[:length] for leaf in leaves for length in range(len(leaf))}:
+        spans = [chosen.spans[leaf] for leaf in leaves if leaf in chosen.spans and is_inside(leaf, path)]
+        if spans:
+            chosen = chosen.with_span(path, Span(min(span.s for span in spans), max(span.e for span in spans)))
+    return chosen
+
+
+# CONSUME
+
+
+def in_order(partition: Partition, found: Iterable[Candidate]) -> list[Candidate]:
+    """By completion, start, and the events variable by variable."""
+    return sorted(found, key=lambda match: order_of(partition, match))
+
+
+def order_of(partition: Partition, match: Candidate) -> tuple[object, ...]:
+    """What is not bound comes last; a list is compared element by element."""
+    events = [ranks_of(partition, match, name) for name in partition.home if name not in partition.named]
+    return (
+        partition.completion(match),
+        match.spans[WHOLE].s,
+        [(not ranks, ranks) for ranks in events],
+        sorted(match.moments.items()),
+        sorted(match.branch.items()),
+    )
+
+
+def ranks_of(partition: Partition, match: Candidate, name: str) -> list[tuple[float, float, float]]:
+    """The ranks of the events that a variable binds."""
+    if name in match.bindings:
+        return [match.bindings[name].rank]
+    return [
+        element.bindings[name].rank if name in element.bindings else (math.inf, math.inf, math.inf)
+        for element in match.rounds.get(partition.home[name], ())
+    ]
+
+
+def consumed(partition: Partition, found: Iterable[Candidate]) -> list[Candidate]:
+    """The matches that are left when every event is used once."""
+    used: set[int] = set()
+    kept = []
+    for match in in_order(partition, found):
+        needed = {event.id for event in match.events()}
+        if not needed & used:
+            used |= needed
+            kept.append(match)
+    return kept

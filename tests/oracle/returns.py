@@ -1,0 +1,87 @@
+"""What a match shows: its bindings, the columns of RETURN, and the lineage of its events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from ensue.algebra.nodes import Return
+from ensue.expr.nodes import Expr, Field
+from oracle.conditions import Value, evaluate
+from oracle.model import Bound, Candidate, OracleEvent, OracleMatch
+from oracle.partition import Partition
+from oracle.tree import WHOLE, is_list
+
+
+def shown(partition: Partition, match: Candidate) -> OracleMatch:
+    return OracleMatch(
+        bindings=tuple(sorted(bindings_of(partition, match).items())),
+        branch=tuple(sorted(match.branch.items())),
+        start=match.spans[WHOLE].s,
+        end=match.spans[WHOLE].e,
+        completion=partition.completion(match),
+        moments=tuple(sorted(match.moments.items())),
+        columns=columns_of(partition, match),
+        origins=origins_of(everything_of(match)),
+    )
+
+
+def bindings_of(partition: Partition, match: Candidate) -> dict[str, Bound]:
+    """The event of every variable; a list of events for one in a repetition, of all its elements."""
+    found: dict[str, Bound] = {name: event.id for name, event in match.bindings.items()}
+    for name, home in partition.home.items():
+        if home in match.lists() and name not in partition.named:
+            events = [element.bindings.get(name) for element in match.lists()[home]]
+            found[name] = tuple(None if event is None else event.id for event in events)
+    return found
+
+
+def everything_of(match: Candidate) -> list[OracleEvent]:
+    """Every event that the match binds or lists."""
+    listed = [event for elements in match.collected.values() for element in elements for event in element.events()]
+    return match.events() + listed
+
+
+def origins_of(events: Iterable[OracleEvent]) -> tuple[OracleEvent, ...]:
+    """The events of the input below these, each once, in the order of (start, end, arrival)."""
+    below = {origin.id: origin for event in events for origin in (event.origins or (event,))}
+    return tuple(sorted(below.values(), key=lambda event: (event.s, event.e, event.id)))
+
+
+# RETURN
+
+
+def columns_of(partition: Partition, match: Candidate) -> dict[str, Value]:
+    returns = partition.query.returns
+    return {
+        name_of(column, number): value_of(partition, match, column.expression)
+        for number, column in enumerate(returns, start=1)
+    }
+
+
+def name_of(column: Return, number: int) -> str:
+    if column.alias is not None:
+        return column.alias
+    return column.expression.name if isinstance(column.expression, Field) else f"column_{number}"
+
+
+def value_of(partition: Partition, match: Candidate, expression: Expr) -> Value:
+    """The value of a column: a field of a list is the list of the values."""
+    lists = replace(partition.lists(match), lineage=lambda name: lineage_of(partition, match, name))
+    if isinstance(expression, Field):
+        home = partition.home[expression.variable]
+        if is_list(partition.pattern, home):
+            elements = lists.elements({expression.variable})
+            return tuple(evaluate(expression, element) for element in elements) if home in match.lists() else None
+    return evaluate(expression, partition.lookup(match), lists)
+
+
+def lineage_of(partition: Partition, match: Candidate, name: str | None) -> tuple[int, ...]:
+    """`lineage(name)`, or `lineage()` of the whole match."""
+    events = everything_of(match)
+    if name in match.bindings:
+        events = [match.bindings[name]]
+    elif name is not None:
+        rounds = match.lists().get(partition.home[name], ())
+        events = [element.bindings[name] for element in rounds if name in element.bindings]
+    return tuple(origin.id for origin in origins_of(events))
