@@ -17,13 +17,15 @@ Events, in the order of arrival, over as many lines as read well:
     Wash@10:05      a time of day (of 2024-01-01) or a date and time `2024-01-31T10:05`; `@` also parts `T2@5`
     B2(x=5, n='a')  with fields: integers, floats, nan, 'text', true, false, null; fields not written are null
 
+Where a query has several statements, all but the last declare streams, and the matches are those of the last.
 A title that ends in `[tables]` gives the events as one table per stream, with the fields that its own events have.
 
 Matches, one a line in any order:
     a=A1 b=B2       the event of each named variable; variables of OR branches not taken are left out
     a=A1 @6         complete, and so reported, only at time 6; `@end`: at the end of the stream
     [1, 4]          the interval, where the pattern names no variable
-    n='a' at=4      the columns of RETURN
+    t=[T2 T3]       the events of a variable of a repetition; `[]` where there is none
+    n='a' at=4      the columns of RETURN; `[1, null]` is a list of values
     none            no match
     error CODE      the query is refused; one line for each problem, in the order reported
 Anything behind `  #` is a comment. A match without `@` is complete when its last event has ended.
@@ -233,27 +235,40 @@ def input_of(case: Case, events: Sequence[CaseEvent]) -> pa.Table | dict[str, pa
 def render_rows(table: pa.Table) -> list[str]:
     """The rows of a result as they stand in a case, without `@`."""
     if "start" not in table.column_names:
-        return [" ".join(f"{name}={_render_value(value)}" for name, value in row.items()) for row in table.to_pylist()]
+        return [" ".join(f"{name}={render_value(value)}" for name, value in row.items()) for row in table.to_pylist()]
     is_clock = pa.types.is_timestamp(table.schema.field("start").type)
-    variables = [field.name for field in table.schema if pa.types.is_struct(field.type)]
+    variables = [field.name for field in table.schema if is_variable(field.type)]
     starts, ends = ticks_of(table, "start"), ticks_of(table, "end")
     return [
-        " ".join(f"{name}={row[name]['event']}" for name in variables if row[name] is not None)
+        " ".join(f"{name}={_render_label(row[name])}" for name in variables if row[name] is not None)
         or f"[{render_time(start, is_clock)}, {render_time(end, is_clock)}]"
         for row, start, end in zip(table.to_pylist(), starts, ends, strict=True)
     ]
+
+
+def is_variable(kind: pa.DataType) -> bool:
+    """The column of an event, or of a list of events."""
+    return pa.types.is_struct(kind) or (pa.types.is_list(kind) and pa.types.is_struct(kind.value_type))
+
+
+def _render_label(event: dict[str, FieldValue] | list[dict[str, FieldValue]] | None) -> str:
+    if isinstance(event, list):
+        return "[" + " ".join(map(_render_label, event)) + "]"
+    return "null" if event is None else str(event["event"])
 
 
 def ticks_of(table: pa.Table, column: str) -> list[int]:
     return table.column(column).cast(pa.int64()).to_pylist()
 
 
-def _render_value(value: object) -> str:
+def render_value(value: object) -> str:
     match value:
         case None | bool():
             return {None: "null", True: "true", False: "false"}[value]
         case str():
             return f"'{value}'"
+        case list() | tuple():
+            return "[" + ", ".join(map(render_value, value)) + "]"
         case datetime():
             return render_time((value - EPOCH) // timedelta(microseconds=1), True)
         case _:

@@ -25,23 +25,15 @@ from case_files import (
     read_cases,
     render_cases,
     render_rows,
-    render_time,
     ticks_of,
     with_expected,
 )
-from ensue.algebra.check import positive_names
-from ensue.algebra.nodes import Event, PatternQuery
-from ensue.algebra.nodes import walk as walk_pattern
+from case_oracle import completion, is_in_reach, node_of, oracle_rows
 from ensue.algebra.scopes import counts_events
 from ensue.errors import EnsueWarning, QueryError, SchemaError
-from ensue.expr.nodes import Call, Expr, walk
-from ensue.lang.parser import parse_statements
 from ensue.lang.render import render_query
-from oracle.oracle import OracleEvent, OracleMatch, matches
 
 FILES = sorted(CASES.glob("*.txt"))
-KNOWN_TO_ORACLE = {"abs", "coalesce", "greatest", "least", "length", "lower", "upper"}
-NANOSECONDS_PER_TICK = 1000
 
 
 # --- the engine
@@ -101,58 +93,7 @@ def render_completed(found: pa.Table, watermark: int | None) -> list[str]:
     return [row + completion(end, watermark, is_clock) for row, end in zip(rows, ticks_of(found, "end"), strict=True)]
 
 
-def completion(end: int, at: int | None, is_clock: bool) -> str:
-    if at == end:
-        return ""
-    return " @end" if at is None else f" @{render_time(at, is_clock)}"
-
-
-# --- the oracle
-
-
-def is_in_reach(query: PatternQuery) -> bool:
-    """Whether the oracle knows every function of the query."""
-    return all(
-        part.name in KNOWN_TO_ORACLE for expr in conditions_of(query) for part in walk(expr) if isinstance(part, Call)
-    )
-
-
-def conditions_of(query: PatternQuery) -> list[Expr]:
-    local = [node.predicate for node in walk_pattern(query.pattern) if isinstance(node, Event)]
-    return [expr for expr in (*local, query.where) if expr is not None]
-
-
-def oracle_matches(case: Case) -> list[OracleMatch]:
-    scale = NANOSECONDS_PER_TICK if case.has_clock_times else 1
-    events = [
-        OracleEvent(number, event.stream, event.start * scale, event.end * scale, event.fields)
-        for number, event in enumerate(case.parsed_events())
-        if event.start <= event.end
-    ]
-    return matches(node_of(case), events)
-
-
-def oracle_rows(case: Case) -> list[tuple[str, int, int]]:
-    """The oracle's matches as (row, start, end)."""
-    return [oracle_row(case, match) for match in oracle_matches(case)]
-
-
-def oracle_row(case: Case, match: OracleMatch) -> tuple[str, int, int]:
-    scale = NANOSECONDS_PER_TICK if case.has_clock_times else 1
-    events, bound = case.parsed_events(), dict(match.bindings)
-    start, end = match.start // scale, match.end // scale
-    at = None if match.completion == math.inf else int(match.completion) // scale
-    names = [name for name in positive_names(node_of(case).pattern) if name in bound]
-    interval = f"[{render_time(start, case.has_clock_times)}, {render_time(end, case.has_clock_times)}]"
-    row = " ".join(f"{name}={events[bound[name]].label}" for name in names) or interval
-    return row + completion(end, at, case.has_clock_times), start, end
-
-
 # --- what is expected
-
-
-def node_of(case: Case) -> PatternQuery:
-    return parse_statements(case.query).statements[0]
 
 
 def query_without_return(case: Case) -> str:
@@ -206,7 +147,7 @@ def updated(case: Case) -> Case:
         detect(case, case.parsed_events(), case.query)
     except (QueryError, SchemaError) as error:
         return with_expected(case, [f"error {code}" for code in codes_of(error)])
-    if not is_in_reach(node_of(case)):
+    if not is_in_reach(case):
         return with_expected(case, detect_stepwise(case, case.query, ()))
     by_oracle = [row for row, _, _ in oracle_rows(case)]
     times = completion_times(by_oracle)
@@ -263,7 +204,7 @@ def test_event_by_event(case: Case) -> None:
 @accepted
 def test_oracle(case: Case) -> None:
     """The oracle finds the same matches, intervals and completions; a batch is in the order of (completion, start)."""
-    if not is_in_reach(node_of(case)):
+    if not is_in_reach(case):
         pytest.skip("the oracle does not know a function of the query")
     by_oracle = oracle_rows(case)
     query = query_without_return(case)

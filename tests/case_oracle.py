@@ -1,0 +1,97 @@
+"""What the oracle finds in the cases of `tests/cases`, written as in the cases."""
+
+from __future__ import annotations
+
+import math
+
+from case_files import Case, render_time, render_value
+from ensue.algebra.nodes import Event, PatternQuery
+from ensue.algebra.nodes import walk as walk_pattern
+from ensue.expr.nodes import Call, Expr, walk
+from ensue.lang.parser import parse_statements
+from oracle.model import Bound, OracleEvent, OracleMatch
+from oracle.programs import program_matches
+from oracle.tree import AGGREGATES, LINEAGE, PREVIOUS, homes
+
+KNOWN_TO_ORACLE = {"abs", "coalesce", "greatest", "least", "length", "lower", "upper", *AGGREGATES, PREVIOUS, LINEAGE}
+NANOSECONDS_PER_TICK = 1000
+
+
+def statements_of(case: Case) -> tuple[PatternQuery, ...]:
+    return parse_statements(case.query).statements
+
+
+def node_of(case: Case) -> PatternQuery:
+    """The pattern that is asked for: the last statement; those before it declare streams."""
+    return statements_of(case)[-1]
+
+
+def is_in_reach(case: Case) -> bool:
+    """Whether the oracle knows every function on which the matches depend."""
+    return all(knows(expr) for query in statements_of(case) for expr in conditions_of(query))
+
+
+def can_show_columns(case: Case) -> bool:
+    """Whether the oracle can also tell the columns of RETURN. It has no types, so it cannot show clock times."""
+    returns = node_of(case).returns
+    return not returns or (not case.has_clock_times and all(knows(column.expression) for column in returns))
+
+
+def knows(expr: Expr) -> bool:
+    return all(part.name in KNOWN_TO_ORACLE for part in walk(expr) if isinstance(part, Call))
+
+
+def conditions_of(query: PatternQuery) -> list[Expr]:
+    """The predicates and the conditions; what a declared stream returns decides about later matches, too."""
+    local = [node.predicate for node in walk_pattern(query.pattern) if isinstance(node, Event)]
+    returned = [column.expression for column in query.returns] if query.declares else []
+    return [expr for expr in (*local, query.where, *returned) if expr is not None]
+
+
+def oracle_matches(case: Case) -> list[OracleMatch]:
+    scale = scale_of(case)
+    events = [
+        OracleEvent(number, event.stream, event.start * scale, event.end * scale, event.fields)
+        for number, event in enumerate(case.parsed_events())
+        if event.start <= event.end
+    ]
+    return program_matches(statements_of(case), events)[-1]
+
+
+def oracle_rows(case: Case) -> list[tuple[str, int, int]]:
+    """The oracle's matches as (row without RETURN, start, end)."""
+    return [oracle_row(case, match) for match in oracle_matches(case)]
+
+
+def oracle_row(case: Case, match: OracleMatch) -> tuple[str, int, int]:
+    bound, scale = dict(match.bindings), scale_of(case)
+    start, end = match.start // scale, match.end // scale
+    at = None if match.completion == math.inf else int(match.completion) // scale
+    names = [name for name in homes(node_of(case).pattern) if name in bound and not name.startswith("#")]
+    interval = f"[{render_time(start, case.has_clock_times)}, {render_time(end, case.has_clock_times)}]"
+    row = " ".join(f"{name}={label_of(case, bound[name])}" for name in names) or interval
+    return row + completion(end, at, case.has_clock_times), start, end
+
+
+def label_of(case: Case, bound: Bound) -> str:
+    if isinstance(bound, int):
+        return case.parsed_events()[bound].label
+    return "[" + " ".join("null" if number is None else label_of(case, number) for number in bound) + "]"
+
+
+def returned_rows(case: Case) -> list[str]:
+    """The oracle's matches as rows of RETURN."""
+    return [
+        " ".join(f"{name}={render_value(value)}" for name, value in match.columns.items())
+        for match in oracle_matches(case)
+    ]
+
+
+def completion(end: int, at: int | None, is_clock: bool) -> str:
+    if at == end:
+        return ""
+    return " @end" if at is None else f" @{render_time(at, is_clock)}"
+
+
+def scale_of(case: Case) -> int:
+    return NANOSECONDS_PER_TICK if case.has_clock_times else 1
