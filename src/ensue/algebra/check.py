@@ -32,6 +32,7 @@ from ensue.algebra.nodes import (
     walk,
 )
 from ensue.algebra.operators import OPERATORS
+from ensue.algebra.policies import check_policy
 from ensue.algebra.scopes import (
     Aside,
     Occurrence,
@@ -51,7 +52,7 @@ from ensue.expr.nodes import walk as walk_expression
 
 def check_query(query: PatternQuery) -> list[Problem]:
     """Every structural problem of a query, in the order of the text."""
-    problems = [*check_shape(query.pattern), *check_endings(query)]
+    problems = [*check_shape(query.pattern), *check_endings(query), *check_policy(query)]
     if not problems:
         query = expand_query(query)
         problems += check_choices(query.pattern)

@@ -98,7 +98,9 @@ def _passes(graph_plan: GraphPlan, plan: QueryPlan, frontier: Frontier) -> Itera
     those before it in the list are not. With a trailing scope of `W` ticks it completes at its start plus `W`.
     """
     graph, ticks = graph_plan.graph, plan.normal_form.windows.ticks
-    if frontier.fresh is not None:
+    if graph.succession:
+        yield {}
+    elif frontier.fresh is not None:
         yield from _one_new_event(graph.names, frontier.fresh)
     elif frontier.after is None or (graph.trailing and ticks is None):
         yield {}
@@ -192,7 +194,7 @@ def completion_times(chunk: MatchChunk, plan: QueryPlan) -> Int64s:
 def _within(chunk: MatchChunk, plan: QueryPlan, frontier: Frontier) -> MatchChunk:
     """Only the matches that complete within the frontier; the passes leave others only where scopes trail."""
     graph = chunk.plan.graph
-    settled = not graph.trailing and not graph.moments
+    settled = not (graph.trailing or graph.moments or graph.succession)
     if settled or (frontier.after is None and frontier.until is None):
         return chunk
     completion = completion_times(chunk, plan)

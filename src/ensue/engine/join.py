@@ -9,7 +9,7 @@ from itertools import chain
 import numpy as np
 
 from ensue.engine.collections import fits, holds_for_lists, holds_successively, lists_of
-from ensue.engine.events import FOREVER, NEVER
+from ensue.engine.events import FOREVER, NEVER, Candidates
 from ensue.engine.joinkeys import EqualityClass
 from ensue.engine.rows import Elements, Lists, Rows, concatenate_with_origin, expand_in_chunks
 from ensue.engine.sources import Mask
@@ -47,7 +47,7 @@ class Join:
 
     def matches(self) -> Iterator[Rows]:
         """Every match of the graph, in chunks."""
-        order = self._order(frozenset())
+        order = list(self.space.plan.graph.succession) or self._order(frozenset())
         steps = self._steps(order)
         count = len(self.space.candidates[order[0]])
         for begin in range(0, count, self.space.options.chunk_rows):
@@ -93,7 +93,8 @@ class Join:
         known: dict[Hashable, Step] = space.plan.remembered
         if wanted not in known:
             conditions = self._residual_conditions(name, bound)
-            known[wanted] = plan_step(space.plan, name, bound, space.sight, conditions, options.earliest_completion)
+            early = options.earliest_completion and not space.plan.graph.succession
+            known[wanted] = plan_step(space.plan, name, bound, space.sight, conditions, early)
         return known[wanted]
 
     def _residual_conditions(self, name: str, bound: frozenset[str]) -> list[Expr]:
@@ -119,6 +120,9 @@ class Join:
                     yield complete
             return
         first, last, classes = self._ranges(rows, steps[0])
+        if self.space.plan.graph.succession:
+            yield from self._extend(self._bind_next(rows, steps[0], first, last, classes), steps[1:])
+            return
         for extended in self._bind(rows, steps[0], first, last, classes):
             yield from self._extend(extended, steps[1:])
 
@@ -130,6 +134,25 @@ class Join:
             if classes:
                 places = self.space.index(step.variable, classes).order[places]
             yield self._filter(rows.bind(step.variable, probes, places), step)
+
+    def _bind_next(self, rows: Rows, step: Step, first: Codes, last: Codes, classes: tuple[EqualityClass, ...]) -> Rows:
+        """The rows extended by the earliest event in their range that passes; those without one are left out."""
+        found = self.space.candidates[step.variable]
+        ranks, by_rank = _ranked(found)
+        best = np.full(rows.length, len(found), np.int64)
+        active = np.flatnonzero(last > first).astype(np.int32)
+        block = FIRST_BLOCK if found.are_points else len(found)
+        while len(active):
+            stop = np.minimum(last[active], first[active].astype(np.int64) + block).astype(np.int32)
+            tried = Rows(len(active), rows.take(active).places, active)
+            for extended in self._bind(tried, step, first[active], stop, classes):
+                assert extended.origin is not None
+                np.minimum.at(best, extended.origin, ranks[extended.places[step.variable]])
+            first[active] = stop
+            active = active[(best[active] == len(found)) & (stop < last[active])]
+            block *= BLOCK_GROWTH
+        kept = np.flatnonzero(best < len(found)).astype(np.int32)
+        return rows.bind(step.variable, kept, by_rank[best[kept]])
 
     # -- moments ---------------------------------------------------------------------------------------------------
 
@@ -159,7 +182,7 @@ class Join:
         return found
 
     def _filter_late(self, rows: Rows) -> Rows:
-        """The rows that pass the conditions and absences that are about moments."""
+        """The rows that pass the conditions that are about moments."""
         graph = self.space.plan.graph
         names = {moment.name for moment in graph.repeated}
         if not names:
@@ -167,9 +190,6 @@ class Join:
         for condition in graph.conditions:
             if rows.length and variables_of(condition) & names:
                 rows = rows.where(self.space.holds(condition, rows))
-        for absence in self.space.plan.absences:
-            if rows.length and self._is_summarized(absence) and _is_about(absence, names):
-                rows = rows.where(self._is_absent(absence, rows))
         return rows
 
     # -- ranges ----------------------------------------------------------------------------------------------------
@@ -261,9 +281,14 @@ class Join:
     # -- absences --------------------------------------------------------------------------------------------------
 
     def _without_forbidden(self, rows: Rows) -> Rows:
-        """The complete rows for which no absence that is judged match by match is violated."""
+        """The complete rows for which no absence is violated that no step has judged."""
+        graph = self.space.plan.graph
+        moments = {moment.name for moment in graph.repeated}
         for absence in self.space.plan.absences:
-            if rows.length and not self._is_summarized(absence):
+            if rows.length and self._is_summarized(absence):
+                if graph.succession or _is_about(absence, moments):
+                    rows = rows.where(self._is_absent(absence, rows))
+            elif rows.length:
                 rows = rows.where(~self._join_of(absence).exist(rows))
         return rows
 
@@ -342,7 +367,8 @@ class Join:
     def prune(self) -> None:
         """Drops candidates without partners, by semi-joins both ways in time, if the first join would grow."""
         names = precedence(self.space.plan.graph)
-        if not self.space.options.prune or len(names) < 3 or not self._grows():
+        chosen = self.space.plan.graph.succession
+        if chosen or not self.space.options.prune or len(names) < 3 or not self._grows():
             return
         forward = list(zip(names[1:], names, strict=False))
         backward = list(zip(reversed(names[:-1]), reversed(names), strict=False))
@@ -364,6 +390,17 @@ class Join:
         rows = Rows(count, {name: np.arange(count, dtype=np.int32)})
         first, last, _ = self._ranges(rows, self._step(partner, frozenset({name})))
         return first, last
+
+
+def _ranked(found: Candidates) -> tuple[Int64s, Codes]:
+    """The rank of each candidate in the order of (end, start, arrival), and the candidate of each rank."""
+    if found.are_points:
+        places = np.arange(len(found), dtype=np.int32)
+        return places.astype(np.int64), places
+    by_rank = np.lexsort((found.rows, found.starts, found.ends)).astype(np.int32)
+    ranks = np.empty(len(found), np.int64)
+    ranks[by_rank] = np.arange(len(found))
+    return ranks, by_rank
 
 
 def _is_about(absence: AbsencePlan, names: set[str]) -> bool:

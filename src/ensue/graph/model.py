@@ -60,6 +60,7 @@ class Graph:
     `times` and `positions` are closed together with the points of the graphs around this one. `ties` are the bounds
     that a condition states between this graph and the ones around it; `intervals` are the AS names bound here.
     `trailing` says that some scope stays open after the last event, so that a match completes with its window.
+    `succession` are the variables in the order in which each binds the next event that fits, if a policy says so.
     `rounds` says how often each repetition comes here; `list_conditions` are about collections as a whole; `number` is
     that of the choice of branches.
     """
@@ -79,6 +80,7 @@ class Graph:
     ties: tuple[Bound, ...] = ()
     intervals: Mapping[str, Extent] = field(default_factory=dict)
     trailing: bool = False
+    succession: tuple[str, ...] = ()
     number: int = 0
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from ensue.algebra.catalog import Catalog
 from ensue.algebra.check import home_of, homes_of
@@ -11,6 +12,7 @@ from ensue.algebra.choices import choices, names_in, orders, renamed
 from ensue.algebra.expand import as_written, expand_query
 from ensue.algebra.lists import list_names
 from ensue.algebra.nodes import Copied, Events, Not, Pattern, PatternQuery, Pick, Repeat, Within, walk
+from ensue.algebra.operators import NEXT_MATCH, STRICT
 from ensue.algebra.scopes import (
     Aside,
     counts_events,
@@ -45,7 +47,7 @@ from ensue.graph.bounds import (
 )
 from ensue.graph.lists import Repetitions, lists_in, renamed_lists, under_name
 from ensue.graph.model import Absence, Collection, Equality, Extent, Graph, Moment, NormalForm, Scope, Windows
-from ensue.graph.reading import BEFORE, Parts, Reader, Rival, Surroundings, extent_of, trails
+from ensue.graph.reading import BEFORE, Parts, Reader, Rival, Surroundings, extent_of, trails, variables_in
 from ensue.graph.temporal import bounds_of
 from ensue.graph.timescale import TimeScale
 from ensue.lang.render import render_expression, render_pattern
@@ -140,6 +142,7 @@ class GraphBuilder:
 
     def __init__(self, query: PatternQuery, catalog: Catalog, source: Source | None, longest: int) -> None:
         self.source = source
+        self.policy = query.policy
         if query.within is not None:
             query = replace(query, pattern=Within(query.pattern, query.within), within=None)
         query, anonymous = name_anonymous(query)
@@ -188,12 +191,15 @@ class GraphBuilder:
         parts = Parts()
         self.reader.read(pattern, None, None, parts)
         extent = extent_of(pattern)
+        if self.policy == STRICT:
+            parts.positions += _adjacent(variables_in(pattern))
         self._bound_whole(parts, extent)
         positions = Network((WHOLE_FIRST, WHOLE_LAST)) if self.counting else Network()
         nothing = _Around((), Network((WHOLE_START, WHOLE_END)), positions)
         graph = self._finish(parts, extent, None, nothing, chosen)
         late = any(self._comes_later(absence, graph) for absence in graph.absences)
-        return replace(graph, trailing=late or trails(pattern), number=number)
+        succession = variables_in(pattern) if self.policy == NEXT_MATCH else ()
+        return replace(graph, trailing=late or trails(pattern), succession=succession, number=number)
 
     def _comes_later(self, absence: Absence, graph: Graph) -> bool:
         """True if what LAST forbids may come after the match: then only the window closes its scope."""
@@ -511,6 +517,16 @@ class GraphBuilder:
                 order = "later" if pick.latest else "earlier"
                 scope = Scope(stated=(), waits=pick.latest, first=bool({*own.starts} & {*extent_of(chosen).starts}))
                 yield Absence(graph, scope, f"{self.text_of(pick.item)} that ends {order}")
+
+
+def _adjacent(names: Sequence[str]) -> list[Bound]:
+    """Each event is at the very next position after the one before."""
+    reason = Reason("MATCH STRICT takes neighbouring events")
+    bounds = []
+    for earlier, later in pairwise(names):
+        x, y = position_of(earlier), position_of(later)
+        bounds += [Bound(y, x, Limit(1, False), reason), Bound(x, y, Limit(-1, False), reason)]
+    return bounds
 
 
 def rival_name(name: str) -> str:

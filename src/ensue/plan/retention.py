@@ -7,6 +7,7 @@ at most `k` ticks after it, the event is of no use once `w` has reached its time
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 from ensue.graph.bounds import FAR, WHOLE_FIRST, WHOLE_LAST, WHOLE_START, Network, Point, end_of, position_of, start_of
 from ensue.graph.model import Extent, Windows
@@ -14,12 +15,17 @@ from ensue.plan.model import GraphPlan, Retention
 
 
 def retention_of(plan: GraphPlan, windows: Windows) -> dict[str, Retention]:
-    """How long events are kept as each variable of a graph, the forbidden ones included."""
+    """How long events are kept as each variable of a graph, the forbidden ones included.
+
+    Where each item binds the next event that fits, one that could be it is kept as long as what it would follow.
+    """
     kept: dict[str, Retention] = {}
     for inner in plan.with_inner():
         for name in inner.graph.names:
             found = _retention(name, inner, plan, windows)
             kept[name] = longer(kept[name], found) if name in kept else found
+    for earlier, later in pairwise(plan.graph.succession):
+        kept[later] = longer(kept[later], kept[earlier])
     return kept
 
 
