@@ -19,7 +19,6 @@ from ensue.algebra.nodes import (
     Seq,
     Within,
     children,
-    walk,
 )
 from ensue.algebra.operators import CONTEXTS, NEXT_MATCH, STRICT, UNRESTRICTED
 from ensue.errors import Problem
@@ -92,8 +91,3 @@ def operator_word(pattern: Pattern) -> str:
             return "LAST" if pattern.latest else "FIRST"
         case _:
             return type(pattern).__name__.upper()
-
-
-def has_pick(query: PatternQuery) -> bool:
-    """Whether FIRST or LAST stands in a pattern."""
-    return any(isinstance(node, Pick) for node in walk(query.pattern))
