@@ -234,8 +234,6 @@ class _Builder(ValueRules):
             self._report(span, Problem("syntax", "no stream is called `*`", hint="write ANY EVENT"))
         return stream
 
-    member = stream
-
     def event(self, span: Span, stream: str, variable: str | None, predicate: Expr | None) -> Event:
         return Event(stream, variable, predicate, span)
 

@@ -169,6 +169,7 @@ class ValueRules:
         return unquote_name(name)
 
     word = name
+    member = name
 
     def _integer(self, span: Span, digits: Token, negative: bool = False) -> int:
         try:
