@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from ensue.algebra.nodes import PatternQuery
-from ensue.engine.evaluate import Frontier, MatchChunk, completion_times, evaluate
+from ensue.engine.evaluate import Frontier, evaluate
+from ensue.engine.matches import MatchChunk, completion_times
 from ensue.engine.events import FOREVER, EventStore, load_events
 from ensue.engine.session import request_of
 from ensue.engine.sources import InputTable, load_sources

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
+from ensue.engine.choice import Used, choose, uses_up
 from ensue.engine.events import Candidates, EventStore
 from ensue.engine.join import Join
-from ensue.engine.rows import Rows
+from ensue.engine.matches import MatchChunk, completion_times
 from ensue.engine.sources import Mask
 from ensue.engine.summary import Summary
 from ensue.engine.workspace import Workspace
-from ensue.graph.bounds import WHOLE_END, WHOLE_FIRST, WHOLE_START
 from ensue.graph.model import Graph, Moment
-from ensue.kernels.compiled import Int64s
 from ensue.plan.model import GraphPlan, Options, QueryPlan
 
 Restriction = dict[str, Callable[[Candidates], Mask]]
@@ -36,34 +35,35 @@ class Frontier:
     fresh: Callable[[Candidates], Mask] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class MatchChunk:
-    """Some complete matches of one graph of a query."""
-
-    query_plan: QueryPlan
-    plan: GraphPlan
-    space: Workspace
-    rows: Rows
-
-    @property
-    def starts(self) -> Int64s:
-        return self.space.value(WHOLE_START, self.rows)
-
-    @property
-    def ends(self) -> Int64s:
-        return self.space.value(WHOLE_END, self.rows)
-
-    def where(self, mask: Mask) -> MatchChunk:
-        return replace(self, rows=self.rows.where(mask))
-
-
 def evaluate(
-    plan: QueryPlan, store: EventStore, frontier: Frontier, options: Options, found: dict[Hashable, Candidates]
+    plan: QueryPlan,
+    store: EventStore,
+    frontier: Frontier,
+    options: Options,
+    found: dict[Hashable, Candidates],
+    used: Used | None = None,
 ) -> Iterator[MatchChunk]:
-    """Every match that completes within the frontier, once, in chunks of bounded size.
+    """The matches that complete within the frontier, once each, in chunks of bounded size, as the policy chooses them.
 
-    `found` remembers the candidates of each variable, for whoever needs them again.
+    `found` remembers the candidates of each variable, for whoever needs them again; `used` what is used up before, and
+    what these matches use up.
     """
+    if not uses_up(plan.query):
+        yield from _every_match(plan, store, frontier, options, found, None)
+        return
+    used = Used.of(store.sources) if used is None else used
+    yield from choose(_every_match(plan, store, frontier, options, found, used), plan, used)
+
+
+def _every_match(
+    plan: QueryPlan,
+    store: EventStore,
+    frontier: Frontier,
+    options: Options,
+    found: dict[Hashable, Candidates],
+    used: Used | None,
+) -> Iterator[MatchChunk]:
+    """Every match of events that are not used up."""
     summaries: dict[int, Summary] = {}
     for graph_plan in plan.graphs:
         for restriction in _passes(graph_plan, plan, frontier):
@@ -71,6 +71,9 @@ def evaluate(
             space.latest = frontier.until if frontier.until is not None else _horizon(frontier, store)
             for name, allowed in restriction.items():
                 space.restrict(name, allowed(space.candidates[name]))
+            if used is not None:
+                for place, name in enumerate(graph_plan.graph.names):
+                    space.restrict(name, used.free(space.candidates[name], place, plan.query))
             if any(len(space.candidates[name]) == 0 for name in graph_plan.graph.names):
                 continue
             join = Join(space, summaries)
@@ -172,23 +175,6 @@ def _one_new_event(names: tuple[str, ...], fresh: Callable[[Candidates], Mask]) 
         restriction: Restriction = {earlier: lambda found: ~fresh(found) for earlier in names[:place]}
         restriction[name] = fresh
         yield restriction
-
-
-def completion_times(chunk: MatchChunk, plan: QueryPlan) -> Int64s:
-    """When each match is complete: with its last event, or when its trailing scopes have closed."""
-    if not chunk.plan.graph.trailing:
-        return chunk.ends
-    windows = plan.normal_form.windows
-    closings = []
-    if windows.ticks is not None:
-        closings.append(chunk.starts + windows.ticks)
-    if windows.events is not None:
-        timeline = chunk.space.store.timeline
-        assert timeline is not None
-        last = chunk.space.value(WHOLE_FIRST, chunk.rows) + (windows.events - 1)
-        closings.append(timeline.end_at(chunk.space.keys(chunk.rows), last))
-    first: Int64s = np.minimum.reduce(closings)
-    return first
 
 
 def _within(chunk: MatchChunk, plan: QueryPlan, frontier: Frontier) -> MatchChunk:

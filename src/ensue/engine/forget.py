@@ -6,6 +6,7 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
+from ensue.engine.choice import Used
 from ensue.engine.events import Candidates, EventStore, stream_codes
 from ensue.engine.sources import EventSource, Mask
 from ensue.engine.workspace import cached_candidates
@@ -20,21 +21,25 @@ def rows_to_keep(
     pending: list[Mask],
     until: int | None,
     dropped: Sequence[Mask] | None = None,
+    used: Used | None = None,
 ) -> list[Mask]:
     """Per table, the rows that a match completing after `until` may use; `pending` rows are beyond the watermark.
 
-    `dropped` are the rows of traces that can hold no further match.
+    `dropped` are the rows of traces that can hold no further match; what is `used` up can bind no variable of one.
     """
     if until is None:
         return [np.zeros(len(source.starts), bool) for source in store.sources]
     kept = pending_rows(plan, store.sources, pending)
     for number, graph_plan in enumerate(plan.graphs):
         for inner in graph_plan.with_inner():
-            for variable in inner.graph.variables:
+            for number_in_graph, variable in enumerate(inner.graph.variables):
                 events = cached_candidates(variable, inner.graph, store, plan.catalog, found)
                 retention = plan.retention[number, variable.name]
                 place = next(place for place, source in enumerate(store.sources) if source is events.source)
-                rows = events.rows[_needed(events, retention, store, until)]
+                needed = _needed(events, retention, store, until)
+                if used is not None and inner is graph_plan:
+                    needed &= used.free(events, number_in_graph, plan.query)
+                rows = events.rows[needed]
                 kept[place][rows if dropped is None else rows[~dropped[place][rows]]] = True
     return kept
 

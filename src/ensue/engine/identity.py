@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pandas.util import hash_array
 
-from ensue.engine.evaluate import MatchChunk
 from ensue.engine.events import Candidates
+from ensue.engine.matches import MatchChunk
 from ensue.graph.bounds import end_of
 from ensue.lang.render import render_query
 from ensue.plan.model import QueryPlan

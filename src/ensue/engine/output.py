@@ -13,8 +13,8 @@ from ensue.algebra.check import SERIES, column_name, positive_names, series_name
 from ensue.algebra.choices import round_name
 from ensue.algebra.nodes import Event, PatternQuery, walk
 from ensue.engine.collections import element_values, list_values, with_list_fields
-from ensue.engine.evaluate import MatchChunk, completion_times
 from ensue.engine.identity import match_ids
+from ensue.engine.matches import MatchChunk, completion_times
 from ensue.engine.rows import Rows, concatenate
 from ensue.engine.workspace import Workspace
 from ensue.errors import LimitError, counted

@@ -9,6 +9,7 @@ from itertools import chain
 import numpy as np
 import pyarrow as pa
 
+from ensue.engine.choice import Used, uses_up
 from ensue.engine.evaluate import Frontier, evaluate
 from ensue.engine.events import Candidates, EventStore, Request
 from ensue.engine.forget import keep_markers, keep_ties, pending_rows, rows_to_keep
@@ -21,6 +22,7 @@ from ensue.kernels.compiled import Int64s
 from ensue.plan.model import Options, QueryPlan
 from ensue.plan.tracking import Tracking
 
+USED = "ensue:used"
 POSITION = "ensue:position"
 """The column of the state that holds the position of an event in its partition, -1 while it is not settled."""
 
@@ -129,10 +131,13 @@ class Session:
                 if watched.numbers is not None:
                     marks[trace_column(place)] = watched.numbers
                 candidates = watched.found if self.eager else watched.completing
-                chunks = evaluate(plan, watched.store, frontier, self.options, candidates)
+                used = self._used(place, watched.store, combined)
+                chunks = evaluate(plan, watched.store, frontier, self.options, candidates, used)
                 with citing(plan.source):
                     matches.append(collect_ordered(chunks, output, self.options.limit, self.options.chunk_rows))
-                own = rows_to_keep(plan, watched.store, watched.found, pending, until, watched.dropped)
+                if used is not None:
+                    marks[used_column(place)] = used.by_table
+                own = rows_to_keep(plan, watched.store, watched.found, pending, until, watched.dropped, used)
             kept = [mask | other for mask, other in zip(kept, own, strict=True)]
         if store is not None and self.counting:
             keep_markers(kept, store)
@@ -147,6 +152,12 @@ class Session:
         report.peak_without = report.peak_held + len(self.spared)
         self.report.add(report)
         return matches, late
+
+    def _used(self, place: int, store: EventStore, combined: Sequence[pa.Table]) -> Used | None:
+        """What the matches of a query have used up so far, if they use anything up."""
+        if not uses_up(self.plans[place].query):
+            return None
+        return Used.of(store.sources, [np.asarray(table.column(used_column(place)).to_numpy()) for table in combined])
 
     def _watched(
         self,
@@ -244,6 +255,11 @@ def trace_column(place: int) -> str:
     return f"{TRACE}:{place}"
 
 
+def used_column(place: int) -> str:
+    """The column of the state that says in which ways an event is used up, for one query."""
+    return f"{USED}:{place}"
+
+
 def _with_marks(table: pa.Table, plans: Sequence[QueryPlan]) -> pa.Table:
     """The table with the columns that say of an event what its step found out; nothing is known yet."""
     if counts(plans):
@@ -251,6 +267,8 @@ def _with_marks(table: pa.Table, plans: Sequence[QueryPlan]) -> pa.Table:
     for place, plan in enumerate(plans):
         if plan.monitor is not None:
             table = table.append_column(trace_column(place), pa.array(np.full(table.num_rows, -1, np.int32)))
+        if uses_up(plan.query):
+            table = table.append_column(used_column(place), pa.array(np.zeros(table.num_rows, np.uint8)))
     return table
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ensue.algebra.nodes import Pattern
 from ensue.expr.nodes import Expr, Field
 from ensue.graph.bounds import Bound, Network, Point
 from ensue.graph.lists import Repetitions
@@ -154,9 +155,13 @@ class Windows:
 
 @dataclass(frozen=True, slots=True)
 class NormalForm:
-    """What a query means: the union of its graphs. A graph that can never match is left out and listed in `dropped`."""
+    """What a query means: the union of its graphs. A graph that can never match is left out and listed in `dropped`.
+
+    `pattern` is the expanded pattern, every event of it named.
+    """
 
     graphs: tuple[Graph, ...]
     windows: Windows
-    dropped: tuple[str, ...] = ()
+    dropped: tuple[str, ...]
+    pattern: Pattern
     repetitions: Repetitions = field(default_factory=Repetitions)

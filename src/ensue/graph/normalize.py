@@ -81,7 +81,7 @@ def normalize_query(
             dropped.append(f"{builder.text_of(pattern)}: {explain_contradiction(contradictions[-1])}")
     if not graphs:
         raise QueryError([_never_holds(contradictions[0])], source)
-    return NormalForm(tuple(graphs), builder.windows, tuple(dropped), builder.repetitions)
+    return NormalForm(tuple(graphs), builder.windows, tuple(dropped), builder.pattern, builder.repetitions)
 
 
 def contradiction_of(graph: Graph) -> Contradiction | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ensue.kernels import minima, mining, ranges, sorting, traces, violations
+from ensue.kernels import choice, minima, mining, ranges, sorting, traces, violations
 
 log = logging.getLogger("ensue")
 
@@ -19,6 +19,7 @@ _offsets = np.array([0, 1], np.int64)
 _never = np.iinfo(np.int64).max
 
 _counts = np.zeros((1, 1), np.int64)
+_used = np.zeros(1, np.uint8)
 _bits = np.zeros(1, np.uint64)
 _per_graph = np.zeros((1, 1), np.uint64)
 _flags = np.zeros(1, bool)
@@ -59,6 +60,8 @@ CALLS: tuple[tuple[Any, tuple[Any, ...]], ...] = (
     (minima.suffix_minimum, (_times, _offsets)),
     (minima.sliding_minimum, (_times, _rows, _rows, _never)),
     (minima.lower_to, (_times.copy(), _rows, _times)),
+    (choice.take_unused, (_counts, _used)),
+    (choice.close_initiators, (_times, _times, True, _used)),
     (mining.count_pairs, (_offsets, _rows, _times, _times, _counts, _counts)),
     (traces.follow, (_rows[:0], _rows, _times, _bits, _bits, _rules, _traces, _flags, _rows)),
     (violations.find_violations, (_rows[:0], _rows, _times, _rows, _checks, _seen, 0, False)),

@@ -13,8 +13,9 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from ensue.algebra.nodes import PatternQuery, Ticks
 from ensue.algebra.partial import open_queries
-from ensue.engine.evaluate import Frontier, completion_times, evaluate
+from ensue.engine.evaluate import Frontier, evaluate
 from ensue.engine.events import EventStore, load_events
+from ensue.engine.matches import completion_times
 from ensue.engine.session import Session, request_of
 from ensue.engine.snapshot import read_header, restore, saved_schemas
 from ensue.engine.sources import SAFE_TIME, InputTable, Report, load_sources, one_chunk

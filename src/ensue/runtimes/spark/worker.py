@@ -10,7 +10,9 @@ from functools import cache
 import numpy as np
 import pyarrow as pa
 
-from ensue.engine.evaluate import Frontier, MatchChunk, completion_times, evaluate
+from ensue.engine.choice import uses_up
+from ensue.engine.evaluate import Frontier, evaluate
+from ensue.engine.matches import MatchChunk, completion_times
 from ensue.engine.output import OutputSchema, render_in_batches
 from ensue.engine.session import request_of
 from ensue.engine.sources import InputTable, Report, load_sources, one_chunk, read_times
@@ -99,7 +101,7 @@ class BatchTask:
     def _matches(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
         tables = self.layout.unpack(rows)
         inputs = [replace(item, table=table) for item, table in zip(self.layout.inputs, tables, strict=True)]
-        if any(plan.counting for plan in self.plans):
+        if any(plan.counting or uses_up(plan.query) for plan in self.plans):
             inputs = [replace(item, table=in_settled_order(item.table)) for item in inputs]
         time_type = self.plans[0].catalog.time_type
         if self.width is not None:

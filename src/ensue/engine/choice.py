@@ -1,0 +1,277 @@
+"""Which of the matches are reported: what CONSUME and the contexts of SNOOP leave (docs/semantics.md, section 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from ensue.algebra.check import positive_names
+from ensue.algebra.choices import round_name
+from ensue.algebra.nodes import PatternQuery
+from ensue.algebra.operators import CHRONICLE, CONTEXTS, CUMULATIVE, NEXT_MATCH, RECENT
+from ensue.engine.events import Candidates
+from ensue.engine.matches import MatchChunk, completion_times
+from ensue.engine.rows import Elements, Lists, Rows
+from ensue.engine.sources import EventSource, Mask
+from ensue.kernels.choice import close_initiators, take_unused
+from ensue.kernels.compiled import Int64s
+from ensue.plan.model import QueryPlan
+
+Flags = npt.NDArray[np.uint8]
+
+ANYWHERE = 1
+"""The bit that says that CONSUME has used an event up; a context has one for each operand (see `_bit`)."""
+
+
+def uses_up(query: PatternQuery) -> bool:
+    """Whether matches of a query use events up, or are chosen pair by pair."""
+    return bool(query.consume) or query.policy in CONTEXTS
+
+
+@dataclass(slots=True)
+class Used:
+    """What is used up, one byte for each row of each table; written to while matches are chosen."""
+
+    sources: tuple[EventSource, ...]
+    flags: Flags
+
+    @classmethod
+    def of(cls, sources: Sequence[EventSource], known: Sequence[Flags] | None = None) -> Used:
+        """What is known to be used up already; nothing, if nothing is said."""
+        if known is None:
+            return cls(tuple(sources), np.zeros(sum(len(source.starts) for source in sources), np.uint8))
+        return cls(tuple(sources), np.concatenate([*known, np.empty(0, np.uint8)]))
+
+    @property
+    def by_table(self) -> list[Flags]:
+        ends = np.cumsum([len(source.starts) for source in self.sources])
+        return np.split(self.flags, ends[:-1])
+
+    def numbers(self, found: Candidates) -> Int64s:
+        """The numbers of candidates among the rows of all tables."""
+        begin = 0
+        for source in self.sources:
+            if source is found.source:
+                break
+            begin += len(source.starts)
+        return found.rows.astype(np.int64) + begin
+
+    def free(self, found: Candidates, place: int, query: PatternQuery) -> Mask:
+        """Which candidates of a variable, given by its place in the graph, can still be part of a match.
+
+        The next event that fits (MATCH NEXT) is the next one also if it is used up.
+        """
+        if query.policy == NEXT_MATCH:
+            return np.ones(len(found), bool)
+        bit = ANYWHERE if query.consume else _bit(place)
+        unused: Mask = (self.flags[self.numbers(found)] & bit) == 0
+        return unused
+
+
+def _bit(operand: int) -> int:
+    return 1 << operand
+
+
+def choose(chunks: Iterable[MatchChunk], plan: QueryPlan, used: Used) -> Iterator[MatchChunk]:
+    """The matches that the policy lets through; what they use up is noted."""
+    found = list(chunks)
+    if plan.query.consume:
+        yield from _consume(found, plan, used)
+        return
+    pairs = []
+    for chunk in found:
+        if len(chunk.plan.graph.variables) == 1:
+            yield chunk
+        else:
+            pairs.append(chunk)
+    if pairs:
+        yield from _choose_pairs(pairs, plan, used)
+
+
+# -- CONSUME -----------------------------------------------------------------------------------------------------------
+
+
+def _consume(chunks: Sequence[MatchChunk], plan: QueryPlan, used: Used) -> Iterator[MatchChunk]:
+    """Matches in their order, each if nothing that it needs is used up."""
+    if not chunks:
+        return
+    names = _names_as_written(plan)
+    events = np.concatenate([_events_of(chunk, names, used) for chunk in chunks])
+    completions = np.concatenate([completion_times(chunk, plan) for chunk in chunks])
+    starts = np.concatenate([chunk.starts for chunk in chunks])
+    ranks = _ranks(events, used)
+    order = np.lexsort((*ranks.T[::-1], starts, completions))
+    taken = np.empty(len(order), bool)
+    taken[order] = take_unused(np.ascontiguousarray(events[order]), used.flags)
+    yield from _kept(chunks, taken)
+
+
+def _names_as_written(plan: QueryPlan) -> list[str]:
+    """The variables that matches bind, each round of a repetition by itself."""
+    repetitions = plan.normal_form.repetitions
+    names: list[str] = []
+    for name in positive_names(plan.normal_form.pattern):
+        group = repetitions.groups.get(name)
+        if group is None:
+            names.append(name)
+        elif group in repetitions.unrolled:
+            names += [round_name(name, number) for number in range(repetitions.unrolled[group].most)]
+    return names
+
+
+def _events_of(chunk: MatchChunk, names: Sequence[str], used: Used) -> Int64s:
+    """The number of the event of each variable in each match, -1 where there is none."""
+    events = np.full((chunk.rows.length, max(1, len(names))), -1, np.int64)
+    for column, name in enumerate(names):
+        if name in chunk.rows.places:
+            events[:, column] = used.numbers(chunk.space.candidates[name])[chunk.rows.places[name]]
+    return events
+
+
+def _ranks(events: Int64s, used: Used) -> Int64s:
+    """The events by their rank in the order of (end, start, arrival); none comes last."""
+    present = np.unique(events[events >= 0])
+    starts = np.concatenate([source.starts for source in used.sources])[present]
+    ends = np.concatenate([source.ends for source in used.sources])[present]
+    rank_of = np.empty(len(present), np.int64)
+    rank_of[np.lexsort((present, starts, ends))] = np.arange(len(present))
+    places = np.searchsorted(present, events)
+    known = events >= 0
+    return np.where(known, rank_of[np.where(known, places, 0)] if len(present) else 0, len(present))
+
+
+def _kept(chunks: Sequence[MatchChunk], taken: Mask) -> Iterator[MatchChunk]:
+    begin = 0
+    for chunk in chunks:
+        mask = taken[begin : begin + chunk.rows.length]
+        begin += chunk.rows.length
+        if mask.any():
+            yield chunk.where(mask)
+
+
+# -- contexts ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """Pairs of events of two operands; the one that ends earlier is the initiator, the left one of two that end alike.
+
+    `order` sorts them by terminator in the order in which these come, then by initiator, the oldest first.
+    """
+
+    events: Int64s
+    starts: Int64s
+    ends: Int64s
+    by_right: Mask
+    order: Int64s
+
+    @property
+    def terminators(self) -> Int64s:
+        """The operand (0, 1) and number of each terminator, in one number."""
+        return self._codes(self.by_right)
+
+    @property
+    def initiators(self) -> Int64s:
+        return self._codes(~self.by_right)
+
+    def _codes(self, right: Mask) -> Int64s:
+        codes: Int64s = np.where(right, 2 * self.events[1] + 1, 2 * self.events[0])
+        return codes
+
+
+def _choose_pairs(chunks: Sequence[MatchChunk], plan: QueryPlan, used: Used) -> Iterator[MatchChunk]:
+    pairs = _pairs_of(chunks, used)
+    taken = _taken(pairs, plan.query.policy, used)
+    if plan.query.policy != CUMULATIVE:
+        yield from _kept(chunks, taken)
+        return
+    yield from _cumulated(chunks, pairs, taken)
+
+
+def _pairs_of(chunks: Sequence[MatchChunk], used: Used) -> _Pairs:
+    names = chunks[0].plan.graph.names
+    events, starts, ends = (np.empty((2, sum(chunk.rows.length for chunk in chunks)), np.int64) for _ in range(3))
+    begin = 0
+    for chunk in chunks:
+        part = slice(begin, begin + chunk.rows.length)
+        begin = part.stop
+        for operand, name in enumerate(names):
+            found, places = chunk.space.candidates[name], chunk.rows.places[name]
+            events[operand, part] = used.numbers(found)[places]
+            starts[operand, part], ends[operand, part] = found.starts[places], found.ends[places]
+    by_right = ends[0] <= ends[1]
+    later, earlier = by_right.astype(np.int64), 1 - by_right.astype(np.int64)
+    rows = np.arange(begin)
+    order = np.lexsort(
+        (
+            events[earlier, rows],
+            starts[earlier, rows],
+            ends[earlier, rows],
+            events[later, rows],
+            starts[later, rows],
+            by_right,
+            ends[later, rows],
+        )
+    )
+    return _Pairs(events, starts, ends, by_right, order)
+
+
+def _taken(pairs: _Pairs, policy: str | None, used: Used) -> Mask:
+    """The pairs that the context makes matches of."""
+    terminators, initiators = pairs.terminators[pairs.order], pairs.initiators[pairs.order]
+    taken = np.zeros(len(pairs.order), bool)
+    if policy == RECENT:
+        last = np.ones(len(terminators), bool)
+        last[:-1] = terminators[1:] != terminators[:-1]
+        taken[pairs.order] = last
+        return taken
+    flags = np.empty(2 * len(used.flags), np.uint8)
+    flags[0::2], flags[1::2] = used.flags & _bit(0), used.flags & _bit(1)
+    taken[pairs.order] = close_initiators(terminators, initiators, policy == CHRONICLE, flags)
+    used.flags |= (flags[0::2] > 0).astype(np.uint8) * np.uint8(_bit(0))
+    used.flags |= (flags[1::2] > 0).astype(np.uint8) * np.uint8(_bit(1))
+    return taken
+
+
+def _cumulated(chunks: Sequence[MatchChunk], pairs: _Pairs, taken: Mask) -> Iterator[MatchChunk]:
+    """One match for each terminator, with the lists of what it closes; it starts with the earliest of them."""
+    kept = pairs.order[taken[pairs.order]]
+    terminators = pairs.terminators[kept]
+    group_of = np.cumsum(np.concatenate([[0], terminators[1:] != terminators[:-1]])) if len(kept) else kept
+    first_starts = pairs.starts.min(axis=0)[kept]
+    by_start = np.lexsort((first_starts, group_of))
+    is_first = np.ones(len(kept), bool)
+    is_first[1:] = group_of[by_start][1:] != group_of[by_start][:-1]
+    shown = kept[by_start[is_first]]
+    elements = tuple(Elements(chunk.space, chunk.rows) for chunk in chunks)
+    lists = [_closed(operand, pairs, kept, group_of, shown, elements) for operand in (0, 1)]
+    names = chunks[0].plan.graph.names
+    begin = 0
+    for chunk in chunks:
+        groups = np.flatnonzero((shown >= begin) & (shown < begin + chunk.rows.length)).astype(np.int32)
+        if len(groups):
+            rows = chunk.rows.take((shown[groups] - begin).astype(np.int32))
+            found = {name: part.take(groups) for name, part in zip(names, lists, strict=True)}
+            yield replace(chunk, rows=Rows(rows.length, rows.places, lists=found))
+        begin += chunk.rows.length
+
+
+def _closed(
+    operand: int,
+    pairs: _Pairs,
+    kept: Int64s,
+    group_of: Int64s,
+    shown: Int64s,
+    elements: tuple[Elements, ...],
+) -> Lists:
+    """The events of an operand in each group: the initiators, or the terminator alone."""
+    is_terminator = pairs.by_right[kept] == (operand == 1)
+    listed = ~is_terminator | np.isin(kept, shown)
+    chosen, groups = kept[listed], group_of[listed]
+    starts, ends, numbers = (of[operand][chosen] for of in (pairs.starts, pairs.ends, pairs.events))
+    order = np.lexsort((numbers, ends, starts, groups))
+    lengths = np.bincount(groups, minlength=len(shown))
+    return Lists(elements, chosen[order].astype(np.int32), np.concatenate([[0], np.cumsum(lengths)]))
