@@ -39,11 +39,12 @@ def tracking_plan(
         for stream in plan.all_streams:
             known, more = columns.get(stream, frozenset()), _condition_columns(plan, stream)
             columns[stream] = frozenset({*(known or ()), *more})
+    query = PatternQuery(Event(law.streams[0]), "violations", partition_by=keys)
     return QueryPlan(
-        query=PatternQuery(Event(law.streams[0]), "violations", partition_by=keys),
+        query=query,
         source=source,
         catalog=catalog,
-        normal_form=NormalForm((), Windows()),
+        normal_form=NormalForm((), Windows(), (), query.pattern),
         graphs=(),
         retention={},
         columns=columns,
