@@ -20,7 +20,7 @@ from ensue.algebra.nodes import (
     Within,
     children,
 )
-from ensue.algebra.operators import CONTEXTS, NEXT_MATCH, STRICT, UNRESTRICTED
+from ensue.algebra.operators import CONTEXTS, NEXT_MATCH, OPERATORS, STRICT, UNRESTRICTED
 from ensue.errors import Problem
 
 PAIRING = ("FOLLOWS", "PRECEDES", "PRIOR", "RELATIVE", "SIMULTANEOUS", "CONCURRENT", "NOTFOLLOWS", "NOTPRECEDES")
@@ -78,6 +78,20 @@ def _check_context(pattern: Pattern, query: PatternQuery) -> Iterator[Problem]:
     elif not isinstance(pattern, Not):
         for child in children(pattern):
             yield from _check_context(child, query)
+
+
+def initiating_names(pattern: Pattern) -> tuple[str, ...]:
+    """Of a pattern of two events under CUMULATIVE, the variables of those that can be initiators: they are lists."""
+    while isinstance(pattern, Within | Named):
+        pattern = pattern.item
+    forbidden = OPERATORS[pattern.operator].forbidden if isinstance(pattern, Operation) else ()
+    names = [
+        item.variable
+        for place, item in enumerate(children(pattern))
+        if isinstance(item, Event) and item.variable is not None and place not in forbidden
+    ]
+    either = isinstance(pattern, And) or (isinstance(pattern, Operation) and pattern.operator == "CONCURRENT")
+    return tuple(names if either else names[:1])
 
 
 def operator_word(pattern: Pattern) -> str:

@@ -20,6 +20,7 @@ from ensue.expr.reductions import (
     count,
     deviation,
     first,
+    flattened,
     greatest,
     last,
     least,
@@ -90,6 +91,14 @@ _TABLE = (
     ),
     Aggregate("first", _ANY, _of_one, first, "the value of the first element", "first(t.temp) = 20"),
     Aggregate("last", _ANY, _of_one, last, "the value of the last element", "last(t.temp) = 27"),
+    Aggregate(
+        "flatten",
+        _ANY,
+        lambda of: pa.list_(element_type(of) or of),
+        flattened,
+        "all values, in order; of elements that are lists, their values",
+        "flatten(t.temp) IS NOT NULL",
+    ),
     Aggregate("list", _ANY, lambda of: pa.list_(of), as_lists, "all values, in order", "list(t.temp) IS NOT NULL"),
 )
 

@@ -15,7 +15,18 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ensue.expr.operators import computed
-from ensue.expr.types import NUMBERS, Array, Kind, arrow, common_type, convert, kind_of, nan_to_null, readable
+from ensue.expr.types import (
+    NUMBERS,
+    Array,
+    Kind,
+    arrow,
+    common_type,
+    convert,
+    element_type,
+    kind_of,
+    nan_to_null,
+    readable,
+)
 
 Integers: TypeAlias = "npt.NDArray[np.int64]"
 
@@ -196,6 +207,16 @@ def as_lists(lists: Lists) -> Array:
     """The lists as they are, nulls included."""
     missing = None if lists.present.all() else pa.array(~lists.present)
     return _list_array(np.concatenate(([0], lists.ends)), lists.elements, missing)
+
+
+def flattened(lists: Lists) -> Array:
+    """All values in one list: those of the lists that are the elements, or the elements themselves."""
+    if element_type(lists.elements.type) is None:
+        return as_lists(lists)
+    inner = Lists.of(lists.elements, "element")
+    before = np.concatenate(([0], inner.ends))
+    missing = None if lists.present.all() else pa.array(~lists.present)
+    return _list_array(before[np.concatenate(([0], lists.ends))], inner.elements, missing)
 
 
 def _ticks(known: Lists) -> Integers:

@@ -1,0 +1,489 @@
+"""The contexts of SNOOP as statements: one declared stream for each operator, so that each chooses among pairs.
+
+`SEQ(SEQ(x, y), z) MATCH RECENT` becomes a stream of the chosen pairs of `x` and `y`, and a pattern over its events and
+`z`. An event of such a stream carries, under names like `a.price`, what is asked of the variables below it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+
+from ensue.algebra.check import positive_names
+from ensue.algebra.choices import names_in
+from ensue.algebra.nodes import (
+    And,
+    Event,
+    Events,
+    Named,
+    Not,
+    Operation,
+    Or,
+    Pattern,
+    PatternQuery,
+    Return,
+    Seq,
+    Statements,
+    Window,
+    Within,
+)
+from ensue.algebra.operators import CONTEXTS, CUMULATIVE
+from ensue.algebra.policies import initiating_names
+from ensue.algebra.scopes import name_anonymous
+from ensue.errors import Problem, QueryError, Source
+from ensue.expr.lists import is_aggregate
+from ensue.expr.nodes import Binary, Call, Expr, Field, IsNull, Same, Unary, conjuncts, variables_of
+from ensue.expr.nodes import walk as walk_expression
+from ensue.expr.rewrite import rewrite
+
+WHOLE_EVENT = "*"
+"""The field that is the whole event, all its columns together."""
+
+BOUND = "?"
+"""The column that says whether a variable of a branch is bound."""
+
+MATCH = "match#"
+"""The name of the interval of the whole match."""
+
+
+def resolve_contexts(statements: Statements) -> Statements:
+    """The statements, with several in the place of each one whose policy is a context."""
+    resolved: list[PatternQuery] = []
+    for query in statements.statements:
+        if query.policy in CONTEXTS:
+            resolved += _Resolver(query, statements.source).resolved()
+        else:
+            resolved.append(query)
+    return replace(statements, statements=tuple(resolved))
+
+
+@dataclass(frozen=True, slots=True)
+class _Operand:
+    """What an operator gets: events of a stream, and what is known of the variables they stand for.
+
+    `simple` events are of the user's own streams; others carry columns. `leading` and `trailing` are the NOTs at its
+    edges, which the operators around it judge. `optional` variables may be unbound, `lists` are lists.
+    """
+
+    event: Event
+    names: tuple[str, ...]
+    simple: bool
+    intervals: tuple[str, ...] = ()
+    optional: frozenset[str] = frozenset()
+    lists: frozenset[str] = frozenset()
+    leading: tuple[Not, ...] = ()
+    trailing: tuple[Not, ...] = ()
+
+    @property
+    def handle(self) -> str:
+        assert self.event.variable is not None
+        return self.event.variable
+
+    def value(self, wanted: Field) -> Field:
+        """What stands for a field of a variable or AS name."""
+        if wanted.variable in self.intervals:
+            return Field(self.handle, wanted.name, wanted.span)
+        return wanted if self.simple else Field(self.handle, f"{wanted.variable}.{wanted.name}", wanted.span)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """One operator over its operands, before it is decided whether its matches become a stream."""
+
+    pattern: Pattern
+    where: Expr | None
+    operands: tuple[_Operand, ...]
+    branches: bool = False
+
+
+@dataclass(slots=True)
+class _Resolver:
+    """Resolves one query."""
+
+    written: PatternQuery
+    source: Source | None
+    stages: list[PatternQuery] = field(default_factory=list)
+    done: set[int] = field(default_factory=set)
+    anonymous: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        self.written, self.anonymous = name_anonymous(self.written)
+
+    # -- the parts of the query ----------------------------------------------------------------------------------------
+
+    @property
+    def _same(self) -> tuple[str, ...]:
+        return tuple(name for part in conjuncts(self.written.where) if isinstance(part, Same) for name in part.fields)
+
+    @property
+    def _handed_on(self) -> tuple[str, ...]:
+        """The columns that every stream has under their own names."""
+        return tuple(dict.fromkeys((*self.written.partition_by, *self._same)))
+
+    def _asked(self, name: str) -> tuple[str, ...]:
+        """The fields of a variable or AS name that something later may ask for."""
+        expressions = [*conjuncts(self.written.where), *(column.expression for column in self.written.returns)]
+        fields = [
+            part.name
+            for expression in expressions
+            for part in walk_expression(expression)
+            if isinstance(part, Field) and part.variable == name
+        ]
+        whole = [] if self.written.returns or name not in positive_names(self.written.pattern) else [WHOLE_EVENT]
+        return tuple(dict.fromkeys((*fields, *whole, "s")))
+
+    # -- resolving -----------------------------------------------------------------------------------------------------
+
+    def resolved(self) -> list[PatternQuery]:
+        """The statements that stand for the query, what a statement uses before it."""
+        stage = self._outermost(self.written.pattern, self._windows(self.written.within))
+        if isinstance(stage, _Operand):
+            stage = self._with_edges(stage)
+        final = replace(
+            self.written,
+            pattern=Named(stage.pattern, MATCH),
+            where=stage.where,
+            within=None,
+            returns=self._returns(stage),
+            policy=None if len(stage.operands) == 1 else self.written.policy,
+        )
+        return [*self.stages, final]
+
+    def _windows(self, window: Window | None) -> tuple[Window, ...]:
+        if isinstance(window, Events):
+            raise QueryError(
+                [
+                    Problem(
+                        "policy-window",
+                        f"MATCH {self.written.policy} takes windows in time, not in EVENTS",
+                        window.span,
+                        hint="write a WITHIN in time",
+                    )
+                ],
+                self.source,
+            )
+        return () if window is None else (window,)
+
+    def _outermost(self, pattern: Pattern, windows: tuple[Window, ...]) -> _Stage | _Operand:
+        """The outermost operator; its own matches are the result unless something has to be judged after the choice."""
+        found = self._read(pattern, windows, outermost=True)
+        if isinstance(found, _Operand):
+            return found
+        return self._emit(found) if self.written.policy == CUMULATIVE else found
+
+    def _with_edges(self, operand: _Operand) -> _Stage:
+        """The result over the events of one stream, with the NOTs at the edges of everything."""
+        edges = (*operand.leading, *operand.trailing)
+        pattern: Pattern = operand.event
+        if edges:
+            pattern = Seq((*operand.leading, operand.event, *operand.trailing))
+            window = self._whole_windows()
+            for size in window:
+                pattern = Within(pattern, size)
+        return _Stage(pattern, self._conditions((operand,), edges), (replace(operand, leading=(), trailing=()),))
+
+    def _whole_windows(self) -> tuple[Window, ...]:
+        windows = self._windows(self.written.within)
+        pattern = self.written.pattern
+        while isinstance(pattern, Within | Named):
+            if isinstance(pattern, Within):
+                windows += self._windows(pattern.window)
+            pattern = pattern.item
+        return windows
+
+    def _operand(self, pattern: Pattern, windows: tuple[Window, ...], outermost: bool = False) -> _Operand:
+        found = self._read(pattern, windows, outermost)
+        return found if isinstance(found, _Operand) else self._emit(found)
+
+    def _read(self, pattern: Pattern, windows: tuple[Window, ...], outermost: bool) -> _Operand | _Stage:
+        match pattern:
+            case Event():
+                assert pattern.variable is not None
+                return _Operand(pattern, (pattern.variable,), simple=True)
+            case Within():
+                return self._windowed(pattern, windows, outermost)
+            case Named():
+                operand = self._operand(pattern.item, windows, outermost)
+                return replace(operand, intervals=(*operand.intervals, pattern.name))
+            case Seq():
+                return self._sequence(pattern, windows)
+            case And():
+                return self._all_of(pattern, windows, outermost)
+            case Or():
+                return self._any_of(pattern, windows)
+            case Operation():
+                return self._operation(pattern, windows)
+            case _:
+                raise AssertionError("checked before")
+
+    def _windowed(self, pattern: Within, windows: tuple[Window, ...], outermost: bool) -> _Operand | _Stage:
+        inner = (*windows, *self._windows(pattern.window))
+        if isinstance(pattern.item, Event):
+            return self._stage(pattern.item, (self._operand(pattern.item, ()),), inner, ())
+        return self._read(pattern.item, inner, outermost)
+
+    def _sequence(self, pattern: Seq, windows: tuple[Window, ...]) -> _Operand | _Stage:
+        current: _Operand | _Stage | None = None
+        between: list[Not] = []
+        leading: tuple[Not, ...] = ()
+        for item in pattern.items:
+            if isinstance(item, Not):
+                between.append(item)
+                continue
+            following = self._operand(item, windows)
+            apart = (*between, *following.leading)
+            between = []
+            if current is None:
+                current, leading = replace(following, leading=()), apart
+                continue
+            before = self._settled(current)
+            apart = (*before.trailing, *apart)
+            items = (before.event, *apart, following.event)
+            operands = (before, replace(following, leading=()))
+            current = self._stage(Seq(items, pattern.span), operands, windows, apart)
+            between = [*following.trailing]
+        assert current is not None
+        trailing = (*(current.trailing if isinstance(current, _Operand) else ()), *between)
+        if not leading and not trailing:
+            return current
+        return replace(self._settled(current), leading=leading, trailing=trailing)
+
+    def _all_of(self, pattern: And, windows: tuple[Window, ...], outermost: bool) -> _Operand | _Stage:
+        forbidden = tuple(item for item in pattern.items if isinstance(item, Not))
+        if forbidden:
+            raise self._misplaced(forbidden[0], "AND")
+        current: _Operand | _Stage = self._inner(pattern.items[0], windows, "AND")
+        for item in pattern.items[1:]:
+            before, following = self._settled(current), self._inner(item, windows, "AND")
+            both = (before.event, following.event)
+            current = self._stage(And(both, pattern.span), (before, following), windows, ())
+        return current
+
+    def _any_of(self, pattern: Or, windows: tuple[Window, ...]) -> _Stage:
+        operands = tuple(self._inner(item, windows, "OR") for item in pattern.items)
+        stage = self._stage(Or(tuple(one.event for one in operands), pattern.span), operands, windows, ())
+        return replace(stage, branches=True)
+
+    def _operation(self, pattern: Operation, windows: tuple[Window, ...]) -> _Operand | _Stage:
+        word, items = pattern.operator, pattern.items
+        match word:
+            case "ANYONE":
+                return self._any_of(Or(items, pattern.span), windows)
+            case "BOTH":
+                x, y = items
+                ways = tuple(replace(pattern, operator="FOLLOWS", items=pair) for pair in ((x, y), (y, x)))
+                return self._any_of(Or(ways, pattern.span), windows)
+            case "RELATIVE":
+                return self._sequence(Seq(items, pattern.span), windows)
+            case "PRECEDES":
+                return self._operation(replace(pattern, operator="FOLLOWS", items=items[::-1]), windows)
+        forbidden = {"NOTFOLLOWS": 1, "NOTPRECEDES": 1, "APERIODIC": 2, "UNLESS": 0}.get(word)
+        beside = () if forbidden is None else (items[forbidden],)
+        operands = tuple(self._inner(item, windows, word) for place, item in enumerate(items) if place != forbidden)
+        events: list[Pattern] = [operand.event for operand in operands]
+        if forbidden is not None:
+            events.insert(forbidden, items[forbidden])
+        return self._stage(replace(pattern, items=tuple(events)), operands, windows, beside)
+
+    def _inner(self, item: Pattern, windows: tuple[Window, ...], word: str) -> _Operand:
+        """An operand that leaves no NOT to be judged by others."""
+        operand = self._operand(item, windows)
+        left = (*operand.leading, *operand.trailing)
+        if left:
+            raise self._misplaced(left[0], word)
+        return operand
+
+    def _misplaced(self, negation: Not, word: str) -> QueryError:
+        return QueryError(
+            [
+                Problem(
+                    "policy-negation",
+                    f"under MATCH {self.written.policy} a NOT stands between items of SEQ or at the edges of the whole "
+                    f"pattern, not in {word}",
+                    negation.span,
+                    hint="declare that part as a STREAM of its own, without the policy, and use its events here",
+                )
+            ],
+            self.source,
+        )
+
+    def _settled(self, found: _Operand | _Stage) -> _Operand:
+        return found if isinstance(found, _Operand) else self._emit(found)
+
+    # -- stages --------------------------------------------------------------------------------------------------------
+
+    def _stage(
+        self, pattern: Pattern, operands: tuple[_Operand, ...], windows: Iterable[Window], beside: Sequence[Pattern]
+    ) -> _Stage:
+        for window in windows:
+            pattern = Within(pattern, window)
+        return _Stage(pattern, self._conditions(operands, beside), operands)
+
+    def _conditions(self, operands: tuple[_Operand, ...], beside: Sequence[Pattern]) -> Expr | None:
+        """The conjuncts that are judged here: those whose names are all bound now, and not before."""
+        forbidden = frozenset(name for part in beside for name in names_in(part))
+        bound = frozenset(name for operand in operands for name in (*operand.names, *operand.intervals)) | forbidden
+        found: list[Expr] = []
+        for place, conjunct in enumerate(conjuncts(self.written.where)):
+            if isinstance(conjunct, Same):
+                found.append(conjunct)
+                continue
+            names = variables_of(conjunct)
+            if place not in self.done and names <= bound:
+                self.done.add(place)
+                found.append(self._about(conjunct, operands))
+            elif names & forbidden and place not in self.done:
+                raise self._later(conjunct)
+        return reduce(lambda left, right: Binary("and", left, right), found) if found else None
+
+    def _later(self, conjunct: Expr) -> QueryError:
+        return QueryError(
+            [
+                Problem(
+                    "policy-negation",
+                    f"under MATCH {self.written.policy} a NOT is judged with the items beside it, and this condition "
+                    "names a later one",
+                    conjunct.span,
+                    hint="relate the forbidden event to the items beside it only",
+                )
+            ],
+            self.source,
+        )
+
+    def _about(self, conjunct: Expr, operands: tuple[_Operand, ...]) -> Expr:
+        """A conjunct in terms of the operands; it says nothing where a branch it names was not taken."""
+        result = self._expression(conjunct, operands, in_where=True)
+        for operand in operands:
+            for name in sorted(variables_of(conjunct) & operand.optional):
+                result = Binary("or", Unary("not", operand.value(Field(name, BOUND))), result, conjunct.span)
+        return result
+
+    def _expression(self, expr: Expr, operands: tuple[_Operand, ...], in_where: bool = False) -> Expr:
+        holders = {name: operand for operand in operands for name in (*operand.names, *operand.intervals)}
+        lists = frozenset(name for operand in operands for name in operand.lists)
+
+        def replaced(part: Expr) -> Expr | None:
+            if is_aggregate(part) and in_where:
+                return replace(part, arguments=tuple(_plain(argument) for argument in part.arguments))
+            if isinstance(part, Call) and part.name == "count" and isinstance(part.arguments[0], Field):
+                counted = part.arguments[0]
+                if counted.variable is None and counted.name in lists:
+                    return replace(part, arguments=(_plain(Field(counted.name, "s", counted.span)),))
+            if isinstance(part, Field) and part.variable in holders:
+                if in_where and part.variable in lists:
+                    raise self._needs_aggregate(part)
+                return holders[part.variable].value(part)
+            return None
+
+        def _plain(argument: Expr) -> Expr:
+            counted = isinstance(argument, Field) and argument.variable is None and argument.name in lists
+            whole = Field(argument.name, "s", argument.span) if counted and isinstance(argument, Field) else argument
+            return rewrite(
+                whole,
+                lambda part: (
+                    holders[part.variable].value(part) if isinstance(part, Field) and part.variable in holders else None
+                ),
+            )
+
+        return rewrite(expr, replaced)
+
+    def _needs_aggregate(self, part: Field) -> QueryError:
+        return QueryError(
+            [
+                Problem(
+                    "policy-list",
+                    f"under MATCH CUMULATIVE `{part.variable}` is a list where this condition is judged",
+                    part.span,
+                    hint=f"aggregate it: `max({part.variable}.{part.name})`, say",
+                )
+            ],
+            self.source,
+        )
+
+    def _emit(self, stage: _Stage) -> _Operand:
+        """Declares the stream of the matches that a stage chooses."""
+        name = f"{self.written.name or 'pattern'}#{len(self.stages) + 1}"
+        cumulative = self.written.policy == CUMULATIVE and len(stage.operands) == 2 and not stage.branches
+        listed = frozenset(initiating_names(stage.pattern)) if cumulative else frozenset[str]()
+        self.stages.append(
+            PatternQuery(
+                stage.pattern,
+                name,
+                where=stage.where,
+                partition_by=self.written.partition_by,
+                returns=tuple(self._carried(stage, listed)),
+                policy=None if len(stage.operands) == 1 or stage.branches else self.written.policy,
+                declares=True,
+                span=self.written.span,
+                policy_span=self.written.policy_span,
+                partition_span=self.written.partition_span,
+            )
+        )
+        names = tuple(name for operand in stage.operands for name in (*operand.names, *operand.intervals))
+        return _Operand(
+            Event(name, name, span=self.written.pattern.span),
+            names,
+            simple=False,
+            optional=frozenset(names)
+            if stage.branches
+            else frozenset(name for operand in stage.operands for name in operand.optional),
+            lists=frozenset(
+                name
+                for operand in stage.operands
+                for name in operand.names
+                if name in operand.lists or operand.handle in listed
+            ),
+        )
+
+    def _carried(self, stage: _Stage, listed: frozenset[str]) -> Iterator[Return]:
+        for name in self._handed_on:
+            yield Return(self._common(name, stage, listed), name)
+        for operand in stage.operands:
+            for name in (*operand.names, *operand.intervals):
+                for asked in self._asked(name):
+                    value: Expr = operand.value(Field(name, asked))
+                    if operand.handle in listed:
+                        value = Call("flatten", (value,))
+                    yield Return(value, f"{name}.{asked}")
+                if stage.branches:
+                    yield Return(IsNull(Field(operand.handle, "s"), negated=True), f"{name}.{BOUND}")
+                elif name in operand.optional:
+                    yield Return(operand.value(Field(name, BOUND)), f"{name}.{BOUND}")
+
+    def _common(self, name: str, stage: _Stage, listed: frozenset[str] = frozenset()) -> Expr:
+        """A column on which all events agree."""
+        fields = tuple(
+            Call("first", (Field(operand.handle, name),)) if operand.handle in listed else Field(operand.handle, name)
+            for operand in stage.operands
+        )
+        return Call("coalesce", fields) if stage.branches and len(fields) > 1 else fields[0]
+
+    # -- the result ----------------------------------------------------------------------------------------------------
+
+    def _returns(self, stage: _Stage) -> tuple[Return, ...]:
+        if self.written.returns:
+            return tuple(
+                replace(column, expression=self._expression(column.expression, stage.operands), alias=_alias(column))
+                for column in self.written.returns
+            )
+        columns: list[tuple[str, Expr]] = [(name, self._common(name, stage)) for name in self.written.partition_by]
+        columns += [("start", Field(MATCH, "s")), ("end", Field(MATCH, "e"))]
+        holders = {name: operand for operand in stage.operands for name in operand.names}
+        for name in positive_names(self.written.pattern):
+            if name not in self.anonymous:
+                columns.append((name, holders[name].value(Field(name, WHOLE_EVENT))))
+        seen: set[str] = set()
+        result = []
+        for name, expression in columns:
+            while name in seen:
+                name += "_"
+            seen.add(name)
+            result.append(Return(expression, name))
+        return tuple(result)
+
+
+def _alias(column: Return) -> str | None:
+    if column.alias is None and isinstance(column.expression, Field):
+        return column.expression.name
+    return column.alias
