@@ -239,7 +239,7 @@ class _Resolver:
                 continue
             before = self._settled(current)
             apart = (*before.trailing, *apart)
-            items = (before.event, *apart, following.event)
+            items: tuple[Pattern, ...] = (before.event, *apart, following.event)
             operands = (before, replace(following, leading=()))
             current = self._stage(Seq(items, pattern.span), operands, windows, apart)
             between = [*following.trailing]
