@@ -32,7 +32,16 @@ def match_ids(chunk: MatchChunk, plan: QueryPlan, columns: Mapping[str, Sequence
     """
     lanes = [_lane(chunk, plan, columns, number) for number in range(len(LANES))]
     digits = np.stack(lanes, axis=1).astype(">u8").view(np.uint8).reshape(chunk.rows.length, 16)
-    return pa.array(_hexadecimal(digits))
+    return pa.array(hexadecimal(digits))
+
+
+def event_ids(chunk: MatchChunk, name: str, stream: str, columns: Sequence[str]) -> list[Hashes]:
+    """The two halves of the id of the event that each match binds to a variable; `columns` are all of its stream."""
+    rows = chunk.space.candidates[name].rows[chunk.rows.places[name]]
+    return [
+        _mix(np.full(len(rows), _seed(stream, lane)), _hashes_by_row(chunk, name, columns, lane)[rows], lane)
+        for lane in range(len(LANES))
+    ]
 
 
 def _lane(chunk: MatchChunk, plan: QueryPlan, columns: Mapping[str, Sequence[str]], lane: int) -> Hashes:
@@ -133,7 +142,7 @@ def _seed(text: str, lane: int) -> np.uint64:
     return np.uint64(int.from_bytes(digest, "big"))
 
 
-def _hexadecimal(digits: npt.NDArray[np.uint8]) -> npt.NDArray[np.str_]:
+def hexadecimal(digits: npt.NDArray[np.uint8]) -> npt.NDArray[np.str_]:
     """Rows of bytes as texts of hexadecimal digits."""
     alphabet = np.frombuffer(b"0123456789abcdef", np.uint8)
     letters = np.empty((len(digits), 2 * digits.shape[1]), np.uint8)
