@@ -16,7 +16,7 @@ from ensue.algebra.check import check_constraints, check_query, check_statement_
 from ensue.algebra.constraints import ConstraintStatement
 from ensue.algebra.nodes import Statements
 from ensue.algebra.partial import eager_constraint_problems, eager_problems
-from ensue.algebra.streams import check_streams
+from ensue.algebra.streams import check_streams, declarations, used_streams
 from ensue.dsl import PatternExpression, Query, query_of
 from ensue.dsl.constraints import ConstraintsLike, statements_of
 from ensue.engine.cascade import derive, sources_of
@@ -144,10 +144,17 @@ def explain(query: QueryLike, *, time: str = "t", constraints: ConstraintsLike |
 
 
 def _explained(statements: Statements, time: str) -> Iterator[str]:
-    if not statements.statements:
+    if not statements.results:
         raise _no_pattern(statements)
-    for node, law in zip(statements.statements, laws_of(statements), strict=True):
-        yield explain_without_data(node, statements.source, time, law)
+    problems = check_streams(statements)
+    if problems:
+        raise QueryError(problems, statements.source)
+    declared = declarations(statements.statements)
+    plain = tuple(node for node in statements.statements if not used_streams(node, declared))
+    laws = dict(zip(plain, laws_of(replace(statements, statements=plain)), strict=True))
+    program = statements.statements if declared else ()
+    for node in statements.statements:
+        yield explain_without_data(node, statements.source, time, laws.get(node), program)
 
 
 def single_statement(query: QueryLike, constraints: ConstraintsLike | None = None) -> Statements:

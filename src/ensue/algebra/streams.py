@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from ensue.algebra.catalog import TIME_NAMES
+from ensue.algebra.check import column_name
 from ensue.algebra.nodes import Event, Operation, PatternQuery, Statements, walk
 from ensue.algebra.operators import STRICT
 from ensue.algebra.scopes import counts_events
 from ensue.errors import Problem, Span
+from ensue.expr.nodes import Call, Expr, Field
 
 START, END, LINEAGE = "ensue:start", "ensue:end", "ensue:lineage"
 """The columns beside those of RETURN that say when an event of a declared stream began and was complete, and of which
@@ -50,6 +53,45 @@ def in_order(queries: Sequence[PatternQuery]) -> tuple[PatternQuery, ...]:
     for name in declared:
         add(name)
     return tuple(ordered.values())
+
+
+def connected(query: PatternQuery, queries: Sequence[PatternQuery]) -> tuple[PatternQuery, ...]:
+    """The statements that have to run in one place with this one, because of the streams between them."""
+    declared = declarations(queries)
+    together = [query]
+    for current in together:
+        below = [declared[name] for name in used_streams(current, declared)]
+        above = [other for other in queries if current.declares and current.name in streams_of([other])]
+        together += [other for other in (*below, *above) if other not in together]
+    return tuple(other for other in queries if other in together)
+
+
+def shared_keys(queries: Sequence[PatternQuery]) -> tuple[str, ...]:
+    """The keys by which the events of connected statements can be kept apart.
+
+    Each statement has them in its PARTITION BY, and each stream hands them on, as they are and under their name: then
+    an event of a declared stream and the events it is made of have the same key, at any depth.
+    """
+    return tuple(
+        key
+        for key in queries[0].partition_by
+        if key not in TIME_NAMES
+        and all(key in query.partition_by and (not query.declares or _hands_on(key, query)) for query in queries)
+    )
+
+
+def _hands_on(key: str, query: PatternQuery) -> bool:
+    if not query.returns:
+        return True
+    columns = [column.expression for place, column in enumerate(query.returns) if column_name(column, place) == key]
+    return any(_is_key(key, expression) for expression in columns)
+
+
+def _is_key(key: str, expression: Expr) -> bool:
+    """All events of a match have the key, so that it does not matter whose it is."""
+    if isinstance(expression, Call) and expression.name == "coalesce":
+        return all(_is_key(key, argument) for argument in expression.arguments)
+    return isinstance(expression, Field) and expression.name == key
 
 
 def check_streams(statements: Statements) -> list[Problem]:
@@ -107,12 +149,13 @@ def _cycle_from(name: str, declared: Mapping[str, PatternQuery]) -> tuple[str, .
 def _counted_positions(query: PatternQuery, declared: Mapping[str, PatternQuery]) -> Iterator[Problem]:
     used = used_streams(query, declared)
     how = _way_of_counting(query)
-    if used and how:
+    if used and how is not None:
+        words, hint = how
         yield Problem(
             "derived-positions",
-            f"{how} goes by the positions of events, and events of the declared stream `{used[0]}` have none",
+            f"{words} goes by the positions of events, and events of the declared stream `{used[0]}` have none",
             _place_of(query, used[0]),
-            hint="use a WITHIN in time, SEQ in place of NEXT, MATCH NEXT in place of MATCH STRICT",
+            hint=hint,
         )
 
 
@@ -128,13 +171,15 @@ def _constrained(statements: Statements, declared: Mapping[str, PatternQuery]) -
                 )
 
 
-def _way_of_counting(query: PatternQuery) -> str:
-    """What in a query goes by the positions of events; empty if nothing does."""
+def _way_of_counting(query: PatternQuery) -> tuple[str, str] | None:
+    """What in a query goes by the positions of events, and what could be written instead."""
     if counts_events(query):
-        return "WITHIN ... EVENTS"
+        return "WITHIN ... EVENTS", "write a WITHIN in time"
     if any(isinstance(node, Operation) and node.operator == "NEXT" for node in walk(query.pattern)):
-        return "NEXT"
-    return "MATCH STRICT" if query.policy == STRICT else ""
+        return "NEXT", "write SEQ, with a NOT between its items for what must not come between"
+    if query.policy == STRICT:
+        return "MATCH STRICT", "write MATCH NEXT, which binds the next event that fits"
+    return None
 
 
 def _place_of(query: PatternQuery, stream: str) -> Span | None:

@@ -12,7 +12,6 @@ from itertools import chain
 
 import pyarrow as pa
 
-from ensue.algebra.nodes import PatternQuery
 from ensue.algebra.streams import END, START
 from ensue.engine.evaluate import Frontier, evaluate
 from ensue.engine.events import EventStore
@@ -30,16 +29,19 @@ of its result or the name of the stream that it makes."""
 
 @dataclass(frozen=True, slots=True)
 class Derivation:
-    """A stream whose events are the matches of a plan. `query` is the statement as it was written."""
+    """A stream whose events are the matches of a plan.
 
-    query: PatternQuery
+    `plan` gives the columns that are used of them, `whole` all that the statement names.
+    """
+
     plan: QueryPlan
+    whole: QueryPlan
     output: OutputSchema
 
     @property
     def name(self) -> str:
-        assert self.query.name is not None
-        return self.query.name
+        assert self.plan.query.name is not None
+        return self.plan.query.name
 
     @property
     def item(self) -> InputTable:
@@ -100,7 +102,8 @@ class Cascade:
         derivations: Sequence[Derivation] = (),
     ) -> Cascade:
         """A cascade over tables of this shape; their rows are not read yet."""
-        everything = [*(derivation.plan for derivation in derivations), *plans]
+        # A session keeps what is used; what the statements name has to come, so that they can be planned again.
+        everything = [*(derivation.whole for derivation in derivations), *plans]
         shapes = tuple(
             replace(item, table=plain_schema(needed_columns(everything, item).schema).empty_table()) for item in inputs
         )

@@ -15,6 +15,8 @@ from ensue.algebra.lineage import is_lineage, lineage_variable
 from ensue.algebra.nodes import Event, PatternQuery, walk
 from ensue.algebra.streams import END, LINEAGE, START
 from ensue.engine.collections import element_values, list_values, with_list_fields
+from ensue.engine.evaluate import MatchChunk, completion_times
+from ensue.engine.events import FOREVER
 from ensue.engine.identity import match_ids
 from ensue.engine.matches import MatchChunk, completion_times
 from ensue.engine.lineage import IDS, MEMBERS, lineage_ids, lineage_members
@@ -307,7 +309,7 @@ def collect_ordered(chunks: Iterable[MatchChunk], output: OutputSchema, limit: i
     """
     found: dict[int, list[MatchChunk]] = {}
     count = 0
-    for chunk in chunks:
+    for chunk in _ended(chunks, output) if output.hidden else chunks:
         count += chunk.rows.length
         check_limit(count, limit, chunk, output.plan)
         found.setdefault(id(chunk.space), []).append(chunk)
@@ -319,6 +321,14 @@ def collect_ordered(chunks: Iterable[MatchChunk], output: OutputSchema, limit: i
     if len(tables) == 1:
         return tables[0]
     return _merge_ordered(tables, [_sort_keys(group, output.plan) for group in ordered], piece)
+
+
+def _ended(chunks: Iterable[MatchChunk], output: OutputSchema) -> Iterator[MatchChunk]:
+    """The matches that are events: one that is complete only when no event comes any more has no end."""
+    for chunk in chunks:
+        known = chunk.where(completion_times(chunk, output.plan) != FOREVER)
+        if known.rows.length:
+            yield known
 
 
 def _render_pieces(group: MatchChunk, output: OutputSchema, piece: int) -> Iterator[pa.RecordBatch]:

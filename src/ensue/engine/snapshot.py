@@ -57,11 +57,11 @@ def watched_streams(plans: Iterable[QueryPlan]) -> list[list[str]]:
 def query_text(plans: Sequence[QueryPlan], derivations: Sequence[Derivation] = ()) -> str:
     """The queries of a session, their constraints and the streams that they use, by which its state is known."""
     texts: dict[str, None] = {}
-    for plan in (*(derivation.plan for derivation in derivations), *plans):
+    everything = [*(derivation.plan for derivation in derivations), *plans]
+    for plan in everything:
         constraints = plan.law.constraints if plan.law is not None else ()
         texts |= dict.fromkeys(f"CONSTRAINT {render_constraint(constraint)}" for constraint in constraints)
-    declared = [render_query(derivation.query) for derivation in derivations]
-    return ";\n".join((*texts, *declared, *(render_query(plan.query) for plan in plans)))
+    return ";\n".join((*texts, *(render_query(plan.query) for plan in everything)))
 
 
 def text_of(session: Progress) -> str:

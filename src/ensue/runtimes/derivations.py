@@ -27,36 +27,37 @@ OWN = "ensue:"
 
 def plan_declared(
     statements: Statements, catalog: Catalog, laws: Mapping[PatternQuery, Law | None]
-) -> tuple[Catalog, list[tuple[PatternQuery, QueryPlan]]]:
+) -> tuple[Catalog, list[QueryPlan]]:
     """Plans for the statements that declare streams, in order, and the catalog with these streams."""
-    planned: list[tuple[PatternQuery, QueryPlan]] = []
+    planned: list[QueryPlan] = []
     for query in in_order(statements.statements):
         assert query.name is not None
         whole = replace(query, returns=query.returns or _all_columns(query, catalog))
         _check_columns(whole, statements.source)
         plan = plan_query(whole, catalog, statements.source, laws.get(query))
         catalog = replace(catalog, streams={**catalog.streams, query.name: _schema_of(query.name, plan)})
-        planned.append((query, plan))
+        planned.append(plan)
     return catalog, planned
 
 
 def derivations_of(
-    planned: Sequence[tuple[PatternQuery, QueryPlan]], results: Sequence[QueryPlan], inputs: Sequence[InputTable]
+    planned: Sequence[QueryPlan], results: Sequence[QueryPlan], inputs: Sequence[InputTable]
 ) -> tuple[Derivation, ...]:
     """The streams that the results need, in order, with the columns that are used of them."""
-    kept: list[tuple[PatternQuery, QueryPlan, bool]] = []
+    kept: list[tuple[QueryPlan, QueryPlan, bool]] = []
     users: list[tuple[QueryPlan, bool]] = [(plan, False) for plan in results]
-    for query, plan in reversed(planned):
-        own = [(user, lineage) for user, lineage in users if query.name in user.streams]
+    for whole in reversed(planned):
+        name = whole.query.name or ""
+        own = [(user, lineage) for user, lineage in users if name in user.streams]
         if own:
-            wanted = _wanted_columns(query.name or "", [user for user, _ in own])
-            lineage = any(query.name in lineage_streams(user.query, whole) for user, whole in own)
-            kept.insert(0, (query, _narrowed(plan, wanted, lineage), lineage))
-            users.append((kept[0][1], lineage))
+            lineage = any(name in lineage_streams(user.query, of_all) for user, of_all in own)
+            plan = _narrowed(whole, _wanted_columns(name, [user for user, _ in own]), lineage)
+            kept.insert(0, (plan, whole, lineage))
+            users.append((plan, lineage))
     derivations: list[Derivation] = []
-    for query, plan, lineage in kept:
+    for plan, whole, lineage in kept:
         tables = (*inputs, *(derivation.item for derivation in derivations))
-        derivations.append(Derivation(query, plan, derived_output(plan, raw_types(plan, tables), lineage)))
+        derivations.append(Derivation(plan, whole, derived_output(plan, raw_types(plan, tables), lineage)))
     return tuple(derivations)
 
 
