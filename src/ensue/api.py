@@ -9,6 +9,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -21,7 +22,7 @@ from ensue.dsl import PatternExpression, Query, query_of
 from ensue.dsl.constraints import ConstraintsLike, statements_of
 from ensue.engine.cascade import derive, sources_of
 from ensue.engine.evaluate import Frontier, evaluate
-from ensue.engine.events import EventStore
+from ensue.engine.events import EventStore, stream_codes
 from ensue.engine.output import collect_ordered, render_in_batches
 from ensue.engine.session import request_of
 from ensue.engine.sources import EventSource, InputTable, Report, load_sources
@@ -464,6 +465,7 @@ def _derive(loaded: _Loaded, options: Options) -> _Loaded:
     """The same with the events of the declared streams that the queries use."""
     report = replace(loaded.report)
     for derivation in loaded.planned.derivations:
+        _warn_of_hidden_rows(loaded.planned.inputs, derivation.name)
         counted = Report()
         source, store = derive(derivation, loaded.sources, options, counted)
         _warn_of_missing_streams(derivation.plan, store)
@@ -485,17 +487,31 @@ def _evaluate_one(loaded: _Loaded, place: int, options: Options) -> tuple[pa.Tab
     return table, store.report
 
 
+def _warn_of_hidden_rows(inputs: Sequence[InputTable], declared: str) -> None:
+    """Rows that are called like a declared stream are none of its events."""
+    for item in inputs:
+        rows = 0 if item.type is None else int(np.count_nonzero(stream_codes(item, (declared,)) >= 0))
+        if rows:
+            said = f"{counted(rows, 'row', 'rows')} of type `{declared}` took no part, because the stream is declared"
+            warnings.warn(said, EnsueWarning, stacklevel=4)
+
+
 def _warn_of_missing_streams(plan: QueryPlan, store: EventStore) -> None:
     """A name that is nearly that of another stream, or a column that holds none of the streams, is probably a slip."""
     constrained = plan.law.streams if plan.law is not None else ()
     for item in (source.input for source in store.sources):
         streams = tuple(filter(item.holds, plan.streams))
         if item.type is not None and (constrained or not all(len(store.streams[name]) for name in streams)):
-            _warn_of_names(item, streams, constrained, stacklevel=5)
+            _warn_of_names(item, streams, constrained, stacklevel=5, alone=streams == plan.streams)
 
 
-def _warn_of_names(item: InputTable, streams: tuple[str, ...], constrained: tuple[str, ...], stacklevel: int) -> None:
-    """Warns of names that are probably slips; `stacklevel` leads to the line of the user."""
+def _warn_of_names(
+    item: InputTable, streams: tuple[str, ...], constrained: tuple[str, ...], stacklevel: int, alone: bool = True
+) -> None:
+    """Warns of names that are probably slips; `stacklevel` leads to the line of the user.
+
+    Unless they are `alone`, the query has other streams, which the table need not hold.
+    """
     counts = pc.value_counts(item.table.column(item.type)).to_pylist()
     by_frequency = sorted(counts, key=lambda entry: -entry["counts"])
     present = [str(entry["values"]) for entry in by_frequency if entry["values"] is not None]
@@ -504,7 +520,7 @@ def _warn_of_names(item: InputTable, streams: tuple[str, ...], constrained: tupl
         if guess is not None and guess not in (streams if name in streams else constrained):
             message = f"no row of column `{item.type}` is `{name}`; did you mean `{guess}`?"
             warnings.warn(message, EnsueWarning, stacklevel=stacklevel)
-    if present and not set(present) & {*streams, *constrained}:
+    if alone and present and not set(present) & {*streams, *constrained}:
         shown = ", ".join(present[:MOST_SHOWN]) + (", ..." if len(present) > MOST_SHOWN else "")
         message = f"column `{item.type}` holds none of the streams of the query; it holds {shown}"
         warnings.warn(message, EnsueWarning, stacklevel=stacklevel)

@@ -311,7 +311,57 @@ def test_columns_of_a_stream_have_names_of_their_own() -> None:
 def test_the_event_of_a_stream_is_no_row_of_its_name() -> None:
     """The table has rows called like the declared stream: the statement says what it is."""
     program = VISITS + "PATTERN Visit v WHERE v.n > 1 RETURN v.n"
-    assert at_once(program, [*DAY, ("Visit", 3, 1, 77)]) == [{"n": 2}, {"n": 6}]
+    with pytest.warns(EnsueWarning, match="1 row of type `Visit` took no part"):
+        assert at_once(program, [*DAY, ("Visit", 3, 1, 77)]) == [{"n": 2}, {"n": 6}]
     misspelt = VISITS + "PATTERN SEQ(Visit v, Pya p) PARTITION BY who RETURN v.n"
-    with pytest.warns(EnsueWarning, match="did you mean `Pay`"):
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
         assert at_once(misspelt, DAY) == []
+    assert [str(warning.message) for warning in said] == [
+        "no row of column `type` is `Pya`; did you mean `Pay`?",
+    ]
+    assert said[0].filename == __file__
+
+
+def test_lists_are_columns_of_a_stream_too() -> None:
+    program = """
+        STREAM Round FROM PATTERN Enter e{2} PARTITION BY who;
+        PATTERN SEQ(Round r, Pay p) PARTITION BY who RETURN r.who, r.e_n AS entered, p.n AS paid, lineage(r) AS ids
+    """
+    found = at_once(program, DAY)
+    assert [{**row, "ids": len(row["ids"])} for row in found] == [{"who": 1, "entered": [1, 6], "paid": 9, "ids": 2}]
+    check(program, DAY, found)
+
+
+def test_the_lineage_of_a_list_is_that_of_its_elements() -> None:
+    program = (
+        VISITS
+        + """
+        PATTERN SEQ(Enter a, COLLECT Visit v, Pay p) WHERE p.n = 9 AND a.n = 2
+        RETURN lineage(v) AS visits, lineage(a) AS one, lineage() AS everything, count(v) AS n
+    """
+    )
+    (row,) = found = at_once(program, DAY)
+    assert row["n"] == 1
+    own = {
+        stream: ensue.detect(table(DAY), f"PATTERN {stream} x RETURN x.n, lineage(x) AS ids", time="t", type="type")
+        for stream in ("Enter", "Leave", "Pay")
+    }
+    names = {line["n"]: line["ids"][0] for lines in own.values() for line in lines.to_pylist()}
+    assert row["visits"] == [names[6], names[8]]
+    assert row["one"] == [names[2]]
+    assert row["everything"] == [names[2], names[6], names[8], names[9]]
+    check(program, DAY, found)
+
+
+def test_a_variable_of_another_branch_has_no_lineage() -> None:
+    program = "PATTERN OR(Enter e, Pay p) WHERE e.n = 1 AND p.n = 4 RETURN lineage(e) AS e, lineage(p) AS p"
+    assert [(row["e"] is None, row["p"] is None) for row in at_once(program, DAY)] == [(False, True), (True, False)]
+
+
+def test_equal_events_have_ids_of_their_own() -> None:
+    twice = [("Enter", 1, 1, 1), ("Enter", 1, 1, 1), ("Leave", 4, 1, 3)]
+    found = at_once(VISITS + "PATTERN Visit v RETURN lineage(v) AS ids", twice)
+    assert len({tuple(row["ids"]) for row in found}) == 2
+    assert len({row["ids"][0] for row in found}) == 2
+    assert len({row["ids"][1] for row in found}) == 1

@@ -470,16 +470,18 @@ def _check_length(window: Window) -> Iterator[Problem]:
 
 def positive_names(pattern: Pattern) -> tuple[str, ...]:
     """The variables a match binds, lists included, in the order of the text."""
-    return tuple(dict.fromkeys(_bound_names(pattern)))
+    names = [event.variable for event in bound_events(pattern) if event.variable is not None]
+    return tuple(dict.fromkeys(names))
 
 
-def _bound_names(pattern: Pattern) -> Iterator[str]:
-    if isinstance(pattern, Event) and pattern.variable is not None:
-        yield pattern.variable
+def bound_events(pattern: Pattern) -> Iterator[Event]:
+    """The events of a pattern, but for those that must not happen."""
+    if isinstance(pattern, Event):
+        yield pattern
     forbidden = OPERATORS[pattern.operator].forbidden if isinstance(pattern, Operation) else ()
     for place, child in enumerate(children(pattern)):
         if not isinstance(pattern, Not) and place not in forbidden:
-            yield from _bound_names(child)
+            yield from bound_events(child)
 
 
 def interval_names(pattern: Pattern) -> frozenset[str]:

@@ -89,7 +89,7 @@ def _hands_on(key: str, query: PatternQuery) -> bool:
 
 def _is_key(key: str, expression: Expr) -> bool:
     """All events of a match have the key, so that it does not matter whose it is."""
-    if isinstance(expression, Call) and expression.name == "coalesce":
+    if isinstance(expression, Call) and expression.name in ("coalesce", "first"):
         return all(_is_key(key, argument) for argument in expression.arguments)
     return isinstance(expression, Field) and expression.name == key
 

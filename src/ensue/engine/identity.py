@@ -13,6 +13,8 @@ from pandas.util import hash_array
 
 from ensue.engine.events import Candidates
 from ensue.engine.matches import MatchChunk
+from ensue.engine.rows import Rows
+from ensue.engine.workspace import Workspace
 from ensue.graph.bounds import end_of
 from ensue.lang.render import render_query
 from ensue.plan.model import QueryPlan
@@ -35,11 +37,11 @@ def match_ids(chunk: MatchChunk, plan: QueryPlan, columns: Mapping[str, Sequence
     return pa.array(hexadecimal(digits))
 
 
-def event_ids(chunk: MatchChunk, name: str, stream: str, columns: Sequence[str]) -> list[Hashes]:
+def event_ids(space: Workspace, matches: Rows, name: str, columns: Sequence[str]) -> list[Hashes]:
     """The two halves of the id of the event that each match binds to a variable; `columns` are all of its stream."""
-    rows = chunk.space.candidates[name].rows[chunk.rows.places[name]]
+    rows, stream = space.candidates[name].rows[matches.places[name]], space.streams[name]
     return [
-        _mix(np.full(len(rows), _seed(stream, lane)), _hashes_by_row(chunk, name, columns, lane)[rows], lane)
+        _mix(np.full(len(rows), _seed(stream, lane)), _hashes_by_row(space, name, columns, lane)[rows], lane)
         for lane in range(len(LANES))
     ]
 
@@ -52,22 +54,22 @@ def _lane(chunk: MatchChunk, plan: QueryPlan, columns: Mapping[str, Sequence[str
             result = _mix(result ^ _seed(name, lane), moments, lane)
             continue
         rows = chunk.space.candidates[name].rows[chunk.rows.places[name]]
-        events = _hashes_by_row(chunk, name, columns[chunk.space.streams[name]], lane)
+        events = _hashes_by_row(chunk.space, name, columns[chunk.space.streams[name]], lane)
         result = _mix(result ^ _seed(name, lane), events[rows], lane)
     return result
 
 
-def _hashes_by_row(chunk: MatchChunk, name: str, columns: Sequence[str], lane: int) -> Hashes:
+def _hashes_by_row(space: Workspace, name: str, columns: Sequence[str], lane: int) -> Hashes:
     """The hash of each row of the variable's table that it can bind, also of those that no pass has looked at."""
-    known = chunk.space.identities.get((name, lane))
+    known = space.identities.get((name, lane))
     if known is not None:
         return known
-    graph = chunk.plan.graph
+    graph = space.plan.graph
     variable = next(variable for variable in graph.variables if variable.name == name)
-    found = chunk.space.find_candidates(variable, graph)
+    found = space.find_candidates(variable, graph)
     hashes = np.zeros(len(found.source.starts), np.uint64)
     hashes[found.rows] = _event_hashes(found, columns, lane)
-    chunk.space.identities[name, lane] = hashes
+    space.identities[name, lane] = hashes
     return hashes
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from ensue.algebra.streams import LINEAGE
-from ensue.engine.evaluate import MatchChunk
+from ensue.engine.matches import MatchChunk
 from ensue.engine.identity import LANES, Hashes, event_ids, hexadecimal
+from ensue.engine.rows import Rows
+from ensue.engine.workspace import Workspace
 from ensue.kernels.compiled import Int64s
 
 ID_COLUMNS = tuple(f"id_{lane}" for lane in range(len(LANES)))
@@ -24,57 +26,79 @@ MEMBERS = pa.list_(MEMBER)
 
 
 @dataclass(frozen=True, slots=True)
-class _Members:
-    """Events below the matches of a chunk: for each the number of its match, its times and its id."""
+class _Bound:
+    """The events of one variable: the number of the match of each, and where they were found."""
 
     matches: Int64s
-    columns: tuple[Int64s | Hashes, ...]
+    space: Workspace
+    rows: Rows
+    name: str
 
 
-def lineage_ids(chunk: MatchChunk, names: Iterable[str], columns: Mapping[str, Sequence[str]]) -> pa.Array:
-    """For each match the ids of the events below some of its variables, each once; null if none of them is bound.
+def lineage_ids(chunk: MatchChunk, name: str | None, columns: Mapping[str, Sequence[str]]) -> pa.Array:
+    """For each match the ids of the events below a variable (None: all of them), each once; null if it is not bound.
 
     `columns` are all columns of a stream.
     """
-    bound = [name for name in names if name in chunk.rows.places]
+    bound = [part for part in _bound(chunk) if name is None or _written(part.name) == name]
     if not bound:
         return pa.nulls(chunk.rows.length, IDS)
-    members, offsets = _in_order(chunk, bound, columns)
+    members, offsets = _in_order(bound, chunk.rows.length, columns)
     digits = np.stack(members[2:], axis=1).astype(">u8").view(np.uint8).reshape(len(members[0]), 8 * len(LANES))
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(hexadecimal(digits), pa.string()))
 
 
 def lineage_members(chunk: MatchChunk, columns: Mapping[str, Sequence[str]]) -> pa.Array:
     """For each match the events below it, in the form in which an event of a declared stream carries them."""
-    members, offsets = _in_order(chunk, chunk.rows.places, columns)
+    members, offsets = _in_order(list(_bound(chunk)), chunk.rows.length, columns)
     events = pa.StructArray.from_arrays([pa.array(values) for values in members], fields=list(MEMBER))
     return pa.ListArray.from_arrays(pa.array(offsets), events)
 
 
+def _bound(chunk: MatchChunk) -> Iterator[_Bound]:
+    """The variables of a match and those of its lists."""
+    everyone = np.arange(chunk.rows.length)
+    for name in chunk.rows.places:
+        if name not in chunk.space.moments:
+            yield _Bound(everyone, chunk.space, chunk.rows, name)
+    for lists in chunk.rows.lists.values():
+        matches, begin = np.repeat(everyone, lists.lengths), 0
+        for part in lists.parts:
+            own = (lists.order >= begin) & (lists.order < begin + part.rows.length)
+            rows = part.rows.take(lists.order[own] - np.int32(begin))
+            begin += part.rows.length
+            for name in part.space.plan.graph.names:
+                if name not in part.space.moments:
+                    yield _Bound(matches[own], part.space, rows, name)
+
+
+def _written(name: str) -> str:
+    """The variable as it is written, of whatever round of a repetition."""
+    return name.split("[")[0]
+
+
 def _in_order(
-    chunk: MatchChunk, names: Iterable[str], columns: Mapping[str, Sequence[str]]
+    parts: Sequence[_Bound], count: int, columns: Mapping[str, Sequence[str]]
 ) -> tuple[list[Int64s | Hashes], np.ndarray]:
-    """The members of all matches, by match and time, each once, and where those of each match begin."""
-    parts = [_members(chunk, name, columns) for name in names]
-    matches = np.concatenate([part.matches for part in parts])
-    values = [np.concatenate(pieces) for pieces in zip(*(part.columns for part in parts), strict=True)]
+    """The events below all matches, by match and time, each once, and where those of each match begin."""
+    found = [_members(part, columns) for part in parts]
+    matches, *values = (np.concatenate(pieces) for pieces in zip(*found, strict=True))
     order = np.lexsort([*values[::-1], matches])
     matches, values = matches[order], [column[order] for column in values]
     if len(parts) > 1 and len(matches):
         is_new = np.ones(len(matches), bool)
         is_new[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in (matches, *values)])
         matches, values = matches[is_new], [column[is_new] for column in values]
-    return values, np.searchsorted(matches, np.arange(chunk.rows.length + 1)).astype(np.int32)
+    return values, np.searchsorted(matches, np.arange(count + 1)).astype(np.int32)
 
 
-def _members(chunk: MatchChunk, name: str, columns: Mapping[str, Sequence[str]]) -> _Members:
-    found, places = chunk.space.candidates[name], chunk.rows.places[name]
+def _members(part: _Bound, columns: Mapping[str, Sequence[str]]) -> tuple[Int64s | Hashes, ...]:
+    """For each event the number of its match, its times and its id."""
+    found, places = part.space.candidates[part.name], part.rows.places[part.name]
     if not found.source.input.derived:
-        stream = chunk.space.streams[name]
-        ids = event_ids(chunk, name, stream, columns[stream])
-        return _Members(np.arange(len(places)), (found.starts[places], found.ends[places], *ids))
+        ids = event_ids(part.space, part.rows, part.name, columns[part.space.streams[part.name]])
+        return part.matches, found.starts[places], found.ends[places], *ids
     lists = found.source.raw_column(LINEAGE).take(pa.array(found.rows[places]))
-    counts = np.diff(lists.offsets.to_numpy())
     events = lists.flatten()
-    values = tuple(np.asarray(events.field(place)) for place in range(events.type.num_fields))
-    return _Members(np.repeat(np.arange(len(places)), counts), values)
+    values = (np.asarray(events.field(place)) for place in range(events.type.num_fields))
+    return np.repeat(part.matches, np.diff(lists.offsets.to_numpy())), *values

@@ -15,11 +15,10 @@ from ensue.algebra.lineage import is_lineage, lineage_variable
 from ensue.algebra.nodes import Event, PatternQuery, walk
 from ensue.algebra.streams import END, LINEAGE, START
 from ensue.engine.collections import element_values, list_values, with_list_fields
-from ensue.engine.evaluate import MatchChunk, completion_times
 from ensue.engine.events import FOREVER
 from ensue.engine.identity import match_ids
-from ensue.engine.matches import MatchChunk, completion_times
 from ensue.engine.lineage import IDS, MEMBERS, lineage_ids, lineage_members
+from ensue.engine.matches import MatchChunk, completion_times
 from ensue.engine.rows import Rows, concatenate
 from ensue.engine.workspace import Workspace
 from ensue.errors import LimitError, counted
@@ -211,8 +210,7 @@ def _returned_columns(chunk: MatchChunk, output: OutputSchema) -> list[pa.Array]
 
 
 def _lineage(chunk: MatchChunk, output: OutputSchema, expression: Expr) -> pa.Array:
-    name = lineage_variable(expression)
-    return lineage_ids(chunk, chunk.rows.places if name is None else [name], _identifying_columns(output))
+    return lineage_ids(chunk, lineage_variable(expression), _identifying_columns(output))
 
 
 def _in_graph(expression: Expr, chunk: MatchChunk, plan: QueryPlan) -> Expr:
@@ -258,7 +256,7 @@ def _variable_column(chunk: MatchChunk, name: str, types: Mapping[str, pa.DataTy
         return gathered(
             [_event_struct(chunk.space, chunk.rows, round_name(name, number), types) for number in range(rounds)]
         )
-    kind = pa.struct(list(types.items()))
+    kind = pa.struct(_event_fields(types))
     if group not in chunk.rows.lists:
         return pa.nulls(chunk.rows.length, pa.list_(kind))
     lists = chunk.rows.lists[group]

@@ -9,8 +9,8 @@ from itertools import chain
 import numpy as np
 import pyarrow as pa
 
-from ensue.engine.choice import Used, uses_up
 from ensue.algebra.streams import LINEAGE
+from ensue.engine.choice import Used, uses_up
 from ensue.engine.evaluate import Frontier, evaluate
 from ensue.engine.events import Candidates, EventStore, Request
 from ensue.engine.forget import keep_markers, keep_ties, pending_rows, rows_to_keep

@@ -8,10 +8,10 @@ from itertools import combinations, pairwise
 
 from ensue.algebra.bind import bind_query
 from ensue.algebra.catalog import Catalog
-from ensue.algebra.check import check_query, positive_names
+from ensue.algebra.check import bound_events, check_query, positive_names
 from ensue.algebra.lineage import is_lineage, lineage_variable
 from ensue.algebra.nodes import Event, PatternQuery, walk
-from ensue.algebra.scopes import counts_events, own_nodes
+from ensue.algebra.scopes import counts_events
 from ensue.errors import QueryError, Source
 from ensue.expr.lists import list_variables
 from ensue.expr.nodes import Expr, Field, Same, conjuncts, variables_of
@@ -286,7 +286,7 @@ def lineage_streams(query: PatternQuery, whole: bool = False) -> frozenset[str]:
     """The streams of whose events the lineage is asked for; if `whole`, of all events that a match binds."""
     calls = [column.expression for column in query.returns if is_lineage(column.expression)]
     names = {lineage_variable(call) for call in calls}
-    events = [node for node in own_nodes(query.pattern) if isinstance(node, Event)]
+    events = bound_events(query.pattern)
     return frozenset(event.stream for event in events if whole or None in names or event.variable in names)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ensue.algebra.catalog import Catalog, StreamSchema
-from ensue.algebra.check import column_name, positive_names
-from ensue.algebra.nodes import Event, PatternQuery, Return, Statements
-from ensue.algebra.scopes import own_nodes
+from ensue.algebra.check import bound_events, column_name, positive_names
+from ensue.algebra.nodes import PatternQuery, Return, Statements
+from ensue.algebra.scopes import list_groups
 from ensue.algebra.streams import END, LINEAGE, START, in_order
 from ensue.engine.cascade import Derivation
 from ensue.engine.output import derived_output
@@ -82,9 +82,9 @@ def _check_columns(query: PatternQuery, source: Source | None) -> None:
 
 def _all_columns(query: PatternQuery, catalog: Catalog) -> tuple[Return, ...]:
     """The columns of a declared stream without RETURN: its keys, and every field of every variable."""
-    streams = {node.variable: node.stream for node in own_nodes(query.pattern) if isinstance(node, Event)}
+    streams = {event.variable: event.stream for event in bound_events(query.pattern)}
     variables = positive_names(query.pattern)
-    columns = [(name, _key(name, variables)) for name in query.partition_by]
+    columns = [(name, _key(name, variables, list_groups(query.pattern))) for name in query.partition_by]
     for variable in variables:
         schema = catalog.stream(streams[variable])
         names = [] if schema is None else [name for name in schema.fields if not schema.hides(name)]
@@ -92,9 +92,12 @@ def _all_columns(query: PatternQuery, catalog: Catalog) -> tuple[Return, ...]:
     return tuple(_distinct(columns))
 
 
-def _key(name: str, variables: Sequence[str]) -> Expr:
+def _key(name: str, variables: Sequence[str], lists: Collection[str]) -> Expr:
     """A partition column: all events of a match have the same, but not every variable is always bound."""
-    fields = tuple(Field(variable, name) for variable in variables)
+    fields = tuple(
+        Call("first", (Field(variable, name),)) if variable in lists else Field(variable, name)
+        for variable in variables
+    )
     return fields[0] if len(fields) == 1 else Call("coalesce", fields)
 
 
