@@ -9,6 +9,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -16,10 +17,12 @@ from ensue.algebra.check import check_constraints, check_query, check_statement_
 from ensue.algebra.constraints import ConstraintStatement
 from ensue.algebra.nodes import Statements
 from ensue.algebra.partial import eager_constraint_problems, eager_problems
+from ensue.algebra.streams import check_streams, declarations, used_streams
 from ensue.dsl import PatternExpression, Query, query_of
 from ensue.dsl.constraints import ConstraintsLike, statements_of
+from ensue.engine.cascade import derive, sources_of
 from ensue.engine.evaluate import Frontier, evaluate
-from ensue.engine.events import EventStore
+from ensue.engine.events import EventStore, stream_codes
 from ensue.engine.output import collect_ordered, render_in_batches
 from ensue.engine.session import request_of
 from ensue.engine.sources import EventSource, InputTable, Report, load_sources
@@ -44,6 +47,8 @@ MOST_SHOWN = 8
 class Program:
     """The statements of a text or file, in order.
 
+    Its results are the matches of its patterns. What is declared as a STREAM is there for other statements to use.
+
     >>> program = parse("PATTERN pair SEQ(A a, B b) WITHIN 5; PATTERN lone AND(C c, NOT C other) WITHIN 5")
     >>> list(program.names)
     ['pair', 'lone']
@@ -55,7 +60,8 @@ class Program:
 
     @property
     def queries(self) -> tuple[Query, ...]:
-        return tuple(Query(node) for node in self.statements.statements)
+        """The patterns whose matches are the results."""
+        return tuple(Query(node) for node in self.statements.results)
 
     @property
     def constraints(self) -> tuple[ConstraintStatement, ...]:
@@ -64,9 +70,9 @@ class Program:
     @property
     def names(self) -> tuple[str, ...]:
         """The name of each pattern; one without a name is called by its number."""
-        taken = {node.name for node in self.statements.statements}
+        taken = {node.name for node in self.statements.results}
         names: list[str] = []
-        for place, node in enumerate(self.statements.statements, start=1):
+        for place, node in enumerate(self.statements.results, start=1):
             fresh = (name for number in count(place) if (name := f"pattern_{number}") not in {*taken, *names})
             names.append(node.name or next(fresh))
         return tuple(names)
@@ -95,7 +101,8 @@ def parse(text: str, name: str = "query") -> Program:
     statements = parse_statements(text, name)
     problems = [*check_constraints(statements.constraints)]
     problems += [problem for node in statements.statements for problem in check_query(node)]
-    problems += check_statement_names([(node.name, node.span) for node in statements.statements if node.name])
+    problems += check_statement_names([(node.name, node.span) for node in statements.results if node.name])
+    problems += check_streams(statements)
     if problems:
         raise QueryError(problems, statements.source)
     return Program(statements)
@@ -138,24 +145,31 @@ def explain(query: QueryLike, *, time: str = "t", constraints: ConstraintsLike |
 
 
 def _explained(statements: Statements, time: str) -> Iterator[str]:
-    if not statements.statements:
+    if not statements.results:
         raise _no_pattern(statements)
-    for node, law in zip(statements.statements, laws_of(statements), strict=True):
-        yield explain_without_data(node, statements.source, time, law)
+    problems = check_streams(statements)
+    if problems:
+        raise QueryError(problems, statements.source)
+    declared = declarations(statements.statements)
+    plain = tuple(node for node in statements.statements if not used_streams(node, declared))
+    laws = dict(zip(plain, laws_of(replace(statements, statements=plain)), strict=True))
+    program = statements.statements if declared else ()
+    for node in statements.statements:
+        yield explain_without_data(node, statements.source, time, laws.get(node), program)
 
 
 def single_statement(query: QueryLike, constraints: ConstraintsLike | None = None) -> Statements:
     """The one query meant, with its constraints and its text, so that messages can point into it."""
     statements = _constrained(_statements_of(query), constraints)
-    if not statements.statements:
+    if not statements.results:
         raise _no_pattern(statements)
-    if len(statements.statements) != 1:
+    if len(statements.results) != 1:
         raise QueryError(
             [
                 Problem(
                     "one-query",
-                    f"the text has {len(statements.statements)} statements with PATTERN where one is expected",
-                    statements.statements[1].span,
+                    f"the text has {len(statements.results)} statements with PATTERN where one is expected",
+                    statements.results[1].span,
                     hint="`ensue.run` takes programs of several patterns",
                 )
             ],
@@ -168,7 +182,7 @@ def program_statements(program: Program | QueryLike, constraints: ConstraintsLik
     """The patterns of a program with their constraints."""
     checked = parse(program) if isinstance(program, str) else program
     statements = _constrained(_statements_of(checked), constraints)
-    if not statements.statements:
+    if not statements.results:
         raise _no_pattern(statements)
     return statements
 
@@ -191,8 +205,11 @@ def _constrained(statements: Statements, constraints: ConstraintsLike | None) ->
 
 
 def _no_pattern(statements: Statements) -> QueryError:
-    place = next((statement.span for statement in statements.constraints), None)
+    spans = [*(query.span for query in statements.declared), *(entry.span for entry in statements.constraints)]
+    place = next(iter(spans), None)
     hint = "add a PATTERN; constraints say what its events are like"
+    if statements.declared:
+        hint = "add a PATTERN that uses what is declared; the matches of a PATTERN are results, a STREAM is an input"
     return QueryError(
         [Problem("no-pattern", "the text has no pattern to look for", place, hint=hint)], statements.source
     )
@@ -278,7 +295,7 @@ def detect(
         from ensue.runtimes.spark.detection import detect_frames
 
         return detect_frames(events, statements, columns, options, Emission(match_id, eager, tick, buckets)).frames[0]
-    loaded = _load(events, statements, columns, match_id)
+    loaded = _derive(_load(events, statements, columns, match_id), options)
     table, report = _evaluate_one(loaded, 0, options)
     warn_set_aside(report)
     return loaded.kind.from_arrow(table)
@@ -296,9 +313,10 @@ def detect_batches(
     constraints: ConstraintsLike | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The matches as Arrow record batches, as they are found, in no particular order: any number in bounded memory."""
-    loaded = _load(events, single_statement(query, constraints), Columns(time, type, end), match_id)
-    plan, output = loaded.planned.plans[0], loaded.planned.outputs[0]
     options = Options(limit=checked_limit(limit))
+    loaded = _load(events, single_statement(query, constraints), Columns(time, type, end), match_id)
+    loaded = _derive(loaded, options)
+    plan, output = loaded.planned.plans[0], loaded.planned.outputs[0]
     watched = loaded.watched(0)
     _warn_of_missing_streams(plan, watched.store)
     warn_set_aside(watched.store.report)
@@ -344,7 +362,7 @@ def run(
         results.update(zip(names, matched.frames, strict=True))
         results.shared = matched.shared
         return results
-    loaded = _load(sources, statements, columns, match_id)
+    loaded = _derive(_load(sources, statements, columns, match_id), options)
     for place, name in enumerate(names):
         table, report = _evaluate_one(loaded, place, options)
         results[name] = loaded.kind.from_arrow(table)
@@ -418,7 +436,7 @@ def checked_emit(emit: object, statements: Statements) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """Queries planned over tables whose times are read."""
+    """Queries planned over tables whose times are read; in the end also those of the declared streams."""
 
     kind: TableKind
     sources: tuple[EventSource, ...]
@@ -427,7 +445,12 @@ class _Loaded:
 
     def watched(self, place: int) -> Watched:
         plan = self.planned.plans[place]
-        return watch(plan, self.sources, request_of(plan), replace(self.report))
+        report = replace(self.report)
+        watched = watch(plan, sources_of(plan, self.sources), request_of(plan), report)
+        if self.planned.derivations:
+            # A row without a key is one row, however many statements it is missing from.
+            report.null_keys = max(self.report.null_keys, report.null_keys - self.report.null_keys)
+        return watched
 
 
 def _load(events: Any, statements: Statements, columns: Columns, match_id: bool) -> _Loaded:
@@ -436,6 +459,21 @@ def _load(events: Any, statements: Statements, columns: Columns, match_id: bool)
     warm_up()
     sources, report = load_sources(planned.inputs, planned.plans[0].catalog.time_type)
     return _Loaded(kind, sources, report, planned)
+
+
+def _derive(loaded: _Loaded, options: Options) -> _Loaded:
+    """The same with the events of the declared streams that the queries use."""
+    report = replace(loaded.report)
+    for derivation in loaded.planned.derivations:
+        _warn_of_hidden_rows(loaded.planned.inputs, derivation.name)
+        counted = Report()
+        source, store = derive(derivation, loaded.sources, options, counted)
+        _warn_of_missing_streams(derivation.plan, store)
+        report.null_keys = max(report.null_keys, counted.null_keys)
+        report.traces_failed += counted.traces_failed
+        report.events_skipped += counted.events_skipped
+        loaded = replace(loaded, sources=(*loaded.sources, source), report=report)
+    return loaded
 
 
 def _evaluate_one(loaded: _Loaded, place: int, options: Options) -> tuple[pa.Table, Report]:
@@ -449,16 +487,31 @@ def _evaluate_one(loaded: _Loaded, place: int, options: Options) -> tuple[pa.Tab
     return table, store.report
 
 
+def _warn_of_hidden_rows(inputs: Sequence[InputTable], declared: str) -> None:
+    """Rows that are called like a declared stream are none of its events."""
+    for item in inputs:
+        rows = 0 if item.type is None else int(np.count_nonzero(stream_codes(item, (declared,)) >= 0))
+        if rows:
+            said = f"{counted(rows, 'row', 'rows')} of type `{declared}` took no part, because the stream is declared"
+            warnings.warn(said, EnsueWarning, stacklevel=4)
+
+
 def _warn_of_missing_streams(plan: QueryPlan, store: EventStore) -> None:
     """A name that is nearly that of another stream, or a column that holds none of the streams, is probably a slip."""
     constrained = plan.law.streams if plan.law is not None else ()
     for item in (source.input for source in store.sources):
-        if item.type is not None and (constrained or not all(len(store.streams[name]) for name in plan.streams)):
-            _warn_of_names(item, plan.streams, constrained, stacklevel=5)
+        streams = tuple(filter(item.holds, plan.streams))
+        if item.type is not None and (constrained or not all(len(store.streams[name]) for name in streams)):
+            _warn_of_names(item, streams, constrained, stacklevel=5, alone=streams == plan.streams)
 
 
-def _warn_of_names(item: InputTable, streams: tuple[str, ...], constrained: tuple[str, ...], stacklevel: int) -> None:
-    """Warns of names that are probably slips; `stacklevel` leads to the line of the user."""
+def _warn_of_names(
+    item: InputTable, streams: tuple[str, ...], constrained: tuple[str, ...], stacklevel: int, alone: bool = True
+) -> None:
+    """Warns of names that are probably slips; `stacklevel` leads to the line of the user.
+
+    Unless they are `alone`, the query has other streams, which the table need not hold.
+    """
     counts = pc.value_counts(item.table.column(item.type)).to_pylist()
     by_frequency = sorted(counts, key=lambda entry: -entry["counts"])
     present = [str(entry["values"]) for entry in by_frequency if entry["values"] is not None]
@@ -467,7 +520,7 @@ def _warn_of_names(item: InputTable, streams: tuple[str, ...], constrained: tupl
         if guess is not None and guess not in (streams if name in streams else constrained):
             message = f"no row of column `{item.type}` is `{name}`; did you mean `{guess}`?"
             warnings.warn(message, EnsueWarning, stacklevel=stacklevel)
-    if present and not set(present) & {*streams, *constrained}:
+    if alone and present and not set(present) & {*streams, *constrained}:
         shown = ", ".join(present[:MOST_SHOWN]) + (", ..." if len(present) > MOST_SHOWN else "")
         message = f"column `{item.type}` holds none of the streams of the query; it holds {shown}"
         warnings.warn(message, EnsueWarning, stacklevel=stacklevel)

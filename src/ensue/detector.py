@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from ensue.algebra.check import check_query
+from ensue.algebra.streams import check_streams
 from ensue.api import (
     QueryLike,
     checked_limit,
@@ -19,7 +20,7 @@ from ensue.api import (
     warn_set_aside,
 )
 from ensue.dsl.constraints import ConstraintsLike
-from ensue.engine.session import Session
+from ensue.engine.cascade import Progress, go_on, start_session
 from ensue.engine.snapshot import read_header, restore, saved_schemas, snapshot
 from ensue.engine.sources import Report
 from ensue.errors import EnsueWarning, QueryError, SchemaError, StateError, counted
@@ -72,14 +73,15 @@ class Detector:
         violations: bool = False,
     ) -> None:
         self._statements = single_statement(query, constraints)
-        problems = check_query(self._statements.statements[0])
+        problems = [problem for node in self._statements.statements for problem in check_query(node)]
+        problems += check_streams(self._statements)
         if problems:
             raise QueryError(problems, self._statements.source)
         self._columns = Columns(time, type, end)
         self._match_id = match_id
         self._violations = violations
         self._options = Options(limit=checked_limit(limit))
-        self._session: Session | None = None
+        self._session: Progress | None = None
         self._per_stream = False
         self._kind = ARROW
         self._finished = False
@@ -159,7 +161,7 @@ class Detector:
         self._session = self._with_known_types(batch, self._session)
         return batch
 
-    def _by_stream(self, tables: Mapping[str, pa.Table] | pa.Table, session: Session) -> Batch:
+    def _by_stream(self, tables: Mapping[str, pa.Table] | pa.Table, session: Progress) -> Batch:
         if isinstance(tables, Mapping) != self._per_stream:
             raise SchemaError("table-shape", "batches come as one table or as one per stream, the same way each time")
         batch: Batch = {}
@@ -169,7 +171,7 @@ class Detector:
             raise SchemaError("unknown-stream", f"stream `{unknown[0]}` was not among the tables of the first step")
         return batch
 
-    def _with_known_types(self, batch: Batch, session: Session) -> Session:
+    def _with_known_types(self, batch: Batch, session: Progress) -> Progress:
         """The session itself, or one that has learned the types of columns that held nothing so far."""
         schemas = [
             learn_types(item.table.schema, batch[item.stream].schema) if item.stream in batch else item.table.schema
@@ -183,9 +185,7 @@ class Detector:
             if self._per_stream
             else next(iter(empty.values()))
         )
-        learned.state = [old.cast(new.schema) for old, new in zip(session.state, learned.state, strict=True)]
-        for name in ("watermark", "report", "records", "spared"):
-            setattr(learned, name, getattr(session, name))
+        go_on(learned, session)
         return learned
 
     def _step(self, batch: Batch, until: int | None) -> Advance:
@@ -213,13 +213,15 @@ class Detector:
             message = f"{counted(report.late, 'row', 'rows')} came at or before the watermark; see `late` of the step"
             warnings.warn(message, EnsueWarning, stacklevel=4)
 
-    def _start(self, tables: Mapping[str, pa.Table] | pa.Table) -> Session:
+    def _start(self, tables: Mapping[str, pa.Table] | pa.Table) -> Progress:
         planned = plan_queries(tables, self._statements, self._columns, self._match_id)
         self._per_stream = isinstance(tables, Mapping)
         warm_up()
         if self._violations:
             planned = with_violations(planned, self._statements)
-        return Session.start(planned.plans, planned.inputs, planned.outputs, self._options)
+        return start_session(
+            planned.plans, planned.inputs, planned.outputs, self._options, derivations=planned.derivations
+        )
 
 
 def ticks_of(moment: Any, time_type: pa.DataType) -> int:

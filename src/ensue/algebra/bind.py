@@ -10,6 +10,7 @@ from ensue.algebra.catalog import Catalog, StreamSchema
 from ensue.algebra.check import SERIES, interval_names, series_names
 from ensue.algebra.constraints import Constraint, EndsWithin
 from ensue.algebra.expand import expand_pattern
+from ensue.algebra.lineage import is_lineage
 from ensue.algebra.lists import typed_form
 from ensue.algebra.nodes import Event, Events, Operation, PatternQuery, Ticks, Window, Within, walk
 from ensue.algebra.scopes import counts_events, list_groups
@@ -53,7 +54,8 @@ def bind_query(query: PatternQuery, catalog: Catalog) -> list[Problem]:
         else:
             check_condition(typed_form(conjunct, groups), field_type, problems)
     for column in query.returns:
-        check_expression(explicit_lists(column.expression, groups, []), field_type, problems)
+        if not is_lineage(column.expression):
+            check_expression(explicit_lists(column.expression, groups, []), field_type, problems)
     return problems
 
 
@@ -116,7 +118,7 @@ def _interval_field(field: Field, catalog: Catalog, problems: list[Problem]) -> 
     if field.name in ("s", "e"):
         hiding = [name for name, schema in catalog.streams.items() if schema.hides(field.name)]
         if hiding or (catalog.any_stream is not None and catalog.any_stream.hides(field.name)):
-            problems.append(_ambiguous(field, hiding[0] if hiding else "*"))
+            problems.append(_ambiguous(field, hiding[0] if hiding else "*", catalog))
             return None
         return catalog.time_type
     problems.append(
@@ -135,7 +137,7 @@ def _stream_field(field: Field, stream: str, catalog: Catalog, problems: list[Pr
     schema = catalog.stream(stream)
     assert schema is not None
     if schema.hides(field.name):
-        problems.append(_ambiguous(field, stream))
+        problems.append(_ambiguous(field, stream, catalog))
         return None
     if schema.endpoint(field.name) is not None:
         return catalog.time_type
@@ -153,13 +155,18 @@ def _stream_field(field: Field, stream: str, catalog: Catalog, problems: list[Pr
     return None
 
 
-def _ambiguous(field: Field, stream: str) -> Problem:
+def _ambiguous(field: Field, stream: str, catalog: Catalog) -> Problem:
+    schema = catalog.stream(stream)
+    if schema is not None and schema.derived:
+        hint = f"give the column another name in the RETURN of `{stream}`"
+    else:
+        hint = f"rename the column `{field.name}` of the data, or name it as the time or end column"
     holder = f"of stream `{stream}`" if stream != "*" else "of the events"
     return Problem(
         "ambiguous-field",
         f"`{field.name}` is both the {_time_word(field.name)} of an event and a column {holder}",
         _field_span(field),
-        hint=f"rename the column `{field.name}` of the data, or name it as the time or end column",
+        hint=hint,
     )
 
 

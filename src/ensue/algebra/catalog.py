@@ -19,12 +19,16 @@ TIME_NAMES = {"s": "s", "t": "s", "e": "e"}
 
 @dataclass(frozen=True, slots=True)
 class StreamSchema:
-    """The fields of one stream, in the types that expressions see, and its time columns."""
+    """The fields of one stream, in the types that expressions see, and its time columns.
+
+    The events of a stream that is `derived` are the matches of a pattern.
+    """
 
     name: str
     fields: Mapping[str, pa.DataType]
     time: str
     end: str | None = None
+    derived: bool = False
 
     def endpoint(self, field: str) -> str | None:
         """The endpoint ("s" or "e") that a field name stands for, None for an ordinary field."""

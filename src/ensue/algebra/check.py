@@ -10,6 +10,7 @@ from typing import TypeGuard
 from ensue.algebra.choices import MOST_CHOICES, choices, count_choices
 from ensue.algebra.constraints import Constraint, ConstraintStatement, EndsWithin, meaning_of
 from ensue.algebra.expand import expand_query
+from ensue.algebra.lineage import check_lineage, is_lineage, misplaced_lineages
 from ensue.algebra.lists import around_list, check_lists, list_names
 from ensue.algebra.nodes import (
     And,
@@ -233,6 +234,8 @@ def check_predicates(pattern: Pattern) -> Iterator[Problem]:
             for part in walk_expression(node.predicate):
                 if isinstance(part, Same):
                     yield _misplaced_same(part)
+                elif is_lineage(part):
+                    yield from misplaced_lineages(part)
                 elif isinstance(part, Field) and part.variable not in (None, node.variable):
                     yield Problem(
                         "foreign-variable",
@@ -273,6 +276,10 @@ def homes_of(pattern: Pattern) -> dict[str, Scope]:
 
 
 def _unknown_names(expr: Expr, homes: dict[str, Scope], groups: Mapping[str, str]) -> Iterator[Problem]:
+    misplaced = list(misplaced_lineages(expr))
+    yield from misplaced
+    if misplaced:
+        return
     counted = {id(part.arguments[0]) for part in walk_expression(expr) if _counts_events(part)}
     for part in walk_expression(expr):
         if not isinstance(part, Field) or (id(part) in counted and part.name in groups):
@@ -375,12 +382,10 @@ def check_returns(query: PatternQuery) -> Iterator[Problem]:
     homes, groups = homes_of(query.pattern), list_groups(query.pattern)
     seen: dict[str, Span | None] = {}
     for position, column in enumerate(query.returns):
-        yield from _unknown_names(column.expression, homes, groups)
-        lists: list[Problem] = []
-        explicit_lists(column.expression, groups, lists)
-        yield from lists
-        yield from (_misplaced_same(part) for part in walk_expression(column.expression) if isinstance(part, Same))
-        yield from _negated_names(column.expression, homes)
+        if is_lineage(column.expression):
+            yield from check_lineage(column.expression, positive_names(query.pattern))
+        else:
+            yield from _check_column(column.expression, homes, groups)
         name = column_name(column, position)
         if name in seen:
             yield Problem(
@@ -390,6 +395,15 @@ def check_returns(query: PatternQuery) -> Iterator[Problem]:
                 hint=f"name one of them: `... AS {name}_2`",
             )
         seen[name] = column.span
+
+
+def _check_column(expression: Expr, homes: dict[str, Scope], groups: Mapping[str, str]) -> Iterator[Problem]:
+    yield from _unknown_names(expression, homes, groups)
+    lists: list[Problem] = []
+    explicit_lists(expression, groups, lists)
+    yield from lists
+    yield from (_misplaced_same(part) for part in walk_expression(expression) if isinstance(part, Same))
+    yield from _negated_names(expression, homes)
 
 
 def column_name(column: Return, position: int) -> str:
@@ -456,16 +470,18 @@ def _check_length(window: Window) -> Iterator[Problem]:
 
 def positive_names(pattern: Pattern) -> tuple[str, ...]:
     """The variables a match binds, lists included, in the order of the text."""
-    return tuple(dict.fromkeys(_bound_names(pattern)))
+    names = [event.variable for event in bound_events(pattern) if event.variable is not None]
+    return tuple(dict.fromkeys(names))
 
 
-def _bound_names(pattern: Pattern) -> Iterator[str]:
-    if isinstance(pattern, Event) and pattern.variable is not None:
-        yield pattern.variable
+def bound_events(pattern: Pattern) -> Iterator[Event]:
+    """The events of a pattern, but for those that must not happen."""
+    if isinstance(pattern, Event):
+        yield pattern
     forbidden = OPERATORS[pattern.operator].forbidden if isinstance(pattern, Operation) else ()
     for place, child in enumerate(children(pattern)):
         if not isinstance(pattern, Not) and place not in forbidden:
-            yield from _bound_names(child)
+            yield from bound_events(child)
 
 
 def interval_names(pattern: Pattern) -> frozenset[str]:

@@ -239,6 +239,16 @@ class Statements:
     source: Source | None = field(default=None, compare=False, repr=False)
     constraints: tuple[ConstraintStatement, ...] = ()
 
+    @property
+    def results(self) -> tuple[PatternQuery, ...]:
+        """The patterns whose matches are wanted."""
+        return tuple(query for query in self.statements if not query.declares)
+
+    @property
+    def declared(self) -> tuple[PatternQuery, ...]:
+        """The patterns whose matches are the events of a stream."""
+        return tuple(query for query in self.statements if query.declares)
+
 
 def children(pattern: Pattern) -> tuple[Pattern, ...]:
     """The direct parts of a pattern, from left to right."""

@@ -132,17 +132,15 @@ def load_events(
         own_positions = positions[place] if request.counting else None
         for number, name in enumerate(_streams_in(source, request)):
             run = slice(runs[number], runs[number + 1])
-            report.null_keys += int(np.count_nonzero(keys[place][run] < 0))
+            if not source.input.derived:
+                report.null_keys += int(np.count_nonzero(keys[place][run] < 0))
             streams[name] = arrange(source, rows[run], keys[place][run], key_count, own_positions)
     return EventStore(sources, streams, key_count, timeline, report, row_keys, positions)
 
 
 def _streams_in(source: EventSource, request: Request) -> tuple[str, ...]:
     """The streams of the request that a table holds."""
-    stream = source.input.stream
-    if stream is None:
-        return request.streams
-    return (stream,) if stream in request.streams else ()
+    return tuple(stream for stream in request.streams if source.input.holds(stream))
 
 
 def _rows_by_stream(source: EventSource, request: Request) -> tuple[Codes, Int64s]:

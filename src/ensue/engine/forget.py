@@ -51,7 +51,7 @@ def pending_rows(plan: QueryPlan, sources: Sequence[EventSource], pending: Seque
         relevant = waiting.copy()
         if not plan.counting and waiting.any():
             if source.input.type is not None:
-                relevant &= stream_codes(source.input, plan.all_streams) >= 0
+                relevant &= stream_codes(source.input, tuple(filter(source.input.holds, plan.all_streams))) >= 0
             elif source.input.stream not in plan.all_streams:
                 relevant[:] = False
         kept.append(relevant)

@@ -13,6 +13,8 @@ from pandas.util import hash_array
 
 from ensue.engine.events import Candidates
 from ensue.engine.matches import MatchChunk
+from ensue.engine.rows import Rows
+from ensue.engine.workspace import Workspace
 from ensue.graph.bounds import end_of
 from ensue.lang.render import render_query
 from ensue.plan.model import QueryPlan
@@ -32,7 +34,16 @@ def match_ids(chunk: MatchChunk, plan: QueryPlan, columns: Mapping[str, Sequence
     """
     lanes = [_lane(chunk, plan, columns, number) for number in range(len(LANES))]
     digits = np.stack(lanes, axis=1).astype(">u8").view(np.uint8).reshape(chunk.rows.length, 16)
-    return pa.array(_hexadecimal(digits))
+    return pa.array(hexadecimal(digits))
+
+
+def event_ids(space: Workspace, matches: Rows, name: str, columns: Sequence[str]) -> list[Hashes]:
+    """The two halves of the id of the event that each match binds to a variable; `columns` are all of its stream."""
+    rows, stream = space.candidates[name].rows[matches.places[name]], space.streams[name]
+    return [
+        _mix(np.full(len(rows), _seed(stream, lane)), _hashes_by_row(space, name, columns, lane)[rows], lane)
+        for lane in range(len(LANES))
+    ]
 
 
 def _lane(chunk: MatchChunk, plan: QueryPlan, columns: Mapping[str, Sequence[str]], lane: int) -> Hashes:
@@ -43,22 +54,22 @@ def _lane(chunk: MatchChunk, plan: QueryPlan, columns: Mapping[str, Sequence[str
             result = _mix(result ^ _seed(name, lane), moments, lane)
             continue
         rows = chunk.space.candidates[name].rows[chunk.rows.places[name]]
-        events = _hashes_by_row(chunk, name, columns[chunk.space.streams[name]], lane)
+        events = _hashes_by_row(chunk.space, name, columns[chunk.space.streams[name]], lane)
         result = _mix(result ^ _seed(name, lane), events[rows], lane)
     return result
 
 
-def _hashes_by_row(chunk: MatchChunk, name: str, columns: Sequence[str], lane: int) -> Hashes:
+def _hashes_by_row(space: Workspace, name: str, columns: Sequence[str], lane: int) -> Hashes:
     """The hash of each row of the variable's table that it can bind, also of those that no pass has looked at."""
-    known = chunk.space.identities.get((name, lane))
+    known = space.identities.get((name, lane))
     if known is not None:
         return known
-    graph = chunk.plan.graph
+    graph = space.plan.graph
     variable = next(variable for variable in graph.variables if variable.name == name)
-    found = chunk.space.find_candidates(variable, graph)
+    found = space.find_candidates(variable, graph)
     hashes = np.zeros(len(found.source.starts), np.uint64)
     hashes[found.rows] = _event_hashes(found, columns, lane)
-    chunk.space.identities[name, lane] = hashes
+    space.identities[name, lane] = hashes
     return hashes
 
 
@@ -133,7 +144,7 @@ def _seed(text: str, lane: int) -> np.uint64:
     return np.uint64(int.from_bytes(digest, "big"))
 
 
-def _hexadecimal(digits: npt.NDArray[np.uint8]) -> npt.NDArray[np.str_]:
+def hexadecimal(digits: npt.NDArray[np.uint8]) -> npt.NDArray[np.str_]:
     """Rows of bytes as texts of hexadecimal digits."""
     alphabet = np.frombuffer(b"0123456789abcdef", np.uint8)
     letters = np.empty((len(digits), 2 * digits.shape[1]), np.uint8)

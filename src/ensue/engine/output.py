@@ -11,9 +11,13 @@ import pyarrow as pa
 from ensue.algebra.catalog import Catalog
 from ensue.algebra.check import SERIES, column_name, positive_names, series_names
 from ensue.algebra.choices import round_name
+from ensue.algebra.lineage import is_lineage, lineage_variable
 from ensue.algebra.nodes import Event, PatternQuery, walk
+from ensue.algebra.streams import END, LINEAGE, START
 from ensue.engine.collections import element_values, list_values, with_list_fields
+from ensue.engine.events import FOREVER
 from ensue.engine.identity import match_ids
+from ensue.engine.lineage import IDS, MEMBERS, lineage_ids, lineage_members
 from ensue.engine.matches import MatchChunk, completion_times
 from ensue.engine.rows import Rows, concatenate
 from ensue.engine.workspace import Workspace
@@ -43,6 +47,7 @@ class OutputSchema:
     """The columns of the result. `raw_types` are the types of a stream's columns as they came, for whole events.
 
     The result may begin with `match_id`. That of a partial match ends with `waiting_for`, the item that did not come.
+    Events of a declared stream end with the `hidden` columns.
     """
 
     plan: QueryPlan
@@ -50,6 +55,7 @@ class OutputSchema:
     schema: pa.Schema
     match_id: bool = False
     waiting_for: str | None = None
+    hidden: tuple[str, ...] = ()
 
 
 def output_schema(
@@ -66,6 +72,14 @@ def output_schema(
     return OutputSchema(plan, raw_types, pa.schema(fields), match_id)
 
 
+def derived_output(plan: QueryPlan, raw_types: Mapping[str, Mapping[str, pa.DataType]], lineage: bool) -> OutputSchema:
+    """The columns of the events of a declared stream: those of RETURN, their times and, if asked for, their lineage."""
+    time = plan.catalog.time_type
+    hidden = {START: time, END: time, **({LINEAGE: MEMBERS} if lineage else {})}
+    schema = pa.schema([*_returned_fields(plan), *hidden.items()])
+    return OutputSchema(plan, raw_types, schema, hidden=tuple(hidden))
+
+
 def partial_output(output: OutputSchema, waiting_for: str) -> OutputSchema:
     """The columns of a partial match: those of a match, null where nothing is bound, and what it waited for."""
     fields = _distinct_names([*output.schema, pa.field("waiting_for", pa.string())])
@@ -74,7 +88,12 @@ def partial_output(output: OutputSchema, waiting_for: str) -> OutputSchema:
 
 def _returned_fields(plan: QueryPlan) -> list[pa.Field]:
     return [
-        pa.field(column_name(column, place), check_expression(_spelt_out(column.expression, plan), _types(plan), []))
+        pa.field(
+            column_name(column, place),
+            IDS
+            if is_lineage(column.expression)
+            else check_expression(_spelt_out(column.expression, plan), _types(plan), []),
+        )
         for place, column in enumerate(plan.query.returns)
     ]
 
@@ -107,7 +126,7 @@ def _default_fields(plan: QueryPlan, raw_types: Mapping[str, Mapping[str, pa.Dat
     lists = plan.normal_form.repetitions.groups
     variables = []
     for name in positive_names(query.pattern):
-        event = pa.struct(list(raw_types[streams[name]].items()))
+        event = pa.struct(_event_fields(raw_types[streams[name]]))
         variables.append(pa.field(name, pa.list_(event) if name in lists else event))
     return _distinct_names([*keys, *interval, *variables])
 
@@ -138,11 +157,19 @@ def render_chunk(chunk: MatchChunk, output: OutputSchema) -> pa.RecordBatch:
     arrays = _returned_columns(chunk, output) if output.plan.query.returns else _default_columns(chunk, output)
     if output.match_id:
         arrays.insert(0, match_ids(chunk, chunk.query_plan, _identifying_columns(output)))
+    arrays += [_hidden_column(chunk, output, name) for name in output.hidden]
     if output.waiting_for is not None:
         arrays.append(pa.repeat(pa.scalar(output.waiting_for), chunk.rows.length))
     return pa.RecordBatch.from_arrays(
         [_as_type(array, field.type) for array, field in zip(arrays, output.schema, strict=True)], schema=output.schema
     )
+
+
+def _hidden_column(chunk: MatchChunk, output: OutputSchema, name: str) -> pa.Array:
+    if name == LINEAGE:
+        return lineage_members(chunk, _identifying_columns(output))
+    times = chunk.starts if name == START else completion_times(chunk, output.plan)
+    return pa.array(times).view(output.plan.catalog.time_type)
 
 
 def _identifying_columns(output: OutputSchema) -> dict[str, list[str]]:
@@ -176,7 +203,14 @@ def _returned_columns(chunk: MatchChunk, output: OutputSchema) -> list[pa.Array]
 
         return evaluate(lowered, column, rows.length)
 
-    return [value(column.expression) for column in plan.query.returns]
+    return [
+        _lineage(chunk, output, column.expression) if is_lineage(column.expression) else value(column.expression)
+        for column in plan.query.returns
+    ]
+
+
+def _lineage(chunk: MatchChunk, output: OutputSchema, expression: Expr) -> pa.Array:
+    return lineage_ids(chunk, lineage_variable(expression), _identifying_columns(output))
 
 
 def _in_graph(expression: Expr, chunk: MatchChunk, plan: QueryPlan) -> Expr:
@@ -222,7 +256,7 @@ def _variable_column(chunk: MatchChunk, name: str, types: Mapping[str, pa.DataTy
         return gathered(
             [_event_struct(chunk.space, chunk.rows, round_name(name, number), types) for number in range(rounds)]
         )
-    kind = pa.struct(list(types.items()))
+    kind = pa.struct(_event_fields(types))
     if group not in chunk.rows.lists:
         return pa.nulls(chunk.rows.length, pa.list_(kind))
     lists = chunk.rows.lists[group]
@@ -239,13 +273,19 @@ def _key_column(chunk: MatchChunk, name: str, catalog: Catalog) -> pa.Array:
     return pa.array(chunk.space.value(point, chunk.rows)).view(catalog.time_type)
 
 
+def _event_fields(types: Mapping[str, pa.DataType]) -> list[pa.Field]:
+    """The fields of an event that is returned as a whole; one of a declared stream has its times as well."""
+    shown = {START: "start", END: "end"}
+    return _distinct_names([pa.field(shown.get(name, name), kind) for name, kind in types.items()])
+
+
 def _event_struct(space: Workspace, matches: Rows, name: str, types: Mapping[str, pa.DataType]) -> pa.Array:
     if name not in matches.places:
-        return pa.nulls(matches.length, pa.struct(list(types.items())))
+        return pa.nulls(matches.length, pa.struct(_event_fields(types)))
     found = space.candidates[name]
     rows = pa.array(found.rows[matches.places[name]])
     columns = [_as_type(found.source.raw_column(field).take(rows), kind) for field, kind in types.items()]
-    return pa.StructArray.from_arrays(columns, fields=[pa.field(field, kind) for field, kind in types.items()])
+    return pa.StructArray.from_arrays(columns, fields=_event_fields(types))
 
 
 def render_in_batches(
@@ -267,7 +307,7 @@ def collect_ordered(chunks: Iterable[MatchChunk], output: OutputSchema, limit: i
     """
     found: dict[int, list[MatchChunk]] = {}
     count = 0
-    for chunk in chunks:
+    for chunk in _ended(chunks, output) if output.hidden else chunks:
         count += chunk.rows.length
         check_limit(count, limit, chunk, output.plan)
         found.setdefault(id(chunk.space), []).append(chunk)
@@ -279,6 +319,14 @@ def collect_ordered(chunks: Iterable[MatchChunk], output: OutputSchema, limit: i
     if len(tables) == 1:
         return tables[0]
     return _merge_ordered(tables, [_sort_keys(group, output.plan) for group in ordered], piece)
+
+
+def _ended(chunks: Iterable[MatchChunk], output: OutputSchema) -> Iterator[MatchChunk]:
+    """The matches that are events: one that is complete only when no event comes any more has no end."""
+    for chunk in chunks:
+        known = chunk.where(completion_times(chunk, output.plan) != FOREVER)
+        if known.rows.length:
+            yield known
 
 
 def _render_pieces(group: MatchChunk, output: OutputSchema, piece: int) -> Iterator[pa.RecordBatch]:

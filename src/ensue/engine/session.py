@@ -9,6 +9,7 @@ from itertools import chain
 import numpy as np
 import pyarrow as pa
 
+from ensue.algebra.streams import LINEAGE
 from ensue.engine.choice import Used, uses_up
 from ensue.engine.evaluate import Frontier, evaluate
 from ensue.engine.events import Candidates, EventStore, Request
@@ -37,8 +38,8 @@ def raw_types(plan: QueryPlan, inputs: Sequence[InputTable]) -> dict[str, dict[s
     """The columns of each stream of the query."""
     types: dict[str, dict[str, pa.DataType]] = {}
     for stream in plan.streams:
-        holder = next(item for item in inputs if item.stream in (None, stream))
-        types[stream] = {item.name: item.type for item in plain_schema(holder.table.schema)}
+        holder = next(item for item in inputs if item.holds(stream))
+        types[stream] = {item.name: item.type for item in plain_schema(holder.table.schema) if item.name != LINEAGE}
     return types
 
 
@@ -159,6 +160,12 @@ class Session:
             return None
         return Used.of(store.sources, [np.asarray(table.column(used_column(place)).to_numpy()) for table in combined])
 
+    def go_on_from(self, earlier: Session) -> None:
+        """Takes over what a session of the same queries has come to, over tables of which less was known."""
+        self.state = [old.cast(new.schema) for old, new in zip(earlier.state, self.state, strict=True)]
+        self.watermark, self.report = earlier.watermark, earlier.report
+        self.records, self.spared = earlier.records, earlier.spared
+
     def _watched(
         self,
         place: int,
@@ -199,7 +206,7 @@ class Session:
         reached = [moment for moment in (self.watermark, late_until) if moment is not None]
         late, combined = [], []
         for source, state in zip(sources, self.state, strict=True):
-            is_late = _rows_until(source, max(reached, default=None))
+            is_late = _rows_until(source, None if source.input.derived else max(reached, default=None))
             usable = ~is_late if source.valid is None else source.valid & ~is_late
             late.append(is_late)
             report.late += int(np.count_nonzero(is_late))
@@ -238,12 +245,14 @@ def _arrived_with(sources: Sequence[EventSource], first: Sequence[int]) -> Calla
 
 
 def needed_columns(plans: Sequence[QueryPlan], item: InputTable) -> pa.Table:
-    """The table with the columns that the queries use and nothing else."""
+    """The table with the columns that the queries use and nothing else. A derived one was made with no others."""
+    if item.derived:
+        return item.table
     wanted: set[str] = {name for name in (item.time, item.end, item.type) if name is not None}
     for plan in plans:
         wanted |= set(plan.query.partition_by)
-        for stream in [item.stream] if item.stream is not None else plan.streams:
-            columns = plan.columns.get(stream, frozenset())
+        for stream in filter(item.holds, plan.streams):
+            columns = plan.columns[stream]
             if columns is None:
                 return item.table
             wanted |= columns

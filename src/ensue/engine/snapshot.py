@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from itertools import count
 from typing import Any
 
 import pyarrow as pa
 
+from ensue.engine.cascade import Cascade, Derivation, Progress, sessions_of
 from ensue.engine.session import Session
 from ensue.engine.sources import InputTable, Report, one_chunk
 from ensue.errors import StateError
@@ -22,22 +23,24 @@ METADATA = b"ensue.state"
 REQUIRED = {"version", "query", "watermark", "per_stream", "report", "tables"}
 
 
-def snapshot(session: Session, per_stream: bool) -> pa.Table:
-    """The state as one row: a column for each input with the list of its kept events.
+def snapshot(session: Progress, per_stream: bool) -> pa.Table:
+    """The state as one row: a column for each input with the list of its kept events, those of every stage apart.
 
     A query that watches its traces has a column with the list of what is known of each. `per_stream` says whether
     batches come as one table per stream.
     """
-    columns = {_column_name(place): _as_list(table) for place, table in enumerate(session.state)}
-    for place, tables in enumerate(session.records):
-        columns |= {_records_name(place, number): _as_list(table) for number, table in enumerate(tables)}
+    columns: dict[str, pa.Array] = {}
+    for prefix, part in _parts(session):
+        columns |= {prefix + _column_name(place): _as_list(table) for place, table in enumerate(part.state)}
+        for place, tables in enumerate(part.records):
+            columns |= {prefix + _records_name(place, number): _as_list(table) for number, table in enumerate(tables)}
     header = {
         "version": STATE_VERSION,
-        "query": query_text(session.plans),
+        "query": text_of(session),
         "watermark": session.watermark,
         "per_stream": per_stream,
         "report": asdict(session.report),
-        "watched": watched_streams(session.plans),
+        "watched": watched_streams(_all_plans(session)),
         "tables": [
             {**_columns(item), "schema": base64.b64encode(item.table.schema.serialize().to_pybytes()).decode()}
             for item in session.inputs
@@ -51,29 +54,44 @@ def watched_streams(plans: Iterable[QueryPlan]) -> list[list[str]]:
     return [list(plan.watched) for plan in plans if plan.law is not None]
 
 
-def query_text(plans: Iterable[QueryPlan]) -> str:
-    """The queries of a session and their constraints, by which its state is known."""
+def query_text(plans: Sequence[QueryPlan], derivations: Sequence[Derivation] = ()) -> str:
+    """The queries of a session, their constraints and the streams that they use, by which its state is known."""
     texts: dict[str, None] = {}
-    for plan in plans:
+    everything = [*(derivation.plan for derivation in derivations), *plans]
+    for plan in everything:
         constraints = plan.law.constraints if plan.law is not None else ()
         texts |= dict.fromkeys(f"CONSTRAINT {render_constraint(constraint)}" for constraint in constraints)
-    return ";\n".join((*texts, *(render_query(plan.query) for plan in plans)))
+    return ";\n".join((*texts, *(render_query(plan.query) for plan in everything)))
 
 
-def restore(session: Session, saved: pa.Table, predecessors: Collection[str] = ()) -> None:
+def text_of(session: Progress) -> str:
+    return query_text(session.plans, session.derivations if isinstance(session, Cascade) else ())
+
+
+def _parts(session: Progress) -> Iterator[tuple[str, Session]]:
+    """The sessions whose states are saved, and how the names of their columns begin."""
+    for place, part in enumerate(sessions_of(session)):
+        yield (f"stage_{place}_" if isinstance(session, Cascade) else ""), part
+
+
+def _all_plans(session: Progress) -> list[QueryPlan]:
+    return [plan for part in sessions_of(session) for plan in part.plans]
+
+
+def restore(session: Progress, saved: pa.Table, predecessors: Collection[str] = ()) -> None:
     """Puts a saved state into a session of the same query over tables of the same shape.
 
     `predecessors` are other queries, as texts, whose kept events are known to suffice.
     """
     header = read_header(saved)
-    text = query_text(session.plans)
+    text = text_of(session)
     if header["query"] != text and header["query"] not in predecessors:
         raise StateError(
             "state-query",
             "the saved state belongs to another query",
             f"it was saved by:\n{header['query']}",
         )
-    if header["query"] == text and header.get("watched", []) != watched_streams(session.plans):
+    if header["query"] == text and header.get("watched", []) != watched_streams(_all_plans(session)):
         raise StateError(
             "state-query",
             "the saved state watches traces in another way",
@@ -87,17 +105,22 @@ def restore(session: Session, saved: pa.Table, predecessors: Collection[str] = (
                 f"the state was saved with {changed[0]} {before[changed[0]]!r}, not {_columns(item)[changed[0]]!r}",
                 "name the same columns as before",
             )
+    for prefix, part in _parts(session):
+        _restore_part(part, saved, prefix)
+        part.watermark = header["watermark"]
+    session.report = Report(**header["report"])
+
+
+def _restore_part(session: Session, saved: pa.Table, prefix: str) -> None:
     tables: list[pa.Table] = []
     for place, expected in enumerate(session.state):
-        name = _column_name(place)
+        name = prefix + _column_name(place)
         label = session.inputs[place].label
         if name not in saved.column_names:
             raise StateError("state-shape", f"the saved state has no events of the {label}", "give the same tables")
         tables.append(_as_table(saved.column(name), expected.schema, label))
     session.state = tables
-    session.records = [tuple(_records(saved, place)) for place in range(len(session.plans))]
-    session.watermark = header["watermark"]
-    session.report = Report(**header["report"])
+    session.records = [tuple(_records(saved, prefix, place)) for place in range(len(session.plans))]
 
 
 def saved_schemas(saved: pa.Table) -> dict[str | None, pa.Schema]:
@@ -146,10 +169,10 @@ def _records_name(place: int, number: int) -> str:
     return f"traces_{place}_{number}"
 
 
-def _records(saved: pa.Table, place: int) -> Iterator[pa.Table]:
+def _records(saved: pa.Table, prefix: str, place: int) -> Iterator[pa.Table]:
     """What is known of the traces for one query."""
     for number in count():
-        name = _records_name(place, number)
+        name = prefix + _records_name(place, number)
         if name not in saved.column_names:
             return
         column = saved.column(name)

@@ -67,13 +67,23 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class InputTable:
-    """One table of a run. `stream` names the one stream it holds; None: the values of column `type` are the streams."""
+    """One table of a run. `stream` names the one stream it holds; None: the values of column `type` are the streams.
+
+    The latter holds none of those in `elsewhere`, whatever its type column says. A `derived` table holds the matches of
+    a pattern.
+    """
 
     table: pa.Table
     time: str
     end: str | None = None
     stream: str | None = None
     type: str | None = None
+    derived: bool = False
+    elsewhere: frozenset[str] = frozenset()
+
+    def holds(self, stream: str) -> bool:
+        """Whether events of this stream are sought in the table."""
+        return stream not in self.elsewhere if self.stream is None else stream == self.stream
 
     @property
     def label(self) -> str:

@@ -8,7 +8,8 @@ from itertools import combinations, pairwise
 
 from ensue.algebra.bind import bind_query
 from ensue.algebra.catalog import Catalog
-from ensue.algebra.check import check_query, positive_names
+from ensue.algebra.check import bound_events, check_query, positive_names
+from ensue.algebra.lineage import is_lineage, lineage_variable
 from ensue.algebra.nodes import Event, PatternQuery, walk
 from ensue.algebra.scopes import counts_events
 from ensue.errors import QueryError, Source
@@ -56,7 +57,7 @@ def plan_query(
             for number, plan in enumerate(graphs)
             for variable, kept in retention_of(plan, normal_form.windows).items()
         },
-        columns=_columns(query, catalog),
+        columns=query_columns(query, catalog),
         counting=counting,
         law=law,
         monitor=None if law is None or counting or not _is_plain(graphs) else monitor_of(graphs, law, catalog),
@@ -257,8 +258,11 @@ def _implies(order: list[str], steps: list[tuple[str, str]], times: Network) -> 
     return True
 
 
-def _columns(query: PatternQuery, catalog: Catalog) -> dict[str, frozenset[str] | None]:
-    """Per stream the columns that the query needs besides its times; None: all, because whole events are returned."""
+def query_columns(query: PatternQuery, catalog: Catalog, lineage: bool = False) -> dict[str, frozenset[str] | None]:
+    """Per stream the columns that the query needs besides its times; None: all, because whole events are returned.
+
+    All are needed as well of events that have to tell their lineage; with `lineage`, those are all that a match binds.
+    """
     events = [node for node in walk(query.pattern) if isinstance(node, Event)]
     streams = {event.variable: event.stream for event in events if event.variable is not None}
     everywhere = {name for part in conjuncts(query.where) if isinstance(part, Same) for name in part.fields}
@@ -271,10 +275,19 @@ def _columns(query: PatternQuery, catalog: Catalog) -> dict[str, frozenset[str] 
             if isinstance(part, Field) and part.variable in streams:
                 needed[streams[part.variable]].add(part.name)
     returned = frozenset() if query.returns else frozenset(streams[name] for name in positive_names(query.pattern))
+    returned |= lineage_streams(query, lineage)
     return {
         stream: None if stream in returned else frozenset(names & _column_names(stream, catalog))
         for stream, names in needed.items()
     }
+
+
+def lineage_streams(query: PatternQuery, whole: bool = False) -> frozenset[str]:
+    """The streams of whose events the lineage is asked for; if `whole`, of all events that a match binds."""
+    calls = [column.expression for column in query.returns if is_lineage(column.expression)]
+    names = {lineage_variable(call) for call in calls}
+    events = bound_events(query.pattern)
+    return frozenset(event.stream for event in events if whole or None in names or event.variable in names)
 
 
 def _column_names(stream: str, catalog: Catalog) -> set[str]:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from ensue.algebra.catalog import inferred_catalog
+import pyarrow as pa
+
+from ensue.algebra.catalog import Catalog, StreamSchema, inferred_catalog
+from ensue.algebra.check import column_name
 from ensue.algebra.nodes import PatternQuery
+from ensue.algebra.streams import END, START, connected, declarations, shared_keys, used_streams
 from ensue.errors import Source, counted
 from ensue.expr.nodes import Duration
 from ensue.expr.rewrite import anonymous_predicate
@@ -13,7 +18,7 @@ from ensue.expr.types import NANOSECONDS_PER_UNIT
 from ensue.graph.bounds import Limit, Network, Point, position_of
 from ensue.graph.law import Law
 from ensue.graph.model import Graph, Variable
-from ensue.lang.render import render_constraint, render_expression, render_query, render_window
+from ensue.lang.render import render_constraint, render_expression, render_pattern, render_query, render_window
 from ensue.plan.build import plan_query
 from ensue.plan.lawful import needless_absences, needless_constraints
 from ensue.plan.model import AbsencePlan, GraphPlan, QueryPlan, Retention
@@ -23,24 +28,71 @@ from ensue.plan.retention import longer
 from ensue.plan.slices import slicing_of
 
 
-def explain_without_data(query: PatternQuery, source: Source | None, time: str, law: Law | None = None) -> str:
-    """What a query means and how it will run, for streams that have whatever it asks of them and a time column."""
-    return explain_query(plan_query(query, inferred_catalog(query, time, law.windows if law else ()), source, law))
+def explain_without_data(
+    query: PatternQuery,
+    source: Source | None,
+    time: str,
+    law: Law | None = None,
+    program: Sequence[PatternQuery] = (),
+) -> str:
+    """What a query means and how it will run, for streams that have whatever it asks of them and a time column.
+
+    `program` are the statements among which it stands, if they use each other.
+    """
+    catalog = inferred_catalog(query, time, law.windows if law else ())
+    declared = declarations(program)
+    if used := used_streams(query, declared):
+        schemas = {name: _declared_schema(declared[name], catalog) for name in used}
+        catalog = replace(catalog, streams={**catalog.streams, **schemas})
+    if any(pa.types.is_timestamp(inferred_catalog(other, time).time_type) for other in program):
+        catalog = replace(catalog, time_type=pa.timestamp("us"))
+    return explain_query(plan_query(query, catalog, source, law), program)
 
 
-def explain_query(plan: QueryPlan) -> str:
+def _declared_schema(query: PatternQuery, catalog: Catalog) -> StreamSchema:
+    """The fields of a declared stream as far as its statement says them; without RETURN, whatever is asked of it."""
+    asked = catalog.any_stream.fields if catalog.any_stream is not None else {}
+    names = [column_name(column, place) for place, column in enumerate(query.returns)] or list(asked)
+    return StreamSchema(query.name or "", dict.fromkeys(names, pa.null()), START, END, derived=True)
+
+
+def explain_query(plan: QueryPlan, program: Sequence[PatternQuery] = ()) -> str:
     """Pattern, graphs with their closed bounds, plan and state, as text."""
+    streams = list(_streams(plan.query, program))
     sections = [
-        ("PATTERN", render_query(plan.query).splitlines()),
+        ("STREAM" if plan.query.declares else "PATTERN", render_query(plan.query).splitlines()),
+        *([("STREAMS", streams)] if streams else []),
         ("GRAPH", list(_graphs(plan))),
         ("PLAN", list(_plan(plan))),
         ("STATE", list(_state(plan))),
         *([("CONSTRAINTS", list(_constraints(plan, plan.law)))] if plan.law is not None else []),
-        ("SPARK", list(_spark(plan))),
+        ("SPARK", list(_spark_together(plan.query, program) if streams else _spark(plan))),
     ]
     return "\n".join(
         line for title, lines in sections for line in (title, *(f"  {line}" for line in lines), "")
     ).rstrip()
+
+
+# -- streams ----------------------------------------------------------------------------------------------------------
+
+
+def _streams(query: PatternQuery, program: Sequence[PatternQuery]) -> Iterator[str]:
+    """The streams by which the statement hangs together with others."""
+    declared = declarations(program)
+    for name in used_streams(query, declared):
+        yield f"{name}: from {_called(declared[name])}, {_used_by(name, program)}"
+    if query.declares and query.name in declared:
+        yield f"{query.name}: the matches of this pattern, {_used_by(query.name or '', program)}"
+
+
+def _called(query: PatternQuery) -> str:
+    text = " ".join(line.strip() for line in render_pattern(query.pattern).splitlines())
+    return f"PATTERN {text}"
+
+
+def _used_by(name: str, program: Sequence[PatternQuery]) -> str:
+    users = [other.name or "a pattern without a name" for other in program if name in used_streams(other, [name])]
+    return f"used by {', '.join(users)}" if users else "used by nothing, so it is not worked out"
 
 
 # -- graph ------------------------------------------------------------------------------------------------------------
@@ -166,7 +218,7 @@ def _plan(plan: QueryPlan) -> Iterator[str]:
     keys = ", ".join(plan.query.partition_by)
     yield f"events are grouped by {keys} and sorted by time" if keys else "all events form one group, sorted by time"
     for stream, columns in plan.columns.items():
-        yield f"read {stream}: {_columns(columns)}"
+        yield f"read {stream}: {_columns(columns, plan.query)}"
     if plan.counting:
         yield "read every event, relevant or not, to count positions"
     for number, graph_plan in enumerate(plan.graphs, start=1):
@@ -175,9 +227,10 @@ def _plan(plan: QueryPlan) -> Iterator[str]:
         yield from _graph_plan(graph_plan, "  " if len(plan.graphs) > 1 else "")
 
 
-def _columns(columns: frozenset[str] | None) -> str:
+def _columns(columns: frozenset[str] | None, query: PatternQuery) -> str:
     if columns is None:
-        return "all columns, because whole events are returned"
+        asked = "their lineage is asked for" if query.returns else "whole events are returned"
+        return f"all columns, because {asked}"
     return ", ".join(["time", *sorted(columns)])
 
 
@@ -319,3 +372,19 @@ def _spark(plan: QueryPlan) -> Iterator[str]:
         uncut = f"time is not cut into slices, because {reason}"
         yield f"batch: shuffled by {keys}; {uncut}" if keys else f"batch: in one task; {uncut}"
     yield f"stream: keys of {keys} in buckets, one state each" if keys else "stream: in one task, with one state"
+
+
+def _spark_together(query: PatternQuery, program: Sequence[PatternQuery]) -> Iterator[str]:
+    """Statements that use each other's matches run in one place."""
+    together = connected(query, program)
+    if all(other.declares for other in together):
+        yield "not worked out, because no pattern uses it"
+        return
+    names = ", ".join(other.name or "the pattern" for other in together)
+    keys = ", ".join(shared_keys(together))
+    if keys:
+        yield f"batch: {names} together, shuffled by {keys}; time is not cut into slices"
+        yield f"stream: {names} together, keys of {keys} in buckets, one state each"
+    else:
+        yield f"batch: {names} together in one task, because they share no key that their streams hand on"
+        yield "stream: in one task, with one state, for the same reason"

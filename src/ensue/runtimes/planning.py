@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import pyarrow as pa
 
 from ensue.algebra.catalog import inferred_catalog
-from ensue.algebra.nodes import Event, PatternQuery, Statements, walk
+from ensue.algebra.nodes import PatternQuery, Statements
+from ensue.algebra.streams import check_streams, declarations, streams_of, used_streams
+from ensue.engine.cascade import Derivation
 from ensue.engine.output import OutputSchema, output_schema
 from ensue.engine.session import raw_types
 from ensue.engine.sources import InputTable
@@ -19,6 +21,7 @@ from ensue.plan.build import plan_query
 from ensue.plan.lawful import contradictory_constraints, laws_of
 from ensue.plan.model import QueryPlan
 from ensue.plan.tracking import VIOLATION_COLUMNS, tracking_plan
+from ensue.runtimes.derivations import derivations_of, plan_declared
 from ensue.runtimes.local import catalog_of, input_tables
 
 ColumnNames: TypeAlias = "str | Mapping[str, str]"
@@ -48,25 +51,62 @@ class Emission:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """Queries planned over tables; one output for each plan."""
+    """Queries planned over tables; one output for each plan. `derivations` are the declared streams that they need."""
 
     inputs: tuple[InputTable, ...]
     plans: tuple[QueryPlan, ...]
     outputs: tuple[OutputSchema, ...]
+    derivations: tuple[Derivation, ...] = ()
 
 
 def plan_queries(
     tables: Mapping[str, pa.Table] | pa.Table, statements: Statements, columns: Columns, match_id: bool = False
 ) -> Planned:
     """Checks the tables and plans the queries over them; only the columns of the tables are looked at."""
-    nodes, source = statements.statements, statements.source
-    streams = (*streams_of(nodes), *(name for entry in statements.constraints for name in entry.constraint.streams))
-    inputs = input_tables(tables, tuple(dict.fromkeys(streams)), columns.time, columns.type, columns.end)
-    catalog = catalog_of(inputs, inferred_catalog(nodes[0]).time_type if nodes else None)
-    laws = laws_of(statements, catalog)
-    plans = tuple(plan_query(node, catalog, source, law) for node, law in zip(nodes, laws, strict=True))
-    outputs = tuple(output_schema(plan, raw_types(plan, inputs), match_id) for plan in plans)
-    return Planned(inputs, plans, outputs)
+    declared = declarations(statements.statements)
+    if problems := [*check_streams(statements), *_clashes(declared, tables)]:
+        raise QueryError(problems, statements.source)
+    constrained = (name for entry in statements.constraints for name in entry.constraint.streams)
+    named = dict.fromkeys((*streams_of(statements.statements), *constrained))
+    given = tuple(name for name in named if name not in declared)
+    inputs = input_tables(tables, given, columns.time, columns.type, columns.end)
+    return plan_over(inputs, statements, match_id)
+
+
+def plan_over(
+    inputs: tuple[InputTable, ...], statements: Statements, match_id: bool = False, lawful: bool = True
+) -> Planned:
+    """Plans the queries over tables that are checked; unless `lawful`, their constraints are left aside."""
+    declared = frozenset(declarations(statements.statements))
+    inputs = tuple(replace(item, elsewhere=declared) if item.stream is None else item for item in inputs)
+    catalog = catalog_of(inputs, _time_of_queries(statements.statements))
+    plain = tuple(query for query in statements.statements if not used_streams(query, declared))
+    laws: dict[PatternQuery, Law | None] = {}
+    if lawful:
+        laws.update(zip(plain, laws_of(replace(statements, statements=plain), catalog), strict=True))
+    catalog, below = plan_declared(statements, catalog, laws)
+    plans = tuple(plan_query(node, catalog, statements.source, laws.get(node)) for node in statements.results)
+    derivations = derivations_of(below, plans, inputs)
+    tables = (*inputs, *(derivation.item for derivation in derivations))
+    outputs = tuple(output_schema(plan, raw_types(plan, tables), match_id) for plan in plans)
+    return Planned(inputs, plans, outputs, derivations)
+
+
+def _clashes(declared: Mapping[str, PatternQuery], tables: Mapping[str, pa.Table] | pa.Table) -> Iterator[Problem]:
+    for name, query in declared.items():
+        if isinstance(tables, Mapping) and name in tables:
+            yield Problem(
+                "stream-clash",
+                f"stream `{name}` is declared, and there is a table of this name as well",
+                query.span,
+                hint="rename one of them: a name stands for one stream",
+            )
+
+
+def _time_of_queries(queries: Iterable[PatternQuery]) -> pa.DataType | None:
+    """The type of time that the queries speak of, for tables that have none."""
+    types = [inferred_catalog(query).time_type for query in queries]
+    return next((kind for kind in types if pa.types.is_timestamp(kind)), types[0] if types else None)
 
 
 def with_violations(planned: Planned, statements: Statements) -> Planned:
@@ -85,10 +125,10 @@ def with_violations(planned: Planned, statements: Statements) -> Planned:
         keys,
         planned.plans[0].catalog if planned.plans else catalog_of(planned.inputs),
         statements.source,
-        planned.plans,
+        (*(derivation.plan for derivation in planned.derivations), *planned.plans),
     )
     output = output_schema(plan, raw_types(plan, planned.inputs))
-    return Planned(planned.inputs, (*planned.plans, plan), (*planned.outputs, output))
+    return replace(planned, plans=(*planned.plans, plan), outputs=(*planned.outputs, output))
 
 
 def plan_violations(tables: Mapping[str, pa.Table] | pa.Table, statements: Statements, columns: Columns) -> Planned:
@@ -134,9 +174,3 @@ def _keys_of_constraints(statements: Statements) -> tuple[str, ...]:
                 statements.source,
             )
     return keys[0]
-
-
-def streams_of(queries: Iterable[PatternQuery]) -> tuple[str, ...]:
-    """The streams that the queries name, in the order of the text."""
-    names = [node.stream for query in queries for node in walk(query.pattern) if isinstance(node, Event)]
-    return tuple(dict.fromkeys(names))

@@ -1,0 +1,190 @@
+"""Streams that a program declares: which statement uses which, in what order they are worked out, what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from ensue.algebra.catalog import TIME_NAMES
+from ensue.algebra.check import column_name
+from ensue.algebra.nodes import Event, Operation, PatternQuery, Statements, walk
+from ensue.algebra.operators import STRICT
+from ensue.algebra.scopes import counts_events
+from ensue.errors import Problem, Span
+from ensue.expr.nodes import Call, Expr, Field
+
+START, END, LINEAGE = "ensue:start", "ensue:end", "ensue:lineage"
+"""The columns beside those of RETURN that say when an event of a declared stream began and was complete, and of which
+events of the tables it is made."""
+
+
+def streams_of(queries: Iterable[PatternQuery]) -> tuple[str, ...]:
+    """The streams that the queries name, in the order of the text."""
+    names = [node.stream for query in queries for node in walk(query.pattern) if isinstance(node, Event)]
+    return tuple(dict.fromkeys(names))
+
+
+def declarations(queries: Iterable[PatternQuery]) -> dict[str, PatternQuery]:
+    """The statements that declare a stream, by its name."""
+    return {query.name: query for query in queries if query.declares and query.name is not None}
+
+
+def used_streams(query: PatternQuery, declared: Iterable[str]) -> tuple[str, ...]:
+    """The declared streams whose events the pattern speaks of, the forbidden ones included."""
+    known = set(declared)
+    return tuple(name for name in streams_of([query]) if name in known)
+
+
+def users_of(name: str, queries: Iterable[PatternQuery]) -> tuple[PatternQuery, ...]:
+    """The statements that use a stream."""
+    return tuple(query for query in queries if name in streams_of([query]))
+
+
+def in_order(queries: Sequence[PatternQuery]) -> tuple[PatternQuery, ...]:
+    """The statements that declare streams, each after those that it uses; there is no cycle."""
+    declared = declarations(queries)
+    ordered: dict[str, PatternQuery] = {}
+
+    def add(name: str) -> None:
+        if name not in ordered:
+            for used in used_streams(declared[name], declared):
+                add(used)
+            ordered[name] = declared[name]
+
+    for name in declared:
+        add(name)
+    return tuple(ordered.values())
+
+
+def connected(query: PatternQuery, queries: Sequence[PatternQuery]) -> tuple[PatternQuery, ...]:
+    """The statements that have to run in one place with this one, because of the streams between them."""
+    declared = declarations(queries)
+    together = [query]
+    for current in together:
+        below = [declared[name] for name in used_streams(current, declared)]
+        above = [other for other in queries if current.declares and current.name in streams_of([other])]
+        together += [other for other in (*below, *above) if other not in together]
+    return tuple(other for other in queries if other in together)
+
+
+def shared_keys(queries: Sequence[PatternQuery]) -> tuple[str, ...]:
+    """The keys by which the events of connected statements can be kept apart.
+
+    Each statement has them in its PARTITION BY, and each stream hands them on, as they are and under their name: then
+    an event of a declared stream and the events it is made of have the same key, at any depth.
+    """
+    return tuple(
+        key
+        for key in queries[0].partition_by
+        if key not in TIME_NAMES
+        and all(key in query.partition_by and (not query.declares or _hands_on(key, query)) for query in queries)
+    )
+
+
+def _hands_on(key: str, query: PatternQuery) -> bool:
+    if not query.returns:
+        return True
+    columns = [column.expression for place, column in enumerate(query.returns) if column_name(column, place) == key]
+    return any(_is_key(key, expression) for expression in columns)
+
+
+def _is_key(key: str, expression: Expr) -> bool:
+    """All events of a match have the key, so that it does not matter whose it is."""
+    if isinstance(expression, Call) and expression.name in ("coalesce", "first"):
+        return all(_is_key(key, argument) for argument in expression.arguments)
+    return isinstance(expression, Field) and expression.name == key
+
+
+def check_streams(statements: Statements) -> list[Problem]:
+    """What is wrong with the streams that a program declares, whatever the tables are."""
+    problems = [*_repeated(statements.declared)]
+    declared = declarations(statements.declared)
+    problems += _cycles(declared)
+    problems += [problem for query in statements.statements for problem in _counted_positions(query, declared)]
+    problems += _constrained(statements, declared)
+    return problems
+
+
+def _repeated(queries: Sequence[PatternQuery]) -> Iterator[Problem]:
+    seen: set[str | None] = set()
+    for query in queries:
+        if query.name in seen:
+            yield Problem(
+                "duplicate-stream",
+                f"stream `{query.name}` is declared twice",
+                query.span,
+                hint="give one another name; for events of two patterns in one stream write one pattern with OR",
+            )
+        seen.add(query.name)
+
+
+def _cycles(declared: Mapping[str, PatternQuery]) -> Iterator[Problem]:
+    """One problem for each cycle, at the first of its statements in the text."""
+    reported: set[str] = set()
+    for name, query in declared.items():
+        cycle = None if name in reported else _cycle_from(name, declared)
+        if cycle is not None:
+            reported.update(cycle)
+            yield Problem(
+                "stream-cycle",
+                f"stream `{name}` depends on itself: {' -> '.join((*cycle, name))}",
+                _place_of(query, cycle[1] if len(cycle) > 1 else name),
+                hint="the matches of a pattern cannot be its own events: break the cycle at one of these streams",
+            )
+
+
+def _cycle_from(name: str, declared: Mapping[str, PatternQuery]) -> tuple[str, ...] | None:
+    """A shortest way from a stream by the streams that it uses back to itself."""
+    ways: dict[str, tuple[str, ...]] = {name: (name,)}
+    waiting = [name]
+    for current in waiting:
+        for used in used_streams(declared[current], declared):
+            if used == name:
+                return ways[current]
+            if used not in ways:
+                ways[used] = (*ways[current], used)
+                waiting.append(used)
+    return None
+
+
+def _counted_positions(query: PatternQuery, declared: Mapping[str, PatternQuery]) -> Iterator[Problem]:
+    used = used_streams(query, declared)
+    how = _way_of_counting(query)
+    if used and how is not None:
+        words, hint = how
+        yield Problem(
+            "derived-positions",
+            f"{words} goes by the positions of events, and events of the declared stream `{used[0]}` have none",
+            _place_of(query, used[0]),
+            hint=hint,
+        )
+
+
+def _constrained(statements: Statements, declared: Mapping[str, PatternQuery]) -> Iterator[Problem]:
+    for entry in statements.constraints:
+        for name in entry.constraint.streams:
+            if name in declared:
+                yield Problem(
+                    "derived-constraint",
+                    f"constraints are about events of tables, and `{name}` is declared",
+                    entry.constraint.span or entry.span,
+                    hint="constrain the streams that its pattern names",
+                )
+
+
+def _way_of_counting(query: PatternQuery) -> tuple[str, str] | None:
+    """What in a query goes by the positions of events, and what could be written instead."""
+    if counts_events(query):
+        return "WITHIN ... EVENTS", "write a WITHIN in time"
+    if any(isinstance(node, Operation) and node.operator == "NEXT" for node in walk(query.pattern)):
+        return "NEXT", "write SEQ, with a NOT between its items for what must not come between"
+    if query.policy == STRICT:
+        return "MATCH STRICT", "write MATCH NEXT, which binds the next event that fits"
+    return None
+
+
+def _place_of(query: PatternQuery, stream: str) -> Span | None:
+    """Where a statement first names a stream."""
+    for node in walk(query.pattern):
+        if isinstance(node, Event) and node.stream == stream and node.span is not None:
+            return Span(node.span.start, node.span.start + len(stream))
+    return query.span
