@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from ensue.algebra.streams import LINEAGE
-from ensue.engine.matches import MatchChunk
 from ensue.engine.identity import LANES, Hashes, event_ids, hexadecimal
+from ensue.engine.matches import MatchChunk
 from ensue.engine.rows import Rows
 from ensue.engine.workspace import Workspace
 from ensue.kernels.compiled import Int64s
