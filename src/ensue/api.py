@@ -15,7 +15,9 @@ import pyarrow.compute as pc
 
 from ensue.algebra.check import check_constraints, check_query, check_statement_names
 from ensue.algebra.constraints import ConstraintStatement
+from ensue.algebra.contexts import resolve_contexts
 from ensue.algebra.nodes import Statements
+from ensue.algebra.operators import CONTEXTS
 from ensue.algebra.partial import eager_constraint_problems, eager_problems
 from ensue.algebra.streams import check_streams, declarations, used_streams
 from ensue.dsl import PatternExpression, Query, query_of
@@ -175,7 +177,7 @@ def single_statement(query: QueryLike, constraints: ConstraintsLike | None = Non
             ],
             statements.source,
         )
-    return statements
+    return _resolved(statements)
 
 
 def program_statements(program: Program | QueryLike, constraints: ConstraintsLike | None = None) -> Statements:
@@ -184,7 +186,16 @@ def program_statements(program: Program | QueryLike, constraints: ConstraintsLik
     statements = _constrained(_statements_of(checked), constraints)
     if not statements.results:
         raise _no_pattern(statements)
-    return statements
+    return _resolved(statements)
+
+
+def _resolved(statements: Statements) -> Statements:
+    """The statements, those with a context as several; what is wrong with these is said of what was written."""
+    chosen = [query for query in statements.statements if query.policy in CONTEXTS]
+    problems = [problem for query in chosen for problem in check_query(query)]
+    if problems:
+        raise QueryError(problems, statements.source)
+    return resolve_contexts(statements)
 
 
 def _keyed(statements: Statements, partition_by: str | Sequence[str]) -> Statements:

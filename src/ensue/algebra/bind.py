@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
-from ensue.algebra.catalog import Catalog, StreamSchema
+from ensue.algebra.catalog import WHOLE_EVENT, Catalog, StreamSchema
 from ensue.algebra.check import SERIES, interval_names, series_names
 from ensue.algebra.constraints import Constraint, EndsWithin
 from ensue.algebra.expand import expand_pattern
 from ensue.algebra.lineage import is_lineage
-from ensue.algebra.lists import typed_form
+from ensue.algebra.lists import lists_of_result, typed_form
 from ensue.algebra.nodes import Event, Events, Operation, PatternQuery, Ticks, Window, Within, walk
 from ensue.algebra.scopes import counts_events, list_groups
 from ensue.errors import Problem, Span, did_you_mean
@@ -55,7 +55,7 @@ def bind_query(query: PatternQuery, catalog: Catalog) -> list[Problem]:
             check_condition(typed_form(conjunct, groups), field_type, problems)
     for column in query.returns:
         if not is_lineage(column.expression):
-            check_expression(explicit_lists(column.expression, groups, []), field_type, problems)
+            check_expression(explicit_lists(column.expression, lists_of_result(query), []), field_type, problems)
     return problems
 
 
@@ -143,6 +143,8 @@ def _stream_field(field: Field, stream: str, catalog: Catalog, problems: list[Pr
         return catalog.time_type
     if field.name in schema.fields:
         return schema.fields[field.name]
+    if field.name == WHOLE_EVENT:
+        return schema.whole
     problems.append(
         Problem(
             "no-such-field",

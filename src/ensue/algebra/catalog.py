@@ -17,6 +17,10 @@ TIME_NAMES = {"s": "s", "t": "s", "e": "e"}
 """`x.s`, `x.t` and `x.e`, by the endpoint they stand for."""
 
 
+WHOLE_EVENT = "*"
+"""The field that is the whole event, all its columns together."""
+
+
 @dataclass(frozen=True, slots=True)
 class StreamSchema:
     """The fields of one stream, in the types that expressions see, and its time columns.
@@ -37,6 +41,11 @@ class StreamSchema:
         if self.end is not None and field == self.end:
             return "e"
         return TIME_NAMES.get(field) if field not in self.fields else None
+
+    @property
+    def whole(self) -> pa.DataType:
+        """The type of a whole event."""
+        return pa.struct(list(self.fields.items()))
 
     def hides(self, field: str) -> bool:
         """True if `x.field` is a word for time and an ordinary column as well."""
@@ -67,7 +76,7 @@ class Catalog:
         schema = self.stream(stream) if stream is not None else None
         if schema is None or schema.endpoint(field) is not None:
             return self.time_type
-        return schema.fields[field]
+        return schema.whole if field == WHOLE_EVENT else schema.fields[field]
 
     @property
     def unit(self) -> str | None:

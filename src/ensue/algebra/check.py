@@ -11,7 +11,7 @@ from ensue.algebra.choices import MOST_CHOICES, choices, count_choices
 from ensue.algebra.constraints import Constraint, ConstraintStatement, EndsWithin, meaning_of
 from ensue.algebra.expand import expand_query
 from ensue.algebra.lineage import check_lineage, is_lineage, misplaced_lineages
-from ensue.algebra.lists import around_list, check_lists, list_names
+from ensue.algebra.lists import around_list, check_lists, list_names, lists_of_result
 from ensue.algebra.nodes import (
     And,
     Event,
@@ -379,7 +379,7 @@ def _binds(chosen: Pattern, wanted: set[str], child: Scope | None) -> bool:
 
 def check_returns(query: PatternQuery) -> Iterator[Problem]:
     """RETURN names bound variables, and no column twice."""
-    homes, groups = homes_of(query.pattern), list_groups(query.pattern)
+    homes, groups = homes_of(query.pattern), lists_of_result(query)
     seen: dict[str, Span | None] = {}
     for position, column in enumerate(query.returns):
         if is_lineage(column.expression):

@@ -6,12 +6,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
+from ensue.algebra.catalog import WHOLE_EVENT
 from ensue.algebra.check import positive_names
 from ensue.algebra.choices import names_in
+from ensue.algebra.lineage import is_lineage, lineage_variable
 from ensue.algebra.nodes import (
     And,
     Event,
@@ -36,9 +38,6 @@ from ensue.expr.lists import is_aggregate
 from ensue.expr.nodes import Binary, Call, Expr, Field, IsNull, Same, Unary, conjuncts, variables_of
 from ensue.expr.nodes import walk as walk_expression
 from ensue.expr.rewrite import rewrite
-
-WHOLE_EVENT = "*"
-"""The field that is the whole event, all its columns together."""
 
 BOUND = "?"
 """The column that says whether a variable of a branch is bound."""
@@ -364,6 +363,9 @@ class _Resolver:
         lists = frozenset(name for operand in operands for name in operand.lists)
 
         def replaced(part: Expr) -> Expr | None:
+            if is_lineage(part):
+                self._check_lineage(part, holders)
+                return part
             if is_aggregate(part) and in_where:
                 return replace(part, arguments=tuple(_plain(argument) for argument in part.arguments))
             if isinstance(part, Call) and part.name == "count" and isinstance(part.arguments[0], Field):
@@ -387,6 +389,17 @@ class _Resolver:
             )
 
         return rewrite(expr, replaced)
+
+    def _check_lineage(self, call: Expr, holders: Mapping[str, _Operand]) -> None:
+        name = lineage_variable(call)
+        if name is not None and name in holders and not holders[name].simple:
+            problem = Problem(
+                "policy-lineage",
+                f"under MATCH {self.written.policy} the lineage of `{name}` by itself is not kept",
+                call.span,
+                hint="ask for that of the whole match: `lineage()`",
+            )
+            raise QueryError([problem], self.source)
 
     def _needs_aggregate(self, part: Field) -> QueryError:
         return QueryError(

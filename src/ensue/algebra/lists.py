@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ensue.algebra.nodes import Repeat
-from ensue.algebra.scopes import Scope
+from ensue.algebra.expand import expand_pattern
+from ensue.algebra.nodes import PatternQuery, Repeat
+from ensue.algebra.operators import CUMULATIVE
+from ensue.algebra.policies import initiating_names
+from ensue.algebra.scopes import Scope, list_groups
 from ensue.errors import Problem
 from ensue.expr.lists import (
     aggregated_variables,
@@ -71,6 +74,14 @@ def typed_form(conjunct: Expr, groups: Mapping[str, str]) -> Expr:
 def list_names(conjunct: Expr, groups: Mapping[str, str]) -> frozenset[str]:
     """The repeated variables that a conjunct about lists ranges over."""
     return list_variables(conjunct, groups) if has_prev(conjunct) else aggregated_variables(conjunct, groups)
+
+
+def lists_of_result(query: PatternQuery) -> dict[str, str]:
+    """The variables that are lists in the result: those of repetitions, and those that CUMULATIVE collects."""
+    groups = list_groups(expand_pattern(query.pattern))
+    if query.policy == CUMULATIVE:
+        groups |= {name: name for name in initiating_names(query.pattern)}
+    return groups
 
 
 def around_list(scope: Scope) -> Scope:

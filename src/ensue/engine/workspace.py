@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ensue.algebra.catalog import Catalog
+from ensue.algebra.catalog import WHOLE_EVENT, Catalog
 from ensue.engine.events import Candidates, EventStore
 from ensue.engine.joinkeys import EqualityClass, KeyedIndex, build_index, usable_classes
 from ensue.engine.keys import encode_values
@@ -296,4 +296,22 @@ def field_values(wanted: Field, stream: str, found: Candidates, places: Codes | 
         times = found.starts if side == "s" else found.ends
         return pa.array(times if places is None else times[places]).view(catalog.time_type)
     rows = found.rows if places is None else found.rows[places]
+    if wanted.name == WHOLE_EVENT:
+        return whole_events(found, rows, stream, catalog)
     return found.source.column(wanted.name).take(pa.array(rows))
+
+
+def whole_events(found: Candidates, rows: Codes, stream: str, catalog: Catalog) -> pa.Array:
+    """All columns of some rows together."""
+    schema = catalog.stream(stream)
+    assert schema is not None
+    taken = pa.array(rows)
+    fields = [pa.field(name, kind) for name, kind in schema.fields.items()]
+    columns = [found.source.column(field.name).take(taken) for field in fields]
+    return pa.StructArray.from_arrays(
+        [
+            column if column.type == field.type else column.cast(field.type)
+            for column, field in zip(columns, fields, strict=True)
+        ],
+        fields=fields,
+    )

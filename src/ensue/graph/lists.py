@@ -6,8 +6,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from ensue.algebra.choices import lengths, names_in, round_name
-from ensue.algebra.nodes import Pattern, Repeat, walk
-from ensue.algebra.scopes import Scope, group_of, is_aside, list_groups
+from ensue.algebra.lists import lists_of_result
+from ensue.algebra.nodes import PatternQuery, Repeat, walk
+from ensue.algebra.scopes import Scope, group_of, is_aside
 from ensue.expr.lists import has_prev, is_aggregate, list_variables, successive
 from ensue.expr.nodes import Elements, Expr, Field, Gather, Literal
 from ensue.expr.nodes import walk as walk_expression
@@ -31,13 +32,14 @@ class Repetitions:
     unrolled: Mapping[str, Repetition] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, pattern: Pattern, longest: int) -> Repetitions:
+    def of(cls, query: PatternQuery, longest: int) -> Repetitions:
+        """Those of a query whose pattern is expanded."""
         unrolled = {}
-        for node in walk(pattern):
+        for node in walk(query.pattern):
             if isinstance(node, Repeat) and not node.every and (group := group_of(node)) is not None:
                 inside = frozenset(id(part) for part in walk(node.item) if is_aside(part))
                 unrolled[group] = Repetition(names_in(node.item), lengths(node, longest)[-1], inside)
-        return cls(list_groups(pattern), unrolled)
+        return cls(lists_of_result(query), unrolled)
 
     def in_rounds(self, conjunct: Expr, home: Scope | None) -> Iterator[Expr]:
         """A conjunct about each element, or with PREV, once for each round of its repetition."""

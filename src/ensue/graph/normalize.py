@@ -154,7 +154,7 @@ class GraphBuilder:
         self.windows = self._windows(query)
         self.counting = counts_events(query)
         self.same = tuple(name for part in conjuncts(query.where) if isinstance(part, Same) for name in part.fields)
-        self.repetitions = Repetitions.of(query.pattern, longest)
+        self.repetitions = Repetitions.of(query, longest)
         self.longest = longest
         self.filed: list[tuple[Aside | None, Expr]] = []
         self.filed_lists: list[tuple[Aside | None, Expr]] = []

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import combinations, pairwise
 
 from ensue.algebra.bind import bind_query
-from ensue.algebra.catalog import Catalog
+from ensue.algebra.catalog import WHOLE_EVENT, Catalog
 from ensue.algebra.check import bound_events, check_query, positive_names
 from ensue.algebra.lineage import is_lineage, lineage_variable
 from ensue.algebra.nodes import Event, PatternQuery, walk
@@ -277,7 +277,9 @@ def query_columns(query: PatternQuery, catalog: Catalog, lineage: bool = False) 
     returned = frozenset() if query.returns else frozenset(streams[name] for name in positive_names(query.pattern))
     returned |= lineage_streams(query, lineage)
     return {
-        stream: None if stream in returned else frozenset(names & _column_names(stream, catalog))
+        stream: None
+        if stream in returned or WHOLE_EVENT in names
+        else frozenset(names & _column_names(stream, catalog))
         for stream, names in needed.items()
     }
 
