@@ -38,6 +38,7 @@ from ensue.algebra.scopes import (
     Aside,
     Occurrence,
     Scope,
+    growing_lists,
     is_aside,
     list_groups,
     occurrences_in,
@@ -264,10 +265,25 @@ def check_where(query: PatternQuery, names_are_clear: bool) -> Iterator[Problem]
         yield from unknown
         yield from (_misplaced_same(part) for part in walk_expression(conjunct) if isinstance(part, Same))
         if names_are_clear and not unknown:
-            lists = list(check_lists(conjunct, groups))
+            lists = [*check_lists(conjunct, groups), *_check_forbidden_chain(conjunct, query.pattern, homes, groups)]
             yield from lists
             if not lists:
                 yield from _check_visibility(conjunct, homes, groups)
+
+
+def _check_forbidden_chain(
+    conjunct: Expr, pattern: Pattern, homes: dict[str, Scope], groups: Mapping[str, str]
+) -> Iterator[Problem]:
+    """What NOT forbids of a RELATIVE+ is its first event by itself, of which there is no list."""
+    growing = growing_lists(pattern)
+    for name in sorted(list_names(conjunct, groups)):
+        if groups[name] in growing and homes[name].is_negated:
+            yield Problem(
+                "forbidden-chain",
+                f"the condition is about the list of `{name}`, and what NOT forbids of a RELATIVE+ is one event",
+                conjunct.span,
+                hint="forbid a repetition of a fixed length, as `x{3}`, instead",
+            )
 
 
 def homes_of(pattern: Pattern) -> dict[str, Scope]:

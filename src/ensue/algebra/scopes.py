@@ -103,6 +103,12 @@ def list_groups(pattern: Pattern) -> dict[str, str]:
     return groups
 
 
+def growing_lists(pattern: Pattern) -> frozenset[str]:
+    """The repetitions of an expanded pattern that come any number of times, every choice of so many: RELATIVE+."""
+    growing = [node for node in walk(pattern) if isinstance(node, Repeat) and not node.every and node.most is None]
+    return frozenset(name for node in growing if (name := group_of(node)) is not None)
+
+
 def group_of(repeat: Repeat) -> str | None:
     """The name of a repetition: that of the first variable or AS name inside of it."""
     return next((part.variable if isinstance(part, Event) else part.name for part in _naming(repeat.item)), None)

@@ -98,7 +98,7 @@ def _consume(chunks: Sequence[MatchChunk], plan: QueryPlan, used: Used) -> Itera
     """Matches in their order, each if nothing that it needs is used up."""
     if not chunks:
         return
-    names = _names_as_written(plan)
+    names = _names_as_written(chunks, plan)
     events = np.concatenate([_events_of(chunk, names, used) for chunk in chunks])
     completions = np.concatenate([completion_times(chunk, plan) for chunk in chunks])
     starts = np.concatenate([chunk.starts for chunk in chunks])
@@ -109,16 +109,18 @@ def _consume(chunks: Sequence[MatchChunk], plan: QueryPlan, used: Used) -> Itera
     yield from _kept(chunks, taken)
 
 
-def _names_as_written(plan: QueryPlan) -> list[str]:
+def _names_as_written(chunks: Sequence[MatchChunk], plan: QueryPlan) -> list[str]:
     """The variables that matches bind, each round of a repetition by itself."""
     repetitions = plan.normal_form.repetitions
+    rounds = [chunk.plan.graph.rounds for chunk in chunks]
     names: list[str] = []
     for name in positive_names(plan.normal_form.pattern):
         group = repetitions.groups.get(name)
         if group is None:
             names.append(name)
         elif group in repetitions.unrolled:
-            names += [round_name(name, number) for number in range(repetitions.unrolled[group].most)]
+            most = max(found.get(group, 0) for found in rounds)
+            names += [round_name(name, number) for number in range(most)]
     return names
 
 

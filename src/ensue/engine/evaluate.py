@@ -15,6 +15,7 @@ from ensue.engine.sources import Mask
 from ensue.engine.summary import Summary
 from ensue.engine.workspace import Workspace
 from ensue.graph.model import Graph, Moment
+from ensue.plan.build import SHORT, longer
 from ensue.plan.model import GraphPlan, Options, QueryPlan
 
 Restriction = dict[str, Callable[[Candidates], Mask]]
@@ -63,7 +64,28 @@ def _every_match(
     found: dict[Hashable, Candidates],
     used: Used | None,
 ) -> Iterator[MatchChunk]:
-    """Every match of events that are not used up."""
+    """Every match of events that are not used up.
+
+    Repetitions without a limit grow by one round at a time, until no match is that long even without its negations.
+    """
+    reached: list[int] = []
+    yield from _matches_of(plan, store, frontier, options, found, used, reached)
+    rounds = SHORT
+    while plan.grows and rounds in reached:
+        rounds += 1
+        yield from _matches_of(longer(plan, rounds), store, frontier, options, found, used, reached)
+
+
+def _matches_of(
+    plan: QueryPlan,
+    store: EventStore,
+    frontier: Frontier,
+    options: Options,
+    found: dict[Hashable, Candidates],
+    used: Used | None,
+    reached: list[int],
+) -> Iterator[MatchChunk]:
+    """The matches of the graphs of a plan; `reached` gets the rounds of those that could be bound as a whole."""
     summaries: dict[int, Summary] = {}
     for graph_plan in plan.graphs:
         for restriction in _passes(graph_plan, plan, frontier):
@@ -82,6 +104,8 @@ def _every_match(
                 chunk = _within(MatchChunk(plan, graph_plan, space, rows), plan, frontier)
                 if chunk.rows.length:
                     yield chunk
+            if join.reached:
+                reached.append(max(graph_plan.graph.rounds.values(), default=0))
 
 
 def _workspace(

@@ -42,6 +42,8 @@ class Join:
     summaries: dict[int, Summary]
     inner: dict[int, Join] = field(default_factory=dict)
     steps_of_existence: list[Step] | None = None
+    reached: bool = False
+    """Whether all variables were ever bound, whatever was judged afterwards."""
 
     # -- enumeration -----------------------------------------------------------------------------------------------
 
@@ -114,6 +116,7 @@ class Join:
         if rows.length == 0:
             return
         if not steps:
+            self.reached = True
             for timed in self._with_moments(rows, self.space.plan.graph.repeated):
                 complete = self._with_lists(self._without_forbidden(self._filter_late(timed)))
                 if complete.length:

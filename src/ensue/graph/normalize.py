@@ -17,6 +17,7 @@ from ensue.algebra.scopes import (
     Aside,
     counts_events,
     group_of,
+    growing_lists,
     is_aside,
     name_anonymous,
     whole_windows,
@@ -155,7 +156,7 @@ class GraphBuilder:
         self.counting = counts_events(query)
         self.same = tuple(name for part in conjuncts(query.where) if isinstance(part, Same) for name in part.fields)
         self.repetitions = Repetitions.of(query, longest)
-        self.longest = longest
+        self.growing = growing_lists(query.pattern)
         self.filed: list[tuple[Aside | None, Expr]] = []
         self.filed_lists: list[tuple[Aside | None, Expr]] = []
         for conjunct in conjuncts(query.where):
@@ -380,7 +381,8 @@ class GraphBuilder:
         for home, conjunct in self.filed_lists:
             if home is original and (about is None or (lists_too and variables_of(conjunct) & names.keys())):
                 own = self._about_lists(renamed_lists(conjunct, names), bound)
-                if not lists_in(own) and not has_prev(own) and variables_of(own) <= bound:
+                late = lists_in(conjunct) & self.growing
+                if not late and not lists_in(own) and not has_prev(own) and variables_of(own) <= bound:
                     yield substitute_fields(own, lambda field: self._resolved(field, intervals, moments))
         anchor = next(iter((*outer, parts)[0].variables))
         for name in parts.variables:
@@ -394,7 +396,11 @@ class GraphBuilder:
         return self.repetitions.gathered(conjunct, self.repetitions.rounds(bound), bound)
 
     def _list_conditions(self, parts: Parts, around: _Around, collections: Sequence[Collection]) -> Iterator[Expr]:
-        """The conjuncts of this scope that are about collections, which are known only when all else is bound."""
+        """The conjuncts of this scope that are judged when all else is bound.
+
+        Those are the ones about collections, which are known only then, and those about a repetition without a limit:
+        that a match is too short for them does not mean that no longer one is left.
+        """
         levels = around.parts
         bound = frozenset(name for level in levels for name in level.names)
         intervals = {name: extent for level in levels for name, extent in level.intervals.items()}
@@ -407,7 +413,11 @@ class GraphBuilder:
             if home is original:
                 own = self._about_lists(renamed_lists(conjunct, names), bound)
                 lists = lists_in(own) | (list_variables(own, listed) if has_prev(own) else frozenset())
-                if lists and lists <= listed.keys() and variables_of(own) <= bound | listed.keys():
+                if (
+                    (lists or lists_in(conjunct) & self.growing)
+                    and lists <= listed.keys()
+                    and variables_of(own) <= bound | listed.keys()
+                ):
                     yield substitute_fields(own, lambda field: self._resolved(field, intervals, moments))
 
     def _resolved(self, field: Field, intervals: Mapping[str, Extent], moments: Mapping[str, Moment]) -> Expr:
@@ -443,7 +453,7 @@ class GraphBuilder:
         )
 
     def _orders_of(self, beside: Surroundings) -> Iterator[Pattern]:
-        for pattern in choices(beside.item.item, self.longest):
+        for pattern in choices(beside.item.item):
             yield from orders(pattern, beside.needs)
 
     def _scope(self, parts: Parts, extent: Extent, beside: Surroundings, trailing: bool) -> Scope:

@@ -11,7 +11,7 @@ from ensue.algebra.catalog import WHOLE_EVENT, Catalog
 from ensue.algebra.check import bound_events, check_query, positive_names
 from ensue.algebra.lineage import is_lineage, lineage_variable
 from ensue.algebra.nodes import Event, PatternQuery, walk
-from ensue.algebra.scopes import counts_events
+from ensue.algebra.scopes import counts_events, growing_lists
 from ensue.errors import QueryError, Source
 from ensue.expr.lists import list_variables
 from ensue.expr.nodes import Expr, Field, Same, conjuncts, variables_of
@@ -26,19 +26,22 @@ from ensue.plan.monitor import monitor_of
 from ensue.plan.order import precedence
 from ensue.plan.retention import retention_of
 
+SHORT = 2
+"""So many rounds of a repetition without a limit are planned at once; they show how long its events are kept."""
+
 
 def plan_query(
-    query: PatternQuery, catalog: Catalog, source: Source | None = None, law: Law | None = None
+    query: PatternQuery, catalog: Catalog, source: Source | None = None, law: Law | None = None, longest: int = SHORT
 ) -> QueryPlan:
     """Checks, binds, normalizes and plans a query; raises a QueryError with every problem found.
 
     By `law` it leaves out what no lawful trace can match. Where windows count events, traces are not watched: events
-    that are left out would not be counted.
+    that are left out would not be counted. A repetition without a limit comes `longest` times at most; see `longer`.
     """
     problems = check_query(query) or bind_query(query, catalog)
     if problems:
         raise QueryError(problems, source)
-    normal_form = normalize_query(query, catalog, source)
+    normal_form = normalize_query(query, catalog, source, longest)
     asked = _asked_lists(query, normal_form)
     graphs = tuple(_plan_graph(graph, graph, normal_form, (), asked) for graph in normal_form.graphs)
     counting = counts_events(query)
@@ -62,6 +65,21 @@ def plan_query(
         law=law,
         monitor=None if law is None or counting or not _is_plain(graphs) else monitor_of(graphs, law, catalog),
     )
+
+
+def longer(plan: QueryPlan, rounds: int) -> QueryPlan:
+    """The plan for the matches in which a repetition without a limit comes so many times, and none more often."""
+    remembered = plan.graphs[0].remembered
+    wanted = ("longer", rounds)
+    if wanted not in remembered:
+        growing = growing_lists(plan.normal_form.pattern)
+        whole = plan_query(plan.query, plan.catalog, plan.source, plan.law, rounds)
+        graphs = tuple(
+            graph for graph in whole.graphs if rounds == max(graph.graph.rounds.get(group, 0) for group in growing)
+        )
+        remembered[wanted] = replace(whole, graphs=graphs)
+    found: QueryPlan = remembered[wanted]
+    return found
 
 
 def _is_plain(graphs: Sequence[GraphPlan]) -> bool:

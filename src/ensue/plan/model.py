@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ensue.algebra.catalog import Catalog
 from ensue.algebra.nodes import PatternQuery
+from ensue.algebra.scopes import growing_lists
 from ensue.errors import Source
 from ensue.graph.bounds import Point
 from ensue.graph.law import Law
@@ -117,6 +118,11 @@ class QueryPlan:
     law: Law | None = None
     monitor: Monitor | None = None
     tracking: Tracking | None = None
+
+    @property
+    def grows(self) -> bool:
+        """Whether a repetition without a limit stands in the pattern, of which ever longer ones are looked for."""
+        return bool(growing_lists(self.normal_form.pattern))
 
     @property
     def watched(self) -> tuple[str, ...]:
