@@ -258,7 +258,8 @@ class Join:
             assert found.positions is not None
             rows = self._inside(rows, step.position, found.positions[rows.places[step.variable]])
         for x, y in step.distinct:
-            rows = rows.where(self._event_of(x, rows) != self._event_of(y, rows))
+            if self.space.candidates[x].source is self.space.candidates[y].source:
+                rows = rows.where(self._event_of(x, rows) != self._event_of(y, rows))
         for condition in step.conditions:
             if rows.length:
                 rows = rows.where(self.space.holds(condition, rows))
