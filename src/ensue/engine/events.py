@@ -141,7 +141,8 @@ def load_events(
 
 def _count_once(rows: Codes, request: Request) -> int:
     """How many different rows these are; a row can come again only where some stream is one of any events."""
-    return len(np.unique(rows)) if any(map(excluded_streams, request.streams)) else len(rows)
+    several = any(excluded_streams(stream) is not None for stream in request.streams)
+    return len(np.unique(rows)) if several else len(rows)
 
 
 def _streams_in(source: EventSource, request: Request) -> tuple[str, ...]:

@@ -116,7 +116,9 @@ def _distinct_pairs(graph: Graph, outer: tuple[Graph, ...]) -> tuple[tuple[str, 
     own = [(variable.name, variable.stream) for variable in graph.variables]
     outside = [(variable.name, variable.stream) for level in outer for variable in level.variables]
     pairs = [*combinations(own, 2), *((one, other) for one in own for other in outside)]
-    return tuple((x, y) for (x, first), (y, second) in pairs if may_meet(first, second) and not _apart(x, y, graph.times))
+    return tuple(
+        (x, y) for (x, first), (y, second) in pairs if may_meet(first, second) and not _apart(x, y, graph.times)
+    )
 
 
 def _apart(x: str, y: str, times: Network) -> bool:
@@ -146,6 +148,8 @@ def _correlation(plan: GraphPlan, visible: frozenset[str]) -> str:
     visible = visible | frozenset(graph.names)
     if graph.positions.points:
         return "its scope is counted in events"
+    if graph.repeated:
+        return "its moments go on as long as its scope"
     if any(not variables_of(condition) <= visible for condition in _conditions(graph)) or graph.ties:
         return "a condition relates it to the match"
     if plan.collections:

@@ -261,7 +261,10 @@ def _absent(graph: Graph, plan: QueryPlan, store: EventStore) -> Iterator[tuple[
     }
     anything = np.unique(np.concatenate([np.empty(0, np.int32), *present.values()]))
     for variable in graph.variables:
-        yield f"{stream_words(variable.stream)} {variable.name}".split("#")[0], np.setdiff1d(anything, present[variable.name])
+        yield (
+            f"{stream_words(variable.stream)} {variable.name}".split("#")[0],
+            np.setdiff1d(anything, present[variable.name]),
+        )
 
 
 def _as(column: pa.Array, kind: pa.DataType) -> pa.Array:
