@@ -178,7 +178,7 @@ def in_streams(table: InputTable, streams: Sequence[str]) -> Mask:
         if excluded is not None:
             assert table.type is not None
             typed = table.table.column(table.type).is_valid().to_numpy()
-            member |= typed & (stream_codes(table, excluded) < 0)
+            member |= typed & (stream_codes(table, (*excluded, *sorted(table.elsewhere))) < 0)
     return member
 
 
