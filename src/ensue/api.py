@@ -17,7 +17,7 @@ from ensue.algebra.check import check_constraints, check_query, check_statement_
 from ensue.algebra.constraints import ConstraintStatement
 from ensue.algebra.contexts import resolve_contexts
 from ensue.algebra.nodes import Statements
-from ensue.algebra.operators import CONTEXTS
+from ensue.algebra.operators import CONTEXTS, excluded_streams
 from ensue.algebra.partial import eager_constraint_problems, eager_problems
 from ensue.algebra.streams import check_streams, declarations, used_streams
 from ensue.dsl import PatternExpression, Query, query_of
@@ -526,12 +526,13 @@ def _warn_of_names(
     counts = pc.value_counts(item.table.column(item.type)).to_pylist()
     by_frequency = sorted(counts, key=lambda entry: -entry["counts"])
     present = [str(entry["values"]) for entry in by_frequency if entry["values"] is not None]
-    for name in dict.fromkeys((*streams, *constrained)):
+    named = tuple(name for name in streams if excluded_streams(name) is None)
+    for name in dict.fromkeys((*named, *constrained)):
         guess = closest(name, present, cutoff=0.65) if name not in present else None
         if guess is not None and guess not in (streams if name in streams else constrained):
             message = f"no row of column `{item.type}` is `{name}`; did you mean `{guess}`?"
             warnings.warn(message, EnsueWarning, stacklevel=stacklevel)
-    if alone and present and not set(present) & {*streams, *constrained}:
+    if alone and present and named == streams and not set(present) & {*streams, *constrained}:
         shown = ", ".join(present[:MOST_SHOWN]) + (", ..." if len(present) > MOST_SHOWN else "")
         message = f"column `{item.type}` holds none of the streams of the query; it holds {shown}"
         warnings.warn(message, EnsueWarning, stacklevel=stacklevel)

@@ -13,6 +13,7 @@ from ensue.algebra.expand import expand_pattern
 from ensue.algebra.lineage import is_lineage
 from ensue.algebra.lists import lists_of_result, typed_form
 from ensue.algebra.nodes import Event, Events, Operation, PatternQuery, Ticks, Window, Within, walk
+from ensue.algebra.operators import excluded_streams, stream_words
 from ensue.algebra.scopes import counts_events, list_groups
 from ensue.errors import Problem, Span, did_you_mean
 from ensue.expr.check import check_condition, check_expression
@@ -96,7 +97,10 @@ def bind_constraint(
 
 def _unknown_streams(events: list[Event], catalog: Catalog) -> Iterator[Problem]:
     for event in events:
-        if catalog.stream(event.stream) is None:
+        if excluded_streams(event.stream) is not None:
+            if catalog.any_stream is None:
+                yield _no_table_of_all(event)
+        elif catalog.stream(event.stream) is None:
             yield Problem(
                 "unknown-stream",
                 f"there is no stream `{event.stream}`",
@@ -104,6 +108,15 @@ def _unknown_streams(events: list[Event], catalog: Catalog) -> Iterator[Problem]
                 label=f"streams: {', '.join(catalog.streams)}",
                 hint=did_you_mean(event.stream, catalog.streams),
             )
+
+
+def _no_table_of_all(event: Event) -> Problem:
+    return Problem(
+        "any-event-tables",
+        f"`{stream_words(event.stream)}` needs one table of all events, and these come without a column of their types",
+        event.span,
+        hint="pass one table and `type=` with the column that holds the name of each event's stream",
+    )
 
 
 def _name_span(span: Span | None, name: str) -> Span | None:
@@ -148,7 +161,7 @@ def _stream_field(field: Field, stream: str, catalog: Catalog, problems: list[Pr
     problems.append(
         Problem(
             "no-such-field",
-            f"stream `{stream}` has no field `{field.name}`",
+            f"{_holder(stream)} no field `{field.name}`",
             _field_span(field),
             label=f"fields: {', '.join(schema.fields)}",
             hint=did_you_mean(field.name, schema.fields),
@@ -157,13 +170,19 @@ def _stream_field(field: Field, stream: str, catalog: Catalog, problems: list[Pr
     return None
 
 
+def _holder(stream: str) -> str:
+    if excluded_streams(stream) is None:
+        return f"stream `{stream}` has"
+    return f"the events of `{stream_words(stream)}` have"
+
+
 def _ambiguous(field: Field, stream: str, catalog: Catalog) -> Problem:
     schema = catalog.stream(stream)
     if schema is not None and schema.derived:
         hint = f"give the column another name in the RETURN of `{stream}`"
     else:
         hint = f"rename the column `{field.name}` of the data, or name it as the time or end column"
-    holder = f"of stream `{stream}`" if stream != "*" else "of the events"
+    holder = f"of stream `{stream}`" if excluded_streams(stream) is None else "of the events"
     return Problem(
         "ambiguous-field",
         f"`{field.name}` is both the {_time_word(field.name)} of an event and a column {holder}",

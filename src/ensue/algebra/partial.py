@@ -13,8 +13,23 @@ from itertools import pairwise
 
 from ensue.algebra.check import check_query
 from ensue.algebra.constraints import ConstraintStatement, Ends, EndsWithin
-from ensue.algebra.nodes import Event, Named, Not, Pattern, PatternQuery, Seq, Within, walk
-from ensue.algebra.scopes import counts_events, whole_windows
+from ensue.algebra.expand import expand_pattern
+from ensue.algebra.nodes import (
+    Event,
+    Named,
+    Not,
+    Pattern,
+    PatternQuery,
+    Pick,
+    Related,
+    Repeat,
+    Seq,
+    Timer,
+    Within,
+    walk,
+)
+from ensue.algebra.operators import UNRESTRICTED
+from ensue.algebra.scopes import counts_events, is_aside, whole_windows
 from ensue.errors import Problem
 from ensue.expr.nodes import Binary, Expr, conjuncts, variables_of
 
@@ -49,7 +64,7 @@ def open_queries(query: PatternQuery) -> tuple[Partial, ...]:
 
 def _neighbours(sequence: tuple[Pattern, ...]) -> list[tuple[int, int]]:
     """The places of each positive item of a sequence but the last, and of the positive item that follows it."""
-    return list(pairwise(place for place, item in enumerate(sequence) if not isinstance(item, Not)))
+    return list(pairwise(place for place, item in enumerate(sequence) if not is_aside(item)))
 
 
 def partial_problems(query: PatternQuery) -> list[Problem]:
@@ -72,11 +87,21 @@ def partial_problems(query: PatternQuery) -> list[Problem]:
                 hint="add a WITHIN to the whole pattern",
             )
         ]
-    return []
+    refused = [problem for partial in partial_queries(query) for problem in check_query(partial.query)]
+    return [
+        Problem(
+            "partial-form",
+            f"the first items of this pattern are no pattern of their own: {problem.message}",
+            query.pattern.span,
+            hint="leave the partial matches out, or what they cannot do without",
+        )
+        for problem in refused[:1]
+    ]
 
 
 def eager_problems(query: PatternQuery) -> list[Problem]:
     """Why matches of a query cannot be given before the watermark has reached them."""
+    expanded = expand_pattern(query.pattern)
     problems = [
         Problem(
             "eager-not",
@@ -84,9 +109,10 @@ def eager_problems(query: PatternQuery) -> list[Problem]:
             node.span,
             hint='leave `emit="eager"` out, or the NOT',
         )
-        for node in walk(query.pattern)
+        for node in walk(expanded)
         if isinstance(node, Not)
     ]
+    problems += _undone_by_later_events(query, expanded)
     if not problems and counts_events(query):
         problems.append(
             Problem(
@@ -97,6 +123,27 @@ def eager_problems(query: PatternQuery) -> list[Problem]:
             )
         )
     return problems
+
+
+def _undone_by_later_events(query: PatternQuery, expanded: Pattern) -> Iterator[Problem]:
+    """What an event that is still to come could undo or add to, besides a NOT."""
+    reasons: list[tuple[str, Pattern]] = []
+    for node in walk(expanded):
+        match node:
+            case Repeat(every=True):
+                reasons.append(("what a collection lists", node))
+            case Pick(latest=latest):
+                reasons.append((f"which one is {'LAST' if latest else 'FIRST'}", node))
+            case Related(rival=int()):
+                reasons.append((f"which closing of {node.operator} comes first", node))
+            case Related(timer=Timer()):
+                reasons.append((f"that the moments of {node.operator} have come", node))
+    if query.policy not in (None, UNRESTRICTED) or query.consume:
+        reasons.append(("which matches the policy chooses", query.pattern))
+    for what, node in reasons:
+        yield Problem(
+            "eager-later", f"{what} is known only at the watermark", node.span, hint='leave `emit="eager"` out'
+        )
 
 
 def eager_constraint_problems(constraints: Iterable[ConstraintStatement]) -> list[Problem]:
@@ -127,8 +174,8 @@ def _with_sequence(pattern: Pattern, items: tuple[Pattern, ...]) -> Pattern:
 
 
 def _partial(query: PatternQuery, present: tuple[Pattern, ...], following: tuple[Pattern, ...]) -> Partial:
-    missing = following[-1]
-    forbidden = missing if len(following) == 1 else Seq(following, missing.span)
+    missing = following[-1].item if isinstance(following[-1], Pick) else following[-1]
+    forbidden = missing if len(following) == 1 else Seq((*following[:-1], missing), missing.span)
     names = frozenset(_names([*present, *following]))
     kept = [part for part in conjuncts(query.where) if variables_of(part) <= names]
     return Partial(

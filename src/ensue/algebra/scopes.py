@@ -26,7 +26,7 @@ from ensue.algebra.nodes import (
     rewrite,
     walk,
 )
-from ensue.algebra.operators import STRICT
+from ensue.algebra.operators import STRICT, stream_words
 from ensue.errors import Span
 
 
@@ -142,7 +142,7 @@ def name_anonymous(query: PatternQuery) -> tuple[PatternQuery, frozenset[str]]:
     def name(event: Event) -> Event:
         if event.variable is not None:
             return event
-        numbered = (f"{event.stream}#{number}" for number in count(len(given) + 1))
+        numbered = (f"{stream_words(event.stream)}#{number}" for number in count(len(given) + 1))
         given.append(next(fresh for fresh in numbered if fresh not in taken and fresh not in given))
         return replace(event, variable=given[-1])
 

@@ -90,7 +90,9 @@ def _matches_of(
     for graph_plan in plan.graphs:
         for restriction in _passes(graph_plan, plan, frontier):
             space = _workspace(graph_plan, plan, store, options, found)
-            space.latest = frontier.until if frontier.until is not None else _horizon(frontier, store)
+            space.latest = frontier.until
+            if graph_plan.graph.repeated:
+                space.horizon = _horizon(frontier, store)
             for name, allowed in restriction.items():
                 space.restrict(name, allowed(space.candidates[name]))
             if used is not None:
@@ -186,7 +188,9 @@ def _settled(name: str, moments: Mapping[str, Moment]) -> tuple[str, int]:
 
 
 def _horizon(frontier: Frontier, store: EventStore) -> int | None:
-    """How far time is known in a batch: the end of the last event, unless the caller knows of a later one."""
+    """How far time is known: up to the limit, or to the end of the last event, or of a later one the caller knows."""
+    if frontier.until is not None:
+        return frontier.until
     valid = [source.ends if source.valid is None else source.ends[source.valid] for source in store.sources]
     ends = [int(found.max()) for found in valid if len(found)]
     known = ends if frontier.horizon is None else [*ends, frontier.horizon]

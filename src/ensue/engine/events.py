@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ensue.algebra.operators import excluded_streams
 from ensue.engine.keys import NO_KEY, encode_columns
 from ensue.engine.sources import EventSource, InputTable, Mask, Report
 from ensue.kernels.compiled import Codes, Int64s
@@ -132,28 +133,53 @@ def load_events(
         own_positions = positions[place] if request.counting else None
         for number, name in enumerate(_streams_in(source, request)):
             run = slice(runs[number], runs[number + 1])
-            if not source.input.derived:
-                report.null_keys += int(np.count_nonzero(keys[place][run] < 0))
             streams[name] = arrange(source, rows[run], keys[place][run], key_count, own_positions)
+        if not source.input.derived:
+            report.null_keys += _count_once(rows[keys[place] < 0], request)
     return EventStore(sources, streams, key_count, timeline, report, row_keys, positions)
 
 
+def _count_once(rows: Codes, request: Request) -> int:
+    """How many different rows these are; a row can come again only where some stream is one of any events."""
+    several = any(excluded_streams(stream) is not None for stream in request.streams)
+    return len(np.unique(rows)) if several else len(rows)
+
+
 def _streams_in(source: EventSource, request: Request) -> tuple[str, ...]:
-    """The streams of the request that a table holds."""
-    return tuple(stream for stream in request.streams if source.input.holds(stream))
+    """The streams of the request that a table holds, those of any events last."""
+    held = (stream for stream in request.streams if source.input.holds(stream))
+    return tuple(sorted(held, key=lambda name: excluded_streams(name) is not None))
 
 
 def _rows_by_stream(source: EventSource, request: Request) -> tuple[Codes, Int64s]:
     """The rows of each stream of the request, one run per stream, and where the runs start."""
     streams = _streams_in(source, request)
-    if not streams:
-        return np.empty(0, np.int32), np.zeros(1, np.int64)
-    codes = (
-        stream_codes(source.input, streams) if source.input.stream is None else np.zeros(len(source.starts), np.int32)
-    )
-    if source.valid is not None:
-        codes = np.where(source.valid, codes, np.int32(-1))
-    return group_by_key(codes, len(streams))
+    named = [name for name in streams if excluded_streams(name) is None]
+    rows, runs = np.empty(0, np.int32), np.zeros(1, np.int64)
+    if named:
+        whole = source.input.stream is not None
+        codes = np.zeros(len(source.starts), np.int32) if whole else stream_codes(source.input, named)
+        if source.valid is not None:
+            codes = np.where(source.valid, codes, np.int32(-1))
+        rows, runs = group_by_key(codes, len(named))
+    for name in streams[len(named) :]:
+        member = in_streams(source.input, [name])
+        own = np.flatnonzero(member if source.valid is None else member & source.valid).astype(np.int32)
+        rows, runs = np.concatenate([rows, own]), np.append(runs, runs[-1] + len(own))
+    return rows, runs
+
+
+def in_streams(table: InputTable, streams: Sequence[str]) -> Mask:
+    """Which rows of a table with a type column belong to some of the streams."""
+    named = [name for name in streams if excluded_streams(name) is None]
+    member: Mask = stream_codes(table, named) >= 0
+    for name in streams:
+        excluded = excluded_streams(name)
+        if excluded is not None:
+            assert table.type is not None
+            typed = table.table.column(table.type).is_valid().to_numpy()
+            member |= typed & (stream_codes(table, (*excluded, *sorted(table.elsewhere))) < 0)
+    return member
 
 
 def stream_codes(table: InputTable, streams: Sequence[str]) -> Codes:

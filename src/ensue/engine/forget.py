@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 
 from ensue.engine.choice import Used
-from ensue.engine.events import Candidates, EventStore, stream_codes
+from ensue.engine.events import Candidates, EventStore, in_streams
 from ensue.engine.sources import EventSource, Mask
 from ensue.engine.workspace import cached_candidates
 from ensue.kernels.compiled import Int64s
@@ -51,7 +51,7 @@ def pending_rows(plan: QueryPlan, sources: Sequence[EventSource], pending: Seque
         relevant = waiting.copy()
         if not plan.counting and waiting.any():
             if source.input.type is not None:
-                relevant &= stream_codes(source.input, tuple(filter(source.input.holds, plan.all_streams))) >= 0
+                relevant &= in_streams(source.input, tuple(filter(source.input.holds, plan.all_streams)))
             elif source.input.stream not in plan.all_streams:
                 relevant[:] = False
         kept.append(relevant)

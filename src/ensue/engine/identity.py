@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pandas.util import hash_array
 
+from ensue.algebra.operators import excluded_streams
 from ensue.engine.events import Candidates
 from ensue.engine.matches import MatchChunk
 from ensue.engine.rows import Rows
@@ -54,9 +55,16 @@ def _lane(chunk: MatchChunk, plan: QueryPlan, columns: Mapping[str, Sequence[str
             result = _mix(result ^ _seed(name, lane), moments, lane)
             continue
         rows = chunk.space.candidates[name].rows[chunk.rows.places[name]]
-        events = _hashes_by_row(chunk.space, name, columns[chunk.space.streams[name]], lane)
+        events = _hashes_by_row(chunk.space, name, _telling(chunk.space, name, columns), lane)
         result = _mix(result ^ _seed(name, lane), events[rows], lane)
     return result
+
+
+def _telling(space: Workspace, name: str, columns: Mapping[str, Sequence[str]]) -> Sequence[str]:
+    """The columns that tell the events of a variable apart; those of several streams are told apart by their type."""
+    stream, kind = space.streams[name], space.candidates[name].source.input.type
+    own = columns[stream]
+    return own if excluded_streams(stream) is None or kind is None else [*dict.fromkeys([*own, kind])]
 
 
 def _hashes_by_row(space: Workspace, name: str, columns: Sequence[str], lane: int) -> Hashes:

@@ -167,9 +167,11 @@ class Join:
         moment = repeated[0]
         base = self.space.value(moment.base, rows)
         low, high = self.space.limits(self._moment_range(moment.name), rows)
+        if high is None:
+            assert self.space.horizon is not None
+            high = np.full(rows.length, self.space.horizon, np.int64)
         if self.space.latest is not None:
-            high = np.minimum(self.space.latest, FOREVER if high is None else high)
-        assert high is not None
+            high = np.minimum(self.space.latest, high)
         first = np.ones(rows.length, np.int64) if low is None else np.maximum(1, -((base - low) // moment.ticks))
         last = (high - base) // moment.ticks + 1
         first, last = (np.clip(numbers, 0, MOST_MOMENTS).astype(np.int32) for numbers in (first, last))
@@ -261,7 +263,8 @@ class Join:
             assert found.positions is not None
             rows = self._inside(rows, step.position, found.positions[rows.places[step.variable]])
         for x, y in step.distinct:
-            rows = rows.where(self._event_of(x, rows) != self._event_of(y, rows))
+            if self.space.candidates[x].source is self.space.candidates[y].source:
+                rows = rows.where(self._event_of(x, rows) != self._event_of(y, rows))
         for condition in step.conditions:
             if rows.length:
                 rows = rows.where(self.space.holds(condition, rows))

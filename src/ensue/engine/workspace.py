@@ -48,7 +48,9 @@ class Workspace:
     moments: dict[str, Moment] = field(default_factory=dict)
     list_streams: dict[str, str] = field(default_factory=dict)
     latest: int | None = None
-    """How far time is known; moments beyond it have not come."""
+    """How far time has come; moments beyond it have not. None: no limit."""
+    horizon: int | None = None
+    """Where moments end that nothing else ends."""
 
     def __post_init__(self) -> None:
         self.moments = {**self.moments, **{moment.name: moment for moment in self.plan.graph.moments}}
@@ -80,6 +82,7 @@ class Workspace:
             self.found,
             moments=self.moments,
             latest=self.latest,
+            horizon=self.horizon,
         )
 
     def alone(self, plan: GraphPlan) -> Workspace:

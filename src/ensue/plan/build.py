@@ -11,6 +11,7 @@ from ensue.algebra.catalog import WHOLE_EVENT, Catalog
 from ensue.algebra.check import bound_events, check_query, positive_names
 from ensue.algebra.lineage import is_lineage, lineage_variable
 from ensue.algebra.nodes import Event, PatternQuery, walk
+from ensue.algebra.operators import excluded_streams, may_meet
 from ensue.algebra.scopes import counts_events, growing_lists
 from ensue.errors import QueryError, Source
 from ensue.expr.lists import list_variables
@@ -86,7 +87,8 @@ def _is_plain(graphs: Sequence[GraphPlan]) -> bool:
     """Whether matches are made of events alone, so that they can be followed event by event."""
     every = [inner.graph for plan in graphs for inner in plan.with_inner()]
     stated = [absence for graph in every for absence in graph.absences if absence.scope.stated is not None]
-    return not stated and not any(graph.moments or graph.collections for graph in every)
+    of_any = [found for graph in every for found in graph.variables if excluded_streams(found.stream) is not None]
+    return not stated and not of_any and not any(graph.moments or graph.collections for graph in every)
 
 
 def _plan_graph(
@@ -128,11 +130,13 @@ def _plan_collection(
 
 
 def _distinct_pairs(graph: Graph, outer: tuple[Graph, ...]) -> tuple[tuple[str, str], ...]:
-    """The pairs of variables of one stream that the bounds do not already keep apart."""
+    """The pairs of variables that may bind one event, which the bounds do not already keep apart."""
     own = [(variable.name, variable.stream) for variable in graph.variables]
     outside = [(variable.name, variable.stream) for level in outer for variable in level.variables]
     pairs = [*combinations(own, 2), *((one, other) for one in own for other in outside)]
-    return tuple((x, y) for (x, first), (y, second) in pairs if first == second and not _apart(x, y, graph.times))
+    return tuple(
+        (x, y) for (x, first), (y, second) in pairs if may_meet(first, second) and not _apart(x, y, graph.times)
+    )
 
 
 def _apart(x: str, y: str, times: Network) -> bool:
@@ -162,6 +166,8 @@ def _correlation(plan: GraphPlan, visible: frozenset[str]) -> str:
     visible = visible | frozenset(graph.names)
     if graph.positions.points:
         return "its scope is counted in events"
+    if graph.repeated:
+        return "its moments go on as long as its scope"
     if any(not variables_of(condition) <= visible for condition in _conditions(graph)) or graph.ties:
         return "a condition relates it to the match"
     if plan.collections:

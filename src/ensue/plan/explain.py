@@ -10,6 +10,7 @@ import pyarrow as pa
 from ensue.algebra.catalog import Catalog, StreamSchema, inferred_catalog
 from ensue.algebra.check import column_name
 from ensue.algebra.nodes import PatternQuery
+from ensue.algebra.operators import excluded_streams, stream_words
 from ensue.algebra.streams import END, START, connected, declarations, shared_keys, used_streams
 from ensue.errors import Source, counted
 from ensue.expr.nodes import Duration
@@ -127,7 +128,11 @@ def _graph(graph_plan: GraphPlan, plan: QueryPlan, indent: str) -> Iterator[str]
 
 def _variable(variable: Variable) -> str:
     where = " and ".join(render_expression(predicate) for predicate in variable.predicates)
-    return f"{variable.name}: an event of {variable.stream}" + (f" with {where}" if where else "")
+    return f"{variable.name}: {_of_stream(variable.stream)}" + (f" with {where}" if where else "")
+
+
+def _of_stream(stream: str) -> str:
+    return f"an event of {stream}" if excluded_streams(stream) is None else stream_words(stream)
 
 
 def _bounds(graph: Graph, plan: QueryPlan) -> Iterator[str]:
@@ -218,7 +223,7 @@ def _plan(plan: QueryPlan) -> Iterator[str]:
     keys = ", ".join(plan.query.partition_by)
     yield f"events are grouped by {keys} and sorted by time" if keys else "all events form one group, sorted by time"
     for stream, columns in plan.columns.items():
-        yield f"read {stream}: {_columns(columns, plan.query)}"
+        yield f"read {stream_words(stream)}: {_columns(columns, plan.query)}"
     if plan.counting:
         yield "read every event, relevant or not, to count positions"
     for number, graph_plan in enumerate(plan.graphs, start=1):
@@ -272,7 +277,7 @@ def _state(plan: QueryPlan) -> Iterator[str]:
                 kept = plan.retention[number, variable.name]
                 streams[role] = longer(streams[role], kept) if role in streams else kept
     for (stream, name), retention in sorted(streams.items()):
-        yield f"{stream} as {name}: {_retention(retention, plan)}"
+        yield f"{stream_words(stream)} as {name}: {_retention(retention, plan)}"
     unbounded = [name for (_, name), kept in sorted(streams.items()) if not kept.bounded]
     if unbounded and plan.monitor is not None and plan.monitor.bounded:
         yield f"events of {', '.join(unbounded)} are kept until their trace fails or ends"

@@ -9,6 +9,7 @@ from ensue.algebra.bind import bind_constraint
 from ensue.algebra.catalog import Catalog
 from ensue.algebra.constraints import Clause, Constraint, EndsWithin, clauses_of
 from ensue.algebra.nodes import Statements
+from ensue.algebra.operators import stream_words
 from ensue.errors import Problem, QueryError, Source, Span
 from ensue.graph.bounds import Bound, Limit, Reason, end_of, extend, start_of
 from ensue.graph.law import Law, Needed
@@ -128,7 +129,8 @@ def impossibility(graph: Graph, law: Law, catalog: Catalog, besides: tuple[Neede
         return explain_contradiction(network.contradiction), proof
     for condition in law.failing_conditions((*needed_variables(graph), *besides)):
         if not condition.seen:
-            names = ", ".join(f"`{name}`" for name in dict.fromkeys(variable.stream for variable in graph.variables))
+            streams = dict.fromkeys(stream_words(variable.stream) for variable in graph.variables)
+            names = ", ".join(f"`{name}`" for name in streams)
             return f"it needs {names}, but {_listed(condition.proof)}", condition.proof
     return None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ensue.algebra.operators import covers, stream_words
 from ensue.errors import counted
 from ensue.expr.nodes import Expr, Field
 from ensue.expr.rewrite import substitute_fields
@@ -37,16 +38,17 @@ def _roles(plan: QueryPlan) -> Iterator[tuple[Variable, Retention]]:
 
 
 def _missing(variable: Variable, needed: Retention, kept: Sequence[tuple[Variable, Retention]]) -> str:
-    of_stream = [role for role in kept if role[0].stream == variable.stream]
+    words = stream_words(variable.stream)
+    of_stream = [role for role in kept if covers(role[0].stream, variable.stream)]
     if not of_stream:
-        return f"events of `{variable.stream}`, of which none were kept"
+        return f"events of `{words}`, of which none were kept"
     wanted = _demands(variable)
     as_wide = [role for role in of_stream if _demands(role[0]) <= wanted]
     if not as_wide:
-        return f"events of `{variable.stream}` for `{variable.name}` that an earlier condition left out"
+        return f"events of `{words}` for `{variable.name}` that an earlier condition left out"
     if any(_covers(retention, needed) for _, retention in as_wide):
         return ""
-    return f"events of `{variable.stream}` for `{variable.name}` for longer than they were kept ({_words(needed)})"
+    return f"events of `{words}` for `{variable.name}` for longer than they were kept ({_words(needed)})"
 
 
 def _demands(variable: Variable) -> frozenset[Expr]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from ensue.algebra.catalog import Catalog, StreamSchema
+from ensue.algebra.operators import excluded_streams
 from ensue.engine.session import POSITION
 from ensue.engine.sources import InputTable
 from ensue.errors import SchemaError, did_you_mean
@@ -67,13 +68,14 @@ def _single_table(
         raise SchemaError("time-column", "one table has one time and one end column", "pass their names as text")
     if type_column is not None:
         return _checked(InputTable(table, time, end, type=type_column))
-    if len(set(streams)) > 1:
+    named = [name for name in streams if excluded_streams(name) is None]
+    if len(set(named)) > 1:
         raise SchemaError(
             "no-type-column",
-            f"the query names {', '.join(f'`{name}`' for name in streams)}, but nothing says which row is which",
+            f"the query names {', '.join(f'`{name}`' for name in named)}, but nothing says which row is which",
             "pass `type=` with the column that holds the stream's name, or one table per stream",
         )
-    return _checked(InputTable(table, time, end, stream=streams[0]))
+    return _checked(InputTable(table, time, end, stream=(named or streams)[0]))
 
 
 def _time_of(time: str | Mapping[str, str], stream: str) -> str:

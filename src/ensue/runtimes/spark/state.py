@@ -11,7 +11,9 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from ensue.algebra.check import check_query
 from ensue.algebra.nodes import PatternQuery, Ticks
+from ensue.algebra.operators import stream_words
 from ensue.algebra.partial import open_queries
 from ensue.engine.evaluate import Frontier, evaluate
 from ensue.engine.events import EventStore, load_events
@@ -224,7 +226,7 @@ def waits(plan: QueryPlan, store: EventStore, watermark: int) -> Iterator[tuple[
     if plan.tracking is not None:
         return
     yield UNREPORTED, _open_keys(plan, store, watermark)
-    partials = open_queries(_windowed(plan))
+    partials = [partial for partial in open_queries(_windowed(plan)) if not check_query(partial.query)]
     for partial in partials:
         following = plan_query(partial.query, plan.catalog, plan.source)
         yield render_pattern(partial.missing), _open_keys(following, store, watermark)
@@ -259,7 +261,10 @@ def _absent(graph: Graph, plan: QueryPlan, store: EventStore) -> Iterator[tuple[
     }
     anything = np.unique(np.concatenate([np.empty(0, np.int32), *present.values()]))
     for variable in graph.variables:
-        yield f"{variable.stream} {variable.name}".split("#")[0], np.setdiff1d(anything, present[variable.name])
+        yield (
+            f"{stream_words(variable.stream)} {variable.name}".split("#")[0],
+            np.setdiff1d(anything, present[variable.name]),
+        )
 
 
 def _as(column: pa.Array, kind: pa.DataType) -> pa.Array:

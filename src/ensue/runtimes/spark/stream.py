@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.state import GroupState
 from pyspark.sql.types import StructType, TimestampType
 
+from ensue.algebra.operators import stream_words
 from ensue.dsl.literals import window
 from ensue.engine.output import OutputSchema
 from ensue.engine.session import needed_columns, plain_schema
@@ -272,7 +273,8 @@ def warn_of_unbounded(plans: Iterable[QueryPlan]) -> None:
             continue
         for stream, kept in reach_of_streams(plan):
             if not kept.bounded and plan.monitor is None:
-                message = f"nothing says when events of `{stream}` can be forgotten, so the state grows without end"
+                events = f"events of `{stream_words(stream)}`"
+                message = f"nothing says when {events} can be forgotten, so the state grows without end"
                 warnings.warn(f"{message}; a WITHIN would bound it", EnsueWarning, stacklevel=UNBOUNDED_CALLERS)
                 break
 
