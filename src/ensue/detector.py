@@ -21,7 +21,7 @@ from ensue.api import (
 from ensue.dsl.constraints import ConstraintsLike
 from ensue.engine.session import Session
 from ensue.engine.snapshot import read_header, restore, saved_schemas, snapshot
-from ensue.engine.sources import Report
+from ensue.engine.sources import Mask, Report
 from ensue.errors import EnsueWarning, QueryError, SchemaError, StateError, counted
 from ensue.expr.types import NANOSECONDS_PER_UNIT
 from ensue.kernels.warm import warm_up
@@ -200,7 +200,7 @@ class Detector:
         self._warn(session.report.since(before))
         give = self._kind.from_arrow
         late = {
-            item.stream: give(batch[item.stream].filter(pa.array(mask)) if item.stream in batch else item.table)
+            item.stream: give(_rows_of(batch[item.stream], mask) if item.stream in batch else item.table)
             for item, mask in zip(session.inputs, masks, strict=True)
         }
         late_rows = late if self._per_stream else next(iter(late.values()))
@@ -220,6 +220,10 @@ class Detector:
         if self._violations:
             planned = with_violations(planned, self._statements)
         return Session.start(planned.plans, planned.inputs, planned.outputs, self._options)
+
+
+def _rows_of(table: pa.Table, mask: Mask) -> pa.Table:
+    return table.filter(pa.array(mask)) if mask.any() else table.slice(0, 0)
 
 
 def ticks_of(moment: Any, time_type: pa.DataType) -> int:

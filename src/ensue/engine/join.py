@@ -38,6 +38,7 @@ class Join:
     summaries: dict[int, Summary]
     inner: dict[int, Join] = field(default_factory=dict)
     steps_of_existence: list[Step] | None = None
+    orders: dict[Hashable, list[str]] = field(default_factory=dict)
 
     # -- enumeration -----------------------------------------------------------------------------------------------
 
@@ -78,7 +79,10 @@ class Join:
         if not self.space.options.reorder:
             return list(graph.names)
         counts = {name: len(self.space.candidates[name]) for name in graph.names}
-        return join_order(graph, counts, self.space.store.span, bound)
+        wanted = (bound, *counts.values())
+        if wanted not in self.orders:
+            self.orders[wanted] = join_order(graph, counts, self.space.store.span, bound)
+        return self.orders[wanted]
 
     def _steps(self, order: list[str]) -> list[Step]:
         return [self._step(name, frozenset(order[:place])) for place, name in enumerate(order)]
@@ -251,9 +255,10 @@ class Join:
 
     def prune(self) -> None:
         """Drops candidates without partners, by semi-joins both ways in time, if the first join would grow."""
-        names = precedence(self.space.plan.graph)
-        if not self.space.options.prune or len(names) < 3 or not self._grows():
+        graph = self.space.plan.graph
+        if not self.space.options.prune or len(graph.variables) < 3 or not self._grows():
             return
+        names = precedence(graph)
         forward = list(zip(names[1:], names, strict=False))
         backward = list(zip(reversed(names[:-1]), reversed(names), strict=False))
         for name, partner in chain(forward, backward):
