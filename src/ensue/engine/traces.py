@@ -13,11 +13,13 @@ import numpy as np
 import pyarrow as pa
 
 from ensue.engine.events import Candidates, EventStore, Request, arrange, load_events
+from ensue.engine.keys import split
 from ensue.engine.sources import EventSource, Mask, Report
 from ensue.engine.trace_rows import TraceRows, joined, no_keys
 from ensue.engine.trace_rules import ENDED, rules_of
 from ensue.engine.workspace import cached_candidates
 from ensue.graph.bounds import FAR
+from ensue.kernels.codes import number_by_appearance
 from ensue.kernels.compiled import Codes, Int64s
 from ensue.kernels.sorting import group_by_key
 from ensue.kernels.traces import NEVER, Bits, Traces, follow
@@ -109,6 +111,7 @@ class _Watch:
             else joined([own[rows] for own, rows in zip(numbers, self.events.rows, strict=True)])
         )
         self.own = self.events.codes < len(plan.streams)
+        self.with_events = self.events.keys[:0]
         self.traces = self._traces()
         self.may_lack_matches = np.zeros(self.events.key_count, bool)
         if records is not None:
@@ -177,21 +180,27 @@ class _Watch:
         return np.asarray((began != NEVER) & (began <= until - lifetime))
 
     def _load(self, asleep: Mask) -> tuple[EventStore, dict[Hashable, Candidates], Bits]:
-        """The events of the query in traces that are not asleep, the candidates of its variables and their leaves."""
+        """The events of the query in traces that are not asleep, the candidates of its variables and their leaves.
+
+        The keys of the store are numbers of their own, given to traces that have events at hand: `self.with_events`.
+        """
         streams: dict[str, Candidates] = {}
-        own, events = len(self.plan.streams), self.events
-        awake = events.by_table(self.own & ~asleep[events.keys])
+        events, awake = self.events, self.own & ~asleep[self.events.keys]
+        traces = events.keys[awake]
+        all_keys, first = number_by_appearance(traces, events.key_count)
+        self.with_events = traces[first]
+        rows_awake = [rows[mask] for rows, mask in zip(events.rows, events.by_table(awake), strict=True)]
+        lengths = [len(rows) for rows in rows_awake]
         by_table = zip(
-            self.sources, events.rows, awake, *map(events.by_table, (events.keys, events.codes)), strict=True
+            self.sources, rows_awake, split(all_keys, lengths), split(events.codes[awake], lengths), strict=True
         )
-        for source, rows, alive, keys, codes in by_table:
-            places = np.flatnonzero(alive)
-            order, runs = group_by_key(codes[places], own)
+        for source, rows, keys, codes in by_table:
+            order, runs = group_by_key(codes, len(self.plan.streams))
             for number, stream in enumerate(self.plan.streams):
                 if source.input.stream in (None, stream):
-                    chosen = places[order[runs[number] : runs[number + 1]]]
-                    streams[stream] = arrange(source, rows[chosen], keys[chosen], events.key_count)
-        store = EventStore(self.sources, streams, events.key_count, None, self.report)
+                    chosen = order[runs[number] : runs[number + 1]]
+                    streams[stream] = arrange(source, rows[chosen], keys[chosen], len(first))
+        store = EventStore(self.sources, streams, len(first), None, self.report)
         found: dict[Hashable, Candidates] = {}
         return store, found, self._leaves(store, found)
 
@@ -263,7 +272,8 @@ class _Watch:
             found = {wanted: events.select(used[id(events.source)][events.rows]) for wanted, events in found.items()}
         if any(graph.trails or not graph.follows for graph in self.monitor.graphs):
             return found, found
-        return found, {wanted: events.select(self.traces.completes[events.keys]) for wanted, events in found.items()}
+        completes = self.traces.completes[self.with_events]
+        return found, {wanted: events.select(completes[events.keys]) for wanted, events in found.items()}
 
     def _dropped(self, last: Mask, over: Mask) -> Mask:
         """The rows of traces that have failed or are over, and of those that were not the last of their key.
