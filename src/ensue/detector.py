@@ -22,7 +22,7 @@ from ensue.api import (
 from ensue.dsl.constraints import ConstraintsLike
 from ensue.engine.cascade import Progress, go_on, start_session
 from ensue.engine.snapshot import read_header, restore, saved_schemas, snapshot
-from ensue.engine.sources import Report
+from ensue.engine.sources import Mask, Report
 from ensue.errors import EnsueWarning, QueryError, SchemaError, StateError, counted
 from ensue.expr.types import NANOSECONDS_PER_UNIT
 from ensue.kernels.warm import warm_up
@@ -200,7 +200,7 @@ class Detector:
         self._warn(session.report.since(before))
         give = self._kind.from_arrow
         late = {
-            item.stream: give(batch[item.stream].filter(pa.array(mask)) if item.stream in batch else item.table)
+            item.stream: give(_rows_of(batch[item.stream], mask) if item.stream in batch else item.table)
             for item, mask in zip(session.inputs, masks, strict=True)
         }
         late_rows = late if self._per_stream else next(iter(late.values()))
@@ -222,6 +222,10 @@ class Detector:
         return start_session(
             planned.plans, planned.inputs, planned.outputs, self._options, derivations=planned.derivations
         )
+
+
+def _rows_of(table: pa.Table, mask: Mask) -> pa.Table:
+    return table.filter(pa.array(mask)) if mask.any() else table.slice(0, 0)
 
 
 def ticks_of(moment: Any, time_type: pa.DataType) -> int:

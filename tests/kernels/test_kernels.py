@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ensue.kernels.codes import number_by_appearance, number_values
 from ensue.kernels.minima import lower_to, sliding_minimum, suffix_minimum
 from ensue.kernels.ranges import expand_ranges, find_ranges, value_from, value_until
 from ensue.kernels.sorting import (
@@ -51,6 +52,22 @@ def test_group_by_key_is_a_stable_sort_without_missing_keys(values: list[int]) -
     kept = [place for place, key in enumerate(values) if key >= 0]
     assert order.tolist() == sorted(kept, key=lambda place: values[place])
     assert np.diff(offsets).tolist() == [values.count(key) for key in range(5)]
+
+
+@given(st.lists(times, max_size=50))
+def test_values_are_numbered_as_they_first_appear(values: list[int]) -> None:
+    codes, count = number_values(np.array(values, np.int64))
+    distinct = list(dict.fromkeys(values))
+    assert codes.tolist() == [distinct.index(value) for value in values]
+    assert count == len(distinct)
+
+
+@given(st.lists(st.integers(-1, 8), max_size=50))
+def test_codes_are_numbered_as_they_first_appear(codes: list[int]) -> None:
+    numbers, first = number_by_appearance(np.array(codes, np.int32), 9)
+    distinct = list(dict.fromkeys(code for code in codes if code >= 0))
+    assert numbers.tolist() == [distinct.index(code) if code >= 0 else -1 for code in codes]
+    assert first.tolist() == [codes.index(code) for code in distinct]
 
 
 @given(keyed_times, probes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -186,16 +187,20 @@ def stream_codes(table: InputTable, streams: Sequence[str]) -> Codes:
     """Which of the streams each row belongs to, -1 for none of them."""
     assert table.type is not None
     column = table.table.column(table.type)
-    wanted = pa.array(streams, pa.string())
-    pieces = [_chunk_codes(chunk, wanted) for chunk in column.chunks]
+    pieces = [_chunk_codes(chunk, tuple(streams)) for chunk in column.chunks]
     if len(pieces) == 1:
         return pieces[0]
     return np.concatenate(pieces) if pieces else np.empty(0, np.int32)
 
 
-def _chunk_codes(chunk: pa.Array, wanted: pa.Array) -> Codes:
+@lru_cache(maxsize=256)
+def _names(streams: tuple[str, ...], text: pa.DataType) -> pa.Array:
+    return pa.array(streams, text)
+
+
+def _chunk_codes(chunk: pa.Array, streams: tuple[str, ...]) -> Codes:
     if pa.types.is_dictionary(chunk.type):
-        of_value = _chunk_codes(chunk.dictionary, wanted)
+        of_value = _chunk_codes(chunk.dictionary, streams)
         indices = chunk.indices
         if indices.null_count:
             of_value = np.append(of_value, np.int32(-1))
@@ -203,7 +208,7 @@ def _chunk_codes(chunk: pa.Array, wanted: pa.Array) -> Codes:
         codes: Codes = of_value[indices.to_numpy(zero_copy_only=False)]
         return codes
     text = chunk if pa.types.is_string(chunk.type) or pa.types.is_large_string(chunk.type) else chunk.cast(pa.string())
-    found = pc.index_in(text, value_set=wanted.cast(text.type), skip_nulls=True)
+    found = pc.index_in(text, value_set=_names(streams, text.type), skip_nulls=True)
     return np.asarray(pc.fill_null(found, -1).to_numpy(zero_copy_only=False)).astype(np.int32, copy=False)
 
 

@@ -42,6 +42,7 @@ class Join:
     summaries: dict[int, Summary]
     inner: dict[int, Join] = field(default_factory=dict)
     steps_of_existence: list[Step] | None = None
+    orders: dict[Hashable, list[str]] = field(default_factory=dict)
     reached: bool = False
     """Whether all variables were ever bound, whatever was judged afterwards."""
 
@@ -84,7 +85,10 @@ class Join:
         if not self.space.options.reorder:
             return list(graph.names)
         counts = {name: len(self.space.candidates[name]) for name in graph.names}
-        return join_order(graph, counts, self.space.store.span, bound)
+        wanted = (bound, *counts.values())
+        if wanted not in self.orders:
+            self.orders[wanted] = join_order(graph, counts, self.space.store.span, bound)
+        return self.orders[wanted]
 
     def _steps(self, order: list[str]) -> list[Step]:
         return [self._step(name, frozenset(order[:place])) for place, name in enumerate(order)]
@@ -372,10 +376,11 @@ class Join:
 
     def prune(self) -> None:
         """Drops candidates without partners, by semi-joins both ways in time, if the first join would grow."""
-        names = precedence(self.space.plan.graph)
-        chosen = self.space.plan.graph.succession
-        if chosen or not self.space.options.prune or len(names) < 3 or not self._grows():
+        graph = self.space.plan.graph
+        few = len(graph.variables) < 3
+        if few or graph.succession or not self.space.options.prune or not self._grows():
             return
+        names = precedence(graph)
         forward = list(zip(names[1:], names, strict=False))
         backward = list(zip(reversed(names[:-1]), reversed(names), strict=False))
         for name, partner in chain(forward, backward):

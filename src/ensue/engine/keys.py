@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ensue.expr.types import NANOSECONDS_PER_UNIT, Kind, kind_of
+from ensue.expr.types import NANOSECONDS_PER_UNIT, TIMES, Kind, kind_of
+from ensue.kernels.codes import number_values
 from ensue.kernels.compiled import Codes, Int64s
 
 NO_KEY = -1
@@ -16,6 +18,9 @@ NO_KEY = -1
 
 DENSE_FACTOR = 2
 """Integers are their own codes while their range is at most so many times their count."""
+
+WHOLE_NUMBERS = {Kind.INTEGER, *TIMES}
+"""What is a whole number inside."""
 
 
 def encode_columns(columns: Sequence[Sequence[pa.Array]]) -> tuple[list[Codes], int]:
@@ -86,8 +91,8 @@ def _whole_and_fraction(part: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 
 def _encode_parts(parts: Sequence[pa.Array]) -> tuple[list[Codes], int]:
-    codes, count = _encode(pa.concat_arrays(parts))
-    return np.split(codes, np.cumsum([len(part) for part in parts])[:-1]), count
+    codes, count = _encode(parts[0] if len(parts) == 1 else pa.concat_arrays(parts))
+    return split(codes, [len(part) for part in parts]), count
 
 
 def _encode_pairs(pairs: Sequence[tuple[pa.Array, pa.Array]]) -> tuple[list[Codes], int]:
@@ -96,10 +101,16 @@ def _encode_pairs(pairs: Sequence[tuple[pa.Array, pa.Array]]) -> tuple[list[Code
 
 def _encode(values: pa.Array) -> tuple[Codes, int]:
     if pa.types.is_integer(values.type) and len(values) and values.null_count < len(values):
-        bounds = pc.min_max(values)
-        low, high = bounds["min"].as_py(), bounds["max"].as_py()
+        low, high = (bound.as_py() for bound in pc.min_max(values).values())
         if high - low < max(DENSE_FACTOR * len(values), 1 << 10):
             return _offset(values, low), high - low + 1
+    return _encode_sparse(values)
+
+
+def _encode_sparse(values: pa.Array) -> tuple[Codes, int]:
+    """Codes in the order in which values first appear."""
+    if kind_of(values.type) in WHOLE_NUMBERS and values.type.bit_width == 64 and values.null_count == 0:
+        return number_values(values.view(pa.int64()).to_numpy())
     if pa.types.is_floating(values.type):
         values = pc.add(values, 0.0)
     encoded = values.dictionary_encode()
@@ -120,13 +131,18 @@ def _with_nulls(indices: pa.Array) -> Codes:
 
 def _combine(codes: list[Codes], count: int, others: list[Codes], other_count: int) -> tuple[list[Codes], int]:
     """One code per pair of codes; null in either is null."""
-    lengths = np.cumsum([len(part) for part in codes])
+    lengths = [len(part) for part in codes]
     first, second = np.concatenate(codes), np.concatenate(others)
     packed = first.astype(np.int64) * max(other_count, 1)
     packed += second
     missing = (first < 0) | (second < 0)
     if count * other_count < max(DENSE_FACTOR * len(packed), 1 << 10):
         packed[missing] = NO_KEY
-        return np.split(packed.astype(np.int32), lengths[:-1]), count * other_count
-    encoded = pa.array(packed, mask=missing).dictionary_encode()
-    return np.split(_with_nulls(encoded.indices), lengths[:-1]), len(encoded.dictionary)
+        return split(packed.astype(np.int32), lengths), count * other_count
+    combined, count = _encode_sparse(pa.array(packed, mask=missing))
+    return split(combined, lengths), count
+
+
+def split(values: np.ndarray, lengths: Sequence[int]) -> list[np.ndarray]:
+    """The values in pieces of the given lengths."""
+    return [values[begin:end] for begin, end in pairwise(accumulate(lengths, initial=0))]

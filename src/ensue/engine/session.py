@@ -212,7 +212,8 @@ class Session:
             report.late += int(np.count_nonzero(is_late))
             table = source.input.table
             admitted = table if usable.all() else table.filter(pa.array(usable))
-            combined.append(pa.concat_tables([state, _with_marks(admitted, self.plans)]))
+            marked = _with_marks(admitted, self.plans)
+            combined.append(pa.concat_tables([state, marked]).combine_chunks() if state.num_rows else marked)
         return late, combined, report
 
 

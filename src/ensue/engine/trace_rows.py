@@ -8,10 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from ensue.engine.events import Request, key_column, stream_codes
-from ensue.engine.keys import encode_columns
+from ensue.engine.keys import NO_KEY, encode_columns, split
 from ensue.engine.sources import EventSource, one_chunk
 from ensue.errors import SchemaError
 from ensue.expr.types import common_type, readable_type
+from ensue.kernels.codes import number_by_appearance
 from ensue.kernels.compiled import Codes, Int64s
 from ensue.kernels.sorting import is_sorted, order_by_time
 
@@ -22,8 +23,11 @@ KEY = "key"
 class TraceRows:
     """The rows of some streams by trace.
 
-    `rows` are, per table, those that take part, in the order of the table, `codes` their streams and `keys` their
-    traces, as are `known_keys` the traces in further tables that have key columns.
+    `rows` are, per table, those that take part, in the order of the table. For all of them, one table behind the other,
+    `codes` are their streams, `keys` their traces and `times` their ends. `known_keys` are the traces in further tables
+    that have key columns. Traces are numbered in the order in which they appear, first in those tables: if the first
+    one names each trace once, its rows are the first traces. Rows without a key take no part; `keyless` are their
+    streams.
     """
 
     def __init__(
@@ -37,10 +41,17 @@ class TraceRows:
         self.sources = sources
         all_codes = [self._stream_codes(source) for source in sources]
         self.rows = [np.flatnonzero(codes >= 0).astype(np.int32) for codes in all_codes]
-        self.codes = [codes[rows] for codes, rows in zip(all_codes, self.rows, strict=True)]
+        self.codes = joined([codes[rows] for codes, rows in zip(all_codes, self.rows, strict=True)])
         self.values = [self._key_values(place, request, known) for place in range(len(request.partition_by))]
-        encoded, self.key_count = encode_columns(self.values)
-        self.keys, self.known_keys = encoded[: len(sources)], encoded[len(sources) :]
+        encoded, count = encode_columns(self.values)
+        numbers, self.first_places = number_by_appearance(joined(encoded), count)
+        *self.known_keys, self.keys = split(numbers, [*(table.num_rows for table in known), len(self.codes)])
+        self.keyless = self._leave_out_keyless()
+        self.times = joined([source.ends[rows] for source, rows in zip(sources, self.rows, strict=True)])
+
+    @property
+    def key_count(self) -> int:
+        return len(self.first_places)
 
     def _stream_codes(self, source: EventSource) -> Codes:
         """Which of the streams each row belongs to, -1 for rows that take no part."""
@@ -53,41 +64,43 @@ class TraceRows:
         return codes if source.valid is None else np.where(source.valid, codes, np.int32(-1))
 
     def _key_values(self, place: int, request: Request, known: Sequence[pa.Table]) -> list[pa.Array]:
-        """A partition column of the rows that take part, by table, then of the further tables."""
+        """A partition column of the further tables, then of the rows that take part, by table."""
         name = request.partition_by[place]
         parts = [
             values if len(rows) == len(values) else values.take(pa.array(rows))
             for values, rows in zip(key_parts(name, self.sources, request), self.rows, strict=True)
         ]
-        return [*parts, *(one_chunk(table.column(f"{KEY}_{place}")) for table in known)]
+        return [*(one_chunk(table.column(f"{KEY}_{place}")) for table in known), *parts]
 
-    @property
-    def times(self) -> Int64s:
-        return joined([source.ends[rows] for source, rows in zip(self.sources, self.rows, strict=True)])
+    def _leave_out_keyless(self) -> Codes:
+        """Leaves out the rows that have no key, and gives their streams."""
+        keyed = self.keys != NO_KEY
+        if keyed.all():
+            return self.codes[:0]
+        keyless: Codes = self.codes[~keyed]
+        self.rows = [rows[mask] for rows, mask in zip(self.rows, self.by_table(keyed), strict=True)]
+        self.keys, self.codes = self.keys[keyed], self.codes[keyed]
+        return keyless
 
     def new(self, after: int | None, until: int | None) -> Codes:
         """The places of the rows, in the order of all tables, that end after `after` and not after `until`, by time."""
-        times = self.times
-        new = np.ones(len(times), bool)
+        new = np.ones(len(self.times), bool)
         if after is not None:
-            new &= times > after
+            new &= self.times > after
         if until is not None:
-            new &= times <= until
+            new &= self.times <= until
         order = np.flatnonzero(new).astype(np.int32)
-        return order if is_sorted(times[order]) else order[order_by_time(times[order])]
+        times = self.times[order]
+        return order if is_sorted(times) else order[order_by_time(times)]
 
     def key_columns(self, numbers: Int64s) -> dict[str, pa.Array]:
         """The keys of some traces as columns."""
-        all_keys = joined([*self.keys, *self.known_keys])
-        place = np.empty(self.key_count, np.int64)
-        known = np.flatnonzero(all_keys >= 0)
-        place[all_keys[known]] = known
-        wanted = pa.array(place[numbers])
+        wanted = pa.array(self.first_places[numbers])
         return {f"{KEY}_{number}": _one_column(parts).take(wanted) for number, parts in enumerate(self.values)}
 
     def by_table(self, values: np.ndarray) -> list[np.ndarray]:
         """What was found for the rows of all tables, by table."""
-        return np.split(values, np.cumsum([len(rows) for rows in self.rows])[:-1])
+        return split(values, [len(rows) for rows in self.rows])
 
 
 def no_keys(sources: Sequence[EventSource], request: Request) -> dict[str, pa.Array]:
@@ -102,14 +115,11 @@ def key_parts(name: str, sources: Sequence[EventSource], request: Request) -> It
     return (key_column(source, name, request) for source in sources)
 
 
-def of_rows(values: np.ndarray, keys: Codes) -> np.ndarray:
-    """The value of each row's trace; that of no trace is zero."""
-    return np.append(values, np.zeros(1, values.dtype))[keys]
-
-
 def _one_column(parts: Sequence[pa.Array]) -> pa.Array:
     """Key columns of several tables as one, in a type that holds all of them."""
     kinds = {part.type for part in parts}
+    if len(parts) == 1:
+        return parts[0]
     if len(kinds) > 1:
         common = common_type([readable_type(kind) for kind in kinds])
         try:

@@ -13,11 +13,13 @@ import numpy as np
 import pyarrow as pa
 
 from ensue.engine.events import Candidates, EventStore, Request, arrange, load_events
+from ensue.engine.keys import split
 from ensue.engine.sources import EventSource, Mask, Report
-from ensue.engine.trace_rows import TraceRows, joined, no_keys, of_rows
+from ensue.engine.trace_rows import TraceRows, joined, no_keys
 from ensue.engine.trace_rules import ENDED, rules_of
 from ensue.engine.workspace import cached_candidates
 from ensue.graph.bounds import FAR
+from ensue.kernels.codes import number_by_appearance
 from ensue.kernels.compiled import Codes, Int64s
 from ensue.kernels.sorting import group_by_key
 from ensue.kernels.traces import NEVER, Bits, Traces, follow
@@ -103,27 +105,33 @@ class _Watch:
         self.report = report
         self.records = records
         self.events = TraceRows(plan.all_streams, sources, request, () if records is None else (records,))
-        given = numbers or [np.full(len(source.starts), -1, np.int32) for source in sources]
-        self.known_numbers = joined([own[rows] for own, rows in zip(given, self.events.rows, strict=True)])
+        self.known_numbers = (
+            np.full(len(self.events.keys), -1, np.int32)
+            if numbers is None
+            else joined([own[rows] for own, rows in zip(numbers, self.events.rows, strict=True)])
+        )
+        self.own = self.events.codes < len(plan.streams)
+        self.with_events = self.events.keys[:0]
         self.traces = self._traces()
         self.may_lack_matches = np.zeros(self.events.key_count, bool)
-        if records is not None and records.num_rows:
-            self.may_lack_matches[self.events.known_keys[0]] = records.column(LACKS).to_numpy()
+        if records is not None:
+            self.may_lack_matches[: records.num_rows] = records.column(LACKS).to_numpy()
 
     def _traces(self) -> Traces:
         """What the records say of each trace, and nothing of the others."""
-        traces = _new_traces(self.events.key_count, self.monitor)
-        keys = joined(self.events.keys)
-        of_trace = (self.known_numbers >= 0) & (keys >= 0)
-        np.maximum.at(traces.number, keys[of_trace], self.known_numbers[of_trace] + 1)
-        if self.records is not None and self.records.num_rows:
-            place = self.events.known_keys[0]
-            traces.seen[place] = self.records.column(SEEN).to_numpy()
-            traces.began[place] = self.records.column(BEGAN).to_numpy()
-            traces.failed[place] = self.records.column(FAILED).to_numpy()
-            traces.number[place] = self.records.column(NUMBER).to_numpy()
-            for number in range(len(self.monitor.graphs)):
-                traces.reached[place, number] = self.records.column(f"{REACHED}_{number}").to_numpy()
+        traces, keys = _new_traces(self.events.key_count, self.monitor), self.events.keys
+        records = 0 if self.records is None else self.records.num_rows
+        of_ended = np.flatnonzero((self.known_numbers >= 0) & (keys >= records))
+        np.maximum.at(traces.number, keys[of_ended], self.known_numbers[of_ended] + 1)
+        if self.records is not None:
+            for name, values in (
+                (SEEN, traces.seen),
+                (BEGAN, traces.began),
+                (FAILED, traces.failed),
+                (NUMBER, traces.number),
+                *((f"{REACHED}_{graph}", steps) for graph, steps in enumerate(traces.reached.T)),
+            ):
+                values[:records] = self.records.column(name).to_numpy()
         return traces
 
     def run(self, after: int | None, until: int | None) -> Watched:
@@ -137,41 +145,32 @@ class _Watch:
             store, found, leaves = self._load(asleep)
             skipped, numbers = self._follow(leaves, after, until)
         self._count(skipped)
-        if self._are_mixed(numbers):
+        last = numbers == self.traces.number[self.events.keys]
+        if last.all():
+            found, completing = self._narrowed(found, skipped)
+        else:
             store = self._by_trace(skipped, numbers)
             found = completing = {}
-        else:
-            found = self._narrowed(found, skipped, store)
-            completing = self._completing(found)
         over = self._over(until)
-        dropped = tuple(self._dropped(numbers, over))
+        dropped = self._dropped(last, over)
         return Watched(
             store,
             found,
             completing,
-            dropped,
+            tuple(self._of_all_rows(dropped)),
             tuple(self._of_all_rows(numbers)),
             self._kept_records(over),
             self._spared(skipped, dropped, leaves, asleep),
             self.failed_keys,
         )
 
-    def _count(self, skipped: Sequence[Mask]) -> None:
+    def _count(self, skipped: Mask) -> None:
         """Counts what has failed and what is skipped or has no key."""
+        lost = self.events.keys[skipped & self.own]
         self.report.traces_failed += int(self.traces.failures[0])
-        for keys, codes, mask in zip(self.events.keys, self.events.codes, skipped, strict=True):
-            own = codes < len(self.plan.streams)
-            lost = keys[mask & own]
-            self.report.events_skipped += len(lost)
-            self.report.null_keys += int(np.count_nonzero(own & (keys < 0)))
-            self.may_lack_matches[lost] = True
-
-    def _are_mixed(self, numbers: Sequence[Codes]) -> bool:
-        """Whether events of several traces of one key are at hand."""
-        return any(
-            bool((own != of_rows(self.traces.number, keys))[keys >= 0].any())
-            for own, keys in zip(numbers, self.events.keys, strict=True)
-        )
+        self.report.events_skipped += len(lost)
+        self.report.null_keys += int(np.count_nonzero(self.events.keyless < len(self.plan.streams)))
+        self.may_lack_matches[lost] = True
 
     def _over(self, until: int | None) -> Mask:
         """The traces whose lifetime is over."""
@@ -180,39 +179,47 @@ class _Watch:
             return np.zeros(len(began), bool)
         return np.asarray((began != NEVER) & (began <= until - lifetime))
 
-    def _load(self, asleep: Mask) -> tuple[EventStore, dict[Hashable, Candidates], list[Bits]]:
-        """The events of the query in traces that are not asleep, the candidates of its variables and their leaves."""
+    def _load(self, asleep: Mask) -> tuple[EventStore, dict[Hashable, Candidates], Bits]:
+        """The events of the query in traces that are not asleep, the candidates of its variables and their leaves.
+
+        The keys of the store are numbers of their own, given to traces that have events at hand: `self.with_events`.
+        """
         streams: dict[str, Candidates] = {}
-        own = len(self.plan.streams)
-        events = self.events
-        for source, rows, keys, codes in zip(self.sources, events.rows, events.keys, events.codes, strict=True):
-            alive = np.flatnonzero((codes < own) & ~of_rows(asleep, keys))
-            order, runs = group_by_key(codes[alive], own)
+        events, awake = self.events, self.own & ~asleep[self.events.keys]
+        traces = events.keys[awake]
+        all_keys, first = number_by_appearance(traces, events.key_count)
+        self.with_events = traces[first]
+        rows_awake = [rows[mask] for rows, mask in zip(events.rows, events.by_table(awake), strict=True)]
+        lengths = [len(rows) for rows in rows_awake]
+        by_table = zip(
+            self.sources, rows_awake, split(all_keys, lengths), split(events.codes[awake], lengths), strict=True
+        )
+        for source, rows, keys, codes in by_table:
+            order, runs = group_by_key(codes, len(self.plan.streams))
             for number, stream in enumerate(self.plan.streams):
                 if source.input.stream in (None, stream):
-                    places = alive[order[runs[number] : runs[number + 1]]]
-                    streams[stream] = arrange(source, rows[places], keys[places], events.key_count)
-        store = EventStore(self.sources, streams, events.key_count, None, self.report)
+                    chosen = order[runs[number] : runs[number + 1]]
+                    streams[stream] = arrange(source, rows[chosen], keys[chosen], len(first))
+        store = EventStore(self.sources, streams, len(first), None, self.report)
         found: dict[Hashable, Candidates] = {}
         return store, found, self._leaves(store, found)
 
-    def _leaves(self, store: EventStore, found: dict[Hashable, Candidates]) -> list[Bits]:
-        """Per table and row the leaves of the monitor that it satisfies. Looks up every variable on the way."""
-        leaves = [np.zeros(len(source.starts), np.uint64) for source in self.sources]
-        places = {id(source): place for place, source in enumerate(store.sources)}
+    def _leaves(self, store: EventStore, found: dict[Hashable, Candidates]) -> Bits:
+        """The leaves of the monitor that each row satisfies. Looks up every variable on the way."""
+        leaves = {id(source): np.zeros(len(source.starts), np.uint64) for source in self.sources}
         for graph_plan in self.plan.graphs:
             for inner in graph_plan.with_inner():
                 for variable in inner.graph.variables:
                     cached_candidates(variable, inner.graph, store, self.plan.catalog, found)
         for number, leaf in enumerate(self.monitor.leaves):
             events = cached_candidates(leaf.variable, leaf.graph, store, self.plan.catalog, found)
-            leaves[places[id(events.source)]][events.rows] |= np.uint64(1 << number)
-        return leaves
+            leaves[id(events.source)][events.rows] |= np.uint64(1 << number)
+        return joined([bits[rows] for bits, rows in zip(leaves.values(), self.events.rows, strict=True)])
 
-    def _follow(self, leaves: Sequence[Bits], after: int | None, until: int | None) -> tuple[list[Mask], list[Codes]]:
+    def _follow(self, leaves: Bits, after: int | None, until: int | None) -> tuple[Mask, Codes]:
         """Leads the new events through their traces.
 
-        Gives, per table, which of the rows that take part are skipped, and the number of each one's trace in its key.
+        Gives which of the rows that take part are skipped, and the number of each one's trace in its key.
         """
         events = self.events
         bit_of = np.zeros(len(events.streams), np.uint64)
@@ -220,71 +227,63 @@ class _Watch:
             bit_of[events.streams.index(stream)] = np.uint64(1 << number)
         for stream in self.monitor.ends:
             bit_of[events.streams.index(stream)] |= ENDED
-        satisfied = joined([bits[rows] for bits, rows in zip(leaves, events.rows, strict=True)])
-        occurs = bit_of[joined(events.codes)]
-        skipped, numbers, keys = np.zeros(len(occurs), bool), self.known_numbers.copy(), joined(events.keys)
+        skipped, numbers = np.zeros(len(events.keys), bool), self.known_numbers.copy()
         follow(
             events.new(after, until),
-            keys,
+            events.keys,
             events.times,
-            satisfied,
-            occurs,
+            leaves,
+            bit_of[events.codes],
             rules_of(self.monitor),
             self.traces,
             skipped,
             numbers,
         )
-        numbers = np.where(numbers < 0, of_rows(self.traces.number, keys), numbers)
-        return events.by_table(skipped), events.by_table(numbers)
+        return skipped, np.where(numbers < 0, self.traces.number[events.keys], numbers)
 
-    def _of_all_rows(self, values: Sequence[np.ndarray]) -> Iterator[np.ndarray]:
+    def _of_all_rows(self, values: np.ndarray) -> Iterator[np.ndarray]:
         """What was found for the rows that take part, for all rows of each table; zero for the others."""
-        for source, rows, own in zip(self.sources, self.events.rows, values, strict=True):
+        for source, rows, own in zip(self.sources, self.events.rows, self.events.by_table(values), strict=True):
             of_row = np.zeros(len(source.starts), own.dtype)
             of_row[rows] = own
             yield of_row
 
-    def _by_trace(self, skipped: Sequence[Mask], numbers: Sequence[Codes]) -> EventStore:
+    def _by_trace(self, skipped: Mask, numbers: Codes) -> EventStore:
         """The events apart by trace, where a key has had several."""
         sources = []
-        used = self._of_all_rows([~mask for mask in skipped])
-        for source, of_row, valid in zip(self.sources, self._of_all_rows(numbers), used, strict=True):
+        for source, of_row, valid in zip(
+            self.sources, self._of_all_rows(numbers), self._of_all_rows(~skipped), strict=True
+        ):
             table = source.input.table.append_column(TRACE, pa.array(of_row))
             sources.append(EventSource(replace(source.input, table=table), source.starts, source.ends, valid))
         request = replace(self.request, partition_by=(*self.request.partition_by, TRACE))
         return replace(load_events(tuple(sources), request, Report()), report=self.report)
 
     def _narrowed(
-        self, found: dict[Hashable, Candidates], skipped: Sequence[Mask], store: EventStore
-    ) -> dict[Hashable, Candidates]:
-        """The candidates without those that are skipped."""
-        if not any(mask.any() for mask in skipped):
-            return found
-        left_out = list(self._of_all_rows(skipped))
-        places = {id(source): place for place, source in enumerate(store.sources)}
-        return {
-            wanted: events.select(~left_out[places[id(events.source)]][events.rows]) for wanted, events in found.items()
-        }
+        self, found: dict[Hashable, Candidates], skipped: Mask
+    ) -> tuple[dict[Hashable, Candidates], dict[Hashable, Candidates]]:
+        """The candidates without those that are skipped, and of these the ones in traces whose last events have come.
 
-    def _completing(self, found: dict[Hashable, Candidates]) -> dict[Hashable, Candidates]:
-        """The candidates in traces whose last events have come; a match that trails needs no event to complete."""
+        A match that trails needs no event to complete.
+        """
+        if skipped.any():
+            sources = [id(source) for source in self.sources]
+            used = dict(zip(sources, self._of_all_rows(~skipped), strict=True))
+            found = {wanted: events.select(used[id(events.source)][events.rows]) for wanted, events in found.items()}
         if any(graph.trails or not graph.follows for graph in self.monitor.graphs):
-            return found
-        return {wanted: events.select(self.traces.completes[events.keys]) for wanted, events in found.items()}
+            return found, found
+        completes = self.traces.completes[self.with_events]
+        return found, {wanted: events.select(completes[events.keys]) for wanted, events in found.items()}
 
-    def _dropped(self, numbers: Sequence[Codes], over: Mask) -> Iterator[Mask]:
+    def _dropped(self, last: Mask, over: Mask) -> Mask:
         """The rows of traces that have failed or are over, and of those that were not the last of their key.
 
         Where a match may trail, it keeps the rows of a trace that is over: when it is complete, they are forgotten.
         """
-        traces, trails = self.traces, np.array([graph.trails for graph in self.monitor.graphs])
+        traces, trails = self.traces, rules_of(self.monitor).trails
         waiting = ((traces.reached & rules_of(self.monitor).wholes) != 0)[:, trails].any(axis=1)
         gone = traces.failed | (over & ~waiting)
-        for source, rows, keys, own in zip(self.sources, self.events.rows, self.events.keys, numbers, strict=True):
-            last = own == of_rows(traces.number, keys)
-            dropped = np.zeros(len(source.starts), bool)
-            dropped[rows] = np.where(last, of_rows(gone, keys), not trails.any())
-            yield dropped
+        return np.where(last, gone[self.events.keys], not trails.any())
 
     def _kept_records(self, over: Mask) -> pa.Table | None:
         """The records of the traces that go on."""
@@ -301,24 +300,16 @@ class _Watch:
         """The keys of which events of the query were skipped."""
         return pa.table(self.events.key_columns(np.flatnonzero(self.may_lack_matches)))
 
-    def _spared(self, skipped: Sequence[Mask], dropped: Sequence[Mask], leaves: Sequence[Bits], asleep: Mask) -> Int64s:
+    def _spared(self, skipped: Mask, dropped: Mask, leaves: Bits, asleep: Mask) -> Int64s:
         """Until when each event would have been kept that is not, because its trace has failed.
 
         Of the events that came after that, only those are known to be events of the query whose streams it takes whole.
         """
-        if not any(mask.any() for mask in (*skipped, *dropped)):
-            return np.empty(0, np.int64)
-        found = []
         events, kept_for, whole = self.events, *_retention_of_streams(self.plan)
-        for source, rows, keys, codes, mask, gone, bits in zip(
-            self.sources, events.rows, events.keys, events.codes, skipped, dropped, leaves, strict=True
-        ):
-            own = codes < len(self.plan.streams)
-            whole_stream = np.append(whole, np.zeros(len(events.streams) - len(whole), bool))[codes]
-            spared = own & np.where(of_rows(asleep, keys), mask & whole_stream, (bits[rows] != 0) & gone[rows])
-            places = np.flatnonzero(spared)
-            found.append(source.ends[rows[places]] + kept_for[codes[places]])
-        return joined(found)
+        gone = np.flatnonzero(self.own & (skipped | dropped))
+        codes, late = events.codes[gone], asleep[events.keys[gone]]
+        spared = np.where(late, skipped[gone] & whole[codes], (leaves[gone] != 0) & dropped[gone])
+        return np.asarray(events.times[gone[spared]] + kept_for[codes[spared]])
 
 
 def _new_traces(count: int, monitor: Monitor) -> Traces:
@@ -326,7 +317,7 @@ def _new_traces(count: int, monitor: Monitor) -> Traces:
     shape = (count, len(starts))
     return Traces(
         seen=np.zeros(count, np.uint64),
-        reached=np.tile(starts, (count, 1)).reshape(shape),
+        reached=np.full(shape, starts),
         began=np.full(count, NEVER, np.int64),
         failed=np.zeros(count, bool),
         closed=np.zeros(count, bool),
@@ -345,7 +336,7 @@ def record_table(keys: Mapping[str, pa.Array], numbers: Int64s, traces: Traces) 
     columns |= {SEEN: traces.seen[numbers], BEGAN: traces.began[numbers], FAILED: traces.failed[numbers]}
     columns[NUMBER] = traces.number[numbers]
     columns |= {f"{REACHED}_{graph}": traces.reached[numbers, graph] for graph in range(traces.reached.shape[1])}
-    return pa.table(columns)
+    return pa.Table.from_arrays([pa.array(values) for values in columns.values()], names=list(columns))
 
 
 def _retention_of_streams(plan: QueryPlan) -> tuple[Int64s, Mask]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from ensue.algebra.constraints import Constraint
 from ensue.engine.events import Request
 from ensue.engine.sources import EventSource, Report
-from ensue.engine.trace_rows import TraceRows, joined, no_keys
+from ensue.engine.trace_rows import TraceRows, no_keys
 from ensue.engine.traces import BEGAN, no_records, watch
 from ensue.graph.bounds import FAR
 from ensue.graph.law import Law
@@ -48,13 +48,13 @@ def track(
             kept.append(watched.records)
     rows = TraceRows(plan.streams, sources, request, (before[0], *failed))
     if report is not None:
-        report.null_keys += sum(int(np.count_nonzero(keys < 0)) for keys in rows.keys)
+        report.null_keys += len(rows.keyless)
     seen = _seen(rows, before[0])
     found = find_violations(
         rows.new(after, until),
-        joined(rows.keys),
+        rows.keys,
         rows.times,
-        joined(rows.codes),
+        rows.codes,
         _checks(tracking, plan.streams),
         seen,
         FAR if until is None else until,
@@ -81,12 +81,11 @@ def no_track_records(
 def _seen(rows: TraceRows, records: pa.Table) -> Seen:
     shape = (rows.key_count, len(rows.streams))
     seen = Seen(np.full(shape, NEVER, np.int64), np.full(shape, NEVER, np.int64), np.zeros(rows.key_count, bool))
-    place = rows.known_keys[0]
-    if len(place):
-        seen.judged[place] = records.column(JUDGED).to_numpy()
-        for number in range(len(rows.streams)):
-            seen.first[place, number] = records.column(f"{FIRST}_{number}").to_numpy()
-            seen.last[place, number] = records.column(f"{LAST}_{number}").to_numpy()
+    count = records.num_rows
+    seen.judged[:count] = records.column(JUDGED).to_numpy()
+    for number in range(len(rows.streams)):
+        seen.first[:count, number] = records.column(f"{FIRST}_{number}").to_numpy()
+        seen.last[:count, number] = records.column(f"{LAST}_{number}").to_numpy()
     return seen
 
 

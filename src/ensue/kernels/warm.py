@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ensue.kernels import choice, minima, mining, ranges, sorting, traces, violations
+from ensue.kernels import choice, codes, minima, mining, ranges, sorting, traces, violations
 
 log = logging.getLogger("ensue")
 
@@ -48,6 +48,8 @@ _checks = violations.Checks(_table, _offsets, _times, _times, _times, _times, 0)
 _seen = violations.Seen(_table, _table.copy(), _flags)
 
 CALLS: tuple[tuple[Any, tuple[Any, ...]], ...] = (
+    (codes.number_values, (_times,)),
+    (codes.number_by_appearance, (_rows, 1)),
     (sorting.is_sorted, (_times,)),
     (sorting.order_by_time, (_times,)),
     (sorting.group_by_key, (_rows, 1)),

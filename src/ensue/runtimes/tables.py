@@ -93,8 +93,8 @@ ARROW = TableKind("pyarrow", _unchanged, _unchanged)
 
 
 def check_duplicates(names: list[str], label: str) -> None:
-    repeated = sorted({str(name) for name in names if names.count(name) > 1})
-    if repeated:
+    if len(set(names)) < len(names):
+        repeated = sorted({str(name) for name in names if names.count(name) > 1})
         raise SchemaError("duplicate-column", f"the {label} has two columns `{repeated[0]}`", "rename one of them")
 
 
@@ -192,13 +192,14 @@ def _without_views(kind: pa.DataType) -> pa.DataType:
 
 def conform(table: pa.Table, schema: pa.Schema, label: str) -> pa.Table:
     """A later batch in the shape of the first: the same columns and kinds; further columns are left out."""
-    check_duplicates(table.column_names, label)
-    missing = [name for name in schema.names if name not in table.column_names]
+    names = table.column_names
+    check_duplicates(names, label)
+    missing = [name for name in schema.names if name not in names]
     if missing:
         raise SchemaError(
             "no-such-column",
-            f"the {label} lacks column `{missing[0]}` of earlier batches; columns: {', '.join(table.column_names)}",
-            did_you_mean(missing[0], table.column_names),
+            f"the {label} lacks column `{missing[0]}` of earlier batches; columns: {', '.join(names)}",
+            did_you_mean(missing[0], names),
         )
     chosen = table.select(schema.names)
     if chosen.schema.equals(schema):
