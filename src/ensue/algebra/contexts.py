@@ -35,7 +35,7 @@ from ensue.algebra.policies import initiating_names
 from ensue.algebra.scopes import name_anonymous
 from ensue.errors import Problem, QueryError, Source
 from ensue.expr.lists import is_aggregate
-from ensue.expr.nodes import Binary, Call, Expr, Field, IsNull, Same, Unary, conjuncts, variables_of
+from ensue.expr.nodes import Binary, Call, Expr, Field, Gather, IsNull, Same, Unary, conjuncts, variables_of
 from ensue.expr.nodes import walk as walk_expression
 from ensue.expr.rewrite import rewrite
 
@@ -457,7 +457,7 @@ class _Resolver:
                 for asked in self._asked(name):
                     value: Expr = operand.value(Field(name, asked))
                     if operand.handle in listed:
-                        value = Call("flatten", (value,))
+                        value = Call("flatten", (_where_bound(value, name, operand),))
                     yield Return(value, f"{name}.{asked}")
                 if stage.branches:
                     yield Return(IsNull(Field(operand.handle, "s"), negated=True), f"{name}.{BOUND}")
@@ -494,6 +494,13 @@ class _Resolver:
             seen.add(name)
             result.append(Return(expression, name))
         return tuple(result)
+
+
+def _where_bound(value: Expr, name: str, operand: _Operand) -> Expr:
+    """The value, or as a list of it or of nothing where a branch may not have been taken."""
+    if name not in operand.optional or name in operand.lists:
+        return value
+    return Gather((value,), operand.value(Field(name, BOUND)))
 
 
 def _alias(column: Return) -> str | None:

@@ -127,10 +127,14 @@ def _value(expr: Expr, rows: _Rows) -> Any:
             return inverted_if(negated, arrow.is_null(_value(operand, rows)))
         case Case():
             return _case(expr, rows)
-        case Gather(elements):
+        case Gather(elements, given):
             columns = [_broadcast(_value(element, rows), rows.length) for element in elements]
             with overflow("list", expr.span):
-                return gathered(columns)
+                lists = gathered(columns)
+            if given is None:
+                return lists
+            present = _broadcast(_condition(given, rows), rows.length)
+            return arrow.if_else(arrow.fill_null(present, False), lists, pa.scalar(None, lists.type))
         case Elements(_, of):
             raise AssertionError(f"the list over `{of}` has to be replaced before anything is evaluated")
         case Call(name, (argument,)) if name in AGGREGATES:

@@ -172,9 +172,10 @@ class Elements:
 
 @dataclass(frozen=True, slots=True)
 class Gather:
-    """In each row the list of the values of these expressions, which are of one kind."""
+    """In each row the list of the values of these expressions, which are of one kind; null where `given` is not true."""
 
     elements: tuple[Expr, ...]
+    given: Expr | None = None
     span: Span | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -75,7 +75,7 @@ class Repetitions:
                 return part
             names = self.unrolled[part.of].names
             return Gather(
-                tuple(_element(part.element, names, number, bound) for number in range(rounds[part.of])), part.span
+                tuple(_element(part.element, names, number, bound) for number in range(rounds[part.of])), span=part.span
             )
 
         return substitute_lists(expr, gather)
