@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from ensue.algebra.nodes import PatternQuery
 from ensue.engine.evaluate import Frontier, evaluate
-from ensue.engine.matches import MatchChunk, completion_times
 from ensue.engine.events import FOREVER, EventStore, load_events
+from ensue.engine.matches import MatchChunk, completion_times
 from ensue.engine.session import request_of
 from ensue.engine.sources import InputTable, load_sources
 from ensue.lang.parser import parse_statements

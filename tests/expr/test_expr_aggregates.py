@@ -360,7 +360,7 @@ def test_types(text: str, wanted: pa.DataType) -> None:
 
 
 REPEAT = "repeat the variable, for example `T t{2,5}` or `COLLECT T t`"
-TAKE = "take an aggregate of the list: count, sum, avg, min, max, stddev, first, last, list"
+TAKE = "take an aggregate of the list: count, sum, avg, min, max, stddev, first, last, flatten, list"
 
 
 @pytest.mark.parametrize(

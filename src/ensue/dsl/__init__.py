@@ -11,7 +11,7 @@ PATTERN SEQ(A a, NOT B b, C c)
 
 from ensue.dsl.conditions import Value, call, case, field, same, value, var
 from ensue.dsl.constraints import ends, ends_within, exclusive, implies, prior, require
-from ensue.dsl.lists import avg, count, first_of, last_of, lineage, list_of, max_, min_, prev, stddev, sum_
+from ensue.dsl.lists import avg, count, first_of, flatten_of, last_of, lineage, list_of, max_, min_, prev, stddev, sum_
 from ensue.dsl.literals import window
 from ensue.dsl.operators import (
     any_event,
@@ -60,6 +60,7 @@ __all__ = [
     "exclusive",
     "field",
     "first_of",
+    "flatten_of",
     "follows",
     "implies",
     "last_of",

@@ -88,6 +88,15 @@ def last_of(expression: Value | str) -> Value:
     return _over("last", expression)
 
 
+def flatten_of(expression: Value | str) -> Value:
+    """The values of all elements of a list, of elements that are lists themselves their values: `flatten(t.tags)`.
+
+    >>> flatten_of("t.tags")
+    Value("flatten(t.tags)")
+    """
+    return _over("flatten", expression)
+
+
 def list_of(expression: Value | str) -> Value:
     """The values of all elements of a list: `list(t.temp)`.
 

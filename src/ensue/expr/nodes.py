@@ -172,7 +172,7 @@ class Elements:
 
 @dataclass(frozen=True, slots=True)
 class Gather:
-    """In each row the list of the values of these expressions, which are of one kind; null where `given` is not true."""
+    """In each row the list of the values of these expressions, of one kind; null where `given` is not true."""
 
     elements: tuple[Expr, ...]
     given: Expr | None = None
