@@ -6,12 +6,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
 from ensue.algebra.catalog import WHOLE_EVENT
-from ensue.algebra.check import positive_names
+from ensue.algebra.check import bound_events, positive_names
 from ensue.algebra.choices import names_in
 from ensue.algebra.lineage import is_lineage, lineage_variable
 from ensue.algebra.nodes import (
@@ -29,6 +30,7 @@ from ensue.algebra.nodes import (
     Statements,
     Window,
     Within,
+    walk,
 )
 from ensue.algebra.operators import CONTEXTS, CUMULATIVE
 from ensue.algebra.policies import initiating_names
@@ -41,6 +43,9 @@ from ensue.expr.rewrite import rewrite
 
 BOUND = "?"
 """The column that says whether a variable of a branch is bound."""
+
+IDENTITY = "#"
+"""The column that tells which event a variable is bound to."""
 
 MATCH = "match#"
 """The name of the interval of the whole match."""
@@ -96,6 +101,15 @@ class _Stage:
     branches: bool = False
 
 
+_APART = (Event, Seq, Or, Not, Within, Named)
+_SEPARATE = ("RELATIVE", "APERIODIC", "UNLESS")
+"""The operators whose operands lie one after the other."""
+
+
+def _keeps_apart(pattern: Pattern) -> bool:
+    return isinstance(pattern, Operation) and pattern.operator in (*_SEPARATE, "ANYONE", "NOTFOLLOWS", "NOTPRECEDES")
+
+
 @dataclass(slots=True)
 class _Resolver:
     """Resolves one query."""
@@ -105,9 +119,17 @@ class _Resolver:
     stages: list[PatternQuery] = field(default_factory=list)
     done: set[int] = field(default_factory=set)
     anonymous: frozenset[str] = frozenset()
+    streams: dict[str, str] = field(default_factory=dict)
+    shared: frozenset[str] = frozenset()
+    """The variables that could bind an event of another operand, because their intervals may overlap."""
 
     def __post_init__(self) -> None:
         self.written, self.anonymous = name_anonymous(self.written)
+        bound = {event.variable: event.stream for event in bound_events(self.written.pattern) if event.variable}
+        self.streams = bound
+        if not all(isinstance(node, _APART) or _keeps_apart(node) for node in walk(self.written.pattern)):
+            uses = Counter(bound.values())
+            self.shared = frozenset(name for name, stream in bound.items() if uses[stream] > 1)
 
     # -- the parts of the query ----------------------------------------------------------------------------------------
 
@@ -254,9 +276,9 @@ class _Resolver:
             raise self._misplaced(forbidden[0], "AND")
         current: _Operand | _Stage = self._inner(pattern.items[0], windows, "AND")
         for item in pattern.items[1:]:
-            before, following = self._settled(current), self._inner(item, windows, "AND")
-            both = (before.event, following.event)
-            current = self._stage(And(both, pattern.span), (before, following), windows, ())
+            operands = self._told_apart((self._settled(current), self._inner(item, windows, "AND")))
+            both = tuple(operand.event for operand in operands)
+            current = self._stage(And(both, pattern.span), operands, windows, ())
         return current
 
     def _any_of(self, pattern: Or, windows: tuple[Window, ...]) -> _Stage:
@@ -280,6 +302,7 @@ class _Resolver:
         forbidden = {"NOTFOLLOWS": 1, "NOTPRECEDES": 1, "APERIODIC": 2, "UNLESS": 0}.get(word)
         beside = () if forbidden is None else (items[forbidden],)
         operands = tuple(self._inner(item, windows, word) for place, item in enumerate(items) if place != forbidden)
+        operands = operands if word in _SEPARATE else self._told_apart(operands)
         events: list[Pattern] = [operand.event for operand in operands]
         if forbidden is not None:
             events.insert(forbidden, items[forbidden])
@@ -310,6 +333,32 @@ class _Resolver:
     def _settled(self, found: _Operand | _Stage) -> _Operand:
         return found if isinstance(found, _Operand) else self._emit(found)
 
+    def _told_apart(self, operands: tuple[_Operand, ...]) -> tuple[_Operand, ...]:
+        """The operands, those as streams that have to say which events they are made of."""
+        if len(operands) < 2 or all(operand.simple for operand in operands) or not self._meeting(operands):
+            return operands
+        if self.written.policy == CUMULATIVE:
+            problem = Problem(
+                "policy-shared",
+                "under MATCH CUMULATIVE two operands that overlap cannot both be made of events of one stream",
+                self.written.policy_span or self.written.span,
+                hint="put them into a SEQ, declare one of them as a STREAM of its own, or choose another policy",
+            )
+            raise QueryError([problem], self.source)
+        return tuple(
+            self._emit(_Stage(operand.event, None, (operand,))) if operand.simple else operand for operand in operands
+        )
+
+    def _meeting(self, operands: tuple[_Operand, ...]) -> list[tuple[str, str]]:
+        """The pairs of variables of two operands that could bind the same event."""
+        first, second = operands
+        return [
+            (x, y)
+            for x in first.names
+            for y in second.names
+            if {x, y} <= self.shared and self.streams[x] == self.streams[y]
+        ]
+
     # -- stages --------------------------------------------------------------------------------------------------------
 
     def _stage(
@@ -334,7 +383,20 @@ class _Resolver:
                 found.append(self._about(conjunct, operands))
             elif names & forbidden and place not in self.done:
                 raise self._later(conjunct)
+        found += self._distinct(operands)
         return reduce(lambda left, right: Binary("and", left, right), found) if found else None
+
+    def _distinct(self, operands: tuple[_Operand, ...]) -> Iterator[Expr]:
+        """That variables of two operands bind different events, where these are no streams of the user's own."""
+        if len(operands) != 2 or any(operand.simple for operand in operands):
+            return
+        for x, y in self._meeting(operands):
+            one, other = (
+                Call("first", (operand.value(Field(name, IDENTITY)),))
+                for operand, name in zip(operands, (x, y), strict=True)
+            )
+            unbound = Binary("or", IsNull(one), IsNull(other))
+            yield Binary("or", unbound, Binary("!=", one, other))
 
     def _later(self, conjunct: Expr) -> QueryError:
         return QueryError(
@@ -459,6 +521,8 @@ class _Resolver:
                     if operand.handle in listed:
                         value = Call("flatten", (_where_bound(value, name, operand),))
                     yield Return(value, f"{name}.{asked}")
+                if name in self.shared:
+                    yield Return(_identity(name, operand), f"{name}.{IDENTITY}")
                 if stage.branches:
                     yield Return(IsNull(Field(operand.handle, "s"), negated=True), f"{name}.{BOUND}")
                 elif name in operand.optional:
@@ -494,6 +558,10 @@ class _Resolver:
             seen.add(name)
             result.append(Return(expression, name))
         return tuple(result)
+
+
+def _identity(name: str, operand: _Operand) -> Expr:
+    return Call("lineage", (Field(None, name),)) if operand.simple else operand.value(Field(name, IDENTITY))
 
 
 def _where_bound(value: Expr, name: str, operand: _Operand) -> Expr:

@@ -361,7 +361,20 @@ def _merge_ordered(tables: list[pa.Table], keys: list[list[Int64s]], piece: int)
 
 
 def _sort_keys(group: MatchChunk, plan: QueryPlan) -> list[Int64s]:
-    return [completion_times(group, plan), group.starts, *_event_times(group, plan)]
+    ties = _event_ranks(group, plan) if plan.query.declares else _event_times(group, plan)
+    return [completion_times(group, plan), group.starts, *ties]
+
+
+def _event_ranks(chunk: MatchChunk, plan: QueryPlan) -> list[Int64s]:
+    """End, start and arrival of each variable's event: the order in which events of a declared stream arrive."""
+    keys: list[Int64s] = []
+    for name in positive_names(plan.query.pattern):
+        if name in chunk.rows.places:
+            found, places = chunk.space.candidates[name], chunk.rows.places[name]
+            keys += [found.ends[places], found.starts[places], found.rows[places].astype(np.int64)]
+        else:
+            keys += [np.full(chunk.rows.length, FOREVER, np.int64)] * 3
+    return keys
 
 
 def _event_times(chunk: MatchChunk, plan: QueryPlan) -> list[Int64s]:
