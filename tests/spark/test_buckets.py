@@ -257,18 +257,7 @@ def task_of(
     outputs = tuple(output_schema(plan, raw_types(plan, inputs)) for plan in plans)
     shapes = tuple(replace(item, table=plain_schema(item.table.schema).empty_table()) for item in inputs)
     schemas = tuple(output.schema for output in outputs)
-    return BucketTask(
-        shapes,
-        tuple(plans),
-        outputs,
-        schemas,
-        Clock(nanoseconds),
-        Options(),
-        plans[0].query.partition_by,
-        (),
-        eager,
-        gives_late,
-    )
+    return BucketTask(shapes, tuple(plans), outputs, schemas, Clock(nanoseconds), Options(), eager, gives_late)
 
 
 def delivered(history: Sequence[OracleEvent], dice: random.Random) -> MicroBatches:

@@ -81,11 +81,11 @@ class BucketTask:
     matches: tuple[pa.Schema, ...]
     clock: Clock
     options: Options
-    keys: tuple[str, ...]
-    derivations: tuple[Derivation, ...] = ()
     eager: bool = False
     gives_late: bool = False
     predecessors: frozenset[str] = frozenset()
+    keys: tuple[str, ...] = ()
+    derivations: tuple[Derivation, ...] = ()
 
     @property
     def all_plans(self) -> tuple[QueryPlan, ...]:

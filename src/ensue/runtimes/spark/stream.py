@@ -255,10 +255,10 @@ def plan_stream(
         tuple(result_schema(output) for output in outputs),
         clock_of(plans[0].catalog.time_type, tick),
         options,
-        tuple(keys),
-        tuple(derivations),
         eager,
         late,
+        keys=tuple(keys),
+        derivations=tuple(derivations),
     )
     return StreamPlan(tuple(inputs), task, count)
 
