@@ -66,16 +66,16 @@ TIMED = ("FOLLOWS", "PRECEDES", "BOTH", "PERIODIC*")
 GUARDED_EVENTS = ("NOTFOLLOWS", "NOTPRECEDES", "PERIODIC")
 GUARDED_PAIRS = ("APERIODIC", "UNLESS")
 ANY_EVENT_BUT = "ANY EVENT BUT"
-OPERATIONS = (*PAIRS, *GUARDED_EVENTS, *GUARDED_PAIRS, "ANY", ANY_EVENT_BUT)
-LISTS = ("REPEAT", "REPEAT", "COLLECT", "COLLECT", "COLLECT", "APERIODIC*", "RELATIVE+")
+OPERATIONS: tuple[str, ...] = (*PAIRS, *GUARDED_EVENTS, *GUARDED_PAIRS, "ANY", ANY_EVENT_BUT)
+LISTS: tuple[str, ...] = ("REPEAT", "REPEAT", "COLLECT", "COLLECT", "COLLECT", "APERIODIC*", "RELATIVE+")
 LIMITS = (">=", "<=", "!=")
 ENDLESS = {"open-scope", "endless-last", "endless-periodic"}
 
 
 @st.composite
-def queries_with_operators(draw: st.DrawFn) -> PatternQuery:
-    """Operators of sections 6 and 7 in each other and in SEQ, AND, OR, NOT."""
-    wanted = draw(st.sampled_from(OPERATIONS))
+def queries_with_operators(draw: st.DrawFn, operators: tuple[str, ...] = OPERATIONS) -> PatternQuery:
+    """Operators of sections 6 and 7, one of the given among them, in each other and in SEQ, AND, OR, NOT."""
+    wanted = draw(st.sampled_from(operators))
     draft = Draft(draw, draw(st.sampled_from((0, 1, 1, 2))), special=_operation, wanted=wanted)
     pattern = part_of(draft, draw(st.sampled_from((1, 2, 2, 3))), DEPTH)
     if draft.wanted is not None:
@@ -84,9 +84,9 @@ def queries_with_operators(draw: st.DrawFn) -> PatternQuery:
 
 
 @st.composite
-def queries_with_lists(draw: st.DrawFn) -> PatternQuery:
-    """Repetitions and collections, with conditions on elements, aggregates and PREV."""
-    wanted = draw(st.sampled_from(LISTS))
+def queries_with_lists(draw: st.DrawFn, lists: tuple[str, ...] = LISTS) -> PatternQuery:
+    """Repetitions and collections, one of the given among them, with conditions on elements, aggregates and PREV."""
+    wanted = draw(st.sampled_from(lists))
     draft = Draft(draw, draw(st.sampled_from((0, 0, 1))), special=_list_or_operation, wanted=wanted)
     pattern = part_of(draft, draw(st.sampled_from((1, 2, 2, 3))), DEPTH)
     if draft.wanted is not None:
@@ -108,12 +108,14 @@ def queries_with_picks(draw: st.DrawFn) -> PatternQuery:
     return query_of(draw, pattern)
 
 
-def cases_with_operators(*, intervals: bool = False) -> st.SearchStrategy[Case]:
-    return cases_of(queries_with_operators(), intervals)
+def cases_with_operators(
+    *, intervals: bool = False, operators: tuple[str, ...] = OPERATIONS
+) -> st.SearchStrategy[Case]:
+    return cases_of(queries_with_operators(operators), intervals)
 
 
-def cases_with_lists(*, intervals: bool = False) -> st.SearchStrategy[Case]:
-    return cases_of(queries_with_lists(), intervals)
+def cases_with_lists(*, intervals: bool = False, lists: tuple[str, ...] = LISTS) -> st.SearchStrategy[Case]:
+    return cases_of(queries_with_lists(lists), intervals)
 
 
 def cases_with_picks(*, intervals: bool = False) -> st.SearchStrategy[Case]:
