@@ -14,6 +14,7 @@ from ensue.errors import QueryError, SchemaError, Source, did_you_mean
 from ensue.lang.render import render_pattern
 from ensue.plan.build import plan_query
 from ensue.plan.model import DEFAULT_LIMIT, Options, QueryPlan
+from ensue.runtimes.grouping import by_keys
 from ensue.runtimes.planning import ColumnNames, Columns, Planned, plan_queries, with_violations
 from ensue.runtimes.tables import are_frames
 
@@ -91,14 +92,15 @@ def start(
             "not-a-stream", "the DataFrame is not a stream", "`ensue.detect` and `ensue.run` take tables of the past"
         )
     streams = [item.stream or "late" for item in planned.inputs] if len(inputs) > 1 else ["late"]
-    patterns = names[: len(statements.statements)]
+    patterns = names[: len(statements.results)]
     match_sinks = _by_name(to, patterns, "to", complete=True)
     if violations is not None:
         match_sinks.update(_by_name({VIOLATIONS: violations}, [VIOLATIONS], "violations", complete=True))
     late_sinks = _by_name(late, streams, "late", complete=False)
     partial_sinks = _by_name(timed_out, patterns, "timed_out", complete=False)
     groups = []
-    for places in _by_keys(planned.plans).values():
+    for group in by_keys(planned):
+        places = group.places
         plans = [planned.plans[place] for place in places]
         outputs = [planned.outputs[place] for place in places]
         numbers: list[tuple[Sink, tuple[int, ...]]] = [
@@ -112,7 +114,16 @@ def start(
                 outputs += [output for _, output in partials]
         numbers += [(sink, (len(plans) + streams.index(name),)) for name, sink in late_sinks.items()]
         stream = plan_stream(
-            inputs, plans, outputs, options, eager=eager, late=bool(late_sinks), tick=tick, buckets=buckets
+            inputs,
+            plans,
+            outputs,
+            options,
+            group.keys,
+            group.derivations,
+            eager=eager,
+            late=bool(late_sinks),
+            tick=tick,
+            buckets=buckets,
         )
         targets = [Target(sink, places, stream.task.schema_of(places[0])) for sink, places in numbers]
         groups.append(StreamGroup(stream, tuple(targets)))
@@ -144,13 +155,6 @@ def _trigger(every: str | None, available_now: bool) -> dict[str, Any]:
     if available_now:
         return {"availableNow": True}
     return {"processingTime": every} if every is not None else {}
-
-
-def _by_keys(plans: Sequence[QueryPlan]) -> dict[tuple[str, ...], list[int]]:
-    groups: dict[tuple[str, ...], list[int]] = {}
-    for place, plan in enumerate(plans):
-        groups.setdefault(plan.query.partition_by, []).append(place)
-    return groups
 
 
 def _by_name(given: Sinks | None, names: Sequence[str], role: str, *, complete: bool) -> dict[str, Sink]:

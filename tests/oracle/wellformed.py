@@ -1,4 +1,4 @@
-"""Which queries decisions.md calls errors: a direct check, free of engine code.
+"""Which queries the contract calls errors: a direct check, free of engine code.
 
 Unsatisfiable conditions (`never-holds`) are left out: the oracle finds no match for them, which says the same.
 """
@@ -7,38 +7,72 @@ from __future__ import annotations
 
 from itertools import combinations, product
 
-from ensue.algebra.nodes import And, Event, Named, Not, Or, Pattern, PatternQuery, Seq, Within
+from ensue.algebra.nodes import (
+    And,
+    Event,
+    Events,
+    Named,
+    Not,
+    Operation,
+    Or,
+    Pattern,
+    PatternQuery,
+    Pick,
+    Repeat,
+    Seq,
+    Within,
+)
+from ensue.algebra.operators import CONTEXTS, NEXT_MATCH, STRICT
 from ensue.expr.nodes import Expr
+from oracle.choices import windows_of_whole
+from oracle.contexts import INITIATORS
 from oracle.tree import (
+    AGGREGATES,
+    PREVIOUS,
     WHOLE,
     Path,
+    calls_in,
     conjuncts_of,
     homes,
     is_inside,
+    is_list,
+    is_positive,
     left_neighbour,
+    mentions,
     names_in,
-    negations,
     occurrences,
     part_at,
     right_neighbour,
+    scope_around,
     scope_of,
+    scopes,
     walk,
 )
+
+IN_CONTEXTS = (*INITIATORS, "NOTFOLLOWS", "NOTPRECEDES", "ANYONE")
 
 
 def problems(query: PatternQuery) -> set[str]:
     """The codes of everything that is wrong with the query."""
-    return {*_problems_of_shape(query.pattern), *_problems_of_names(query.pattern), *_open_scopes(query)} or {
+    return {
+        *_problems_of_shape(query.pattern),
+        *_problems_of_names(query.pattern),
+        *_open_scopes(query),
+        *_problems_of_picks(query),
+        *_endless_periodics(query),
+        *_problems_of_policy(query),
+    } or {
         problem for conjunct in conjuncts_of(query.where) for problem in _problems_of_conjunct(query.pattern, conjunct)
     }
 
 
 def has_open_scope(pattern: Pattern) -> bool:
-    """Whether some negation needs a WITHIN around the whole pattern to close its scope."""
+    """Whether some negation or collection needs a WITHIN around the whole pattern to close its scope."""
     return any(
         left_neighbour(pattern, path) is None
         or (right_neighbour(pattern, path) is None and isinstance(part_at(pattern, path[:-1]), Seq))
-        for path in negations(pattern)
+        for path, part in walk(pattern)
+        if not is_positive(part)
     )
 
 
@@ -47,6 +81,7 @@ def can_be_together(pattern: Pattern, names: set[str]) -> bool:
     places = [[path for name, path in occurrences(pattern) if name == wanted] for wanted in names]
     return any(
         all(not _in_different_branches(pattern, first, second) for first, second in combinations(chosen, 2))
+        and all(_is_chosen_together(part, path, chosen) for path, part in walk(pattern))
         for chosen in product(*places)
     )
 
@@ -56,15 +91,101 @@ def visible_names(pattern: Pattern, scope: Path) -> set[str]:
     return {name for name, home in homes(pattern).items() if is_inside(scope, home) and not name.startswith("#")}
 
 
+def visible_lists(pattern: Pattern, scope: Path) -> set[str]:
+    """The variables over whose lists a condition of the scope may range."""
+    return {
+        name
+        for name, home in homes(pattern).items()
+        if is_list(pattern, home) and is_inside(scope, scope_around(pattern, home)) and not name.startswith("#")
+    }
+
+
 def _problems_of_shape(pattern: Pattern) -> set[str]:
     found = set()
     for path, part in walk(pattern):
-        parent = part_at(pattern, path[:-1]) if path else None
-        if isinstance(part, Not) and not isinstance(parent, Seq | And):
+        in_sequence = bool(path) and isinstance(part_at(pattern, path[:-1]), Seq | And)
+        if isinstance(part, Not) and not in_sequence:
             found.add("misplaced-not")
-        if isinstance(part, Seq | And | Or) and all(isinstance(item, Not) for item in part.items):
+        if isinstance(part, Repeat) and part.every and not in_sequence:
+            found.add("misplaced-collect")
+        if isinstance(part, Seq | And | Or) and not any(is_positive(item) for item in part.items):
             found.add("no-positive-item")
+    lists = [scope for scope in scopes(pattern) if is_list(pattern, scope)]
+    if any(is_inside(inner, outer) for inner in lists for outer in lists if inner != outer):
+        found.add("nested-repeat")
     return found
+
+
+def _problems_of_picks(query: PatternQuery) -> set[str]:
+    """FIRST and LAST stand at items of SEQ and AND, have another positive item beside them, and end."""
+    pattern, found = query.pattern, set()
+    for path, part in walk(pattern):
+        if not isinstance(part, Pick):
+            continue
+        around = [part_at(pattern, path[:length]) for length in range(len(path))]
+        binds_lists = any(is_inside(scope, path) and is_list(pattern, scope) for scope in scopes(pattern))
+        others = [
+            place
+            for place, other in walk(pattern)
+            if isinstance(other, Event) and scope_of(pattern, place) == WHOLE and not is_inside(place, path)
+        ]
+        if not around or not isinstance(around[-1], Seq | And) or binds_lists or not others:
+            found.add("misplaced-pick")
+        if not all(isinstance(outer, Seq | And | Within | Named) for outer in around):
+            found.add("misplaced-pick")
+        if part.latest and right_neighbour(pattern, path) is None and not windows_of_whole(query):
+            found.add("endless-last")
+    return found
+
+
+def _endless_periodics(query: PatternQuery) -> set[str]:
+    """A PERIODIC without a closing has a window of time around it."""
+    for path, part in walk(query.pattern):
+        if isinstance(part, Operation) and part.operator == "PERIODIC" and len(part.items) == 1:
+            outer = [part_at(query.pattern, path[:length]) for length in range(len(path))]
+            windows = [query.within, *(around.window for around in outer if isinstance(around, Within))]
+            if all(window is None or isinstance(window, Events) for window in windows):
+                return {"endless-periodic"}
+    return set()
+
+
+def _problems_of_policy(query: PatternQuery) -> set[str]:
+    if query.policy in CONTEXTS:
+        found = {"policy-combination"} if query.consume else set()
+        return found if _is_for_contexts(query.pattern) else {*found, "policy-operator"}
+    if query.policy in (NEXT_MATCH, STRICT) and not _is_for_sequences(query.pattern):
+        return {"policy-operator"}
+    return set()
+
+
+def _is_for_contexts(pattern: Pattern) -> bool:
+    """Whether the positive part has only operators that take part, and each NOT a place where it can be judged."""
+    for path, part in walk(pattern):
+        if scope_of(pattern, path) != WHOLE:
+            continue
+        if isinstance(part, Operation) and part.operator not in IN_CONTEXTS:
+            return False
+        if isinstance(part, Repeat | Pick):
+            return False
+        if isinstance(part, Not) and not _is_judged(pattern, path):
+            return False
+    return True
+
+
+def _is_judged(pattern: Pattern, negation: Path) -> bool:
+    """Whether a NOT stands between items of its SEQ, or at an edge of the whole pattern."""
+    neighbours = left_neighbour(pattern, negation), right_neighbour(pattern, negation)
+    between = all(neighbour is not None and neighbour[:-1] == negation[:-1] for neighbour in neighbours)
+    around = [part_at(pattern, negation[:length]) for length in range(len(negation) - 1)]
+    return between or all(isinstance(part, Within | Named) for part in around)
+
+
+def _is_for_sequences(pattern: Pattern) -> bool:
+    return all(
+        isinstance(part, Seq | Event | Not | Within | Named)
+        for path, part in walk(pattern)
+        if scope_of(pattern, path) == WHOLE
+    )
 
 
 def _problems_of_names(pattern: Pattern) -> set[str]:
@@ -94,9 +215,21 @@ def _open_scopes(query: PatternQuery) -> set[str]:
 def _problems_of_conjunct(pattern: Pattern, conjunct: Expr) -> set[str]:
     names, home = names_in(conjunct), homes(pattern)
     if not names <= home.keys():
-        return {"unknown-name"}
-    scope = max((home[name] for name in names), key=len, default=WHOLE)
-    if not names <= visible_names(pattern, scope):
+        return {"unknown-variable"}
+    ranged = {name for name, over_list in mentions(conjunct) if over_list}
+    lists = {name for name in names if is_list(pattern, home[name])}
+    if calls_in(conjunct) & {*AGGREGATES, PREVIOUS} and len({home[name] for name in lists}) != 1:
+        return {"two-lists"}
+    if PREVIOUS in calls_in(conjunct):
+        if calls_in(conjunct) & {*AGGREGATES}:
+            return {"misplaced-prev"}
+        ranged = lists
+    plain = {name for name, over_list in mentions(conjunct) if not over_list}
+    if calls_in(conjunct) & {*AGGREGATES} and plain & lists:
+        return {"list-and-aggregate"}
+    levels = [scope_around(pattern, home[name]) if name in ranged & lists else home[name] for name in names]
+    scope = max(levels, key=len, default=WHOLE)
+    if not names <= visible_names(pattern, scope) | (visible_lists(pattern, scope) & ranged):
         return {"sibling-negations"}
     return set() if can_be_together(pattern, names) else {"never-together"}
 
@@ -105,5 +238,16 @@ def _in_different_branches(pattern: Pattern, first: Path, second: Path) -> bool:
     """Whether the two paths part at an OR."""
     for length, (one, other) in enumerate(zip(first, second, strict=False)):
         if one != other:
-            return isinstance(part_at(pattern, first[:length]), Or)
+            return _is_choice(part_at(pattern, first[:length]))
     return False
+
+
+def _is_chosen_together(part: Pattern, path: Path, chosen: tuple[Path, ...]) -> bool:
+    """ANY(m, ...) binds only so many of its items."""
+    if not isinstance(part, Operation) or part.operator != "ANY":
+        return True
+    return len({place[len(path)] for place in chosen if is_inside(place, path) and place != path}) <= part.count
+
+
+def _is_choice(part: Pattern) -> bool:
+    return isinstance(part, Or) or (isinstance(part, Operation) and part.operator == "ANYONE")

@@ -204,6 +204,7 @@ class Group:
             planned.plans,
             planned.outputs,
             Options(limit=None),
+            planned.plans[0].query.partition_by,
             tick=None if self.kind.is_clock else f"{self.kind.tick} ns",
             buckets=2,
         )

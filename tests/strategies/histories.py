@@ -40,11 +40,18 @@ def _record(number: int) -> dict[str, Value]:
 
 
 @st.composite
-def histories(draw: st.DrawFn, *, intervals: bool = False, streams: tuple[str, ...] = STREAMS) -> list[OracleEvent]:
+def histories(
+    draw: st.DrawFn,
+    *,
+    intervals: bool = False,
+    streams: tuple[str, ...] = STREAMS,
+    least_sizes: tuple[int, ...] = LEAST_SIZES,
+    most: int = 14,
+) -> list[OracleEvent]:
     """Events in the order of arrival, which is not that of time; with `intervals` an event may end after its start."""
     lengths = (0, 0, 1, 1, 2, 4) if intervals else (0,)
     drawn = st.tuples(st.sampled_from(streams), st.sampled_from(TIMES), st.sampled_from(lengths), records())
-    sized = st.sampled_from(LEAST_SIZES).flatmap(lambda least: st.lists(drawn, min_size=least, max_size=14))
+    sized = st.sampled_from(least_sizes).flatmap(lambda least: st.lists(drawn, min_size=least, max_size=most))
     return [
         OracleEvent(number, stream, start, start + length, fields)
         for number, (stream, start, length, fields) in enumerate(draw(sized))

@@ -29,15 +29,24 @@ DEPTH = 4
 WEAK_COMPARISONS = ("<=", "<=", "!=", ">=", "<", "=", ">")
 
 
+Special = Callable[["Draft", int, int], Pattern | None]
+
+
 @dataclass
-class _Draft:
-    """What is known while a pattern is drawn; `variables` are those of the scope at hand, with their streams."""
+class Draft:
+    """What is known while a pattern is drawn; `variables` are those of the scope at hand, with their streams.
+
+    `special` may draw a part in another way than by SEQ, AND, OR and events; None where it does not want to.
+    `wanted` is what it is to draw first.
+    """
 
     draw: st.DrawFn
     negated_left: int
     variables: dict[str, str] = field(default_factory=dict)
     is_negated: bool = False
     names_given: int = 0
+    special: Special | None = None
+    wanted: str | None = None
 
     def chance(self, percent: int) -> bool:
         """Shrinks towards no."""
@@ -56,7 +65,7 @@ def patterns(draw: st.DrawFn) -> Pattern:
     """At most four positive events and six in all, nested at most four deep."""
     positive = draw(st.sampled_from(POSITIVE_EVENTS))
     negated = min(draw(st.sampled_from(NEGATED_EVENTS)), 6 - positive)
-    return _part(_Draft(draw, negated), positive, DEPTH)
+    return part_of(Draft(draw, negated), positive, DEPTH)
 
 
 @st.composite
@@ -66,9 +75,9 @@ def queries(draw: st.DrawFn) -> PatternQuery:
     partition_by = draw(st.sampled_from(((), (), (), ("k",), ("k",), ("g",), ("k", "g"))))
     return PatternQuery(
         pattern=pattern,
-        where=draw(_where(pattern)),
+        where=draw(where_of(pattern)),
         partition_by=partition_by,
-        within=draw(_query_windows(required="open-scope" in problems(PatternQuery(pattern)))),
+        within=draw(query_windows(required="open-scope" in problems(PatternQuery(pattern)))),
     )
 
 
@@ -86,38 +95,40 @@ def cases(draw: st.DrawFn, *, intervals: bool = False) -> tuple[PatternQuery, li
 # Patterns
 
 
-def _part(draft: _Draft, events: int, depth: int) -> Pattern:
+def part_of(draft: Draft, events: int, depth: int) -> Pattern:
     """A positive part with the given number of positive events."""
-    part = _operator(draft, events, depth) if events > 1 else _single(draft, depth)
+    part = draft.special(draft, events, depth) if draft.special else None
+    if part is None:
+        part = _operator(draft, events, depth) if events > 1 else _single(draft, depth)
     wrapping = draft.choose(("", "", "", "", "", "", "", "", "AS", "WITHIN"))
     if wrapping == "AS":
         return Named(part, draft.new_name("p"))
     return Within(part, draft.draw(PART_WINDOWS)) if wrapping == "WITHIN" else part
 
 
-def _single(draft: _Draft, depth: int) -> Pattern:
+def _single(draft: Draft, depth: int) -> Pattern:
     """One positive event, perhaps with negations beside it."""
     if depth > 1 and draft.negated_left and draft.chance(60):
-        return _seq_or_and(draft, [1], depth)
-    return _event(draft)
+        return seq_or_and(draft, [1], depth)
+    return event_of(draft)
 
 
-def _operator(draft: _Draft, events: int, depth: int) -> Pattern:
+def _operator(draft: Draft, events: int, depth: int) -> Pattern:
     """SEQ, AND or OR of two or more positive items; at the last level every item is an event."""
-    sizes = _split(draft, events, draft.draw(st.integers(2, min(events, 3))) if depth > 2 else events)
+    sizes = split(draft, events, draft.draw(st.integers(2, min(events, 3))) if depth > 2 else events)
     if draft.chance(18):
-        return Or(tuple(_part(draft, size, depth - 1) for size in sizes))
-    return _seq_or_and(draft, sizes, depth)
+        return Or(tuple(part_of(draft, size, depth - 1) for size in sizes))
+    return seq_or_and(draft, sizes, depth)
 
 
-def _seq_or_and(draft: _Draft, sizes: list[int], depth: int) -> Seq | And:
+def seq_or_and(draft: Draft, sizes: list[int], depth: int) -> Seq | And:
     """The items of the given sizes with negations put between, before and after them.
 
     Negations come first, so that items do not use up the budget that a single positive item needs.
     """
     forbidden = []
     while draft.negated_left and ((len(sizes) == 1 and not forbidden) or draft.chance(45)):
-        forbidden.append(_negation(draft, depth - 1))
+        forbidden.append(negation_of(draft, depth - 1))
     operator = draft.choose((Seq, Seq, And))
     items = _ordered_parts(draft, sizes, depth) if operator is Seq else _unordered_parts(draft, sizes, depth)
     for negation in forbidden:
@@ -125,34 +136,34 @@ def _seq_or_and(draft: _Draft, sizes: list[int], depth: int) -> Seq | And:
     return operator(tuple(items))
 
 
-def _unordered_parts(draft: _Draft, sizes: list[int], depth: int) -> list[Pattern]:
-    return [_part(draft, size, depth - 1) for size in sizes]
+def _unordered_parts(draft: Draft, sizes: list[int], depth: int) -> list[Pattern]:
+    return [part_of(draft, size, depth - 1) for size in sizes]
 
 
-def _ordered_parts(draft: _Draft, sizes: list[int], depth: int) -> list[Pattern]:
+def _ordered_parts(draft: Draft, sizes: list[int], depth: int) -> list[Pattern]:
     """Parts that share no variable with each other: an event is never before itself."""
     before = draft.variables
     parts, after = [], dict(before)
     for size in sizes:
         draft.variables = dict(before)
-        parts.append(_part(draft, size, depth - 1))
+        parts.append(part_of(draft, size, depth - 1))
         after |= draft.variables
     draft.variables = after
     return parts
 
 
-def _negation(draft: _Draft, depth: int) -> Not:
+def negation_of(draft: Draft, depth: int) -> Not:
     """A NOT with some of the events that the budget has left; what remains may go to negations inside it."""
     events = min(draft.choose((1, 1, 2, 3)), draft.negated_left) if depth > 1 else 1
     draft.negated_left -= events
     outside = draft.variables, draft.is_negated
     draft.variables, draft.is_negated = {}, True
-    negation = Not(_part(draft, events, depth))
+    negation = Not(part_of(draft, events, depth))
     draft.variables, draft.is_negated = outside
     return negation
 
 
-def _event(draft: _Draft) -> Event:
+def event_of(draft: Draft) -> Event:
     """An event: anonymous, a variable of this scope once more, or (mostly) a new variable."""
     predicate = draft.draw(PREDICATES) if draft.chance(20) else None
     kind = draft.choose(("new", "new", "new", "new", "new", "new", "anonymous", "again", "again"))
@@ -167,7 +178,7 @@ def _event(draft: _Draft) -> Event:
     return Event(stream, variable, predicate)
 
 
-def _split(draft: _Draft, total: int, count: int) -> list[int]:
+def split(draft: Draft, total: int, count: int) -> list[int]:
     """The total as a sum of so many positive numbers."""
     sizes = [1] * count
     for _ in range(total - count):
@@ -184,7 +195,7 @@ QUERY_WINDOWS: tuple[Window, ...] = (
 )
 
 
-def _query_windows(required: bool) -> st.SearchStrategy[Window | None]:
+def query_windows(required: bool) -> st.SearchStrategy[Window | None]:
     return st.sampled_from(QUERY_WINDOWS if required else (*[None] * len(QUERY_WINDOWS), *QUERY_WINDOWS))
 
 
@@ -209,7 +220,7 @@ PREDICATES = st.sampled_from(
 
 
 @st.composite
-def _where(draw: st.DrawFn, pattern: Pattern) -> Expr | None:
+def where_of(draw: st.DrawFn, pattern: Pattern) -> Expr | None:
     """A conjunction of conditions, each of one scope of the pattern."""
     places = [WHOLE, *scopes(pattern)]
     conjuncts: list[Expr] = []
@@ -267,7 +278,7 @@ def _numbers(variable: str) -> st.SearchStrategy[Expr]:
 
 
 @cache
-def _fields_compared(first: str, second: str) -> st.SearchStrategy[Expr]:
+def fields_compared(first: str, second: str) -> st.SearchStrategy[Expr]:
     return st.builds(Binary, st.sampled_from(WEAK_COMPARISONS), _numbers(first), _numbers(second))
 
 
@@ -296,7 +307,7 @@ def _arithmetic(first: str, second: str) -> st.SearchStrategy[Expr]:
 @cache
 def _alternatives(first: str, second: str) -> st.SearchStrategy[Expr]:
     return st.builds(
-        lambda left, right: Binary("or", left, right), _fields_compared(first, second), _fields_compared(second, first)
+        lambda left, right: Binary("or", left, right), fields_compared(first, second), fields_compared(second, first)
     )
 
 
@@ -305,7 +316,7 @@ def _not_both(first: str, second: str) -> st.SearchStrategy[Expr]:
     return st.builds(
         lambda left, right: Unary("not", Binary("and", left, right)),
         _keys_equal(first, second),
-        _fields_compared(second, first),
+        fields_compared(second, first),
     )
 
 
@@ -314,7 +325,7 @@ def _choices(first: str, second: str) -> st.SearchStrategy[Expr]:
     """CASE WHEN a.x < b.x THEN a.y ELSE b.y END <= 3."""
     return st.builds(
         lambda condition, value, default, limit: Binary("<=", Case(((condition, value),), default), Literal(limit)),
-        _fields_compared(first, second),
+        fields_compared(first, second),
         _numbers(first),
         _numbers(second) | st.none(),
         st.integers(1, 4),
@@ -405,8 +416,8 @@ def _time_conditions(first: str, second: str, parts_named: set[str]) -> st.Searc
 Form = Callable[[str, str], st.SearchStrategy[Expr]]
 
 FORMS: tuple[Form, ...] = (
-    _fields_compared,
-    _fields_compared,
+    fields_compared,
+    fields_compared,
     _keys_equal,
     _keys_equal,
     _arithmetic,

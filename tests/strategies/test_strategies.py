@@ -185,7 +185,7 @@ def test_the_check_sees_what_is_wrong() -> None:
         ("open-scope", And((a, Not(b))), None),
         ("sibling-negations", Seq((a, Not(b), Not(other), Event("D"))), equal),
         ("never-together", Or((a, b, other)), equal),
-        ("unknown-name", a, Binary("=", Field("q", "x"), Literal(1))),
+        ("unknown-variable", a, Binary("=", Field("q", "x"), Literal(1))),
     ]
     for code, pattern, where in wrong:
         assert code in problems(PatternQuery(pattern, where=where)), (code, pattern)

@@ -21,6 +21,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from ensue.engine.cascade import Derivation
 from ensue.engine.output import OutputSchema
 from ensue.engine.session import needed_columns, plain_schema
 from ensue.engine.sources import InputTable
@@ -37,14 +38,21 @@ ROUTE = "ensue:route"
 
 
 def match_frames(
-    inputs: Sequence[FrameInput], plans: Sequence[QueryPlan], outputs: Sequence[OutputSchema], options: Options
+    inputs: Sequence[FrameInput],
+    plans: Sequence[QueryPlan],
+    outputs: Sequence[OutputSchema],
+    options: Options,
+    keys: Sequence[str],
+    derivations: Sequence[Derivation] = (),
 ) -> DataFrame:
-    """The matches of queries with the same partition keys, by one scan and one shuffle.
+    """The matches of queries whose events are kept apart by `keys`, by one scan and one shuffle.
 
-    A single query gives its own columns; several give the number of the pattern and one struct each.
+    A single query gives its own columns; several give the number of the pattern and one struct each. Time is not cut
+    into slices where there are declared streams: a match of one reaches as far as all that it is made of.
     """
-    slicing = slicing_of(plans)
-    layout = travelling(inputs, plans)
+    everything = [*(derivation.plan for derivation in derivations), *plans]
+    slicing = None if derivations else slicing_of(plans)
+    layout = travelling(inputs, everything)
     schemas = [result_schema(output) for output in outputs]
     schema = schemas[0] if len(schemas) == 1 else union_schema(schemas)
     task = BatchTask(
@@ -54,8 +62,9 @@ def match_frames(
         schema,
         slicing.width if slicing is not None else None,
         options,
+        tuple(derivations),
     )
-    rows = _shuffled(inputs, layout, plans, slicing)
+    rows = _shuffled(inputs, layout, everything, slicing, keys)
     return rows.mapInArrow(task, spark_schema(schema))
 
 
@@ -81,10 +90,13 @@ def travelling(inputs: Sequence[FrameInput], plans: Sequence[QueryPlan]) -> Layo
 
 
 def _shuffled(
-    inputs: Sequence[FrameInput], layout: Layout, plans: Sequence[QueryPlan], slicing: Slicing | None
+    inputs: Sequence[FrameInput],
+    layout: Layout,
+    plans: Sequence[QueryPlan],
+    slicing: Slicing | None,
+    keys: Sequence[str],
 ) -> DataFrame:
     """All rows that matter, those of one key and slice together."""
-    keys = plans[0].query.partition_by
     frames = []
     for place, entry in enumerate(inputs):
         frame = relevant_rows(entry, plans)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from ensue.engine.cascade import Derivation, Progress, sessions_of, start_session
 from ensue.engine.output import OutputSchema
 from ensue.engine.session import Session
 from ensue.engine.snapshot import restore, snapshot
@@ -69,7 +70,9 @@ class BucketTask:
     """The queries of a stream, ready to work on any bucket. `inputs` hold empty tables with the columns that travel.
 
     Late rows are given out in these columns if `gives_late`, otherwise only counted. `matches` are the columns in which
-    each query's matches go back to Spark. States of `predecessors`, other queries as texts, are known to suffice.
+    each query's matches go back to Spark. Events of different `keys` have nothing to do with each other. `derivations`
+    are the declared streams that the queries use. States of `predecessors`, other queries as texts, are known to
+    suffice.
     """
 
     inputs: tuple[InputTable, ...]
@@ -81,6 +84,13 @@ class BucketTask:
     eager: bool = False
     gives_late: bool = False
     predecessors: frozenset[str] = frozenset()
+    keys: tuple[str, ...] = ()
+    derivations: tuple[Derivation, ...] = ()
+
+    @property
+    def all_plans(self) -> tuple[QueryPlan, ...]:
+        """The plans of the queries and of the streams that they use."""
+        return (*(derivation.plan for derivation in self.derivations), *self.plans)
 
     def schema_of(self, number: int) -> pa.Schema:
         """The columns of an output."""
@@ -114,9 +124,9 @@ class BucketTask:
             return [Output(number, rows.num_rows, None)]
         return [Output(number, count, data) for count, data in packed(rows)]
 
-    def session(self, saved: bytes | None) -> Session:
+    def session(self, saved: bytes | None) -> Progress:
         """The session of a bucket as it was saved, or a new one."""
-        session = Session.start(self.plans, self.inputs, self.outputs, self.options, self.eager)
+        session = start_session(self.plans, self.inputs, self.outputs, self.options, self.eager, self.derivations)
         if saved is not None:
             restore(session, read_state(saved), self.predecessors)
         return session
@@ -127,9 +137,9 @@ class BucketTask:
             schema = self.inputs[number].table.schema
             parts[number].append(pa.ipc.read_record_batch(pa.py_buffer(data), schema))
         tables = [pa.Table.from_batches(own, item.table.schema) for own, item in zip(parts, self.inputs, strict=True)]
-        return [in_settled_order(table) for table in tables] if any(p.counting for p in self.plans) else tables
+        return [in_settled_order(table) for table in tables] if any(p.counting for p in self.all_plans) else tables
 
-    def _saved(self, session: Session) -> bytes:
+    def _saved(self, session: Progress) -> bytes:
         sink = pa.BufferOutputStream()
         table = snapshot(session, len(self.inputs) > 1)
         with pa.ipc.new_stream(sink, table.schema) as writer:
@@ -144,7 +154,7 @@ class BucketTask:
             )
         return bytes(data.to_pybytes())
 
-    def _wake(self, session: Session, until: int) -> int | None:
+    def _wake(self, session: Progress, until: int) -> int | None:
         """The millisecond at which the bucket has something to do without a new row, None if it never has."""
         moment = next_moment(session, until)
         return None if moment is None else self.clock.milliseconds(moment)
@@ -166,8 +176,22 @@ def packed(table: pa.Table) -> Iterator[tuple[int, bytes]]:
             yield batch.num_rows, batch.serialize().to_pybytes()
 
 
-def next_moment(session: Session, until: int) -> int | None:
+def next_moment(progress: Progress, until: int) -> int | None:
     """The first tick after `until` at which a match may complete or a trace is over, or else all can be forgotten."""
+    candidates: list[int] = []
+    forgotten: list[int | None] = []
+    for session in sessions_of(progress):
+        own, gone = _moments(session, until)
+        candidates += own
+        forgotten += gone
+    if candidates:
+        return min(candidates)
+    known = [moment for moment in forgotten if moment is not None]
+    return max(known) if known and len(known) == len(forgotten) and max(known) > until else None
+
+
+def _moments(session: Session, until: int) -> tuple[list[int], list[int | None]]:
+    """When something may happen in one session, and when each of its tables can be forgotten."""
     tables = [replace(item, table=table) for item, table in zip(session.inputs, session.state, strict=True)]
     sources, _ = load_sources(tables, session.time_type)
     candidates: list[int] = []
@@ -183,10 +207,7 @@ def next_moment(session: Session, until: int) -> int | None:
         forgotten.append(_all_forgotten(session, source.starts, source.ends))
     for plan, records in zip(session.plans, session.records, strict=True):
         candidates += _first_after(ends_of_traces(plan, records), until)
-    if candidates:
-        return min(candidates)
-    known = [moment for moment in forgotten if moment is not None]
-    return max(known) if known and len(known) == len(forgotten) and max(known) > until else None
+    return candidates, forgotten
 
 
 def _closings(plans: Sequence[QueryPlan]) -> list[int]:

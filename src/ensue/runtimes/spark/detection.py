@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from ensue.algebra.nodes import Statements
 from ensue.plan.model import Options
 from ensue.plan.slices import slicing_of
+from ensue.runtimes.grouping import Group, components, of_result
 from ensue.runtimes.planning import Columns, Emission, Planned, plan_queries, plan_violations
 from ensue.runtimes.spark.batch import match_frames, of_pattern
 from ensue.runtimes.spark.frames import FrameInput, empty_tables, frame_inputs
@@ -64,12 +65,15 @@ def frame_violations(
 def match_stream(inputs: Sequence[FrameInput], planned: Planned, options: Options, emission: Emission) -> Matched:
     """Each query as a stream of its own; `ensue.start` runs several on one."""
     frames = []
-    for plan, output in zip(planned.plans, planned.outputs, strict=True):
+    for place, (plan, output) in enumerate(zip(planned.plans, planned.outputs, strict=True)):
+        group = of_result(planned, place)
         stream = plan_stream(
             inputs,
             [plan],
             [output],
             options,
+            group.keys,
+            group.derivations,
             eager=emission.eager,
             tick=emission.tick,
             buckets=emission.buckets,
@@ -79,16 +83,26 @@ def match_stream(inputs: Sequence[FrameInput], planned: Planned, options: Option
 
 
 def match_batch(inputs: Sequence[FrameInput], planned: Planned, options: Options) -> Matched:
-    """Queries with the same keys share one scan and one shuffle, whose matches Spark keeps until they are released."""
+    """Queries with the same keys share one scan and one shuffle, whose matches Spark keeps until they are released.
+
+    So do queries that hang together by declared streams.
+    """
     together: dict[tuple[tuple[str, ...], bool], list[int]] = {}
-    for place, plan in enumerate(planned.plans):
-        together.setdefault((plan.query.partition_by, slicing_of([plan]) is not None), []).append(place)
+    groups: list[Group] = []
+    for group in components(planned):
+        if group.derivations:
+            groups.append(group)
+        else:
+            cut = slicing_of([planned.plans[group.places[0]]]) is not None
+            together.setdefault((group.keys, cut), []).extend(group.places)
+    groups += [Group(keys, tuple(places)) for (keys, _), places in together.items()]
     frames: dict[int, DataFrame] = {}
     shared: list[DataFrame] = []
-    for places in together.values():
+    for group in groups:
+        places = group.places
         plans = [planned.plans[place] for place in places]
         outputs = [planned.outputs[place] for place in places]
-        matches = match_frames(inputs, plans, outputs, options)
+        matches = match_frames(inputs, plans, outputs, options, group.keys, group.derivations)
         if len(places) == 1:
             frames[places[0]] = matches
             continue

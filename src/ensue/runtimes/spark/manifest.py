@@ -20,6 +20,7 @@ from ensue.plan.build import plan_query
 from ensue.plan.model import QueryPlan
 from ensue.plan.succession import missing_events
 from ensue.runtimes.local import catalog_of
+from ensue.runtimes.spark.bucket import BucketTask
 
 MANIFEST = "ensue-manifest"
 MANIFEST_VERSION = 1
@@ -38,8 +39,9 @@ class Manifest:
     version: int = MANIFEST_VERSION
 
 
-def manifest_of(plans: Sequence[QueryPlan], inputs: Sequence[InputTable], buckets: int, eager: bool) -> Manifest:
-    return Manifest(plans[0].query.partition_by, buckets, eager, query_text(plans), tuple(map(_described, inputs)))
+def manifest_of(task: BucketTask, inputs: Sequence[InputTable], buckets: int) -> Manifest:
+    queries = query_text(task.plans, task.derivations)
+    return Manifest(task.keys, buckets, task.eager, queries, tuple(map(_described, inputs)))
 
 
 def _described(item: InputTable) -> dict[str, str | None]:
@@ -112,6 +114,12 @@ def succeed(
             "what a checkpoint knows of traces belongs to one query and its constraints, so neither can be changed",
             "keep both as they were, or start from a new checkpoint; it was:\n" + before.queries,
         )
+    if _declares_streams(before) or _declares_streams(after):
+        raise StateError(
+            "state-streams",
+            "what a checkpoint keeps of declared streams belongs to one program, so that cannot be changed",
+            "keep it as it was, or start from a new checkpoint; it was:\n" + before.queries,
+        )
     for text in (*before.predecessors, before.queries):
         check_succession(text, before, plans, inputs)
     return Manifest(
@@ -121,6 +129,10 @@ def succeed(
 
 def _has_constraints(manifest: Manifest) -> bool:
     return bool(parse_statements(manifest.queries).constraints)
+
+
+def _declares_streams(manifest: Manifest) -> bool:
+    return bool(parse_statements(manifest.queries).declared)
 
 
 def check_succession(text: str, before: Manifest, plans: Sequence[QueryPlan], inputs: Sequence[InputTable]) -> None:

@@ -98,10 +98,10 @@ def _variables(plan: QueryPlan, item: InputTable) -> Iterable[tuple[str, tuple[E
     for graph in plan.graphs:
         for inner in graph.with_inner():
             for variable in inner.graph.variables:
-                if item.stream is None or item.stream == variable.stream:
+                if item.holds(variable.stream):
                     yield variable.stream, tuple(map(anonymous_predicate, variable.predicates))
     for stream in plan.watched:
-        if item.stream is None or item.stream == stream:
+        if item.holds(stream):
             yield stream, ()
 
 

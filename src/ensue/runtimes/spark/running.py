@@ -68,7 +68,7 @@ class StreamGroup:
     @property
     def folder(self) -> str:
         """The part of the checkpoint that belongs to this stream; its name tells its keys."""
-        return folder_of(self.plan.task.plans[0].query.partition_by)
+        return folder_of(self.plan.task.keys)
 
 
 def folder_of(keys: Sequence[str]) -> str:
@@ -100,7 +100,7 @@ def start_groups(
 def _manifest(group: StreamGroup, known: Mapping[tuple[str, ...], Manifest], upgrade: bool) -> Manifest:
     plan = group.plan
     items = [entry.item for entry in plan.inputs]
-    manifest = manifest_of(plan.task.plans, items, plan.buckets, plan.task.eager)
+    manifest = manifest_of(plan.task, items, plan.buckets)
     before = known.get(manifest.keys)
     return manifest if before is None else succeed(before, manifest, plan.task.plans, items, upgrade)
 

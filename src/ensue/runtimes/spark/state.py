@@ -15,6 +15,7 @@ from ensue.algebra.check import check_query
 from ensue.algebra.nodes import PatternQuery, Ticks
 from ensue.algebra.operators import stream_words
 from ensue.algebra.partial import open_queries
+from ensue.engine.cascade import sessions_of, start_session
 from ensue.engine.evaluate import Frontier, evaluate
 from ensue.engine.events import EventStore, load_events
 from ensue.engine.matches import completion_times
@@ -30,7 +31,7 @@ from ensue.lang.parser import parse_statements
 from ensue.lang.render import render_pattern
 from ensue.plan.build import plan_query
 from ensue.plan.model import Options, QueryPlan
-from ensue.runtimes.local import catalog_of
+from ensue.runtimes.planning import Planned, plan_over
 from ensue.runtimes.spark.bucket import read_state
 from ensue.runtimes.spark.frames import carried, spark_schema
 from ensue.runtimes.spark.manifest import read_manifests
@@ -112,18 +113,18 @@ def look_at(saved: bytes) -> StateLook:
         InputTable(schemas[entry["stream"]].empty_table(), entry["time"], entry["end"], entry["stream"], entry["type"])
         for entry in header["tables"]
     )
-    statements = parse_statements(header["query"])
-    catalog = catalog_of(inputs)
-    plans = tuple(plan_query(node, catalog, statements.source) for node in statements.statements)
-    return StateLook(inputs, plans, state_schema(catalog.time_type))
+    planned = plan_over(inputs, parse_statements(header["query"]), lawful=False)
+    return StateLook(planned, state_schema(planned.plans[0].catalog.time_type))
 
 
 @dataclass(frozen=True, slots=True)
 class StateLook:
-    """Turns saved states (a bucket and its bytes) into one row per key."""
+    """Turns saved states (a bucket and its bytes) into one row per key.
 
-    inputs: tuple[InputTable, ...]
-    plans: tuple[QueryPlan, ...]
+    Where there are declared streams, each level of statements has rows of its own.
+    """
+
+    planned: Planned
     schema: pa.Schema
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -134,12 +135,18 @@ class StateLook:
 
     def rows(self, bucket: int, saved: bytes) -> pa.Table:
         """The keys of one bucket. An older query's state is read with what it kept of this one's columns."""
-        session = Session.start(self.plans, self.inputs, (), UNLIMITED)
+        planned = self.planned
+        progress = start_session(
+            planned.plans, planned.inputs, planned.outputs, UNLIMITED, derivations=planned.derivations
+        )
         table = read_state(saved)
-        restore(session, table, {read_header(table)["query"]})
+        restore(progress, table, {read_header(table)["query"]})
+        return pa.concat_tables(self._rows_of(bucket, session) for session in sessions_of(progress))
+
+    def _rows_of(self, bucket: int, session: Session) -> pa.Table:
         inputs = [replace(item, table=kept) for item, kept in zip(session.inputs, session.state, strict=True)]
         sources, _ = load_sources(inputs, session.time_type)
-        stores = [load_events(sources, request_of(plan, True), Report()) for plan in self.plans]
+        stores = [load_events(sources, request_of(plan, True), Report()) for plan in session.plans]
         return self._summary(bucket, session, stores)
 
     def _summary(self, bucket: int, session: Session, stores: Sequence[EventStore]) -> pa.Table:
@@ -151,9 +158,9 @@ class StateLook:
         watermark = session.watermark if session.watermark is not None else 0
         size, time_type = sum(table.nbytes for table in session.state), session.time_type
         events, oldest = totals.column("start_count").to_numpy(), totals.column("start_min").to_numpy()
-        said = [wait for plan, own in zip(self.plans, stores, strict=True) for wait in waits(plan, own, watermark)]
+        said = [wait for plan, own in zip(session.plans, stores, strict=True) for wait in waits(plan, own, watermark)]
         columns = [
-            self._key_maps(store, codes),
+            _key_maps(session.plans[0].query.partition_by, store, codes),
             pa.array(events),
             pa.array(events * size // max(1, kept.num_rows)),
             _stream_maps(kept, codes),
@@ -166,22 +173,22 @@ class StateLook:
         arrays = [_as(column, field.type) for column, field in zip(columns, self.schema, strict=True)]
         return pa.table(arrays, schema=self.schema)
 
-    def _key_maps(self, store: EventStore, codes: np.ndarray) -> pa.Array:
-        """The key of each code, as texts by the names of its columns."""
-        names = self.plans[0].query.partition_by
-        texts = {name: np.full(len(codes), None, object) for name in names}
-        for keys, source in zip(store.row_keys, store.sources, strict=True):
-            own, rows = np.unique(keys, return_index=True)
-            places = np.searchsorted(codes, own[own >= 0])
-            for name in names:
-                column = name if name in source.input.table.column_names else source.input.time
-                values = source.raw_column(column).take(pa.array(rows[own >= 0])).cast(pa.string())
-                texts[name][places] = values.to_numpy(zero_copy_only=False)
-        values = np.stack([texts[name] for name in names], axis=1).ravel() if names else np.empty(0, object)
-        offsets = pa.array(np.arange(len(codes) + 1, dtype=np.int32) * len(names))
-        return pa.MapArray.from_arrays(
-            offsets, pa.array(list(names) * len(codes), pa.string()), pa.array(values, pa.string())
-        )
+
+def _key_maps(names: Sequence[str], store: EventStore, codes: np.ndarray) -> pa.Array:
+    """The key of each code, as texts by the names of its columns."""
+    texts = {name: np.full(len(codes), None, object) for name in names}
+    for keys, source in zip(store.row_keys, store.sources, strict=True):
+        own, rows = np.unique(keys, return_index=True)
+        places = np.searchsorted(codes, own[own >= 0])
+        for name in names:
+            column = name if name in source.input.table.column_names else source.input.time
+            values = source.raw_column(column).take(pa.array(rows[own >= 0])).cast(pa.string())
+            texts[name][places] = values.to_numpy(zero_copy_only=False)
+    values = np.stack([texts[name] for name in names], axis=1).ravel() if names else np.empty(0, object)
+    offsets = pa.array(np.arange(len(codes) + 1, dtype=np.int32) * len(names))
+    return pa.MapArray.from_arrays(
+        offsets, pa.array(list(names) * len(codes), pa.string()), pa.array(values, pa.string())
+    )
 
 
 def _kept_rows(store: EventStore) -> pa.Table:

@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType, TimestampType
 
 from ensue.algebra.operators import stream_words
 from ensue.dsl.literals import window
+from ensue.engine.cascade import Derivation
 from ensue.engine.output import OutputSchema
 from ensue.engine.session import needed_columns, plain_schema
 from ensue.errors import EnsueWarning, QueryError, SchemaError
@@ -180,8 +181,8 @@ class StreamPlan:
 
     def _packed(self, place: int) -> DataFrame:
         entry, schema = self.inputs[place], self.task.inputs[place].table.schema
-        rows = _above_watermark(entry, self.task.plans)
-        keys = route(self.inputs, place, self.task.plans[0].query.partition_by)
+        rows = _above_watermark(entry, self.task.all_plans)
+        keys = route(self.inputs, place, self.task.keys)
         bucket = F.pmod(F.xxhash64(*keys), F.lit(self.buckets)).cast("int") if keys else F.lit(0)
         chosen = rows.select(*map(column, schema.names), bucket.alias(BUCKET))
         return chosen.mapInArrow(Packing(schema, place, self.buckets), PACKED)
@@ -221,24 +222,29 @@ def plan_stream(
     plans: Sequence[QueryPlan],
     outputs: Sequence[OutputSchema],
     options: Options,
+    keys: Sequence[str],
+    derivations: Sequence[Derivation] = (),
     *,
     eager: bool = False,
     late: bool = False,
     tick: str | None = None,
     buckets: int | None = None,
 ) -> StreamPlan:
-    """Checks the watermarks and puts together what runs on the stream. All plans have the same partition keys.
+    """Checks the watermarks and puts together what runs on the stream. Events of all plans are kept apart by `keys`.
 
     Where late rows are asked for, whole rows travel, otherwise only the columns that the queries use.
     """
     for entry in inputs:
         check_watermark(entry)
-    count = checked_buckets(buckets, plans[0], inputs[0].frame.sparkSession)
-    warn_of_unbounded(plans)
+    everything = [*(derivation.plan for derivation in derivations), *plans]
+    count = checked_buckets(buckets, keys, inputs[0].frame.sparkSession)
+    warn_of_unbounded(everything)
     travelling = tuple(
         replace(
             entry.item,
-            table=plain_schema((entry.item.table if late else needed_columns(plans, entry.item)).schema).empty_table(),
+            table=plain_schema(
+                (entry.item.table if late else needed_columns(everything, entry.item)).schema
+            ).empty_table(),
         )
         for entry in inputs
     )
@@ -251,17 +257,19 @@ def plan_stream(
         options,
         eager,
         late,
+        keys=tuple(keys),
+        derivations=tuple(derivations),
     )
     return StreamPlan(tuple(inputs), task, count)
 
 
-def checked_buckets(buckets: Any, plan: QueryPlan, session: SparkSession) -> int:
+def checked_buckets(buckets: Any, keys: Sequence[str], session: SparkSession) -> int:
     if buckets is None:
         partitions = int(session.conf.get("spark.sql.shuffle.partitions") or FEWEST_BUCKETS)
-        return max(FEWEST_BUCKETS, partitions) if plan.query.partition_by else 1
+        return max(FEWEST_BUCKETS, partitions) if keys else 1
     if isinstance(buckets, bool) or not isinstance(buckets, int) or not 1 <= buckets < 2**15:
         raise SchemaError("bucket-count", f"`buckets` is a number from 1 to {2**15 - 1}, not {buckets!r}")
-    return buckets if plan.query.partition_by else 1
+    return buckets if keys else 1
 
 
 def warn_of_unbounded(plans: Iterable[QueryPlan]) -> None:

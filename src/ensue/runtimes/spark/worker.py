@@ -10,6 +10,7 @@ from functools import cache
 import numpy as np
 import pyarrow as pa
 
+from ensue.engine.cascade import Derivation, derive, sources_of
 from ensue.engine.choice import uses_up
 from ensue.engine.evaluate import Frontier, evaluate
 from ensue.engine.matches import MatchChunk, completion_times
@@ -81,8 +82,9 @@ def _as_schema(events: pa.Table, schema: pa.Schema, rows: pa.Table) -> pa.Table:
 class BatchTask:
     """Evaluates the plans over all rows of a partition at once. `width` is that of the slices of time, if there are.
 
-    Matches go out in the columns of `carried`: one per column of the result for a single plan; otherwise the number of
-    the pattern and one struct per plan.
+    `derivations` are the declared streams that the plans use; then there are no slices. Matches go out in the columns
+    of `carried`: one per column of the result for a single plan; otherwise the number of the pattern and one struct per
+    plan.
     """
 
     layout: Layout
@@ -91,6 +93,7 @@ class BatchTask:
     carried: pa.Schema
     width: int | None
     options: Options
+    derivations: tuple[Derivation, ...] = ()
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         spare_imports()
@@ -101,12 +104,15 @@ class BatchTask:
     def _matches(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
         tables = self.layout.unpack(rows)
         inputs = [replace(item, table=table) for item, table in zip(self.layout.inputs, tables, strict=True)]
-        if any(plan.counting or uses_up(plan.query) for plan in self.plans):
+        everything = (*(derivation.plan for derivation in self.derivations), *self.plans)
+        if any(plan.counting or uses_up(plan.query) for plan in everything):
             inputs = [replace(item, table=in_settled_order(item.table)) for item in inputs]
         time_type = self.plans[0].catalog.time_type
         if self.width is not None:
             inputs = [_with_slices(item, self.width, time_type) for item in inputs]
         sources, _ = load_sources(inputs, time_type)
+        for derivation in self.derivations:
+            sources = (*sources, derive(derivation, sources, self.options, Report())[0])
         for place, (plan, output) in enumerate(zip(self.plans, self.outputs, strict=True)):
             request = request_of(plan)
             if self.width is not None:
@@ -116,7 +122,7 @@ class BatchTask:
                 for batch in table.cast(output.schema).to_batches():
                     yield self._carry(batch, place)
                 continue
-            watched = watch(plan, sources, request, Report())
+            watched = watch(plan, sources_of(plan, sources), request, Report())
             chunks = evaluate(plan, watched.store, Frontier(), self.options, watched.completing)
             if self.width is not None:
                 chunks = _of_own_slice(chunks, plan, self.width)

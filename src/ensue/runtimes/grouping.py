@@ -1,0 +1,80 @@
+"""Which queries of a program run in one place: those with the same keys, and those that use each other's matches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ensue.algebra.nodes import PatternQuery
+from ensue.algebra.streams import connected, shared_keys
+from ensue.engine.cascade import Derivation
+from ensue.plan.model import QueryPlan
+from ensue.runtimes.planning import Planned
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Results, by their places, that are found together: events of different `keys` have nothing to do with each other.
+
+    `derivations` are the declared streams that they use.
+    """
+
+    keys: tuple[str, ...]
+    places: tuple[int, ...]
+    derivations: tuple[Derivation, ...] = ()
+
+
+def components(planned: Planned) -> Iterator[Group]:
+    """The results that hang together by declared streams, and every other one by itself."""
+    grouped: set[int] = set()
+    for place, plan in enumerate(planned.plans):
+        if place in grouped:
+            continue
+        below = needed_derivations([plan], planned.derivations)
+        if not below:
+            yield Group(plan.query.partition_by, (place,))
+            continue
+        together = connected(plan.query, _queries(planned))
+        places = tuple(other for other, own in enumerate(planned.plans) if own.query in together)
+        grouped.update(places)
+        derivations = tuple(made for made in planned.derivations if made.plan.query in together)
+        yield Group(shared_keys(together), places, derivations)
+
+
+def of_result(planned: Planned, place: int) -> Group:
+    """One result by itself, with the streams that it uses."""
+    plan = planned.plans[place]
+    below = needed_derivations([plan], planned.derivations)
+    if not below:
+        return Group(plan.query.partition_by, (place,))
+    return Group(shared_keys([*(made.plan.query for made in below), plan.query]), (place,), below)
+
+
+def by_keys(planned: Planned) -> list[Group]:
+    """The results by the keys of which their events can be kept apart."""
+    groups: dict[tuple[str, ...], list[Group]] = {}
+    for group in components(planned):
+        groups.setdefault(group.keys, []).append(group)
+    return [
+        Group(
+            keys,
+            tuple(sorted(place for part in parts for place in part.places)),
+            needed_derivations([planned.plans[place] for part in parts for place in part.places], planned.derivations),
+        )
+        for keys, parts in groups.items()
+    ]
+
+
+def needed_derivations(plans: Sequence[QueryPlan], derivations: Sequence[Derivation]) -> tuple[Derivation, ...]:
+    """The declared streams that plans use, at any depth, in order."""
+    wanted = {stream for plan in plans for stream in plan.streams}
+    needed: list[Derivation] = []
+    for derivation in reversed(derivations):
+        if derivation.name in wanted:
+            needed.insert(0, derivation)
+            wanted.update(derivation.plan.streams)
+    return tuple(needed)
+
+
+def _queries(planned: Planned) -> list[PatternQuery]:
+    return [*(made.plan.query for made in planned.derivations), *(plan.query for plan in planned.plans)]
