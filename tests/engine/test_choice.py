@@ -1,0 +1,122 @@
+"""Policies choose what the oracle chooses: in one batch, in any cut into batches, with snapshot and restore between."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pyarrow as pa
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+import ensue
+from ensue.algebra.check import positive_names
+from ensue.algebra.nodes import PatternQuery
+from ensue.algebra.operators import CHRONICLE, CONTINUOUS, CUMULATIVE, RECENT
+from ensue.errors import QueryError
+from ensue.lang.render import render_query
+from harness import events_table
+from oracle.model import Bound, OracleEvent
+from oracle.oracle import matches
+from strategies.histories import batches
+from strategies.operators import Case
+from strategies.policies import cases_with_consumption, cases_with_contexts, cases_with_sequences
+
+pytestmark = pytest.mark.filterwarnings("ignore::ensue.errors.EnsueWarning")
+
+REFUSED = ("policy-negation", "policy-list", "policy-shared", "policy-window", "policy-operator")
+"""Queries whose choice would have to be made at a place where the engine does not make it."""
+
+Chosen = Counter[tuple[tuple[tuple[str, Bound], ...], int, int]]
+
+
+def expected(query: PatternQuery, history: list[OracleEvent], after: float, until: float) -> Chosen:
+    return Counter(
+        (
+            tuple((name, bound) for name, bound in match.bindings if not name.startswith("#")),
+            match.start,
+            match.end,
+        )
+        for match in matches(query, history)
+        if after < match.completion <= until
+    )
+
+
+def found(query: PatternQuery, table: pa.Table) -> Chosen:
+    """The matches of a result without RETURN: the events of each variable, lists that are not empty, the interval."""
+    names = [name for name in positive_names(query.pattern) if "#" not in name]
+    result: Chosen = Counter()
+    for row in table.to_pylist():
+        bindings = [(name, _bound(row[name])) for name in sorted(names) if row[name]]
+        result[tuple(bindings), row["start"], row["end"]] += 1
+    return result
+
+
+def _bound(value: dict[str, int] | list[dict[str, int]]) -> Bound:
+    return value["id"] if isinstance(value, dict) else tuple(event["id"] for event in value)
+
+
+def check_batch(case: Case, intervals: bool) -> None:
+    query, history = case
+    try:
+        table = ensue.detect(events_table(history), render_query(query), **_columns(intervals))
+    except QueryError as error:
+        assume(error.code not in REFUSED)
+        assert error.code == "never-holds"
+        assert not expected(query, history, float("-inf"), float("inf"))
+        return
+    assert found(query, table) == expected(query, history, float("-inf"), float("inf"))
+
+
+def check_cut(case: Case, data: st.DataObject, intervals: bool, restoring: bool) -> None:
+    query, history = case
+    cut = data.draw(batches(history))
+    arrived = [event for events, _ in cut for event in events]
+    try:
+        detector = ensue.Detector(render_query(query), **_columns(intervals))
+        detector.advance(events_table([]), watermark=-2)
+    except QueryError as error:
+        assume(error.code not in (*REFUSED, "never-holds"))
+        raise
+    after = -2.0
+    for events, watermark in cut:
+        step = detector.advance(events_table(events), watermark=watermark)
+        assert found(query, step.matches) == expected(query, arrived, after, watermark)
+        after = watermark
+        if restoring:
+            saved = detector.snapshot()
+            detector = ensue.Detector(render_query(query), **_columns(intervals))
+            detector.restore(saved)
+    rest = detector.finish(events_table([]))
+    assert found(query, rest.matches) == expected(query, arrived, after, float("inf"))
+
+
+def _columns(intervals: bool) -> dict[str, str]:
+    return {"time": "time", "type": "type", **({"end": "until"} if intervals else {})}
+
+
+@pytest.mark.parametrize("policy", [RECENT, CHRONICLE, CONTINUOUS, CUMULATIVE])
+@given(data=st.data())
+def test_contexts(policy: str, data: st.DataObject) -> None:
+    intervals = data.draw(st.booleans())
+    check_batch(data.draw(cases_with_contexts(intervals=intervals, policies=(policy,))), intervals)
+
+
+@given(data=st.data(), restoring=st.booleans())
+def test_contexts_in_batches(data: st.DataObject, restoring: bool) -> None:
+    intervals = data.draw(st.booleans())
+    check_cut(data.draw(cases_with_contexts(intervals=intervals)), data, intervals, restoring)
+
+
+@given(data=st.data())
+def test_sequences_and_consumption(data: st.DataObject) -> None:
+    intervals = data.draw(st.booleans())
+    kind = data.draw(st.sampled_from([cases_with_sequences, cases_with_consumption]))
+    check_batch(data.draw(kind(intervals=intervals)), intervals)
+
+
+@given(data=st.data(), restoring=st.booleans())
+def test_sequences_and_consumption_in_batches(data: st.DataObject, restoring: bool) -> None:
+    intervals = data.draw(st.booleans())
+    kind = data.draw(st.sampled_from([cases_with_sequences, cases_with_consumption]))
+    check_cut(data.draw(kind(intervals=intervals)), data, intervals, restoring)
