@@ -76,7 +76,7 @@ def describe(at: datetime, stream: str, tag: str, reader: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Loan:
-    """A book that someone has borrowed: when its reading came that decides it, and the readings that it follows from."""
+    """A book that someone has borrowed: when it was read beside the card, and all readings that say so."""
 
     person: str
     book: str
@@ -206,7 +206,7 @@ class Day:
         self.turbo(self.new("person"), self.pick(at, self.between(1, LIMIT)), at + self.between(2, 40) * MINUTE)
 
     def theft(self, at: int) -> None:
-        """A book leaves, and nobody with it; it may have lain on the counter, and someone may pass the door too late."""
+        """A book leaves, and nobody with it; it may have lain on the counter, or someone may follow too late."""
         [(book, shelf)] = self.pick(at).items()
         if self.chance(0.4):
             counter, seen = self.free("counter", at + 10 * MINUTE)

@@ -1,4 +1,4 @@
-"""The library on Spark: readings come as a stream of files; alerts are shown, and compared with those that were planted.
+"""The library on Spark: readings come as a stream of files; alerts are shown, and compared with those planted.
 
     python examples/library/run.py            # a stream on Spark
     python examples/library/run.py --batch    # the same program in this process, over all readings at once
@@ -69,7 +69,7 @@ def readings_by_id(folder: Path) -> dict[str, str]:
 
 
 def comparable(found: Mapping[str, pa.Table], readings: Mapping[str, str]) -> dict[str, Rows]:
-    """What was found in the form of `expected.json`: times and readings as text, and lists in the order of the alphabet."""
+    """What was found in the form of `expected.json`: times and readings as text, and sorted lists."""
 
     def value(name: str, of: Any) -> Any:
         if name == "at":
@@ -87,7 +87,9 @@ def comparable(found: Mapping[str, pa.Table], readings: Mapping[str, str]) -> di
 def differences(expected: Mapping[str, Rows], found: Mapping[str, Rows]) -> Iterator[str]:
     """A line for each row that is missing, and for each that is too many."""
     for name in sorted({*expected, *found}):
-        wanted, given = (Counter(json.dumps(row, sort_keys=True) for row in rows.get(name, ())) for rows in (expected, found))
+        wanted, given = (
+            Counter(json.dumps(row, sort_keys=True) for row in rows.get(name, ())) for rows in (expected, found)
+        )
         yield from (f"{name} is missing: {row}" for row in (wanted - given).elements())
         yield from (f"{name} is unexpected: {row}" for row in (given - wanted).elements())
 
@@ -103,19 +105,22 @@ def show(found: Mapping[str, Rows]) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Finds what goes on in the library, and compares it with what was planted.")
-    parser.add_argument("--batch", action="store_true", help="in this process, over all readings at once; without Spark")
+    parser = argparse.ArgumentParser(
+        description="Finds what goes on in the library, and compares it with what was planted."
+    )
+    parser.add_argument(
+        "--batch", action="store_true", help="in this process, over all readings at once; without Spark"
+    )
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--visits", type=int, default=110, help="how many stories are drawn (default: %(default)s)")
-    parser.add_argument("--files", type=int, default=12, help="how many files, each a micro-batch (default: %(default)s)")
+    parser.add_argument(
+        "--files", type=int, default=12, help="how many files, each a micro-batch (default: %(default)s)"
+    )
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="ensue-library-") as name:
         folder = Path(name)
         write_day(folder, draw_day(chosen.seed, chosen.visits), chosen.files)
-        if chosen.batch:
-            tables = find_in_batch(folder)
-        else:
-            tables = find_in_stream(folder, ensue.spark_session("library"))
+        tables = find_in_batch(folder) if chosen.batch else find_in_stream(folder, ensue.spark_session("library"))
         found = comparable(tables, readings_by_id(folder))
         expected = json.loads((folder / "expected.json").read_text(encoding="utf-8"))
     show(found)
