@@ -532,7 +532,7 @@ class GraphBuilder:
 
     def _no_rival(self, rival: Rival, around: _Around) -> Iterator[Absence]:
         """No other match of the item comes after the same events, under the same conditions, and ends before it."""
-        for chosen in choices(rival.contenders, self.longest):
+        for chosen in choices(rival.contenders):
             about = {name: rival_name(name) for name in names_in(chosen)}
             for pattern in orders(renamed(chosen, about), ENDS):
                 yield from self._rivals(rival, pattern, about, around)
