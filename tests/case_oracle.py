@@ -73,6 +73,12 @@ def oracle_row(case: Case, match: OracleMatch) -> tuple[str, int, int]:
     return row + completion(end, at, case.has_clock_times), start, end
 
 
+def completions_of(case: Case) -> list[int]:
+    """When the matches are complete, those aside that are only at the end of the stream."""
+    found = {match.completion for match in oracle_matches(case)} - {math.inf}
+    return sorted(int(at) // scale_of(case) for at in found)
+
+
 def label_of(case: Case, bound: Bound) -> str:
     if isinstance(bound, int):
         return case.parsed_events()[bound].label

@@ -5,25 +5,37 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from ensue.algebra.nodes import PatternQuery
+from ensue.algebra.check import positive_names
+from ensue.algebra.nodes import Operation, PatternQuery
 from ensue.engine.evaluate import Frontier, evaluate
 from ensue.engine.events import FOREVER, EventStore, load_events
 from ensue.engine.matches import MatchChunk, completion_times
-from ensue.engine.session import request_of
+from ensue.engine.output import output_schema, render_chunk
+from ensue.engine.session import raw_types, request_of
 from ensue.engine.sources import InputTable, load_sources
+from ensue.graph.bounds import end_of
 from ensue.lang.parser import parse_statements
 from ensue.lang.render import render_query
 from ensue.plan.build import plan_query
 from ensue.plan.model import Options, QueryPlan
 from ensue.runtimes.local import catalog_of
-from oracle.oracle import OracleEvent, OracleMatch
+from oracle.model import Bound
+from oracle.oracle import OracleEvent, matches
+from oracle.tree import Path, part_at
 
-Found = Counter[tuple[tuple[tuple[str, int], ...], int, int, float]]
-"""How often each (named bindings, start, end, completion) was found."""
+Found = Counter[tuple[tuple[tuple[str, Bound], ...], tuple[int, ...], int, int, float]]
+"""How often each (named bindings, moments of PERIODIC, start, end, completion) was found.
+
+The moments in a repetition are left out: the oracle does not show them.
+"""
+
+Shown = dict[str, Any] | list[dict[str, Any] | None]
+"""An event in a result, or a list of them."""
 
 FIELD_TYPES = {"x": pa.int64(), "y": pa.int64(), "k": pa.int64(), "g": pa.int64(), "name": pa.string()}
 
@@ -59,35 +71,47 @@ def load(plan: QueryPlan, inputs: Sequence[InputTable]) -> EventStore:
 
 def from_engine(plan: QueryPlan, shape: InputTable, options: Options) -> Found:
     """All matches of one batch."""
-    return count_chunks(evaluate(plan, load(plan, [shape]), Frontier(), options, {}), plan)
+    return count_chunks(evaluate(plan, load(plan, [shape]), Frontier(), options, {}), plan, [shape])
 
 
-def count_chunks(chunks: Iterable[MatchChunk], plan: QueryPlan) -> Found:
+def count_chunks(chunks: Iterable[MatchChunk], plan: QueryPlan, shapes: Sequence[InputTable]) -> Found:
+    """What is in some chunks of matches, by way of the columns that a user would see."""
     found: Found = Counter()
+    output = output_schema(plan, raw_types(plan, shapes))
+    names = positive_names(plan.query.pattern)
     for chunk in chunks:
         completions = completion_times(chunk, plan)
-        names = sorted(name for name in chunk.rows.places if "#" not in name)
-        ids = {name: _event_ids(chunk, name) for name in names}
-        for row in range(chunk.rows.length):
-            bindings = tuple((name, int(ids[name][row])) for name in names)
+        names_of_moments = [moment.name for moment in chunk.plan.graph.repeated if "[" not in moment.name]
+        moments = np.array([chunk.space.value(end_of(name), chunk.rows) for name in names_of_moments])
+        for row, shown in enumerate(render_chunk(chunk, output).select(names).to_pylist()):
+            bindings = tuple(sorted((name, ids_of(shown[name])) for name in names if shown[name] is not None))
             completion = math.inf if completions[row] == FOREVER else float(completions[row])
-            found[bindings, int(chunk.starts[row]), int(chunk.ends[row]), completion] += 1
+            at = tuple(sorted(map(int, moments[:, row]))) if len(moments) else ()
+            found[bindings, at, int(chunk.starts[row]), int(chunk.ends[row]), completion] += 1
     return found
 
 
-def _event_ids(chunk: MatchChunk, name: str) -> np.ndarray:
-    candidates = chunk.space.candidates[name]
-    return candidates.source.column("id").to_numpy()[candidates.rows[chunk.rows.places[name]]]
+def ids_of(shown: Shown) -> Bound:
+    """The id of an event in a result, or the ids of a list of events."""
+    if isinstance(shown, list):
+        return tuple(None if event is None else event["id"] for event in shown)
+    return shown["id"]
 
 
-def from_oracle(matches: Iterable[OracleMatch]) -> Found:
-    """The oracle's matches without the names of unnamed variables."""
+def from_oracle(query: PatternQuery, history: list[OracleEvent]) -> Found:
+    """The oracle's matches without the names of unnamed variables; of moments those of PERIODIC."""
     return Counter(
         (
-            tuple((name, event) for name, event in match.bindings if not name.startswith("#")),
+            tuple((name, bound) for name, bound in match.bindings if not name.startswith("#")),
+            tuple(sorted(times[0] for path, times in match.moments if _is_periodic(query, path))),
             match.start,
             match.end,
             float(match.completion),
         )
-        for match in matches
+        for match in matches(query, history)
     )
+
+
+def _is_periodic(query: PatternQuery, path: Path) -> bool:
+    part = part_at(query.pattern, path)
+    return isinstance(part, Operation) and part.operator == "PERIODIC"

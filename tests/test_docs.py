@@ -40,6 +40,7 @@ ROOT = Path(__file__).parent.parent
 # The blocks of docs/errors.md have a test of their own, which compares every code with its example.
 OWN_TEST = {ROOT / "docs" / "errors.md"}
 WRITTEN = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+WRITTEN += sorted((ROOT / "examples").rglob("*.md"))
 PAGES = [path for path in WRITTEN if path not in OWN_TEST]
 
 OUTPUT = ("text", "output")

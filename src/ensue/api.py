@@ -19,7 +19,7 @@ from ensue.algebra.contexts import resolve_contexts
 from ensue.algebra.nodes import Statements
 from ensue.algebra.operators import CONTEXTS, excluded_streams
 from ensue.algebra.partial import eager_constraint_problems, eager_problems
-from ensue.algebra.streams import check_streams, declarations, used_streams
+from ensue.algebra.streams import check_streams
 from ensue.dsl import PatternExpression, Query, query_of
 from ensue.dsl.constraints import ConstraintsLike, statements_of
 from ensue.engine.cascade import derive, sources_of
@@ -35,12 +35,14 @@ from ensue.kernels.warm import warm_up
 from ensue.lang.parser import parse_statements
 from ensue.lang.render import render_statements
 from ensue.plan.explain import explain_without_data
-from ensue.plan.lawful import laws_of
+from ensue.plan.lawful import laws_by_query
 from ensue.plan.model import DEFAULT_LIMIT, Options, QueryPlan
 from ensue.runtimes.planning import ColumnNames, Columns, Emission, Planned, plan_queries, plan_violations
 from ensue.runtimes.tables import TableKind, are_frames, arrow_tables
 
-QueryLike: TypeAlias = "str | Query | PatternExpression | Program"
+QueryLike: TypeAlias = "str | Query | PatternExpression | Program | Sequence[str | Query | PatternExpression | Program]"
+"""A query as it may be given; a list is a program of all its members."""
+
 MOST_SHOWN = 8
 """How many values of a type column a warning lists."""
 
@@ -152,12 +154,9 @@ def _explained(statements: Statements, time: str) -> Iterator[str]:
     problems = check_streams(statements)
     if problems:
         raise QueryError(problems, statements.source)
-    declared = declarations(statements.statements)
-    plain = tuple(node for node in statements.statements if not used_streams(node, declared))
-    laws = dict(zip(plain, laws_of(replace(statements, statements=plain)), strict=True))
-    program = statements.statements if declared else ()
+    laws = laws_by_query(statements)
     for node in statements.statements:
-        yield explain_without_data(node, statements.source, time, laws.get(node), program)
+        yield explain_without_data(node, statements.source, time, laws.get(node), statements.statements)
 
 
 def single_statement(query: QueryLike, constraints: ConstraintsLike | None = None) -> Statements:
@@ -238,6 +237,8 @@ def _statements_of(query: object) -> Statements:
             return statements
         case Query() | PatternExpression():
             return parse_statements((query_of(query) if isinstance(query, PatternExpression) else query).to_text())
+        case list() | tuple() if query:
+            return _statements_of(render_statements(_joined([_statements_of(member) for member in query])))
         case _:
             raise QueryError(
                 [
@@ -247,6 +248,13 @@ def _statements_of(query: object) -> Statements:
                     )
                 ]
             )
+
+
+def _joined(parts: Sequence[Statements]) -> Statements:
+    return Statements(
+        tuple(query for part in parts for query in part.statements),
+        constraints=tuple(entry for part in parts for entry in part.constraints),
+    )
 
 
 class Results(dict[str, Any]):

@@ -18,7 +18,7 @@ from ensue.plan.build import plan_query
 from ensue.plan.model import PLAIN, Options
 from ensue.runtimes.local import catalog_of
 from harness import count_chunks, from_engine, from_oracle, input_of, load, plan_for
-from oracle.oracle import OracleEvent, matches
+from oracle.oracle import OracleEvent
 from strategies.patterns import cases
 
 SMALL_CHUNKS = Options(chunk_rows=3)
@@ -26,7 +26,7 @@ SMALL_CHUNKS = Options(chunk_rows=3)
 
 def check(query: PatternQuery, history: list[OracleEvent], intervals: bool, options: Options) -> None:
     shape = input_of(history, intervals)
-    expected = from_oracle(matches(query, history))
+    expected = from_oracle(query, history)
     try:
         plan = plan_for(query, shape)
     except QueryError as error:
@@ -84,5 +84,5 @@ def test_one_table_per_stream(case: tuple[PatternQuery, list[OracleEvent]]) -> N
         plan = plan_query(statements.statements[0], catalog_of(tuple(inputs)), statements.source)
     except QueryError:
         return
-    found = count_chunks(evaluate(plan, load(plan, inputs), Frontier(), Options(), {}), plan)
-    assert found == from_oracle(matches(query, history))
+    found = count_chunks(evaluate(plan, load(plan, inputs), Frontier(), Options(), {}), plan, inputs)
+    assert found == from_oracle(query, history)

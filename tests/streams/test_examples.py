@@ -167,6 +167,20 @@ def test_batches_hold_the_same_matches() -> None:
     assert len(found) == 4
 
 
+def test_statements_in_python() -> None:
+    """A list of queries is one program, whatever each of them is given as."""
+    visit = (
+        ensue.seq("Enter e", "Leave l").partition_by("who").within(10).returning("e.who AS who", "e.n AS n")
+    ).as_stream("Visit")
+    paid = "PATTERN SEQ(Visit v, Pay p) PARTITION BY who WITHIN 8 RETURN v.n, p.n AS paid"
+    expected = [{"n": 1, "paid": 4}, {"n": 2, "paid": 7}]
+    assert ensue.detect(table(DAY), [paid, visit], time="t", type="type").to_pylist() == expected
+    found = ensue.run([visit, paid, ensue.event("Pay", "p")], table(DAY), time="t", type="type")
+    assert (found["pattern_1"].to_pylist(), found["pattern_2"].num_rows) == (expected, 3)
+    with pytest.raises(QueryError, match="not list"):
+        ensue.detect(table(DAY), [], time="t", type="type")
+
+
 def test_tables_per_stream() -> None:
     program = VISITS + "PATTERN SEQ(Visit v, Pay p) PARTITION BY who WITHIN 8 RETURN v.n, p.n AS paid"
     tables = {

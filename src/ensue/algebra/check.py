@@ -33,7 +33,7 @@ from ensue.algebra.nodes import (
     walk,
 )
 from ensue.algebra.operators import OPERATORS
-from ensue.algebra.policies import check_policy
+from ensue.algebra.policies import check_policy, operator_word
 from ensue.algebra.scopes import (
     Aside,
     Occurrence,
@@ -108,6 +108,21 @@ def check_shape(pattern: Pattern, place: Pattern | None = None) -> Iterator[Prob
 
 def _check_pick(pick: Pick, place: Pattern | None) -> Iterator[Problem]:
     word = "LAST" if pick.latest else "FIRST"
+    branching = next(filter(_leaves_open, walk(pick.item)), None)
+    if branching is not None:
+        yield Problem(
+            "branching-pick",
+            f"{word} chooses among single events or composites of them, and {operator_word(branching)} is neither",
+            pick.span,
+            hint="declare that part as a STREAM of its own and choose among its events",
+        )
+    elif isinstance(place, Seq | And) and all(is_aside(item) or item is pick for item in place.items):
+        yield Problem(
+            "misplaced-pick",
+            f"{word} chooses for the same other items, and there is no other item without NOT beside it",
+            pick.span,
+            hint=f"put it beside the item for which to choose: `SEQ(A a, {word} B b)`",
+        )
     if not isinstance(place, Seq | And) or is_aside(pick.item):
         yield Problem(
             "misplaced-pick",
@@ -115,6 +130,18 @@ def _check_pick(pick: Pick, place: Pattern | None) -> Iterator[Problem]:
             pick.span,
             hint=f"write it before an item: `SEQ(A a, {word} B b)`",
         )
+
+
+def _leaves_open(pattern: Pattern) -> bool:
+    """Whether matches of an operator may bind different variables."""
+    several = ("ANY", "ANYONE", "BOTH", "RELATIVE+")
+    match pattern:
+        case Repeat():
+            return not pattern.every
+        case Operation():
+            return pattern.operator in several
+        case _:
+            return isinstance(pattern, Or)
 
 
 def check_endings(query: PatternQuery) -> Iterator[Problem]:
@@ -193,7 +220,7 @@ def _compare_occurrences(known: Occurrence, again: Occurrence) -> Iterator[Probl
 
 
 def check_open_scopes(query: PatternQuery) -> Iterator[Problem]:
-    """A negation at an edge of the whole pattern needs a WITHIN to say how far its scope reaches."""
+    """What is open at an edge of the whole pattern needs a WITHIN to say how far it reaches: a NOT, a LAST."""
     if not whole_windows(query):
         yield from _open_scopes(query.pattern, False, False)
 
@@ -213,6 +240,13 @@ def _open_scopes(pattern: Pattern, left: bool, right: bool) -> Iterator[Problem]
                 if is_aside(item) and not left:
                     yield _open_scope(item, "before")
                 yield from _open_scopes(item, left, right)
+        case Pick(latest=True) if not right:
+            yield Problem(
+                "endless-last",
+                "LAST would wait for ever: nothing says how long a later one may still come",
+                pattern.span,
+                hint="add a WITHIN to the whole pattern, or put the item before another one of a SEQ",
+            )
         case _:
             for child in children(pattern):
                 yield from _open_scopes(child, left, right)

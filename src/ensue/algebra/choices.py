@@ -55,6 +55,8 @@ def choices(pattern: Pattern, longest: int = 1) -> Iterator[Pattern]:
         for rounds in lengths(pattern, longest):
             yield from choices(unrolled(pattern, rounds), longest)
     else:
+        if isinstance(pattern, Related) and pattern.rival is not None:
+            pattern = replace(pattern, contenders=pattern.items[pattern.rival])
         for below in product(*(tuple(choices(item, longest)) for item in children(pattern))):
             yield with_children(pattern, below)
 
@@ -128,6 +130,8 @@ def renamed(pattern: Pattern, names: Mapping[str, str]) -> Pattern:
     """The pattern with other names; NOTs and collections remember of what they are copies."""
     below = tuple(renamed(child, names) for child in children(pattern))
     copy = with_children(pattern, below) if below else pattern
+    if isinstance(copy, Related) and copy.contenders is not None:
+        copy = replace(copy, contenders=renamed(copy.contenders, names))
     match copy:
         case Event(variable=str(name)):
             return replace(copy, variable=names.get(name, name))

@@ -178,9 +178,9 @@ class Related:
     """What an `Operation` means: items and the relations between their ends. Nobody writes it; see algebra.expand.
 
     Its interval is from the least start of the items `starts` to the greatest end of the items `ends`. A NOT or a
-    collection among the items lies where its relations say. `rival`, an item that must be a first one after item 0.
-    `moments` is the window of PERIODIC*. `first` and `last` are the items with the first and the last event, where that
-    is settled. `origin` is what was written.
+    collection among the items lies where its relations say. `rival`, an item that must be a first one after item 0:
+    `contenders` is it before its branches were chosen. `moments` is the window of PERIODIC*. `first` and `last` are the
+    items with the first and the last event, where that is settled. `origin` is what was written.
     """
 
     operator: str
@@ -190,6 +190,7 @@ class Related:
     ends: tuple[int, ...]
     timer: Timer | None = None
     rival: int | None = None
+    contenders: Pattern | None = None
     moments: Window | None = None
     first: int | None = None
     last: int | None = None

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from ensue.algebra.catalog import TIME_NAMES
+import pyarrow as pa
+
+from ensue.algebra.catalog import TIME_NAMES, Catalog, StreamSchema, inferred_catalog
 from ensue.algebra.check import column_name
-from ensue.algebra.nodes import Event, Operation, PatternQuery, Statements, walk
+from ensue.algebra.nodes import Event, Operation, PatternQuery, Statements, Window, walk
 from ensue.algebra.operators import STRICT
 from ensue.algebra.scopes import counts_events
 from ensue.errors import Problem, Span
@@ -92,6 +95,25 @@ def _is_key(key: str, expression: Expr) -> bool:
     if isinstance(expression, Call) and expression.name in ("coalesce", "first"):
         return all(_is_key(key, argument) for argument in expression.arguments)
     return isinstance(expression, Field) and expression.name == key
+
+
+def program_catalog(
+    query: PatternQuery, program: Sequence[PatternQuery], time: str = "t", other_windows: Iterable[Window] = ()
+) -> Catalog:
+    """What a query among the statements of a program knows of its streams without data (see `inferred_catalog`).
+
+    A declared stream has the columns of its RETURN, or without one whatever is asked of it.
+    """
+    catalog = inferred_catalog(query, time, other_windows)
+    declared = declarations(program)
+    asked = catalog.any_stream.fields if catalog.any_stream is not None else {}
+    schemas = {}
+    for name in used_streams(query, declared):
+        columns = [column_name(column, place) for place, column in enumerate(declared[name].returns)]
+        schemas[name] = StreamSchema(name, dict.fromkeys(columns or asked, pa.null()), START, END, derived=True)
+    if declared and any(pa.types.is_timestamp(inferred_catalog(other, time).time_type) for other in program):
+        catalog = replace(catalog, time_type=pa.timestamp("us"))
+    return replace(catalog, streams=schemas) if schemas else catalog
 
 
 def check_streams(statements: Statements) -> list[Problem]:

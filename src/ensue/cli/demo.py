@@ -45,7 +45,7 @@ def statements_with_comments(program: Program) -> Iterator[tuple[str, str]]:
     source = program.statements.source
     assert source is not None
     start = 0
-    for name, node in zip(program.names, program.statements.statements, strict=True):
+    for name, node in zip(program.names, program.statements.results, strict=True):
         assert node.span is not None
         yield name, source.text[start : node.span.end].lstrip(";\n").rstrip()
         start = node.span.end

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ensue.algebra.catalog import inferred_catalog
+from ensue.algebra.streams import program_catalog
 from ensue.api import Program, parse
 from ensue.cli.reporting import UsageError, existing_file
 from ensue.errors import Problem, QueryError, Source, did_you_mean, render_problem
 from ensue.plan.build import plan_query
-from ensue.plan.lawful import laws_of
+from ensue.plan.lawful import laws_by_query
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +63,13 @@ def explain_program(program: Program, pattern: str | None, time: str) -> str:
 
 def name_patterns(program: Program) -> Program:
     """The program with its names written into it, so that messages call a pattern as results do."""
-    pairs = zip(program.statements.statements, program.names, strict=True)
-    return Program(replace(program.statements, statements=tuple(replace(node, name=name) for node, name in pairs)))
+    names = iter(program.names)
+    named = (node if node.declares else replace(node, name=next(names)) for node in program.statements.statements)
+    return Program(replace(program.statements, statements=tuple(named)))
 
 
 def choose_pattern(program: Program, pattern: str | None) -> Program:
-    """The program with only the pattern asked for."""
+    """The program with only the pattern asked for, and the streams that are declared."""
     if pattern is None:
         return program
     if pattern not in program.names:
@@ -77,8 +78,8 @@ def choose_pattern(program: Program, pattern: str | None) -> Program:
             f"the program has no pattern `{pattern}`; patterns: {', '.join(program.names)}",
             did_you_mean(pattern, program.names),
         )
-    node = program.statements.statements[program.names.index(pattern)]
-    return Program(replace(program.statements, statements=(replace(node, name=pattern),)))
+    node = replace(program.statements.results[program.names.index(pattern)], name=pattern)
+    return Program(replace(program.statements, statements=(*program.statements.declared, node)))
 
 
 def _check_text(text: str, name: str) -> list[Finding]:
@@ -88,13 +89,15 @@ def _check_text(text: str, name: str) -> list[Finding]:
     except QueryError as error:
         return [Finding(problem, error.source or source) for problem in error.problems]
     try:
-        laws = laws_of(program.statements)
+        laws = laws_by_query(program.statements)
     except QueryError as error:
         return [Finding(problem, source) for problem in error.problems]
     findings = []
-    for node, law in zip(program.statements.statements, laws, strict=True):
+    everything = program.statements.statements
+    for node in everything:
+        law = laws.get(node)
         try:
-            plan_query(node, inferred_catalog(node, other_windows=law.windows if law else ()), source, law)
+            plan_query(node, program_catalog(node, everything, other_windows=law.windows if law else ()), source, law)
         except QueryError as error:
             findings += [Finding(problem, source) for problem in error.problems]
     return findings

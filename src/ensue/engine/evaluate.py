@@ -14,7 +14,7 @@ from ensue.engine.matches import MatchChunk, completion_times
 from ensue.engine.sources import Mask
 from ensue.engine.summary import Summary
 from ensue.engine.workspace import Workspace
-from ensue.graph.model import Graph, Moment
+from ensue.graph.model import Closing, Graph, Moment
 from ensue.plan.build import SHORT, longer
 from ensue.plan.model import GraphPlan, Options, QueryPlan
 
@@ -123,34 +123,34 @@ def _workspace(
 def _passes(graph_plan: GraphPlan, plan: QueryPlan, frontier: Frontier) -> Iterator[Restriction]:
     """Restrictions that together admit every match within the frontier exactly once, and few others.
 
-    Without trailing scopes a match completes with its last event: one of the variables that can be last is new, and
-    those before it in the list are not. With a trailing scope of `W` ticks it completes at its start plus `W`.
+    Where nothing stays open, a match completes with its last event: one of the variables that can be last is new, and
+    those before it in the list are not. What a window of `W` ticks closes is complete at a start plus `W`.
     """
     graph, ticks = graph_plan.graph, plan.normal_form.windows.ticks
     if graph.succession:
         yield {}
     elif frontier.fresh is not None:
         yield from _one_new_event(graph.names, frontier.fresh)
-    elif frontier.after is None or (graph.trailing and ticks is None):
+    elif frontier.after is None or (graph.closings and ticks is None) or len(graph.closings) > 1:
         yield {}
-    elif not graph.trailing:
+    elif not graph.closings:
         yield from _new_last_events(graph, frontier.after)
     else:
         assert ticks is not None
         closes_earlier = plan.normal_form.windows.events is not None
         latest = None if frontier.until is None or closes_earlier else frontier.until - ticks
-        yield from _first_events_between(graph, frontier.after - ticks, latest)
+        yield from _first_events_between(graph.closings[0], frontier.after - ticks, latest)
 
 
-def _first_events_between(graph: Graph, after: int, until: int | None) -> Iterator[Restriction]:
-    """The match starts after `after` and not after `until`: one of the variables that can be first does."""
-    later: Restriction = {name: lambda found: found.starts > after for name in graph.names}
+def _first_events_between(closing: Closing, after: int, until: int | None) -> Iterator[Restriction]:
+    """The first event starts after `after` and not after `until`: one of the variables that can be first does."""
+    later: Restriction = {name: lambda found: found.starts > after for name in closing.names}
     if until is None:
         yield later
         return
-    for place, name in enumerate(graph.extent.starts):
+    for place, name in enumerate(closing.starts):
         restriction = dict(later)
-        for earlier in graph.extent.starts[:place]:
+        for earlier in closing.starts[:place]:
             restriction[earlier] = lambda found: found.starts > until
         restriction[name] = lambda found: (found.starts > after) & (found.starts <= until)
         yield restriction

@@ -171,11 +171,12 @@ class Join:
         moment = repeated[0]
         base = self.space.value(moment.base, rows)
         low, high = self.space.limits(self._moment_range(moment.name), rows)
-        if high is None:
-            assert self.space.horizon is not None
-            high = np.full(rows.length, self.space.horizon, np.int64)
-        if self.space.latest is not None:
-            high = np.minimum(self.space.latest, high)
+        known = self.space.latest
+        if known is None and not moment.ended:
+            known = self.space.horizon
+        if known is not None:
+            high = np.minimum(known, FOREVER if high is None else high)
+        assert high is not None
         first = np.ones(rows.length, np.int64) if low is None else np.maximum(1, -((base - low) // moment.ticks))
         last = (high - base) // moment.ticks + 1
         first, last = (np.clip(numbers, 0, MOST_MOMENTS).astype(np.int32) for numbers in (first, last))
@@ -186,7 +187,9 @@ class Join:
         wanted = ("moment", name, self.space.outer, self.space.sight)
         known = self.space.plan.remembered
         if wanted not in known:
-            known[wanted] = plan_moment(self.space.plan, name, self.space.sight)
+            repeated = [moment.name for moment in self.space.plan.graph.repeated]
+            earlier = frozenset(repeated[: repeated.index(name)])
+            known[wanted] = plan_moment(self.space.plan, name, earlier, self.space.sight)
         found: Range = known[wanted]
         return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,7 +10,8 @@ import numpy as np
 from ensue.engine.rows import Rows
 from ensue.engine.sources import Mask
 from ensue.engine.workspace import Workspace
-from ensue.graph.bounds import WHOLE_END, WHOLE_FIRST, WHOLE_START
+from ensue.graph.bounds import WHOLE_END, WHOLE_START, Point, position_of, start_of
+from ensue.graph.model import Closing
 from ensue.kernels.compiled import Int64s
 from ensue.plan.model import GraphPlan, QueryPlan
 
@@ -36,17 +38,28 @@ class MatchChunk:
 
 
 def completion_times(chunk: MatchChunk, plan: QueryPlan) -> Int64s:
-    """When each match is complete: with its last event, or when its trailing scopes have closed."""
-    if not chunk.plan.graph.trailing:
+    """When each match is complete: with its last event, or when the window has closed what stays open after it."""
+    closings = chunk.plan.graph.closings
+    if not closings:
         return chunk.ends
+    latest: Int64s = np.maximum.reduce([_closing_times(closing, chunk, plan) for closing in closings])
+    return latest
+
+
+def _closing_times(closing: Closing, chunk: MatchChunk, plan: QueryPlan) -> Int64s:
     windows = plan.normal_form.windows
-    closings = []
+    times = []
     if windows.ticks is not None:
-        closings.append(chunk.starts + windows.ticks)
+        times.append(_first(map(start_of, closing.starts), chunk) + windows.ticks)
     if windows.events is not None:
         timeline = chunk.space.store.timeline
         assert timeline is not None
-        last = chunk.space.value(WHOLE_FIRST, chunk.rows) + (windows.events - 1)
-        closings.append(timeline.end_at(chunk.space.keys(chunk.rows), last))
-    first: Int64s = np.minimum.reduce(closings)
+        last = _first(map(position_of, closing.names), chunk) + (windows.events - 1)
+        times.append(timeline.end_at(chunk.space.keys(chunk.rows), last))
+    first: Int64s = np.minimum.reduce(times)
     return first
+
+
+def _first(points: Iterable[Point], chunk: MatchChunk) -> Int64s:
+    least: Int64s = np.minimum.reduce([chunk.space.value(point, chunk.rows) for point in points])
+    return least

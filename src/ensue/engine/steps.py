@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ensue.expr.nodes import Expr, variables_of
 from ensue.graph.bounds import (
@@ -50,10 +50,11 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What a graph sees around it: the bound variables of outer graphs, and whether they include the whole match."""
+    """What a graph sees around it: the bound variables and moments of outer graphs, and whether they are all."""
 
     outer: frozenset[str]
     whole: bool
+    moments: frozenset[str] = frozenset()
 
 
 def plan_step(
@@ -66,8 +67,7 @@ def plan_step(
     """
     graph = plan.graph
     around = bound | sight.outer
-    now = around | {variable}
-    whole = sight.whole
+    now = around | {variable} | sight.moments
     judged = [absence for absence in plan.absences if summaries and absence.lower is not None]
     deadlines = tuple(absence for absence in judged if _caps_start(absence, variable, around, graph.times))
     earliest = tuple(
@@ -75,9 +75,9 @@ def plan_step(
     )
     return Step(
         variable,
-        _range(graph.times, start_of(variable), _time_points(around, whole), bound),
-        _range(graph.times, end_of(variable), _time_points(around, whole), bound),
-        _range(graph.positions, position_of(variable), _position_points(around, whole), bound),
+        _range(graph.times, start_of(variable), _time_points(around, sight), bound),
+        _range(graph.times, end_of(variable), _time_points(around, sight), bound),
+        _range(graph.positions, position_of(variable), _position_points(around, sight.whole), bound),
         tuple(c for c in conditions if variable in variables_of(c) and variables_of(c) <= now),
         tuple(pair for pair in plan.distinct if variable in pair and set(pair) <= now),
         deadlines,
@@ -92,16 +92,18 @@ def plan_step(
     )
 
 
-def plan_moment(plan: GraphPlan, moment: str, sight: Sight) -> Range:
-    """Between what the variables of a graph, all bound, and those around it allow a moment to be."""
+def plan_moment(plan: GraphPlan, moment: str, earlier: frozenset[str], sight: Sight) -> Range:
+    """Between what the variables of a graph, its `earlier` moments, all bound, and what is around it allow a moment."""
     graph = plan.graph
     own = frozenset(graph.names)
-    return _range(graph.times, end_of(moment), _time_points(own | sight.outer, sight.whole), own)
+    known = replace(sight, moments=sight.moments | earlier)
+    return _range(graph.times, end_of(moment), _time_points(own | sight.outer, known), own | earlier)
 
 
-def _time_points(bound: Collection[str], whole: bool) -> list[Point]:
+def _time_points(bound: Collection[str], sight: Sight) -> list[Point]:
     points = [point for name in sorted(bound) for point in (start_of(name), end_of(name))]
-    return [*points, WHOLE_START, WHOLE_END] if whole else points
+    points += map(end_of, sorted(sight.moments))
+    return [*points, WHOLE_START, WHOLE_END] if sight.whole else points
 
 
 def _position_points(bound: Collection[str], whole: bool) -> list[Point]:

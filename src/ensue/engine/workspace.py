@@ -65,8 +65,9 @@ class Workspace:
 
     @property
     def sight(self) -> Sight:
-        outer = self.outer
-        return Sight(outer, bool(outer) and frozenset(self.whole.names) <= outer)
+        outer, own = self.outer, {moment.name for moment in self.plan.graph.moments}
+        moments = frozenset(name for name, moment in self.moments.items() if moment.repeated and name not in own)
+        return Sight(outer, bool(outer) and frozenset(self.whole.names) <= outer, moments)
 
     def inside(self, plan: GraphPlan) -> Workspace:
         """The workspace of a forbidden graph inside of this one."""
@@ -89,6 +90,7 @@ class Workspace:
         """The workspace of a forbidden graph that is judged apart from the match around it."""
         own = self.inside(plan)
         own.candidates = {name: own.candidates[name] for name in plan.graph.names}
+        own.moments = {moment.name: moment for moment in plan.graph.moments}
         return own
 
     def restrict(self, name: str, mask: Mask) -> None:

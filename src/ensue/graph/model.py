@@ -45,13 +45,15 @@ class Extent:
 class Moment:
     """A point in time that a pattern itself makes: `ticks` after `base`, or, if `repeated`, any multiple of it after.
 
-    Its name stands for it among the variables of extents and networks; start and end are the same.
+    Its name stands for it among the variables of extents and networks; start and end are the same. Those that come
+    again and again go on as far as time is known, unless they are `ended`: then their bounds say how far.
     """
 
     name: str
     base: Point
     ticks: int
     repeated: bool = False
+    ended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,8 @@ class Graph:
 
     `times` and `positions` are closed together with the points of the graphs around this one. `ties` are the bounds
     that a condition states between this graph and the ones around it; `intervals` are the AS names bound here.
-    `trailing` says that some scope stays open after the last event, so that a match completes with its window.
+    Where something stays open after the last event, `closings` say by whose start a window closes it. The graph takes
+    the place of the variables `replaced` around it: it may bind the same events.
     `succession` are the variables in the order in which each binds the next event that fits, if a policy says so.
     `rounds` says how often each repetition comes here; `list_conditions` are about collections as a whole; `number` is
     that of the choice of branches.
@@ -80,7 +83,8 @@ class Graph:
     list_conditions: tuple[Expr, ...] = ()
     ties: tuple[Bound, ...] = ()
     intervals: Mapping[str, Extent] = field(default_factory=dict)
-    trailing: bool = False
+    closings: tuple[Closing, ...] = ()
+    replaced: frozenset[str] = frozenset()
     succession: tuple[str, ...] = ()
     number: int = 0
 
@@ -89,9 +93,22 @@ class Graph:
         return tuple(variable.name for variable in self.variables)
 
     @property
+    def trailing(self) -> bool:
+        """Whether some scope stays open after the last event, so that a match completes with its window."""
+        return bool(self.closings)
+
+    @property
     def repeated(self) -> tuple[Moment, ...]:
         """The moments that come again and again: those that the bound events do not settle."""
         return tuple(moment for moment in self.moments if moment.repeated)
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """The window of the whole match, counted from the first of these variables; `starts` can be the first in time."""
+
+    names: tuple[str, ...]
+    starts: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,16 +126,13 @@ class Scope:
 
     `after` and `before` are the neighbours between which its interval lies strictly. None is an edge of the whole
     match: on the left its window closes the scope at M.e - W; on the right, M.s + W if `trailing`, otherwise M.e.
-    `stated` are the bounds that an operator gives instead. What LAST forbids `waits` for later events; `first` says
-    that the item it stands at can begin the match.
+    `stated` are the bounds that an operator gives instead.
     """
 
     after: Extent | None = None
     before: Extent | None = None
     trailing: bool = False
     stated: tuple[Bound, ...] | None = None
-    waits: bool = False
-    first: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from ensue.algebra.check import home_of, homes_of
 from ensue.algebra.choices import choices, names_in, orders, renamed
 from ensue.algebra.expand import as_written, expand_query
 from ensue.algebra.lists import list_names
-from ensue.algebra.nodes import Copied, Events, Not, Pattern, PatternQuery, Pick, Repeat, Within, walk
+from ensue.algebra.nodes import Copied, Events, Named, Not, Pattern, PatternQuery, Pick, Repeat, Within, walk
 from ensue.algebra.operators import NEXT_MATCH, STRICT
 from ensue.algebra.scopes import (
     Aside,
@@ -47,11 +47,25 @@ from ensue.graph.bounds import (
     start_of,
 )
 from ensue.graph.lists import Repetitions, lists_in, renamed_lists, under_name
-from ensue.graph.model import Absence, Collection, Equality, Extent, Graph, Moment, NormalForm, Scope, Windows
-from ensue.graph.reading import BEFORE, Parts, Reader, Rival, Surroundings, extent_of, trails, variables_in
+from ensue.graph.model import (
+    Absence,
+    Closing,
+    Collection,
+    Equality,
+    Extent,
+    Graph,
+    Moment,
+    NormalForm,
+    Scope,
+    Windows,
+)
+from ensue.graph.reading import BEFORE, Choice, Parts, Reader, Rival, Surroundings, extent_of, trails, variables_in
 from ensue.graph.temporal import bounds_of
 from ensue.graph.timescale import TimeScale
 from ensue.lang.render import render_expression, render_pattern
+
+ENDS = frozenset({"e"})
+"""That it has to be known which item of a pattern ends last."""
 
 IMPLICIT = Reason("")
 """Why a bound holds that no clause of the user states, such as that an event starts before it ends."""
@@ -123,14 +137,44 @@ class _Sorted:
 
 
 @dataclass(frozen=True, slots=True)
+class _Edges:
+    """The points among which the ends of a match in time and in position are."""
+
+    starts: tuple[Point, ...] = (WHOLE_START,)
+    ends: tuple[Point, ...] = (WHOLE_END,)
+    first: tuple[Point, ...] = (WHOLE_FIRST,)
+    last: tuple[Point, ...] = (WHOLE_LAST,)
+
+    def instead(self, replaced: frozenset[str], edges: _Edges) -> _Edges:
+        """The ends of a match in which others take the place of some variables."""
+
+        def points(own: tuple[Point, ...], other: tuple[Point, ...]) -> tuple[Point, ...]:
+            kept = tuple(point for point in own if point.variable not in replaced)
+            return kept if len(kept) == len(own) else (*kept, *other)
+
+        return _Edges(
+            points(self.starts, edges.starts),
+            points(self.ends, edges.ends),
+            points(self.first, edges.first),
+            points(self.last, edges.last),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class _Around:
-    """What is around a graph, outermost first, and its closed bounds; no positions where no window counts them."""
+    """What is around a graph, outermost first, and its closed bounds; no positions where no window counts them.
+
+    `whole` are the ends of the match. Inside of a match that would be better than the one around it, `about` says what
+    its variables are called, and `edges` are its ends.
+    """
 
     parts: tuple[Parts, ...]
     times: Network
     positions: Network
+    whole: _Edges
     aside: Aside | None = None
     about: Mapping[str, str] | None = None
+    edges: _Edges | None = None
 
 
 def _closed(outer: Network, points: Iterable[Point], bounds: list[Bound]) -> Network:
@@ -196,23 +240,10 @@ class GraphBuilder:
             parts.positions += _adjacent(variables_in(pattern))
         self._bound_whole(parts, extent)
         positions = Network((WHOLE_FIRST, WHOLE_LAST)) if self.counting else Network()
-        nothing = _Around((), Network((WHOLE_START, WHOLE_END)), positions)
+        nothing = _Around((), Network((WHOLE_START, WHOLE_END)), positions, _edges_of(pattern))
         graph = self._finish(parts, extent, None, nothing, chosen)
-        late = any(self._comes_later(absence, graph) for absence in graph.absences)
         succession = variables_in(pattern) if self.policy == NEXT_MATCH else ()
-        return replace(graph, trailing=late or trails(pattern), succession=succession, number=number)
-
-    def _comes_later(self, absence: Absence, graph: Graph) -> bool:
-        """True if what LAST forbids may come after the match: then only the window closes its scope."""
-        if not absence.scope.waits or contradiction_of(graph) is not None:
-            return False
-        (last,) = absence.graph.extent.ends
-        limit = absence.graph.times.limit(end_of(last), WHOLE_END)
-        if limit is not None and limit.whole <= 0:
-            return False
-        if self.windows.ticks is None or absence.scope.first:
-            raise QueryError([_endless_pick(absence)], self.source)
-        return True
+        return replace(graph, closings=_closings(graph, pattern, parts.picks), succession=succession, number=number)
 
     def _bound_whole(self, parts: Parts, extent: Extent) -> None:
         """The ends of the match as points around all others, exact where only one variable can be first or last."""
@@ -235,7 +266,13 @@ class GraphBuilder:
     ) -> Graph:
         """The graph of these parts, closed together with what is around it; `chosen` is the whole pattern."""
         conditions = self._own_conditions(parts, aside, around.parts)
-        return self._with_conditions(parts, extent, conditions, replace(around, aside=aside), chosen)
+        if aside is None:
+            return self._with_conditions(parts, extent, conditions, around, chosen)
+        parts.moments = _ended(parts.moments)
+        graph = self._with_conditions(parts, extent, conditions, replace(around, aside=aside))
+        if contradiction_of(graph) is None and any(_is_endless(moment, graph, around) for moment in graph.repeated):
+            raise QueryError([_endless_scope(aside)], self.source)
+        return graph
 
     def _with_conditions(
         self,
@@ -266,7 +303,9 @@ class GraphBuilder:
             )
             absences += tuple(absence for rival in parts.rivals for absence in self._no_rival(rival, inside))
             if chosen is not None:
-                absences += tuple(absence for pick in parts.picks for absence in self._no_better(pick, chosen, inside))
+                absences += tuple(
+                    absence for choice in parts.picks for absence in self._no_better(choice.pick, chosen, inside)
+                )
         return Graph(
             variables,
             extent,
@@ -431,7 +470,7 @@ class GraphBuilder:
             parts = Parts()
             self.reader.read(pattern, beside.left, beside.right, parts)
             extent = extent_of(pattern)
-            scope = self._scope(parts, extent, beside, trailing)
+            scope = self._scope(parts, extent, beside, trailing, around)
             graph = self._finish(parts, extent, beside.item, around)
             if contradiction_of(graph) is None:
                 yield Absence(graph, scope, self.text_of(pattern))
@@ -442,7 +481,8 @@ class GraphBuilder:
             parts = Parts()
             self.reader.read(pattern, beside.left, beside.right, parts)
             extent = extent_of(pattern)
-            self._scope(parts, extent, beside, beside.right is None and beside.in_seq and beside.stated is None)
+            trailing = beside.right is None and beside.in_seq and beside.stated is None
+            self._scope(parts, extent, beside, trailing, around)
             graph = self._finish(parts, extent, repeat, around)
             if contradiction_of(graph) is None:
                 graphs.append(graph)
@@ -456,77 +496,115 @@ class GraphBuilder:
         for pattern in choices(beside.item.item):
             yield from orders(pattern, beside.needs)
 
-    def _scope(self, parts: Parts, extent: Extent, beside: Surroundings, trailing: bool) -> Scope:
+    def _scope(self, parts: Parts, extent: Extent, beside: Surroundings, trailing: bool, around: _Around) -> Scope:
         """Adds the bounds that the scope means for what lies in it."""
         if beside.stated is not None:
             stated = beside.stated(extent)
             parts.times += stated
             return Scope(stated=tuple(stated))
-        self._bound_scope(parts, extent, beside, trailing)
-        return Scope(beside.left, beside.right, trailing)
-
-    def _bound_scope(self, parts: Parts, extent: Extent, beside: Surroundings, trailing: bool) -> None:
-        """The scope of a negation or collection (section 2 of the contract) as bounds on what lies in it."""
-        if beside.left is not None:
-            for x in beside.left.ends:
-                parts.times += [Bound(end_of(x), start_of(y), BEFORE, IMPLICIT) for y in extent.starts]
-        elif self.windows.ticks is not None:
-            limit = Limit(self.windows.ticks, False)
-            parts.times += [Bound(WHOLE_END, start_of(y), limit, IMPLICIT) for y in extent.starts]
-        if beside.right is not None:
-            for x in extent.ends:
-                parts.times += [Bound(end_of(x), start_of(y), BEFORE, IMPLICIT) for y in beside.right.starts]
-        elif not trailing:
-            parts.times += [Bound(end_of(x), WHOLE_END, ZERO, IMPLICIT) for x in extent.ends]
-        elif self.windows.ticks is not None:
-            limit = Limit(self.windows.ticks, False)
-            parts.times += [Bound(end_of(x), WHOLE_START, limit, IMPLICIT) for x in extent.ends]
+        edges = around.edges or _Edges()
+        bounds = list(self._scope_bounds(extent, beside, trailing, edges))
+        parts.times += bounds
         if self.windows.events is not None:
             limit = Limit(self.windows.events - 1, False)
             reason = Reason("the window in EVENTS closes the scope of NOT")
+            inside = [position_of(name) for name in parts.variables]
             if beside.left is None:
-                parts.positions += [Bound(WHOLE_LAST, position_of(y), limit, reason) for y in parts.variables]
+                parts.positions += [Bound(x, y, limit, reason) for x in edges.last for y in inside]
             if trailing:
-                parts.positions += [Bound(position_of(y), WHOLE_FIRST, limit, reason) for y in parts.variables]
+                parts.positions += [Bound(x, y, limit, reason) for x in inside for y in edges.first]
+        return Scope(beside.left, beside.right, trailing) if around.edges is None else Scope(stated=tuple(bounds))
+
+    def _scope_bounds(self, extent: Extent, beside: Surroundings, trailing: bool, edges: _Edges) -> Iterator[Bound]:
+        """The scope of a negation or collection (section 2 of the contract) as bounds on what lies in it."""
+        starts, ends = list(map(start_of, extent.starts)), list(map(end_of, extent.ends))
+        window = None if self.windows.ticks is None else Limit(self.windows.ticks, False)
+        if beside.left is not None:
+            yield from (Bound(end_of(x), y, BEFORE, IMPLICIT) for x in beside.left.ends for y in starts)
+        elif window is not None:
+            yield from (Bound(x, y, window, IMPLICIT) for x in edges.ends for y in starts)
+        if beside.right is not None:
+            yield from (Bound(x, start_of(y), BEFORE, IMPLICIT) for x in ends for y in beside.right.starts)
+        elif not trailing:
+            yield from (Bound(x, y, ZERO, IMPLICIT) for x in ends for y in edges.ends)
+        elif window is not None:
+            yield from (Bound(x, y, window, IMPLICIT) for x in ends for y in edges.starts)
 
     def _no_rival(self, rival: Rival, around: _Around) -> Iterator[Absence]:
         """No other match of the item comes after the same events, under the same conditions, and ends before it."""
-        about = {name: rival_name(name) for name in names_in(rival.item)}
-        for pattern in orders(renamed(rival.item, about)):
-            parts = Parts()
-            self.reader.read(pattern, rival.after, None, parts)
-            extent, own = extent_of(pattern), extent_of(rival.item)
-            stated = [Bound(end_of(x), start_of(y), BEFORE, IMPLICIT) for x in rival.after.ends for y in extent.starts]
-            stated += [Bound(end_of(x), end_of(y), BEFORE, IMPLICIT) for x in extent.ends for y in own.ends]
-            parts.times += stated
-            conditions = self._own_conditions(parts, around.aside, around.parts, about, lists_too=False)
-            graph = self._with_conditions(parts, extent, conditions, around)
-            if contradiction_of(graph) is None:
-                yield Absence(graph, Scope(stated=tuple(stated)), f"{self.text_of(rival.item)} that ends earlier")
+        for chosen in choices(rival.contenders):
+            about = {name: rival_name(name) for name in names_in(chosen)}
+            for pattern in orders(renamed(chosen, about), ENDS):
+                yield from self._rivals(rival, pattern, about, around)
+
+    def _rivals(self, rival: Rival, pattern: Pattern, about: Mapping[str, str], around: _Around) -> Iterator[Absence]:
+        parts = Parts()
+        self.reader.read(pattern, rival.left, rival.right, parts)
+        extent, own = extent_of(pattern), extent_of(rival.item)
+        stated = [Bound(end_of(x), start_of(y), BEFORE, IMPLICIT) for x in rival.after.ends for y in extent.starts]
+        stated += [Bound(end_of(x), end_of(y), BEFORE, IMPLICIT) for x in extent.ends for y in own.ends]
+        parts.times += stated
+        parts.moments = _ended(parts.moments)
+        conditions = self._own_conditions(parts, around.aside, around.parts, about, lists_too=False)
+        replaced = frozenset(names_in(rival.item))
+        if around.aside is None:
+            edges = around.edges or around.whole
+            around = replace(around, edges=edges.instead(replaced, _edges_of(pattern)))
+        graph = self._with_conditions(parts, extent, conditions, around)
+        if contradiction_of(graph) is None:
+            text = f"{self.text_of(rival.item)} that ends earlier"
+            yield Absence(replace(graph, replaced=replaced), Scope(stated=tuple(stated)), text)
 
     def _no_better(self, pick: Pick, chosen: Pattern, around: _Around) -> Iterator[Absence]:
         """No match differs only in what the item binds, which ends earlier (FIRST) or later (LAST)."""
-        own = extent_of(pick.item)
+        own, picked = extent_of(pick.item), names_in(pick.item)
         beside = [name for part in walk(chosen) if is_aside(part) for name in names_in(part)]
-        about = {name: rival_name(name) for name in (*names_in(pick.item), *beside)}
+        around_it = [part.name for part in walk(chosen) if isinstance(part, Named) and {*picked} <= {*names_in(part)}]
+        about = {name: rival_name(name) for name in (*picked, *beside, *around_it)}
         inner = frozenset(about.values())
-        for pattern in orders(renamed(chosen, about)):
+        for pattern in orders(renamed(chosen, about), ENDS):
             parts = Parts()
             self.reader.read(pattern, None, None, parts)
-            copy = next(
-                found for found in parts.picks if names_in(found.item) == tuple(map(about.get, names_in(pick.item)))
-            )
+            copies = [choice.pick for choice in parts.picks]
+            copy = next(found for found in copies if names_in(found.item) == tuple(map(about.get, picked)))
             extent = extent_of(copy.item)
             earlier, later = (own, extent) if pick.latest else (extent, own)
             parts.times += [Bound(end_of(x), end_of(y), BEFORE, IMPLICIT) for x in earlier.ends for y in later.ends]
             parts.variables = {name: found for name, found in parts.variables.items() if name in inner}
             parts.moments = {name: found for name, found in parts.moments.items() if name in inner}
             conditions = self._own_conditions(parts, None, around.parts, about)
-            graph = self._with_conditions(parts, extent, conditions, replace(around, about=about))
+            edges = _edges_of(pattern)
+            graph = self._with_conditions(parts, extent, conditions, replace(around, about=about, edges=edges))
             if contradiction_of(graph) is None:
                 order = "later" if pick.latest else "earlier"
-                scope = Scope(stated=(), waits=pick.latest, first=bool({*own.starts} & {*extent_of(chosen).starts}))
-                yield Absence(graph, scope, f"{self.text_of(pick.item)} that ends {order}")
+                graph = replace(graph, replaced=frozenset(picked))
+                yield Absence(graph, Scope(stated=()), f"{self.text_of(pick.item)} that ends {order}")
+
+
+def _edges_of(pattern: Pattern) -> _Edges:
+    extent, positions = extent_of(pattern), tuple(map(position_of, variables_in(pattern)))
+    return _Edges(tuple(map(start_of, extent.starts)), tuple(map(end_of, extent.ends)), positions, positions)
+
+
+def _closings(graph: Graph, pattern: Pattern, choices: Sequence[Choice]) -> tuple[Closing, ...]:
+    """What closes when the window does: what is open to the right, and what a FIRST or LAST chooses among."""
+    is_open = trails(pattern)
+    waiting = [choice.pick for choice in choices if is_open or choice.waits]
+    if not waiting:
+        return (Closing(graph.names, graph.extent.starts),) if is_open else ()
+    return tuple(_closing_beside(pick, graph) for pick in waiting)
+
+
+def _closing_beside(pick: Pick, graph: Graph) -> Closing:
+    """The window counted from the first of what is bound besides an item."""
+    picked = variables_in(pick.item)
+    names = tuple(name for name in graph.names if name not in picked)
+    first = tuple(
+        name
+        for name in names
+        if not any(graph.times.before(start_of(other), start_of(name)) for other in names if other != name)
+    )
+    return Closing(names, first)
 
 
 def _adjacent(names: Sequence[str]) -> list[Bound]:
@@ -539,6 +617,24 @@ def _adjacent(names: Sequence[str]) -> list[Bound]:
     return bounds
 
 
+def _ended(moments: Mapping[str, Moment]) -> dict[str, Moment]:
+    return {name: replace(moment, ended=True) for name, moment in moments.items()}
+
+
+def _is_endless(moment: Moment, graph: Graph, around: _Around) -> bool:
+    """Whether nothing around a graph says how far a moment that comes again and again goes."""
+    return not any(graph.times.limit(end_of(moment.name), point) is not None for point in around.times.points)
+
+
+def _endless_scope(aside: Aside) -> Problem:
+    return Problem(
+        "endless-periodic",
+        "nothing ends this PERIODIC: a window in EVENTS does not say how far moments go",
+        aside.span,
+        hint="add a WITHIN in time to the whole pattern, or put the item between two others of a SEQ",
+    )
+
+
 def rival_name(name: str) -> str:
     """The name of another event in the place of a variable."""
     return f"other {name}"
@@ -546,14 +642,6 @@ def rival_name(name: str) -> str:
 
 def _original(copied: Copied) -> tuple[Aside, Mapping[str, str]]:
     return copied.original, copied.names
-
-
-def _endless_pick(absence: Absence) -> Problem:
-    return Problem(
-        "endless-last",
-        f"LAST would wait for ever: nothing says how long `{absence.text}` may still come",
-        hint="add a WITHIN to the whole pattern, or put the item before another one of a SEQ",
-    )
 
 
 def _points_of(bound: Bound) -> set[str]:

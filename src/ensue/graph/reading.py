@@ -56,10 +56,24 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class Rival:
-    """An item that must be a first one: no other match of it ends before it. `after`: what both come after."""
+    """An item that must be a first one: no match of its `contenders` ends before it. `after`: what both come after.
+
+    `left` and `right` are the neighbours for which a NOT in it looks.
+    """
 
     item: Pattern
+    contenders: Pattern
     after: Extent
+    left: Extent | None
+    right: Extent | None
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A FIRST or LAST; a LAST `waits` where nothing has to come after its item."""
+
+    pick: Pick
+    waits: bool
 
 
 @dataclass(slots=True)
@@ -74,7 +88,7 @@ class Parts:
     positions: list[Bound] = field(default_factory=list)
     asides: list[Surroundings] = field(default_factory=list)
     rivals: list[Rival] = field(default_factory=list)
-    picks: list[Pick] = field(default_factory=list)
+    picks: list[Choice] = field(default_factory=list)
 
     @property
     def names(self) -> frozenset[str]:
@@ -168,13 +182,7 @@ def trails(pattern: Pattern, open_right: bool = True) -> bool:
             if open_right and last < len(pattern.items) - 1:
                 return True
             return any(trails(item, open_right and place == last) for place, item in enumerate(pattern.items))
-        case Related():
-            stated = {place for relation in pattern.relations for place in (relation.left.item, relation.right.item)}
-            return any(
-                trails(item, open_right and not (is_aside(item) and place in stated))
-                for place, item in enumerate(pattern.items)
-            )
-        case And() | Or():
+        case And() | Or() | Related():
             return any(trails(item, open_right) for item in pattern.items)
         case Not() | Within() | Named() | Repeat() | Pick():
             return trails(pattern.item, open_right)
@@ -213,7 +221,7 @@ class Reader:
                 self._read_series(pattern, parts)
             case Pick():
                 self.read(pattern.item, left, right, parts)
-                parts.picks.append(pattern)
+                parts.picks.append(Choice(pattern, waits=pattern.latest and right is None))
             case Or() | Not() | Repeat() | Operation():
                 raise AssertionError("branches are chosen, and what is aside is an item of SEQ or AND")
 
@@ -260,7 +268,9 @@ class Reader:
         if pattern.timer is not None:
             self._read_timer(pattern, pattern.timer, parts)
         if pattern.rival is not None:
-            parts.rivals.append(Rival(pattern.items[pattern.rival], extent_of(pattern.items[0])))
+            assert pattern.contenders is not None
+            own = pattern.items[pattern.rival]
+            parts.rivals.append(Rival(own, pattern.contenders, extent_of(pattern.items[0]), left, right))
         for relation in pattern.relations:
             if not any(self._is_beside(pattern, place) for place in (relation.left.item, relation.right.item)):
                 self._relate(pattern, relation, None, parts)
@@ -283,8 +293,7 @@ class Reader:
 
         needs = {relation.left.side for relation in own if relation.left.item == place} & OF_START
         needs |= {relation.right.side for relation in own if relation.right.item == place} & OF_END
-        neighbour = extent_of(pattern.items[0])
-        return Surroundings(item, neighbour, right, True, stated, frozenset(needs))
+        return Surroundings(item, left, right, False, stated, frozenset(needs))
 
     def _relate(self, pattern: Related, relation: Relation, beside: Extent | None, parts: Parts) -> None:
         """Adds what a relation says; `beside` is the extent of the item that is no part of the match, if it is one."""
@@ -356,5 +365,7 @@ class Reader:
             ]
             return
         limit = Limit(self.ticks(window), False)
-        lasting = (*names, *moments_in(pattern.item))
+        moments = moments_in(pattern.item)
+        parts.moments |= {name: replace(parts.moments[name], ended=True) for name in moments}
+        lasting = (*names, *moments)
         parts.times += [Bound(end_of(y), start_of(x), limit, reason) for x in names for y in lasting]

@@ -95,6 +95,7 @@ def _plan_graph(
     graph: Graph, whole: Graph, form: NormalForm, outer: tuple[Graph, ...], asked: frozenset[str] = frozenset()
 ) -> GraphPlan:
     """`asked` are the lists that the result shows."""
+    outer = tuple(_without(level, graph.replaced) for level in outer)
     around = (*outer, graph)
     return GraphPlan(
         graph,
@@ -102,6 +103,11 @@ def _plan_graph(
         tuple(_plan_absence(absence, whole, form, around) for absence in graph.absences),
         tuple(_plan_collection(collection, graph, whole, form, around, asked) for collection in graph.collections),
     )
+
+
+def _without(graph: Graph, replaced: frozenset[str]) -> Graph:
+    """The graph as one sees it that takes the place of some of its variables."""
+    return replace(graph, variables=tuple(variable for variable in graph.variables if variable.name not in replaced))
 
 
 def _asked_lists(query: PatternQuery, form: NormalForm) -> frozenset[str]:

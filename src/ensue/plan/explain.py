@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
-import pyarrow as pa
-
-from ensue.algebra.catalog import Catalog, StreamSchema, inferred_catalog
-from ensue.algebra.check import column_name
 from ensue.algebra.nodes import PatternQuery
 from ensue.algebra.operators import excluded_streams, stream_words
-from ensue.algebra.streams import END, START, connected, declarations, shared_keys, used_streams
+from ensue.algebra.streams import connected, declarations, program_catalog, shared_keys, used_streams
 from ensue.errors import Source, counted
 from ensue.expr.nodes import Duration
 from ensue.expr.rewrite import anonymous_predicate
@@ -38,23 +33,10 @@ def explain_without_data(
 ) -> str:
     """What a query means and how it will run, for streams that have whatever it asks of them and a time column.
 
-    `program` are the statements among which it stands, if they use each other.
+    `program` are the statements among which it stands.
     """
-    catalog = inferred_catalog(query, time, law.windows if law else ())
-    declared = declarations(program)
-    if used := used_streams(query, declared):
-        schemas = {name: _declared_schema(declared[name], catalog) for name in used}
-        catalog = replace(catalog, streams={**catalog.streams, **schemas})
-    if any(pa.types.is_timestamp(inferred_catalog(other, time).time_type) for other in program):
-        catalog = replace(catalog, time_type=pa.timestamp("us"))
-    return explain_query(plan_query(query, catalog, source, law), program)
-
-
-def _declared_schema(query: PatternQuery, catalog: Catalog) -> StreamSchema:
-    """The fields of a declared stream as far as its statement says them; without RETURN, whatever is asked of it."""
-    asked = catalog.any_stream.fields if catalog.any_stream is not None else {}
-    names = [column_name(column, place) for place, column in enumerate(query.returns)] or list(asked)
-    return StreamSchema(query.name or "", dict.fromkeys(names, pa.null()), START, END, derived=True)
+    windows = law.windows if law is not None else ()
+    return explain_query(plan_query(query, program_catalog(query, program, time, windows), source, law), program)
 
 
 def explain_query(plan: QueryPlan, program: Sequence[PatternQuery] = ()) -> str:

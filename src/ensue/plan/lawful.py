@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import permutations
 
 from ensue.algebra.bind import bind_constraint
 from ensue.algebra.catalog import Catalog
 from ensue.algebra.constraints import Clause, Constraint, EndsWithin, clauses_of
-from ensue.algebra.nodes import Statements
+from ensue.algebra.nodes import PatternQuery, Statements
 from ensue.algebra.operators import stream_words
+from ensue.algebra.streams import declarations, used_streams
 from ensue.errors import Problem, QueryError, Source, Span
 from ensue.graph.bounds import Bound, Limit, Reason, end_of, extend, start_of
 from ensue.graph.law import Law, Needed
@@ -48,6 +50,13 @@ def laws_of(statements: Statements, catalog: Catalog | None = None) -> list[Law 
     if contradictions:
         raise QueryError(list(contradictions), statements.source)
     return laws
+
+
+def laws_by_query(statements: Statements, catalog: Catalog | None = None) -> dict[PatternQuery, Law | None]:
+    """The law of each query over events of tables. Constraints say nothing about those that use declared streams."""
+    declared = declarations(statements.statements)
+    plain = tuple(query for query in statements.statements if not used_streams(query, declared))
+    return dict(zip(plain, laws_of(replace(statements, statements=plain), catalog), strict=True))
 
 
 def _unclear_traces(statements: Statements) -> Iterator[Problem]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
-from ensue.graph.bounds import FAR, WHOLE_FIRST, WHOLE_LAST, WHOLE_START, Network, Point, end_of, position_of, start_of
-from ensue.graph.model import Extent, Windows
+from ensue.graph.bounds import FAR, WHOLE_LAST, Network, Point, end_of, position_of, start_of
+from ensue.graph.model import Graph, Windows
 from ensue.plan.model import GraphPlan, Retention
 
 
@@ -30,39 +30,42 @@ def retention_of(plan: GraphPlan, windows: Windows) -> dict[str, Retention]:
 
 
 def _retention(name: str, inner: GraphPlan, whole: GraphPlan, windows: Windows) -> Retention:
-    times, extent = inner.graph.times, whole.graph.extent
-    closing = windows.ticks if whole.graph.trailing else None
+    times = inner.graph.times
     return Retention(
-        _latest_completion(times, extent, start_of(name), whole.graph.trailing, closing),
-        _latest_completion(times, extent, end_of(name), whole.graph.trailing, closing),
-        _last_position(inner.graph.positions, name, whole.graph.trailing, windows),
+        _latest_completion(times, whole.graph, start_of(name), windows.ticks),
+        _latest_completion(times, whole.graph, end_of(name), windows.ticks),
+        _last_position(inner.graph.positions, name, whole.graph, windows.events),
     )
 
 
-def _latest_completion(times: Network, extent: Extent, point: Point, trailing: bool, closing: int | None) -> int | None:
+def _latest_completion(times: Network, whole: Graph, point: Point, window: int | None) -> int | None:
     """The most ticks after `point` at which a match around it can complete, None if there is no such limit."""
-    if trailing:
-        limit = times.limit(WHOLE_START, point)
-        return None if limit is None or closing is None else _near(limit.value + closing)
-    return _greatest(_limits(times, map(end_of, extent.ends), point))
+    if not whole.closings:
+        return _greatest(_limits(times, map(end_of, whole.extent.ends), point))
+    starts = [_least(_limits(times, map(start_of, closing.starts), point)) for closing in whole.closings]
+    return _greatest(None if start is None or window is None else _near(start + window) for start in starts)
 
 
-def _last_position(positions: Network, name: str, trailing: bool, windows: Windows) -> int | None:
+def _last_position(positions: Network, name: str, whole: Graph, window: int | None) -> int | None:
     """The most positions after an event at which a match around it can complete."""
-    if not positions.points or (trailing and windows.events is None):
-        return None
     point = position_of(name)
-    if trailing and windows.events is not None:
-        limit = positions.limit(WHOLE_FIRST, point)
-        return None if limit is None else limit.whole + windows.events - 1
-    limit = positions.limit(WHOLE_LAST, point)
-    return None if limit is None else limit.whole
+    if not positions.points:
+        return None
+    if not whole.closings:
+        limit = positions.limit(WHOLE_LAST, point)
+        return None if limit is None else limit.whole
+    firsts = [_least(_limits(positions, map(position_of, closing.names), point)) for closing in whole.closings]
+    return _greatest(None if first is None or window is None else first + window - 1 for first in firsts)
 
 
 def _limits(times: Network, points: Iterable[Point], origin: Point) -> Iterator[int | None]:
     for point in points:
         limit = times.limit(point, origin)
         yield None if limit is None else _near(limit.value)
+
+
+def _least(limits: Iterable[int | None]) -> int | None:
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def _near(ticks: int) -> int | None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ensue.algebra.catalog import inferred_catalog
 from ensue.algebra.nodes import PatternQuery, Statements
-from ensue.algebra.streams import check_streams, declarations, streams_of, used_streams
+from ensue.algebra.streams import check_streams, declarations, streams_of
 from ensue.engine.cascade import Derivation
 from ensue.engine.output import OutputSchema, output_schema
 from ensue.engine.session import raw_types
@@ -18,7 +18,7 @@ from ensue.engine.sources import InputTable
 from ensue.errors import Problem, QueryError, SchemaError
 from ensue.graph.law import Law
 from ensue.plan.build import plan_query
-from ensue.plan.lawful import contradictory_constraints, laws_of
+from ensue.plan.lawful import contradictory_constraints, laws_by_query
 from ensue.plan.model import QueryPlan
 from ensue.plan.tracking import VIOLATION_COLUMNS, tracking_plan
 from ensue.runtimes.derivations import derivations_of, plan_declared
@@ -80,10 +80,7 @@ def plan_over(
     declared = frozenset(declarations(statements.statements))
     inputs = tuple(replace(item, elsewhere=declared) if item.stream is None else item for item in inputs)
     catalog = catalog_of(inputs, _time_of_queries(statements.statements))
-    plain = tuple(query for query in statements.statements if not used_streams(query, declared))
-    laws: dict[PatternQuery, Law | None] = {}
-    if lawful:
-        laws.update(zip(plain, laws_of(replace(statements, statements=plain), catalog), strict=True))
+    laws = laws_by_query(statements, catalog) if lawful else {}
     catalog, below = plan_declared(statements, catalog, laws)
     plans = tuple(plan_query(node, catalog, statements.source, laws.get(node)) for node in statements.results)
     derivations = derivations_of(below, plans, inputs)

@@ -1,0 +1,332 @@
+"""A day in the library, drawn: readings as Parquet files in the order of arrival, and what should be found in them.
+
+    python examples/library/generate.py FOLDER [--seed 7] [--visits 110] [--files 12]
+
+What should be found comes from the stories that are planted here, never from Ensue. Stories have people and books of
+their own, and keep apart at counters and doors, so that none of them changes what another means.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+SCHEMA = pa.schema(
+    [
+        ("t", pa.timestamp("us", "UTC")),
+        ("type", pa.string()),
+        ("kind", pa.string()),
+        ("tag", pa.string()),
+        ("reader", pa.string()),
+    ]
+)
+OPENING = datetime(2025, 3, 10, 9, tzinfo=UTC)
+SECOND = 1000
+"""Times are milliseconds since the opening."""
+
+MINUTE = 60 * SECOND
+HOUR = 60 * MINUTE
+LIMIT = 3
+READERS = {"shelf": 12, "counter": 2, "door": 2}
+STREAMS = {"shelf": "ShelfReading", "counter": "CounterReading", "door": "DoorReading"}
+APART = {"counter": 90 * SECOND, "door": 40 * SECOND}
+"""How far apart two stories are at one reader."""
+
+LONGEST_QUEUE = 15 * MINUTE
+"""How long a story waits for its place; with more, it might not end within two hours."""
+
+MOST_DELAY = 20 * SECOND
+"""How late a reading may arrive."""
+
+
+def moment(at: int) -> datetime:
+    return OPENING + timedelta(milliseconds=at)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Reading:
+    """A tag in front of a reader."""
+
+    at: int
+    stream: str
+    kind: str
+    tag: str
+    reader: str
+
+    def __str__(self) -> str:
+        return describe(moment(self.at), self.stream, self.tag, self.reader)
+
+
+def describe(at: datetime, stream: str, tag: str, reader: str) -> str:
+    """A reading as one line, as it stands in the expected alerts."""
+    return f"{at.isoformat()} {stream} of {tag} by {reader}"
+
+
+@dataclass(frozen=True, slots=True)
+class Loan:
+    """A book that someone has borrowed: when it was read beside the card, and all readings that say so."""
+
+    person: str
+    book: str
+    at: int
+    readings: frozenset[Reading]
+
+
+@dataclass(slots=True)
+class Day:
+    """Stories that were planted: their readings, and what should be found."""
+
+    random: Random
+    readings: list[Reading] = field(default_factory=list)
+    expected: dict[str, list[dict[str, Any]]] = field(
+        default_factory=lambda: {"BookliftingAlert": [], "ConfusionAlert": [], "OverlimitAlert": [], "Loans": []}
+    )
+    taken: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    tags: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+
+    # The smallest things that happen.
+
+    def new(self, kind: str) -> str:
+        """The tag of a book or a person that no other story has."""
+        self.tags[kind] += 1
+        return f"{kind}-{self.tags[kind]}"
+
+    def people(self, count: int) -> list[str]:
+        return [self.new("person") for _ in range(count)]
+
+    def reader(self, place: str) -> str:
+        return f"{place}-{self.random.randint(1, READERS[place])}"
+
+    def between(self, least: int, most: int) -> int:
+        return self.random.randint(least, most)
+
+    def chance(self, share: float) -> bool:
+        return self.random.random() < share
+
+    def free(self, place: str, earliest: int) -> tuple[str, int]:
+        """A reader at this place, and a time from `earliest` on at which no other story is there."""
+        reader, at = self.reader(place), earliest
+        while any(abs(at - other) < APART[place] for other in self.taken[reader]):
+            at += self.between(SECOND, 10 * SECOND)
+        if at > earliest + LONGEST_QUEUE:
+            raise ValueError(f"the {place}s are too crowded for so many visits")
+        self.taken[reader].append(at)
+        return reader, at
+
+    def read(self, reader: str, tag: str, at: int) -> Reading:
+        """The first reading of a tag, and a few more as long as it stays there."""
+        stream = STREAMS[reader.partition("-")[0]]
+        first = Reading(at, stream, tag.partition("-")[0], tag, reader)
+        self.readings.append(first)
+        for _ in range(self.between(0, 3)):
+            at += self.between(SECOND // 3, 3 * SECOND)
+            self.readings.append(Reading(at, stream, first.kind, tag, reader))
+        return first
+
+    # What people do; each gives the readings by which it can be told.
+
+    def pick(self, at: int, count: int = 1) -> dict[str, Reading]:
+        """Books are taken from a shelf, where some of them have been seen before."""
+        picked = {}
+        for _ in range(count):
+            book, shelf = self.new("book"), self.reader("shelf")
+            if self.chance(0.4):
+                self.read(self.reader("shelf"), book, at - self.between(2 * MINUTE, 20 * MINUTE))
+            picked[book] = self.read(shelf, book, at + self.between(0, MINUTE))
+        return picked
+
+    def check_out(self, person: str, books: Iterable[str], earliest: int) -> list[Loan]:
+        """A card and then the books, at a counter; someone else may have stood there just before."""
+        counter, at = self.free("counter", earliest)
+        if self.chance(0.3):
+            self.read(counter, self.new("person"), at - self.between(2 * SECOND, 8 * SECOND))
+        card = self.read(counter, person, at)
+        read = [self.read(counter, book, at + self.between(SECOND, 20 * SECOND)) for book in books]
+        loans = [Loan(person, book.tag, book.at, frozenset({card, book})) for book in read]
+        self.expect_loans(loans)
+        return loans
+
+    def pass_door(self, tags: Sequence[str], earliest: int) -> dict[str, Reading]:
+        """Books and people pass a door together, within 4 seconds or all in the same millisecond."""
+        door, at = self.free("door", earliest)
+        spread = 0 if self.chance(0.2) else 4 * SECOND
+        if self.chance(0.2):
+            self.readings.append(Reading(at, "DoorReading", "unknown", "umbrella", door))
+        return {tag: self.read(door, tag, at + self.between(0, spread)) for tag in tags}
+
+    def turbo(self, person: str, shelved: dict[str, Reading], earliest: int) -> list[Loan]:
+        """Someone walks out with books that nobody has checked out."""
+        passed = self.pass_door([*shelved, person], earliest)
+        loans = [
+            Loan(person, book, passed[book].at, frozenset({shelf, passed[book], passed[person]}))
+            for book, shelf in shelved.items()
+        ]
+        self.expect_loans(loans)
+        return loans
+
+    # What should be found.
+
+    def expect(self, alert: str, readings: Iterable[Reading] = (), **columns: Any) -> None:
+        row = dict(columns, at=moment(columns["at"]).isoformat())
+        if alert != "Loans":
+            row["readings"] = sorted(map(str, readings))
+        self.expected[alert].append(row)
+
+    def expect_loans(self, loans: Iterable[Loan]) -> None:
+        for loan in loans:
+            self.expect("Loans", person=loan.person, book=loan.book, at=loan.at)
+
+    def expect_booklifting(self, shelf: Reading, door: Reading) -> None:
+        columns = {"book": door.tag, "shelf": shelf.reader, "door": door.reader}
+        self.expect("BookliftingAlert", [shelf, door], **columns, at=door.at)
+
+    # The stories. Each begins at `at` and ends within two hours, if it does not say otherwise.
+
+    def honest(self, at: int) -> None:
+        """Books are checked out at the counter, and leave; a friend may leave at the same time."""
+        person, *friend = self.people(self.between(1, 2))
+        books = self.pick(at, self.between(1, LIMIT))
+        loans = self.check_out(person, books, at + 10 * MINUTE)
+        self.pass_door([*books, person, *friend], loans[-1].at + self.between(1, 10) * MINUTE)
+
+    def hurried(self, at: int) -> None:
+        """Books are not checked out, but leave with one person: a turbo-checkout."""
+        self.turbo(self.new("person"), self.pick(at, self.between(1, LIMIT)), at + self.between(2, 40) * MINUTE)
+
+    def theft(self, at: int) -> None:
+        """A book leaves, and nobody with it; it may have lain on the counter, or someone may follow too late."""
+        [(book, shelf)] = self.pick(at).items()
+        if self.chance(0.4):
+            counter, seen = self.free("counter", at + 10 * MINUTE)
+            self.read(counter, book, seen)
+        passed = self.pass_door([book], at + 30 * MINUTE)[book]
+        self.expect_booklifting(shelf, passed)
+        if self.chance(0.5):
+            self.read(passed.reader, self.new("person"), passed.at + self.between(6 * SECOND, 9 * SECOND))
+
+    def confusion(self, at: int) -> None:
+        """A book leaves between several people."""
+        people = self.people(self.between(2, 3))
+        [(book, shelf)] = self.pick(at).items()
+        passed = self.pass_door([book, *people], at + self.between(5, 30) * MINUTE)
+        door = passed[book]
+        columns = {"book": book, "persons": sorted(people), "door": door.reader}
+        self.expect("ConfusionAlert", [shelf, *passed.values()], **columns, at=door.at)
+
+    def too_many(self, at: int) -> None:
+        """Someone takes more books than allowed, some over the counter and the others through the door."""
+        person, count = self.new("person"), self.between(LIMIT + 1, LIMIT + 3)
+        over_the_counter = self.pick(at, self.between(1, count - 1))
+        loans = self.check_out(person, over_the_counter, at + 10 * MINUTE)
+        others = self.pick(at + 30 * MINUTE, count - len(over_the_counter))
+        loans += self.turbo(person, others, at + 40 * MINUTE)
+        for loan in loans:
+            so_far = [own for own in loans if own.at <= loan.at]
+            if len(so_far) > LIMIT:
+                readings = {reading for own in so_far for reading in own.readings}
+                self.expect("OverlimitAlert", readings, person=person, book=loan.book, books=len(so_far), at=loan.at)
+
+    def twice_a_day(self, at: int) -> None:
+        """As many books, but some of them three hours later: that is allowed."""
+        person = self.new("person")
+        self.check_out(person, self.pick(at, LIMIT), at + 5 * MINUTE)
+        self.turbo(person, self.pick(at + 3 * HOUR, LIMIT), at + 3 * HOUR + 10 * MINUTE)
+
+    def returned(self, at: int) -> None:
+        """A book is borrowed, brought back, put on a shelf, and then stolen. Borrowing it counted once."""
+        person = self.new("person")
+        [book] = self.pick(at)
+        [loan] = self.check_out(person, [book], at + 5 * MINUTE)
+        out = self.pass_door([book, person], loan.at + 5 * MINUTE)
+        back = self.pass_door([book, person], out[book].at + 20 * MINUTE)
+        shelf = self.read(self.reader("shelf"), book, back[book].at + 15 * MINUTE)
+        self.expect_booklifting(shelf, self.pass_door([book], shelf.at + 15 * MINUTE)[book])
+
+    def brought_back(self, at: int) -> None:
+        """A book that was borrowed long ago comes in, lies on the counter, and goes to its shelf."""
+        book, person = self.new("book"), self.new("person")
+        came = self.pass_door([book, person], at)
+        counter, seen = self.free("counter", came[book].at + 5 * MINUTE)
+        self.read(counter, book, seen)
+        self.read(self.reader("shelf"), book, seen + 30 * MINUTE)
+
+    def reading_room(self, at: int) -> None:
+        """Someone comes, looks at books and goes without any."""
+        person = self.new("person")
+        self.pass_door([person], at)
+        self.pick(at + 5 * MINUTE, 3)
+        self.pass_door([person], at + 50 * MINUTE)
+
+    def finish(self) -> None:
+        """Every reader gives a sign of life every ten minutes, the last one half an hour after the last reading."""
+        last = max(reading.at for reading in self.readings) + 30 * MINUTE
+        readers = [f"{place}-{number}" for place, count in READERS.items() for number in range(1, count + 1)]
+        for at in (*range(0, last, 10 * MINUTE), last):
+            self.readings += [Reading(at, "Heartbeat", "reader", reader, reader) for reader in readers]
+
+
+STORIES = (
+    Day.honest, Day.hurried, Day.theft, Day.honest, Day.confusion, Day.too_many, Day.hurried,
+    Day.twice_a_day, Day.returned, Day.brought_back, Day.reading_room,
+)  # fmt: skip
+
+
+def draw_day(seed: int, visits: int) -> Day:
+    """A day with so many stories, of each kind in turn, that begin in the first four hours."""
+    day = Day(Random(seed))
+    for number in range(visits):
+        STORIES[number % len(STORIES)](day, day.between(30 * MINUTE, 4 * HOUR))
+    day.finish()
+    return day
+
+
+def table_of(day: Day) -> pa.Table:
+    """The readings in the order of arrival: each comes a little late."""
+    arrived = sorted(sorted(day.readings), key=lambda reading: reading.at + day.between(0, MOST_DELAY))
+    rows = [(moment(read.at), read.stream, read.kind, read.tag, read.reader) for read in arrived]
+    return pa.table(dict(zip(SCHEMA.names, zip(*rows, strict=True), strict=True)), SCHEMA)
+
+
+def write_day(folder: Path, day: Day, files: int) -> None:
+    """Writes `readings/*.parquet` and `expected.json`.
+
+    Spark takes files in the order of their age, so each is a second younger than the one before.
+    """
+    table = table_of(day)
+    (folder / "readings").mkdir(parents=True)
+    now = time.time() - files
+    for number in range(files):
+        first, last = (table.num_rows * place // files for place in (number, number + 1))
+        path = folder / "readings" / f"{number:04}.parquet"
+        pq.write_table(table.slice(first, last - first), path)
+        os.utime(path, (now + number, now + number))
+    (folder / "expected.json").write_text(json.dumps(day.expected, indent=2) + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Draws a day in the library: readings/*.parquet and expected.json.")
+    parser.add_argument("folder", type=Path, help="where to write; has no `readings` yet")
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--visits", type=int, default=110, help="how many stories (default: %(default)s)")
+    parser.add_argument("--files", type=int, default=12)
+    chosen = parser.parse_args()
+    day = draw_day(chosen.seed, chosen.visits)
+    write_day(chosen.folder, day, chosen.files)
+    found = ", ".join(f"{len(rows)} {name}" for name, rows in day.expected.items())
+    print(f"{len(day.readings)} readings in {chosen.files} files; expected: {found}")
+
+
+if __name__ == "__main__":
+    main()

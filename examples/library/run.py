@@ -1,0 +1,133 @@
+"""The library on Spark: readings come as a stream of files; alerts are shown, and compared with those planted.
+
+    python examples/library/run.py            # a stream on Spark
+    python examples/library/run.py --batch    # the same program in this process, over all readings at once
+
+Ends with code 1, and with what differs, if anything else is found than was planted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from datetime import UTC
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from generate import STREAMS, describe, draw_day, write_day
+
+import ensue
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PROGRAM = Path(__file__).with_name("library.ensue")
+WATERMARK = "30 seconds"
+SHOWN = 4
+Rows = list[dict[str, Any]]
+
+
+def find_in_batch(folder: Path) -> dict[str, pa.Table]:
+    """What the program finds in all readings at once, without Spark."""
+    return dict(ensue.run(ensue.parse_file(PROGRAM), pq.read_table(folder / "readings"), time="t", type="type"))
+
+
+def find_in_stream(folder: Path, spark: SparkSession) -> dict[str, pa.Table]:
+    """What the program finds in a stream of the files, one a micro-batch, until all are read."""
+    program, readings = ensue.parse_file(PROGRAM), str(folder / "readings")
+    columns = spark.read.parquet(readings).schema
+    stream = spark.readStream.schema(columns).option("maxFilesPerTrigger", 1).parquet(readings)
+    alerts = {name: str(folder / "alerts" / name) for name in program.names}
+    ensue.start(
+        program,
+        stream.withWatermark("t", WATERMARK),
+        to=alerts,
+        checkpoint=str(folder / "checkpoint"),
+        time="t",
+        type="type",
+        available_now=True,
+    ).wait()
+    return {name: spark.read.parquet(path).drop("batch").toArrow() for name, path in alerts.items()}
+
+
+def readings_by_id(folder: Path) -> dict[str, str]:
+    """Each reading as one line, by the id that `lineage` gives: also a query."""
+    columns = "r.t AS t, r.tag AS tag, r.reader AS reader, lineage(r) AS ids"
+    program = ";".join(f"PATTERN {stream} ({stream} r) RETURN {columns}" for stream in STREAMS.values())
+    found = ensue.run(ensue.parse(program), pq.read_table(folder / "readings"), time="t", type="type")
+    return {
+        row["ids"][0]: describe(row["t"], stream, row["tag"], row["reader"])
+        for stream, rows in found.items()
+        for row in rows.to_pylist()
+    }
+
+
+def comparable(found: Mapping[str, pa.Table], readings: Mapping[str, str]) -> dict[str, Rows]:
+    """What was found in the form of `expected.json`: times and readings as text, and sorted lists."""
+
+    def value(name: str, of: Any) -> Any:
+        if name == "at":
+            return of.astimezone(UTC).isoformat()
+        if name == "readings":
+            return sorted(readings.get(identity, f"no reading has the id {identity}") for identity in of)
+        return sorted(of) if isinstance(of, list) else of
+
+    return {
+        name: [{column: value(column, of) for column, of in row.items()} for row in rows.to_pylist()]
+        for name, rows in found.items()
+    }
+
+
+def differences(expected: Mapping[str, Rows], found: Mapping[str, Rows]) -> Iterator[str]:
+    """A line for each row that is missing, and for each that is too many."""
+    for name in sorted({*expected, *found}):
+        wanted, given = (
+            Counter(json.dumps(row, sort_keys=True) for row in rows.get(name, ())) for rows in (expected, found)
+        )
+        yield from (f"{name} is missing: {row}" for row in (wanted - given).elements())
+        yield from (f"{name} is unexpected: {row}" for row in (given - wanted).elements())
+
+
+def show(found: Mapping[str, Rows]) -> None:
+    """The first rows of each, and the readings from which the very first follows."""
+    for name, rows in found.items():
+        print(f"{name}: {len(rows)}")
+        for place, row in enumerate(sorted(rows, key=lambda row: row["at"])[:SHOWN]):
+            print("  " + ", ".join(f"{column} {of}" for column, of in row.items() if column != "readings"))
+            for reading in row.get("readings", ()) if place == 0 else ():
+                print(f"    {reading}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description="Finds what goes on in the library, and compares it with what was planted."
+    )
+    parser.add_argument(
+        "--batch", action="store_true", help="in this process, over all readings at once; without Spark"
+    )
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--visits", type=int, default=110, help="how many stories are drawn (default: %(default)s)")
+    parser.add_argument(
+        "--files", type=int, default=12, help="how many files, each a micro-batch (default: %(default)s)"
+    )
+    chosen = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="ensue-library-") as name:
+        folder = Path(name)
+        write_day(folder, draw_day(chosen.seed, chosen.visits), chosen.files)
+        tables = find_in_batch(folder) if chosen.batch else find_in_stream(folder, ensue.spark_session("library"))
+        found = comparable(tables, readings_by_id(folder))
+        expected = json.loads((folder / "expected.json").read_text(encoding="utf-8"))
+    show(found)
+    wrong = list(differences(expected, found))
+    print("\n".join(wrong) if wrong else "All that was planted is found, and nothing else.")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
