@@ -393,6 +393,8 @@ def _check_visibility(conjunct: Expr, homes: dict[str, Scope], groups: Mapping[s
     if not names:
         return
     home = home_of(conjunct, homes, groups)
+    if home is not None:
+        yield from _check_list_outside(conjunct, home, homes, groups)
     listed = ", ".join(f"`{name}`" for name in sorted(names))
     if home is None:
         yield Problem(
@@ -408,6 +410,21 @@ def _check_visibility(conjunct: Expr, homes: dict[str, Scope], groups: Mapping[s
             conjunct.span,
             hint="they stand in different branches of an OR: write one condition per branch",
         )
+
+
+def _check_list_outside(
+    conjunct: Expr, home: Scope, homes: dict[str, Scope], groups: Mapping[str, str]
+) -> Iterator[Problem]:
+    """What a NOT forbids is looked for before the collections beside it are made."""
+    for name in sorted(list_names(conjunct, groups)):
+        listing = homes[name]
+        if isinstance(listing.aside, Repeat) and not around_list(listing).is_same(home):
+            yield Problem(
+                "list-outside",
+                f"the condition relates the list of `{name}` to what is inside of another NOT or collection",
+                conjunct.span,
+                hint="declare the part with the list as a STREAM, and return the aggregate as one of its columns",
+            )
 
 
 def _can_be_together(names: frozenset[str], home: Scope) -> bool:
