@@ -117,6 +117,32 @@ def test_explain(folder: Path) -> None:
     assert only == ensue.explain(program.queries[1]) + "\n"
 
 
+DERIVED = """
+STREAM Pair FROM PATTERN SEQ(A a, B b) PARTITION BY id WITHIN 5 RETURN a.id AS id;
+STREAM Unused FROM PATTERN SEQ(A a, C c) WITHIN 5;
+PATTERN SEQ(Pair p, C c) PARTITION BY id WITHIN 5;
+PATTERN latest SEQ(A a, B b, C c) PARTITION BY id WITHIN 5 MATCH RECENT
+"""
+
+
+def test_a_pattern_on_a_declared_stream_is_explained_and_found_with_it(folder: Path) -> None:
+    (folder / "derived.ensue").write_text(DERIVED)
+    (folder / "derived.csv").write_text("t,type,id\n1,A,1\n2,B,1\n3,C,1\n")
+    explained = ensue_command("explain", "derived.ensue", "--pattern", "pattern_1").stdout
+    assert explained.startswith("STREAM\n  STREAM Pair FROM")
+    assert "Unused" not in explained
+    options = ["--events", "derived.csv", "--time", "t", "--type", "type"]
+    assert ensue_command("detect", "derived.ensue", *options).stderr == "pattern_1: 1 match\nlatest: 1 match\n"
+    only = ensue_command("detect", "derived.ensue", *options, "--pattern", "pattern_1")
+    assert only.stderr == "pattern_1: 1 match\n"
+
+
+def test_check_of_a_context_looks_at_its_operators(folder: Path) -> None:
+    (folder / "context.ensue").write_text("PATTERN SEQ(A a, B b) WITHIN 5 EVENTS MATCH RECENT")
+    result = ensue_command("check", "context.ensue")
+    assert "error[policy-window]" in result.stderr
+
+
 def test_explain_with_a_time_of_another_name(folder: Path) -> None:
     text = "PATTERN SEQ(A a, B b) WHERE b.at - a.at > 5 minutes WITHIN 1 hour"
     (folder / "at.ensue").write_text(text)

@@ -145,7 +145,7 @@ def explain(query: QueryLike, *, time: str = "t", constraints: ConstraintsLike |
       batch: shuffled by time slices of 80 that overlap by 5
       stream: in one task, with one state
     """
-    return "\n\n".join(_explained(single_statement(query, constraints), time))
+    return "\n\n".join(_explained(_single_statement(query, constraints), time))
 
 
 def _explained(statements: Statements, time: str) -> Iterator[str]:
@@ -161,6 +161,11 @@ def _explained(statements: Statements, time: str) -> Iterator[str]:
 
 def single_statement(query: QueryLike, constraints: ConstraintsLike | None = None) -> Statements:
     """The one query meant, with its constraints and its text, so that messages can point into it."""
+    return _resolved(_single_statement(query, constraints))
+
+
+def _single_statement(query: QueryLike, constraints: ConstraintsLike | None) -> Statements:
+    """The one query meant, as it is written."""
     statements = _constrained(_statements_of(query), constraints)
     if not statements.results:
         raise _no_pattern(statements)
@@ -176,7 +181,7 @@ def single_statement(query: QueryLike, constraints: ConstraintsLike | None = Non
             ],
             statements.source,
         )
-    return _resolved(statements)
+    return statements
 
 
 def program_statements(program: Program | QueryLike, constraints: ConstraintsLike | None = None) -> Statements:

@@ -379,3 +379,10 @@ def test_equal_events_have_ids_of_their_own() -> None:
     assert len({tuple(row["ids"]) for row in found}) == 2
     assert len({row["ids"][0] for row in found}) == 2
     assert len({row["ids"][1] for row in found}) == 1
+
+
+def test_two_patterns_without_a_name_can_both_have_a_context() -> None:
+    events = pa.table({"t": [1, 2, 3, 4], "type": ["A", "A", "B", "C"]})
+    pattern = "PATTERN SEQ(A a, B b, C c) WITHIN 9 MATCH {} RETURN a.t AS a"
+    found = ensue.run("; ".join(map(pattern.format, ("RECENT", "CHRONICLE"))), events, time="t", type="type")
+    assert [found[name].column("a").to_pylist() for name in ("pattern_1", "pattern_2")] == [[2], [1]]

@@ -88,7 +88,7 @@ def inferred_catalog(query: PatternQuery, time: str = "t", other_windows: Iterab
     """A catalog that gives every stream whatever the query asks of it, for looking at a query without data.
 
     `time` names the time column. Time is a timestamp iff the query, or one of `other_windows`, measures it in units, or
-    if it names a moment or asks for a part of one; otherwise it is an integer.
+    if it names a moment or asks for a part of one; otherwise it is an integer. Events last iff CONCURRENT asks for it.
     """
     patterns = list(walk(query.pattern))
     windows = [query.within, *other_windows]
@@ -101,7 +101,9 @@ def inferred_catalog(query: PatternQuery, time: str = "t", other_windows: Iterab
     names |= set(query.partition_by)
     fields = {name: pa.null() for name in sorted(names) if name not in (*TIME_NAMES, time)}
     has_units = any(isinstance(window, Duration) for window in windows) or any(map(_speaks_of_moments, parts))
-    return Catalog({}, pa.timestamp("us") if has_units else pa.int64(), StreamSchema("*", fields, time))
+    lasting = any(isinstance(node, Operation) and node.operator == "CONCURRENT" for node in patterns)
+    schema = StreamSchema("*", fields, time, end="e" if lasting else None)
+    return Catalog({}, pa.timestamp("us") if has_units else pa.int64(), schema)
 
 
 def _speaks_of_moments(part: Expr) -> bool:

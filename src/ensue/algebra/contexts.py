@@ -54,9 +54,14 @@ MATCH = "match#"
 def resolve_contexts(statements: Statements) -> Statements:
     """The statements, with several in the place of each one whose policy is a context."""
     resolved: list[PatternQuery] = []
+    prefixes: set[str] = set()
     for query in statements.statements:
         if query.policy in CONTEXTS:
-            resolved += _Resolver(query, statements.source).resolved()
+            prefix = query.name or "pattern"
+            while prefix in prefixes:
+                prefix += "_"
+            prefixes.add(prefix)
+            resolved += _Resolver(query, statements.source, prefix).resolved()
         else:
             resolved.append(query)
     return replace(statements, statements=tuple(resolved))
@@ -112,10 +117,11 @@ def _keeps_apart(pattern: Pattern) -> bool:
 
 @dataclass(slots=True)
 class _Resolver:
-    """Resolves one query."""
+    """Resolves one query; the names of its streams begin with `prefix`."""
 
     written: PatternQuery
     source: Source | None
+    prefix: str
     stages: list[PatternQuery] = field(default_factory=list)
     done: set[int] = field(default_factory=set)
     anonymous: frozenset[str] = frozenset()
@@ -478,7 +484,7 @@ class _Resolver:
 
     def _emit(self, stage: _Stage) -> _Operand:
         """Declares the stream of the matches that a stage chooses."""
-        name = f"{self.written.name or 'pattern'}#{len(self.stages) + 1}"
+        name = f"{self.prefix}#{len(self.stages) + 1}"
         cumulative = self.written.policy == CUMULATIVE and len(stage.operands) == 2 and not stage.branches
         listed = frozenset(initiating_names(stage.pattern)) if cumulative else frozenset[str]()
         self.stages.append(

@@ -58,6 +58,15 @@ def in_order(queries: Sequence[PatternQuery]) -> tuple[PatternQuery, ...]:
     return tuple(ordered.values())
 
 
+def streams_below(query: PatternQuery, queries: Iterable[PatternQuery]) -> tuple[PatternQuery, ...]:
+    """The statements that declare what a query uses, at any depth, in the order of the text."""
+    declared = declarations(queries)
+    found = list(used_streams(query, declared))
+    for name in found:
+        found += [used for used in used_streams(declared[name], declared) if used not in found]
+    return tuple(statement for name, statement in declared.items() if name in found)
+
+
 def connected(query: PatternQuery, queries: Sequence[PatternQuery]) -> tuple[PatternQuery, ...]:
     """The statements that have to run in one place with this one, because of the streams between them."""
     declared = declarations(queries)

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ensue.algebra.streams import program_catalog
+from ensue.algebra.contexts import resolve_contexts
+from ensue.algebra.nodes import Statements
+from ensue.algebra.streams import program_catalog, streams_below
 from ensue.api import Program, parse
 from ensue.cli.reporting import UsageError, existing_file
 from ensue.errors import Problem, QueryError, Source, did_you_mean, render_problem
@@ -69,7 +71,7 @@ def name_patterns(program: Program) -> Program:
 
 
 def choose_pattern(program: Program, pattern: str | None) -> Program:
-    """The program with only the pattern asked for, and the streams that are declared."""
+    """The program with only the pattern asked for, and the streams it stands on."""
     if pattern is None:
         return program
     if pattern not in program.names:
@@ -78,8 +80,9 @@ def choose_pattern(program: Program, pattern: str | None) -> Program:
             f"the program has no pattern `{pattern}`; patterns: {', '.join(program.names)}",
             did_you_mean(pattern, program.names),
         )
-    node = replace(program.statements.results[program.names.index(pattern)], name=pattern)
-    return Program(replace(program.statements, statements=(*program.statements.declared, node)))
+    node = program.statements.results[program.names.index(pattern)]
+    below = streams_below(node, program.statements.statements)
+    return Program(replace(program.statements, statements=(*below, replace(node, name=pattern))))
 
 
 def _check_text(text: str, name: str) -> list[Finding]:
@@ -97,7 +100,11 @@ def _check_text(text: str, name: str) -> list[Finding]:
     for node in everything:
         law = laws.get(node)
         try:
-            plan_query(node, program_catalog(node, everything, other_windows=law.windows if law else ()), source, law)
+            stages = resolve_contexts(Statements((node,), source)).statements
+            for stage in stages:
+                own = law if len(stages) == 1 else None
+                catalog = program_catalog(stage, (*everything, *stages), other_windows=own.windows if own else ())
+                plan_query(stage, catalog, source, own)
         except QueryError as error:
             findings += [Finding(problem, source) for problem in error.problems]
     return findings

@@ -146,7 +146,7 @@ class Absence:
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """The list of all matches of the graphs (one for each choice of branches) in the scope, as `name`.
+    """The list of all matches of the graphs (one for each choice of branches) in their scopes, as `name`.
 
     There are at least `least` of them and, unless `most` is None, at most `most`. `names` are those of its variables.
     """
@@ -154,6 +154,7 @@ class Collection:
     name: str
     names: tuple[str, ...]
     graphs: tuple[Graph, ...]
+    scopes: tuple[Scope, ...]
     least: int
     most: int | None
     text: str

@@ -476,21 +476,22 @@ class GraphBuilder:
                 yield Absence(graph, scope, self.text_of(pattern))
 
     def _collection(self, beside: Surroundings, repeat: Repeat, around: _Around) -> Collection:
-        graphs = []
+        graphs: list[Graph] = []
+        scopes: list[Scope] = []
         for pattern in self._orders_of(beside):
             parts = Parts()
             self.reader.read(pattern, beside.left, beside.right, parts)
             extent = extent_of(pattern)
             trailing = beside.right is None and beside.in_seq and beside.stated is None
-            self._scope(parts, extent, beside, trailing, around)
+            scope = self._scope(parts, extent, beside, trailing, around)
             graph = self._finish(parts, extent, repeat, around)
             if contradiction_of(graph) is None:
                 graphs.append(graph)
+                scopes.append(scope)
         name = group_of(repeat)
         assert name is not None
-        return Collection(
-            name, names_in(repeat.item), tuple(graphs), repeat.least, repeat.most, self.text_of(repeat.item)
-        )
+        text = self.text_of(repeat.item)
+        return Collection(name, names_in(repeat.item), tuple(graphs), tuple(scopes), repeat.least, repeat.most, text)
 
     def _orders_of(self, beside: Surroundings) -> Iterator[Pattern]:
         for pattern in choices(beside.item.item):
@@ -635,9 +636,22 @@ def _endless_scope(aside: Aside) -> Problem:
     )
 
 
+_RIVAL = "other "
+
+
 def rival_name(name: str) -> str:
     """The name of another event in the place of a variable."""
-    return f"other {name}"
+    return f"{_RIVAL}{name}"
+
+
+def is_rival(name: str) -> bool:
+    """Whether a name is that of another event in the place of a variable."""
+    return name.startswith(_RIVAL)
+
+
+def rivaled(name: str) -> str:
+    """The variable in whose place another event is; any other name as it is."""
+    return name.removeprefix(_RIVAL)
 
 
 def _original(copied: Copied) -> tuple[Aside, Mapping[str, str]]:

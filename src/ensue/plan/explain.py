@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from ensue.algebra.nodes import PatternQuery
-from ensue.algebra.operators import excluded_streams, stream_words
+from ensue.algebra.check import check_query
+from ensue.algebra.contexts import resolve_contexts
+from ensue.algebra.nodes import PatternQuery, Statements
+from ensue.algebra.operators import CHRONICLE, CONTEXTS, CONTINUOUS, CUMULATIVE, stream_words
 from ensue.algebra.streams import connected, declarations, program_catalog, shared_keys, used_streams
-from ensue.errors import Source, counted
-from ensue.expr.nodes import Duration
+from ensue.errors import QueryError, Source, counted
 from ensue.expr.rewrite import anonymous_predicate
-from ensue.expr.types import NANOSECONDS_PER_UNIT
-from ensue.graph.bounds import Limit, Network, Point, position_of
 from ensue.graph.law import Law
 from ensue.graph.model import Graph, Variable
-from ensue.lang.render import render_constraint, render_expression, render_pattern, render_query, render_window
+from ensue.lang.render import render_constraint, render_expression, render_pattern, render_query
 from ensue.plan.build import plan_query
+from ensue.plan.choice_words import choice_lines, context_lines, given_by
+from ensue.plan.graph_words import Given, GraphWords, amount, further_rounds, without_round
 from ensue.plan.lawful import needless_absences, needless_constraints
 from ensue.plan.model import AbsencePlan, GraphPlan, QueryPlan, Retention
 from ensue.plan.monitor import GraphMonitor, Step
@@ -35,6 +36,8 @@ def explain_without_data(
 
     `program` are the statements among which it stands.
     """
+    if query.policy in CONTEXTS:
+        return _explain_context(query, source, time, law, program)
     windows = law.windows if law is not None else ()
     return explain_query(plan_query(query, program_catalog(query, program, time, windows), source, law), program)
 
@@ -42,18 +45,86 @@ def explain_without_data(
 def explain_query(plan: QueryPlan, program: Sequence[PatternQuery] = ()) -> str:
     """Pattern, graphs with their closed bounds, plan and state, as text."""
     streams = list(_streams(plan.query, program))
-    sections = [
-        ("STREAM" if plan.query.declares else "PATTERN", render_query(plan.query).splitlines()),
-        *([("STREAMS", streams)] if streams else []),
-        ("GRAPH", list(_graphs(plan))),
-        ("PLAN", list(_plan(plan))),
-        ("STATE", list(_state(plan))),
-        *([("CONSTRAINTS", list(_constraints(plan, plan.law)))] if plan.law is not None else []),
-        ("SPARK", list(_spark_together(plan.query, program) if streams else _spark(plan))),
-    ]
-    return "\n".join(
-        line for title, lines in sections for line in (title, *(f"  {line}" for line in lines), "")
-    ).rstrip()
+    return _laid_out(
+        (_heading(plan.query), render_query(plan.query).splitlines()),
+        ("STREAMS", streams),
+        ("CHOICE", choice_lines(plan)),
+        ("GRAPH", GraphWords(plan).lines()),
+        ("PLAN", _plan(plan)),
+        ("STATE", _state([plan], {})),
+        ("CONSTRAINTS", _constraints(plan, plan.law) if plan.law is not None else ()),
+        ("SPARK", _spark_together(plan.query, program) if streams else _spark(plan)),
+    )
+
+
+def _heading(query: PatternQuery) -> str:
+    return "STREAM" if query.declares else "PATTERN"
+
+
+def _laid_out(*sections: tuple[str, Iterable[str]]) -> str:
+    """The sections that have lines, a blank line between two."""
+    filled = [(title, list(lines)) for title, lines in sections]
+    return "\n\n".join("\n".join((title, *(f"  {line}" for line in lines))) for title, lines in filled if lines)
+
+
+# -- contexts ---------------------------------------------------------------------------------------------------------
+
+
+def _explain_context(
+    query: PatternQuery, source: Source | None, time: str, law: Law | None, program: Sequence[PatternQuery]
+) -> str:
+    """A query whose operators each choose: as it is written, then what its operators do."""
+    if problems := check_query(query):
+        raise QueryError(problems, source)
+    stages = resolve_contexts(Statements((query,), source)).statements
+    around = (*(other for other in program if other is not query), *stages)
+    declared = declarations(stages)
+    plans = []
+    for stage in stages:
+        own_law = None if used_streams(stage, declared) else law
+        catalog = program_catalog(stage, around, time, own_law.windows if own_law is not None else ())
+        plans.append(plan_query(stage, catalog, source, own_law))
+    given = given_by(stages)
+    streams = list(_streams(query, program))
+    return _laid_out(
+        (_heading(query), render_query(query).splitlines()),
+        ("STREAMS", streams),
+        ("CHOICE", context_lines(query, stages)),
+        ("GRAPH", _operators(plans, given)),
+        ("PLAN", _plan_of_operators(query, plans, given)),
+        ("STATE", _state(plans, given)),
+        ("CONSTRAINTS", (line for plan in plans if plan.law is not None for line in _constraints(plan, plan.law))),
+        ("SPARK", _spark_together(query, program or (query,)) if streams or len(plans) > 1 else _spark(plans[0])),
+    )
+
+
+def _operators(plans: Sequence[QueryPlan], given: Mapping[str, Given]) -> Iterator[str]:
+    """The graphs of the operators; one that only hands on what another has chosen is left out."""
+    for number, plan in enumerate(plans, start=1):
+        if len(plans) == 1 or not _hands_on(plan, given):
+            indent = "  " if len(plans) > 1 else ""
+            if indent:
+                yield f"operator {number}"
+            yield from (indent + line for line in GraphWords(plan, given).lines())
+
+
+def _hands_on(plan: QueryPlan, given: Mapping[str, Given]) -> bool:
+    graph = plan.graphs[0].graph
+    return len(plan.graphs) == 1 and len(graph.variables) == 1 and not graph.absences and graph.names[0] in given
+
+
+def _plan_of_operators(query: PatternQuery, plans: Sequence[QueryPlan], given: Mapping[str, Given]) -> Iterator[str]:
+    yield _grouping(query)
+    if len(plans) > 1:
+        yield "the operators run one after the other, innermost first, in every step of a stream"
+    columns: dict[str, frozenset[str] | None] = {}
+    for plan in plans:
+        for stream, wanted in plan.columns.items():
+            known = columns.get(stream, frozenset())
+            columns[stream] = None if wanted is None or known is None else known | wanted
+    for stream, wanted in columns.items():
+        if stream not in given:
+            yield f"read {stream_words(stream)}: {_columns(wanted, query)}"
 
 
 # -- streams ----------------------------------------------------------------------------------------------------------
@@ -78,140 +149,26 @@ def _used_by(name: str, program: Sequence[PatternQuery]) -> str:
     return f"used by {', '.join(users)}" if users else "used by nothing, so it is not worked out"
 
 
-# -- graph ------------------------------------------------------------------------------------------------------------
-
-
-def _graphs(plan: QueryPlan) -> Iterator[str]:
-    count = len(plan.graphs)
-    for number, graph_plan in enumerate(plan.graphs, start=1):
-        if count > 1:
-            yield f"branch {number} of {count}"
-        yield from _graph(graph_plan, plan, "  " if count > 1 else "")
-    for dropped in plan.normal_form.dropped:
-        yield f"left out, because it can never match: {dropped}"
-
-
-def _graph(graph_plan: GraphPlan, plan: QueryPlan, indent: str) -> Iterator[str]:
-    graph = graph_plan.graph
-    for variable in graph.variables:
-        yield f"{indent}{_variable(variable)}"
-    for bound in _bounds(graph, plan):
-        yield f"{indent}{bound}"
-    for equality in graph.equalities:
-        yield f"{indent}{render_expression(equality.condition)}  (join key)"
-    for condition in graph.conditions:
-        yield f"{indent}{render_expression(condition)}"
-    for x, y in graph_plan.distinct:
-        yield f"{indent}{x} and {y} are different events"
-    for absence in graph_plan.absences:
-        yield f"{indent}no {absence.absence.text} {_scope(absence, plan)}"
-        yield from _graph(absence.graph, plan, indent + "  ")
-
-
-def _variable(variable: Variable) -> str:
-    where = " and ".join(render_expression(predicate) for predicate in variable.predicates)
-    return f"{variable.name}: {_of_stream(variable.stream)}" + (f" with {where}" if where else "")
-
-
-def _of_stream(stream: str) -> str:
-    return f"an event of {stream}" if excluded_streams(stream) is None else stream_words(stream)
-
-
-def _bounds(graph: Graph, plan: QueryPlan) -> Iterator[str]:
-    """The closed bounds between pairs of the graph's own variables, each pair once."""
-    names = precedence(graph)
-    for place, x in enumerate(names):
-        for y in names[place + 1 :]:
-            text = _pair(graph.times, x, y, plan)
-            if text:
-                yield text
-            positions = _position_pair(graph.positions, x, y)
-            if positions:
-                yield positions
-        stream = next(variable.stream for variable in graph.variables if variable.name == x)
-        schema = plan.catalog.stream(stream)
-        length = graph.times.limit(Point(x, "e"), Point(x, "s"))
-        if schema is not None and schema.end is not None and length is not None:
-            yield f"{x} lasts at most {_amount(length.value, plan)}"
-
-
-def _pair(times: Network, x: str, y: str, plan: QueryPlan) -> str:
-    """`x` before `y` as a gap, in one line."""
-    least = times.limit(Point(x, "e"), Point(y, "s"))
-    most = times.limit(Point(y, "e"), Point(x, "s"))
-    if least is None and most is None:
-        return ""
-    if least is not None and least.tighter_than(Limit(0, False)):
-        gap = f" by at least {_amount(-least.value, plan)}" if least.value < 0 else ""
-        text = f"{x} before {y}{gap}"
-        return text + (f", all within {_span(most, plan)}" if most is not None else "")
-    parts = []
-    if most is not None:
-        parts.append(f"{y} ends at most {_span(most, plan)} after {x} starts")
-    back = times.limit(Point(x, "e"), Point(y, "s"))
-    if back is not None:
-        parts.append(f"{x} ends at most {_span(back, plan)} after {y} starts")
-    return ", ".join(parts)
-
-
-def _position_pair(positions: Network, x: str, y: str) -> str:
-    most, back = positions.limit(position_of(y), position_of(x)), positions.limit(position_of(x), position_of(y))
-    if most is not None and most == back:
-        return f"{x} and {y} at most {counted(most.whole, 'position', 'positions')} apart"
-    return "" if most is None else f"{y} at most {counted(most.whole, 'position', 'positions')} after {x}"
-
-
-def _span(limit: Limit, plan: QueryPlan) -> str:
-    return ("less than " if limit.strict else "") + _amount(limit.value, plan)
-
-
-def _amount(ticks: int, plan: QueryPlan) -> str:
-    unit = plan.catalog.unit
-    if unit is None:
-        return str(ticks)
-    sign = "-" if ticks < 0 else ""
-    return sign + render_window(Duration(abs(ticks) * NANOSECONDS_PER_UNIT[unit]))
-
-
-def _scope(absence: AbsencePlan, plan: QueryPlan) -> str:
-    item = absence.absence.scope
-    if item.stated is not None:
-        return "as the operator says"
-    windows = plan.normal_form.windows
-    size = " or ".join(
-        text
-        for text in (
-            _amount(windows.ticks, plan) if windows.ticks is not None else "",
-            counted(windows.events - 1, "position", "positions") if windows.events is not None else "",
-        )
-        if text
-    )
-    lower = f"after {_names(item.after.ends)}" if item.after else f"from {size} before the end of the match"
-    if item.before:
-        return f"{lower} and before {_names(item.before.starts)}"
-    if item.trailing:
-        return f"{lower} and up to {size} after the start of the match"
-    return f"{lower} and up to the end of the match"
-
-
-def _names(names: tuple[str, ...]) -> str:
-    return " and ".join(names)
-
-
 # -- plan -------------------------------------------------------------------------------------------------------------
 
 
 def _plan(plan: QueryPlan) -> Iterator[str]:
-    keys = ", ".join(plan.query.partition_by)
-    yield f"events are grouped by {keys} and sorted by time" if keys else "all events form one group, sorted by time"
+    yield _grouping(plan.query)
     for stream, columns in plan.columns.items():
         yield f"read {stream_words(stream)}: {_columns(columns, plan.query)}"
     if plan.counting:
         yield "read every event, relevant or not, to count positions"
+    same = further_rounds(plan)
     for number, graph_plan in enumerate(plan.graphs, start=1):
-        if len(plan.graphs) > 1:
-            yield f"branch {number}:"
-        yield from _graph_plan(graph_plan, "  " if len(plan.graphs) > 1 else "")
+        if number not in same:
+            if len(plan.graphs) > 1:
+                yield f"branch {number}:"
+            yield from _graph_plan(graph_plan, "  " if len(plan.graphs) > 1 else "")
+
+
+def _grouping(query: PatternQuery) -> str:
+    keys = ", ".join(query.partition_by)
+    return f"events are grouped by {keys} and sorted by time" if keys else "all events form one group, sorted by time"
 
 
 def _columns(columns: frozenset[str] | None, query: PatternQuery) -> str:
@@ -227,12 +184,17 @@ def _graph_plan(graph_plan: GraphPlan, indent: str) -> Iterator[str]:
     if filtered:
         yield f"{indent}filter {', '.join(filtered)} first"
     names = ", ".join(precedence(graph))
-    if len(graph.variables) > 1:
+    if graph.succession:
+        yield f"{indent}bind {', '.join(graph.succession)} in this order, each by a search for the next that fits"
+    elif len(graph.variables) > 1:
         yield f"{indent}join {names}: from the rarest in the data at hand, each next one by a search in its time range"
-    if len(graph.variables) > 2:
+    if len(graph.variables) > 2 and not graph.succession:
         yield f"{indent}drop events without a partner in range before joining, where the join would grow"
     for absence in graph_plan.absences:
         yield from _absence(absence, indent)
+    for collection in graph_plan.collections:
+        how = "looked up for each match" if collection.needed else "not made, because nothing depends on it"
+        yield f"{indent}list of {collection.collection.text}: {how}"
 
 
 def _absence(absence: AbsencePlan, indent: str) -> Iterator[str]:
@@ -250,23 +212,35 @@ def _absence(absence: AbsencePlan, indent: str) -> Iterator[str]:
 # -- state ------------------------------------------------------------------------------------------------------------
 
 
-def _state(plan: QueryPlan) -> Iterator[str]:
-    streams: dict[tuple[str, str], Retention] = {}
-    for number, graph_plan in enumerate(plan.graphs):
-        for inner in graph_plan.with_inner():
-            for variable in inner.graph.variables:
-                role = (variable.stream, variable.name)
-                kept = plan.retention[number, variable.name]
-                streams[role] = longer(streams[role], kept) if role in streams else kept
-    for (stream, name), retention in sorted(streams.items()):
-        yield f"{stream_words(stream)} as {name}: {_retention(retention, plan)}"
-    unbounded = [name for (_, name), kept in sorted(streams.items()) if not kept.bounded]
-    if unbounded and plan.monitor is not None and plan.monitor.bounded:
+def _state(plans: Sequence[QueryPlan], given: Mapping[str, Given]) -> Iterator[str]:
+    kept: dict[str, tuple[Retention, QueryPlan]] = {}
+    names: dict[str, str] = {}
+    for plan in plans:
+        for role, name, retention in _roles(plan, given):
+            names[role] = name
+            kept[role] = (longer(kept[role][0], retention) if role in kept else retention, plan)
+    kept = dict(sorted(kept.items(), key=lambda entry: entry[0]))
+    yield from (f"{role}: {_retention(retention, plan)}" for role, (retention, plan) in kept.items())
+    unbounded = [names[role] for role, (retention, _) in kept.items() if not retention.bounded]
+    if unbounded and all(plan.monitor is not None and plan.monitor.bounded for plan in plans):
         yield f"events of {', '.join(unbounded)} are kept until their trace fails or ends"
     elif unbounded:
         yield f"UNBOUNDED: nothing says when events of {', '.join(unbounded)} can be forgotten; a WITHIN would"
     else:
         yield "bounded"
+    if any(plan.query.consume or plan.query.policy in (CHRONICLE, CONTINUOUS, CUMULATIVE) for plan in plans):
+        yield "with each event is kept whether it is used up"
+
+
+def _roles(plan: QueryPlan, given: Mapping[str, Given]) -> Iterator[tuple[str, str, Retention]]:
+    """Every variable in words, its name, and how long it is kept."""
+    for number, graph_plan in enumerate(plan.graphs):
+        for inner in graph_plan.with_inner():
+            for variable in inner.graph.variables:
+                found = given.get(variable.stream)
+                name = without_round(variable.name) if found is None else found.word
+                source = stream_words(variable.stream) if found is None else f"operator {found.operator}"
+                yield f"{source} as {name}", name, plan.retention[number, variable.name]
 
 
 def _retention(retention: Retention, plan: QueryPlan) -> str:
@@ -274,7 +248,7 @@ def _retention(retention: Retention, plan: QueryPlan) -> str:
     parts = []
     if limits:
         shortest = min(limits)
-        parts.append("not kept" if shortest <= 0 else f"kept for {_amount(shortest, plan)}")
+        parts.append("not kept" if shortest <= 0 else f"kept for {amount(shortest, plan.catalog)}")
     if retention.positions is not None:
         parts.append(
             "not kept"
@@ -307,7 +281,7 @@ def _constraints(plan: QueryPlan, law: Law) -> Iterator[str]:
     yield f"watched: {', '.join(dict.fromkeys(plan.watched))}" if plan.watched else "nothing to watch"
     over = list(monitor.ends)
     if monitor.lifetime is not None:
-        over.append(f"{_amount(monitor.lifetime, plan)} after its first event")
+        over.append(f"{amount(monitor.lifetime, plan.catalog)} after its first event")
     if over:
         yield f"what is known of a trace is kept until {' or '.join(over)}"
     else:
@@ -350,7 +324,8 @@ def _spark(plan: QueryPlan) -> Iterator[str]:
     keys = ", ".join(plan.query.partition_by)
     slicing = slicing_of([plan])
     if slicing is not None:
-        cut = f"time slices of {_amount(slicing.width, plan)} that overlap by {_amount(slicing.overlap, plan)}"
+        width, overlap = amount(slicing.width, plan.catalog), amount(slicing.overlap, plan.catalog)
+        cut = f"time slices of {width} that overlap by {overlap}"
         yield f"batch: shuffled by {keys} and {cut}" if keys else f"batch: shuffled by {cut}"
     else:
         reason = "nothing bounds how long a match lasts"
@@ -362,13 +337,18 @@ def _spark(plan: QueryPlan) -> Iterator[str]:
 
 
 def _spark_together(query: PatternQuery, program: Sequence[PatternQuery]) -> Iterator[str]:
-    """Statements that use each other's matches run in one place."""
+    """Statements that use each other's matches run in one place, and so do the operators of one with a context."""
     together = connected(query, program)
     if all(other.declares for other in together):
         yield "not worked out, because no pattern uses it"
         return
-    names = ", ".join(other.name or "the pattern" for other in together)
     keys = ", ".join(shared_keys(together))
+    if len(together) == 1:
+        where = f", shuffled by {keys}" if keys else " in one task"
+        yield f"batch: its operators together{where}; time is not cut into slices"
+        yield f"stream: keys of {keys} in buckets, one state each" if keys else "stream: in one task, with one state"
+        return
+    names = ", ".join(other.name or "the pattern" for other in together)
     if keys:
         yield f"batch: {names} together, shuffled by {keys}; time is not cut into slices"
         yield f"stream: {names} together, keys of {keys} in buckets, one state each"

@@ -1,0 +1,210 @@
+"""What `explain` says of operators, lists, moments and the choice among matches."""
+
+from __future__ import annotations
+
+import pytest
+
+import ensue
+
+
+def section(text: str, title: str) -> list[str]:
+    """The lines of one section of an explanation."""
+    found = [part.splitlines() for part in ensue.explain(text).split("\n\n") if part.splitlines()[0] == title]
+    return [line.removeprefix("  ") for line in found[0][1:]] if found else []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "lines"),
+    [
+        (
+            "NOTFOLLOWS(B b, D d, 5 minutes)",
+            ["NOTFOLLOWS ends 5 minutes after b", "no D d that lies after b and at most 5 minutes later"],
+        ),
+        ("NOTPRECEDES(B b, D d, 5)", ["no D d that lies before b and at most 5 earlier"]),
+        ("NOTFOLLOWS(B b, SEQ(C c, D d), 5)", ["no SEQ(C c, D d) that ends after b and at most 5 later"]),
+        ("APERIODIC(A a, B b, C c)", ["no C c that lies no earlier than a and no later than b"]),
+        (
+            "UNLESS(B b)(A a, C c)",
+            ["no B b that lies after a and before c", "no C c that ends earlier and lies after a"],
+        ),
+        (
+            "PERIODIC(A a, 5 minutes, C c) AS p WITHIN 1 hour",
+            ["p.e: a moment every 5 minutes after a, up to 1 hour", "no C c that lies after a and no later than p.e"],
+        ),
+        ("PERIODIC*(A a, 5, C c) AS p", ["p: the list of moments, every 5 after a and before c"]),
+        ("APERIODIC*(A a, B b, C c)", ["b: the list of every B b that lies after a and before c, maybe none"]),
+        ("SEQ(A a, T t+, B b)", ["t: the list of every T t after a and before b, at least 1"]),
+        ("SEQ(A a, T t{2,4} ALL, B b)", ["t: the list of every T t after a and before b, 2 to 4"]),
+        ("SEQ(A a, T t{3} ALL, B b)", ["t: the list of every T t after a and before b, exactly 3"]),
+        (
+            "SEQ(A a, B b, T t{0,2} ALL) WITHIN 9",
+            ["t: the list of every T t after b and up to 9 after the start of the match, at most 2"],
+        ),
+        ("SEQ(NOTFOLLOWS(A a, B b, 5), NOT C c, D d)", ["no C c after 5 after a and before d"]),
+        ("SIMULTANEOUS(A a, B b)", ["a and b at the same time"]),
+        ("CONCURRENT(A a, B b)", ["a and b overlap"]),
+        ("FOLLOWS(A a, AND(B b, C c), 5)", ["  c no later than b", "  b before c"]),
+        ("NEXT(A a, B b)", ["b is the very next event after a"]),
+        ("SEQ(A a, B b) WHERE b.t > a.t + 5", ["a before b by more than 5"]),
+        ("SEQ(A a, FIRST B b, C c)", ["no B b that ends earlier with the same other events"]),
+    ],
+)
+def test_graph_says_what_operators_mean(pattern: str, lines: list[str]) -> None:
+    said = section(f"PATTERN {pattern}", "GRAPH")
+    assert [line for line in lines if line not in said] == []
+
+
+def test_conditions_on_lists_and_rounds_are_said_as_they_are_written() -> None:
+    collected = "PATTERN SEQ(A a, T t+, B b) WHERE avg(t.temp) > a.limit AND t.temp > PREV(t.temp)"
+    assert section(collected, "GRAPH")[-2:] == ["avg(t.temp) > a.limit", "t.temp > prev(t.temp)"]
+    rounds = section("PATTERN SEQ(A a, B b{2}) WHERE b.x > PREV(b.x) AND sum(b.x) > 3", "GRAPH")
+    assert rounds[-2:] == ["b[2].x > b[1].x", "sum([b[1].x, b[2].x]) > 3"]
+
+
+def test_of_many_rounds_the_fewest_are_shown() -> None:
+    said = section("PATTERN SEQ(A a, B b{2,9}) WITHIN 5", "GRAPH")
+    assert said[0] == "branch 1 of 8: b 2 times"
+    assert said[-1] == "branch 8 of 8: b 9 times, each before the next, otherwise the same"
+    assert sum("b[2]: an event of B" in line for line in said) == 1
+    assert section("PATTERN SEQ(A a, B b{2,9}) WITHIN 5", "STATE") == [
+        "A as a: kept for 5",
+        "B as b: kept for 5",
+        "bounded",
+    ]
+
+
+def test_branches_that_differ_in_more_than_rounds_are_all_shown() -> None:
+    said = section("PATTERN SEQ(A a, OR(B b{1,2}, C c)) WITHIN 5", "GRAPH")
+    assert sum("otherwise the same" in line for line in said) == 1
+    assert "  c: an event of C" in said
+
+
+def test_repetitions_without_a_limit() -> None:
+    said = section("PATTERN SEQ(A a, RELATIVE+(B b)) WITHIN 5", "GRAPH")
+    assert said[-1] == "longer ones are looked for round by round, as long as there are any"
+
+
+# -- choice ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_query_that_says_nothing_of_choice_has_no_such_section() -> None:
+    assert "CHOICE" not in ensue.explain("PATTERN SEQ(A a, B b) WITHIN 5")
+
+
+@pytest.mark.parametrize("clause", ["MATCH UNRESTRICTED", "SHARE", "MATCH UNRESTRICTED SHARE"])
+def test_the_default(clause: str) -> None:
+    said = section(f"PATTERN SEQ(A a, B b) WITHIN 5 {clause}", "CHOICE")
+    assert said == ["all matches are reported; events are shared"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        ("RECENT", "the latest a before it that fits; nothing is used up"),
+        ("CHRONICLE", "the oldest open a before it that fits; both are used up"),
+        ("CONTINUOUS", "every open a before it that fits, a match for each; those are used up"),
+        ("CUMULATIVE", "all open a before it that fit, as lists in one match; those are used up"),
+    ],
+)
+def test_contexts(policy: str, words: str) -> None:
+    said = section(f"PATTERN SEQ(A a, B b) WITHIN 5 MATCH {policy}", "CHOICE")
+    assert said[0] == f"1. SEQ(A a, B b): each b with {words}"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    [
+        ("AND(A a, B b)", "whichever of a and b ends later, with the latest other that fits"),
+        ("CONCURRENT(A a, B b)", "whichever of a and b ends later, with the latest other that fits"),
+        ("FOLLOWS(A a, B b, 5)", "each b with the latest a that fits and ends at most 5 before it"),
+        ("PRIOR(A a, B b)", "each b with the latest a that fits and ends before it"),
+        ("SIMULTANEOUS(A a, B b)", "each b with the latest a that fits and ends with it"),
+        ("UNLESS(X x)(A a, B b)", "each b with the latest a that fits, after which it is a first one"),
+        ("APERIODIC(A a, B b, X x)", "each b with the latest a before it that fits"),
+        ("RELATIVE(A, B b)", "each b with the latest A before it that fits"),
+    ],
+)
+def test_contexts_at_every_operator(pattern: str, words: str) -> None:
+    said = section(f"PATTERN {pattern} MATCH RECENT", "CHOICE")
+    text = pattern.replace("RELATIVE", "SEQ")
+    assert said[0] == f"1. {text}: {words}; nothing is used up"
+
+
+def test_operators_of_a_context_are_folded_from_the_left() -> None:
+    text = "PATTERN SEQ(A a, B b, OR(C c, D)) WHERE a.x = c.x PARTITION BY id WITHIN 5 MATCH CHRONICLE"
+    assert section(text, "CHOICE")[:3] == [
+        "1. OR(C c, D): whatever its items give",
+        "2. SEQ(A a, B b): each b with the oldest open a before it that fits; both are used up",
+        "3. SEQ(SEQ(A a, B b), OR(C c, D)): each (c or D) with the oldest open (a, b) before it that fits; both are used up",  # noqa: E501
+    ]
+    graph = section(text, "GRAPH")
+    assert graph[graph.index("operator 3") :] == [
+        "operator 3",
+        "  (a, b): what operator 2 gives",
+        "  (c or D): what operator 1 gives",
+        "  (a, b) before (c or D), all within 5",
+        "  (a, b) lasts at most 5",
+        "  (c or D) lasts at most 5",
+        "  a.x = c.x",
+    ]
+    assert "#" not in ensue.explain(text).replace("D#1", "")
+    assert section(text, "STATE")[-1] == "with each event is kept whether it is used up"
+    assert section(text, "SPARK") == [
+        "batch: its operators together, shuffled by id; time is not cut into slices",
+        "stream: keys of id in buckets, one state each",
+    ]
+
+
+def test_what_is_judged_after_a_context_has_chosen() -> None:
+    text = "PATTERN SEQ(A a, B b, NOT C c) WITHIN 5 MATCH {}"
+    last = "2. SEQ(SEQ(A a, B b), NOT C c): judged last, on every (a, b) that was chosen"
+    assert section(text.format("RECENT"), "CHOICE")[1] == last
+    assert section(text.format("CHRONICLE"), "CHOICE")[1] == f"{last}; what a forbidden one has used up stays used up"
+
+
+def test_a_context_without_pairs() -> None:
+    assert section("PATTERN A a MATCH RECENT", "CHOICE") == ["there are no pairs to choose among"]
+
+
+def test_a_context_is_explained_in_python_and_in_programs_as_well() -> None:
+    text = "PATTERN SEQ(A a, B b, C c) WITHIN 5 MATCH RECENT"
+    assert ensue.parse(text).explain() == ensue.explain(text) == ensue.parse(text).queries[0].explain()
+    program = f"STREAM S FROM {text} RETURN a.x AS x; PATTERN p SEQ(S s, D d) WITHIN 5"
+    said = ensue.parse(program).explain()
+    assert "2. SEQ(SEQ(A a, B b), C c): each c with the latest (a, b) before it that fits" in said
+    assert "S: the matches of this pattern, used by p" in said
+    assert "#" not in said
+
+
+def test_a_context_that_cannot_be_is_refused() -> None:
+    with pytest.raises(ensue.QueryError, match="policy-operator"):
+        ensue.explain("PATTERN SEQ(A a, B b+, C c) MATCH RECENT")
+
+
+def test_first_and_last() -> None:
+    assert section("PATTERN SEQ(A a, FIRST B b, LAST C c) WITHIN 5", "CHOICE") == [
+        "FIRST B b: of the matches that differ in nothing else, those in which it ends earliest",
+        "LAST C c: of the matches that differ in nothing else, those in which it ends latest",
+        "a match is known when its window closes, because something could still come",
+        "events are shared",
+    ]
+    assert len(section("PATTERN SEQ(A a, LAST B b, C c) WITHIN 5", "CHOICE")) == 2
+
+
+def test_match_next_goes_from_event_to_event() -> None:
+    text = "PATTERN SEQ(A a, NOT X x, B b, C c) WITHIN 5 MATCH NEXT CONSUME"
+    assert section(text, "CHOICE") == [
+        "a: every event",
+        "b: the earliest after a that fits what is bound by then: a",
+        "c: the earliest after b that fits what is bound by then: a, b",
+        "what NOT forbids is looked at when all is bound; then no later event is tried instead",
+        "CONSUME: an event takes part in one match; matches are taken as they complete, then by their start",
+        "a match that needs a used event is not reported, and uses nothing up",
+    ]
+    assert "bind a, b, c in this order, each by a search for the next that fits" in section(text, "PLAN")
+
+
+def test_match_strict_takes_neighbours() -> None:
+    said = section("PATTERN SEQ(A a, SEQ(B, C c)) MATCH STRICT", "CHOICE")
+    assert said[0] == "B: the very next event of the partition after a, of whatever stream"
+    assert said[1] == "c: the very next event of the partition after B, of whatever stream"
