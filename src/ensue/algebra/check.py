@@ -190,7 +190,7 @@ def check_names(pattern: Pattern) -> Iterator[Problem]:
     for scope in scopes_of(pattern):
         for occurrence in occurrences_in(scope):
             known = first.setdefault(occurrence.name, occurrence)
-            if known is not occurrence:
+            if known.node is not occurrence.node:
                 yield from _compare_occurrences(known, occurrence)
 
 
@@ -200,21 +200,21 @@ def _compare_occurrences(known: Occurrence, again: Occurrence) -> Iterator[Probl
         yield Problem(
             "duplicate-name",
             f"the name `{name}` is given twice",
-            again.span,
+            again.node.span,
             hint="an AS name differs from every variable and from every other AS name",
         )
     elif known.stream != again.stream:
         yield Problem(
             "variable-two-streams",
             f"variable `{name}` stands under two streams, `{known.stream}` and `{again.stream}`",
-            again.span,
+            again.node.span,
             hint="one variable is one event: give the second its own name",
         )
     elif not known.scope.is_same(again.scope) or known.repeat is not again.repeat:
         yield Problem(
             "variable-in-two-scopes",
             f"variable `{name}` is bound in two scopes",
-            again.span,
+            again.node.span,
             hint="what NOT forbids or a repetition lists are events of its own: give it another name",
         )
 

@@ -18,7 +18,6 @@ from ensue.algebra.lineage import is_lineage, lineage_variable
 from ensue.algebra.nodes import (
     And,
     Event,
-    Events,
     Named,
     Not,
     Operation,
@@ -35,7 +34,7 @@ from ensue.algebra.nodes import (
 from ensue.algebra.operators import CONTEXTS, CUMULATIVE
 from ensue.algebra.policies import initiating_names
 from ensue.algebra.scopes import name_anonymous
-from ensue.errors import Problem, QueryError, Source
+from ensue.errors import Problem, QueryError, Source, Span
 from ensue.expr.lists import is_aggregate
 from ensue.expr.nodes import Binary, Call, Expr, Field, Gather, IsNull, Same, Unary, conjuncts, variables_of
 from ensue.expr.nodes import walk as walk_expression
@@ -110,6 +109,9 @@ _APART = (Event, Seq, Or, Not, Within, Named)
 _SEPARATE = ("RELATIVE", "APERIODIC", "UNLESS")
 """The operators whose operands lie one after the other."""
 
+_AROUND = ("APERIODIC", "NOTPRECEDES")
+"""The operators whose forbidden events may lie among those of the operand before them."""
+
 
 def _keeps_apart(pattern: Pattern) -> bool:
     return isinstance(pattern, Operation) and pattern.operator in (*_SEPARATE, "ANYONE", "NOTFOLLOWS", "NOTPRECEDES")
@@ -164,7 +166,7 @@ class _Resolver:
 
     def resolved(self) -> list[PatternQuery]:
         """The statements that stand for the query, what a statement uses before it."""
-        stage = self._outermost(self.written.pattern, self._windows(self.written.within))
+        stage = self._outermost(self.written.pattern, _given(self.written.within))
         if isinstance(stage, _Operand):
             stage = self._with_edges(stage)
         final = replace(
@@ -176,21 +178,6 @@ class _Resolver:
             policy=None if len(stage.operands) == 1 else self.written.policy,
         )
         return [*self.stages, final]
-
-    def _windows(self, window: Window | None) -> tuple[Window, ...]:
-        if isinstance(window, Events):
-            raise QueryError(
-                [
-                    Problem(
-                        "policy-window",
-                        f"MATCH {self.written.policy} takes windows in time, not in EVENTS",
-                        window.span,
-                        hint="write a WITHIN in time",
-                    )
-                ],
-                self.source,
-            )
-        return () if window is None else (window,)
 
     def _outermost(self, pattern: Pattern, windows: tuple[Window, ...]) -> _Stage | _Operand:
         """The outermost operator; its own matches are the result unless something has to be judged after the choice."""
@@ -211,11 +198,11 @@ class _Resolver:
         return _Stage(pattern, self._conditions((operand,), edges), (replace(operand, leading=(), trailing=()),))
 
     def _whole_windows(self) -> tuple[Window, ...]:
-        windows = self._windows(self.written.within)
+        windows = _given(self.written.within)
         pattern = self.written.pattern
         while isinstance(pattern, Within | Named):
             if isinstance(pattern, Within):
-                windows += self._windows(pattern.window)
+                windows += (pattern.window,)
             pattern = pattern.item
         return windows
 
@@ -245,7 +232,7 @@ class _Resolver:
                 raise AssertionError("checked before")
 
     def _windowed(self, pattern: Within, windows: tuple[Window, ...], outermost: bool) -> _Operand | _Stage:
-        inner = (*windows, *self._windows(pattern.window))
+        inner = (*windows, pattern.window)
         if isinstance(pattern.item, Event):
             return self._stage(pattern.item, (self._operand(pattern.item, ()),), inner, ())
         return self._read(pattern.item, inner, outermost)
@@ -308,11 +295,29 @@ class _Resolver:
         forbidden = {"NOTFOLLOWS": 1, "NOTPRECEDES": 1, "APERIODIC": 2, "UNLESS": 0}.get(word)
         beside = () if forbidden is None else (items[forbidden],)
         operands = tuple(self._inner(item, windows, word) for place, item in enumerate(items) if place != forbidden)
+        if forbidden is not None and word in _AROUND:
+            self._check_forbidden(items[forbidden], operands[-1], word)
         operands = operands if word in _SEPARATE else self._told_apart(operands)
         events: list[Pattern] = [operand.event for operand in operands]
         if forbidden is not None:
             events.insert(forbidden, items[forbidden])
         return self._stage(replace(pattern, items=tuple(events)), operands, windows, beside)
+
+    def _check_forbidden(self, pattern: Pattern, operand: _Operand, word: str) -> None:
+        """What must not happen among the events of a composite cannot be told apart from these."""
+        own = frozenset(self.streams[name] for name in operand.names)
+        clash = sorted({node.stream for node in walk(pattern) if isinstance(node, Event)} & own)
+        if clash and not operand.simple:
+            raise self._shared(
+                f"{word} forbids events of `{clash[0]}`, and the composite beside them is made of such events",
+                pattern.span,
+            )
+
+    def _shared(self, message: str, span: Span | None) -> QueryError:
+        hint = "declare the composite as a STREAM of its own, without the policy, or choose another policy"
+        return QueryError(
+            [Problem("policy-shared", f"under MATCH {self.written.policy}: {message}", span, hint=hint)], self.source
+        )
 
     def _inner(self, item: Pattern, windows: tuple[Window, ...], word: str) -> _Operand:
         """An operand that leaves no NOT to be judged by others."""
@@ -344,13 +349,10 @@ class _Resolver:
         if len(operands) < 2 or all(operand.simple for operand in operands) or not self._meeting(operands):
             return operands
         if self.written.policy == CUMULATIVE:
-            problem = Problem(
-                "policy-shared",
-                "under MATCH CUMULATIVE two operands that overlap cannot both be made of events of one stream",
+            raise self._shared(
+                "two operands that overlap cannot both be made of events of one stream",
                 self.written.policy_span or self.written.span,
-                hint="put them into a SEQ, declare one of them as a STREAM of its own, or choose another policy",
             )
-            raise QueryError([problem], self.source)
         return tuple(
             self._emit(_Stage(operand.event, None, (operand,))) if operand.simple else operand for operand in operands
         )
@@ -575,6 +577,10 @@ def _where_bound(value: Expr, name: str, operand: _Operand) -> Expr:
     if name not in operand.optional or name in operand.lists:
         return value
     return Gather((value,), operand.value(Field(name, BOUND)))
+
+
+def _given(window: Window | None) -> tuple[Window, ...]:
+    return () if window is None else (window,)
 
 
 def _alias(column: Return) -> str | None:

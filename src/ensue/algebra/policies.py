@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ensue.algebra.nodes import (
     And,
     Event,
+    Events,
     Named,
     Not,
     Operation,
@@ -19,8 +20,9 @@ from ensue.algebra.nodes import (
     Seq,
     Within,
     children,
+    walk,
 )
-from ensue.algebra.operators import CONTEXTS, NEXT_MATCH, OPERATORS, STRICT, UNRESTRICTED
+from ensue.algebra.operators import CONTEXTS, NEXT_MATCH, OPERATORS, STRICT
 from ensue.errors import Problem
 
 PAIRING = ("FOLLOWS", "PRECEDES", "PRIOR", "RELATIVE", "SIMULTANEOUS", "CONCURRENT", "NOTFOLLOWS", "NOTPRECEDES")
@@ -35,6 +37,7 @@ def check_policy(query: PatternQuery) -> Iterator[Problem]:
         yield from _check_sequence(query.pattern, query)
     elif query.policy in CONTEXTS:
         yield from _check_context(query.pattern, query)
+        yield from _check_windows(query)
         if query.consume:
             yield Problem(
                 "policy-combination",
@@ -42,11 +45,6 @@ def check_policy(query: PatternQuery) -> Iterator[Problem]:
                 query.policy_span or query.span,
                 hint="leave CONSUME out; CHRONICLE uses up both events of a pair",
             )
-
-
-def chooses(query: PatternQuery) -> bool:
-    """Whether a query reports fewer than all of its matches."""
-    return bool(query.consume) or query.policy not in (None, UNRESTRICTED)
 
 
 def _check_sequence(pattern: Pattern, query: PatternQuery) -> Iterator[Problem]:
@@ -92,6 +90,19 @@ def initiating_names(pattern: Pattern) -> tuple[str, ...]:
     ]
     either = isinstance(pattern, And) or (isinstance(pattern, Operation) and pattern.operator == "CONCURRENT")
     return tuple(names if either else names[:1])
+
+
+def _check_windows(query: PatternQuery) -> Iterator[Problem]:
+    """A context makes streams of composite events, which have no positions."""
+    parts = [node.window for node in walk(query.pattern) if isinstance(node, Within)]
+    for window in (query.within, *parts):
+        if isinstance(window, Events):
+            yield Problem(
+                "policy-window",
+                f"MATCH {query.policy} takes windows in time, not in EVENTS",
+                window.span or query.policy_span,
+                hint="write a WITHIN in time",
+            )
 
 
 def operator_word(pattern: Pattern) -> str:

@@ -63,7 +63,7 @@ class Occurrence:
     name: str
     stream: str | None
     scope: Scope
-    span: Span | None
+    node: Event | Named
     repeat: Repeat | None = None
 
 
@@ -127,9 +127,9 @@ def occurrences_in(scope: Scope) -> Iterator[Occurrence]:
 
 def _occurrences(pattern: Pattern, scope: Scope, repeat: Repeat | None) -> Iterator[Occurrence]:
     if isinstance(pattern, Event) and pattern.variable is not None:
-        yield Occurrence(pattern.variable, pattern.stream, scope, pattern.span, repeat)
+        yield Occurrence(pattern.variable, pattern.stream, scope, pattern, repeat)
     elif isinstance(pattern, Named):
-        yield Occurrence(pattern.name, None, scope, pattern.span, repeat)
+        yield Occurrence(pattern.name, None, scope, pattern, repeat)
     for child in () if is_aside(pattern) else children(pattern):
         yield from _occurrences(child, scope, pattern if isinstance(pattern, Repeat) else repeat)
 
