@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from ensue.algebra.nodes import And, Named, Not, Operation, Or, Pattern, PatternQuery, Seq, Within
+from ensue.algebra.nodes import And, Events, Named, Not, Operation, Or, Pattern, PatternQuery, Seq, Ticks, Within
 from ensue.algebra.operators import CONTEXTS, CUMULATIVE, NEXT_MATCH, STRICT
 from oracle.tree import WHOLE, conjuncts_of, homes, names_in, walk
 from oracle.wellformed import problems
@@ -29,14 +29,17 @@ PAIRING = ("SEQ", "SEQ", "SEQ", "AND", "AND", "OR", *BINARY, "NOTFOLLOWS", "NOTP
 
 @st.composite
 def queries_with_contexts(draw: st.DrawFn, policies: tuple[str, ...] = CONTEXTS) -> PatternQuery:
-    """MATCH RECENT, CHRONICLE, CONTINUOUS or CUMULATIVE on the operators that take part."""
+    """MATCH RECENT, CHRONICLE, CONTINUOUS or CUMULATIVE on the operators that take part, with windows of time."""
     policy = draw(st.sampled_from(policies))
     draft = Draft(draw, 2, wanted=draw(st.sampled_from(PAIRING)))
     pattern = _paired(draft, draw(st.sampled_from((2, 2, 3))), 3)
     if draft.chance(25):
         pattern = _with_edge(draft, pattern)
     query = replace(query_of(draw, pattern), policy=policy)
+    if isinstance(query.within, Events):
+        query = replace(query, within=Ticks(query.within.count))
     assume(not problems(query))
+    assume(not any(isinstance(part, Within) and isinstance(part.window, Events) for _, part in walk(query.pattern)))
     if policy == CUMULATIVE:
         assume(not _relates_forbidden_events(query))
         assume(not any(isinstance(part, Named) for _, part in walk(query.pattern)))
