@@ -173,6 +173,21 @@ def test_detect_reads_integer_time(folder: Path) -> None:
     assert [(match["start"], match["end"]) for match in matches] == [(1, 3)]
 
 
+def test_programs_with_declared_streams(folder: Path) -> None:
+    (folder / "visits.csv").write_text("t,type,n\n1,Enter,1\n2,Leave,2\n4,Pay,3\n")
+    visit = "STREAM Visit FROM PATTERN SEQ(Enter e, Leave l) WITHIN 5 RETURN e.n AS n;\n"
+    patterns = "PATTERN paid SEQ(Visit v, Pay p) WITHIN 5 RETURN v.n; PATTERN (Pay p) RETURN p.n"
+    (folder / "visits.ensue").write_text(visit + patterns)
+    (folder / "wrong.ensue").write_text(visit + "PATTERN Visit v WHERE v.m > 1")
+    assert ensue_command("check", "visits.ensue").exit_code == 0
+    assert "stream `Visit` has no field `m`" in ensue_command("check", "wrong.ensue").output
+    explained = ensue_command("explain", "visits.ensue", "--pattern", "paid").output
+    assert "Visit: the matches of this pattern, used by paid" in explained
+    columns = ("--events", "visits.csv", "--time", "t", "--type", "type", "--format", "csv")
+    assert ensue_command("detect", "visits.ensue", "--pattern", "paid", *columns).stdout == "n\n1\n"
+    assert ensue_command("detect", "visits.ensue", "--pattern", "pattern_2", *columns).stdout == "n\n3\n"
+
+
 def test_detect_reads_a_file_per_stream(folder: Path) -> None:
     table = pyarrow.parquet.read_table("events.parquet")
     for stream in ("A", "B"):

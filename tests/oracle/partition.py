@@ -277,15 +277,17 @@ class Partition(Choices):
         return all(same([event.fields.get(column) for event in around.events()]) for column in condition.fields)
 
     def holds_if_bound(self, around: Candidate, conjunct: Expr) -> bool:
-        if not all(self.is_bound(around, name) for name in names_in(conjunct)):
+        successive = PREVIOUS in calls_in(conjunct)
+        if not all(self.is_bound(around, name, over_list or successive) for name, over_list in mentions(conjunct)):
             return True
-        if PREVIOUS in calls_in(conjunct):
+        if successive:
             return self.holds_for_successors(around, conjunct)
         return holds(conjunct, self.lookup(around), self.lists(around))
 
-    def is_bound(self, around: Candidate, name: str) -> bool:
-        in_list = self.home[name] in around.lists()
-        return in_list or name in around.bindings or self.named.get(name) in around.spans
+    def is_bound(self, around: Candidate, name: str, over_list: bool) -> bool:
+        """Whether a variable has an event, or the list over which a condition ranges is there."""
+        has_list = over_list and self.home[name] in around.lists()
+        return has_list or name in around.bindings or self.named.get(name) in around.spans
 
     def holds_for_successors(self, around: Candidate, conjunct: Expr) -> bool:
         """A conjunct with PREV: for every element but the first."""

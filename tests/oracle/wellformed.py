@@ -123,19 +123,24 @@ def _problems_of_picks(query: PatternQuery) -> set[str]:
         if not isinstance(part, Pick):
             continue
         around = [part_at(pattern, path[:length]) for length in range(len(path))]
-        binds_lists = any(is_inside(scope, path) and is_list(pattern, scope) for scope in scopes(pattern))
-        others = [
-            place
-            for place, other in walk(pattern)
-            if isinstance(other, Event) and scope_of(pattern, place) == WHOLE and not is_inside(place, path)
-        ]
-        if not around or not isinstance(around[-1], Seq | And) or binds_lists or not others:
-            found.add("misplaced-pick")
-        if not all(isinstance(outer, Seq | And | Within | Named) for outer in around):
+        if any(_leaves_open(inner) for _, inner in walk(part.item)):
+            found.add("branching-pick")
+        if (
+            not around
+            or not all(isinstance(outer, Seq | And | Within | Named) for outer in around)
+            or not isinstance(around[-1], Seq | And)
+            or sum(map(is_positive, around[-1].items)) < 2
+        ):
             found.add("misplaced-pick")
         if part.latest and right_neighbour(pattern, path) is None and not windows_of_whole(query):
             found.add("endless-last")
     return found
+
+
+def _leaves_open(part: Pattern) -> bool:
+    """Whether a part is neither a single event nor a composite of them: it binds lists, or this or that."""
+    choosing = ("ANYONE", "ANY", "BOTH", "RELATIVE+", "APERIODIC*")
+    return isinstance(part, Or | Repeat) or (isinstance(part, Operation) and part.operator in choosing)
 
 
 def _endless_periodics(query: PatternQuery) -> set[str]:

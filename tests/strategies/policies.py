@@ -7,9 +7,9 @@ from dataclasses import replace
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from ensue.algebra.nodes import And, Named, Not, Operation, Or, Pattern, PatternQuery, Seq, Within
+from ensue.algebra.nodes import And, Event, Events, Named, Not, Operation, Or, Pattern, PatternQuery, Seq, Ticks, Within
 from ensue.algebra.operators import CONTEXTS, CUMULATIVE, NEXT_MATCH, STRICT
-from oracle.tree import WHOLE, conjuncts_of, homes, names_in, walk
+from oracle.tree import WHOLE, conjuncts_of, homes, names_in, scope_of, walk
 from oracle.wellformed import problems
 from strategies.operators import (
     Case,
@@ -29,17 +29,21 @@ PAIRING = ("SEQ", "SEQ", "SEQ", "AND", "AND", "OR", *BINARY, "NOTFOLLOWS", "NOTP
 
 @st.composite
 def queries_with_contexts(draw: st.DrawFn, policies: tuple[str, ...] = CONTEXTS) -> PatternQuery:
-    """MATCH RECENT, CHRONICLE, CONTINUOUS or CUMULATIVE on the operators that take part."""
+    """MATCH RECENT, CHRONICLE, CONTINUOUS or CUMULATIVE on the operators that take part, with windows of time."""
     policy = draw(st.sampled_from(policies))
     draft = Draft(draw, 2, wanted=draw(st.sampled_from(PAIRING)))
     pattern = _paired(draft, draw(st.sampled_from((2, 2, 3))), 3)
     if draft.chance(25):
         pattern = _with_edge(draft, pattern)
     query = replace(query_of(draw, pattern), policy=policy)
+    if isinstance(query.within, Events):
+        query = replace(query, within=Ticks(query.within.count))
     assume(not problems(query))
+    assume(not any(isinstance(part, Within) and isinstance(part.window, Events) for _, part in walk(query.pattern)))
     if policy == CUMULATIVE:
         assume(not _relates_forbidden_events(query))
         assume(not any(isinstance(part, Named) for _, part in walk(query.pattern)))
+        assume(_streams_differ(query.pattern))
     return query
 
 
@@ -146,6 +150,12 @@ def _relates_forbidden_events(query: PatternQuery) -> bool:
     """Whether a condition of a NOT names something outside of it, which CUMULATIVE may make a list."""
     home = homes(query.pattern)
     return any(len({home[name] == WHOLE for name in names_in(conjunct)}) > 1 for conjunct in conjuncts_of(query.where))
+
+
+def _streams_differ(pattern: Pattern) -> bool:
+    """Operands that overlap cannot be gathered from one stream."""
+    leaves = [part for path, part in walk(pattern) if isinstance(part, Event) and scope_of(pattern, path) == WHOLE]
+    return len({leaf.stream for leaf in leaves}) == len(leaves)
 
 
 # Sequences
