@@ -155,6 +155,17 @@ def test_operators_of_a_context_are_folded_from_the_left() -> None:
     ]
 
 
+def test_operands_that_could_be_the_same_event() -> None:
+    text = "PATTERN AND(SEQ(A a, B b), A c) WITHIN 5 MATCH RECENT"
+    assert section(text, "CHOICE")[1] == "2. A c: every event that fits"
+    assert section(text, "GRAPH")[-1] == "  a and c are different events"
+
+
+def test_aggregates_of_what_an_operator_has_listed() -> None:
+    text = "PATTERN SEQ(A a, B b, C c) WHERE max(a.x) < c.x WITHIN 5 MATCH CUMULATIVE"
+    assert section(text, "GRAPH")[-1] == "  max(a.x) < c.x"
+
+
 def test_what_is_judged_after_a_context_has_chosen() -> None:
     text = "PATTERN SEQ(A a, B b, NOT C c) WITHIN 5 MATCH {}"
     last = "2. SEQ(SEQ(A a, B b), NOT C c): judged last, on every (a, b) that was chosen"
@@ -163,7 +174,7 @@ def test_what_is_judged_after_a_context_has_chosen() -> None:
 
 
 def test_a_context_without_pairs() -> None:
-    assert section("PATTERN A a MATCH RECENT", "CHOICE") == ["there are no pairs to choose among"]
+    assert section("PATTERN A a MATCH RECENT", "CHOICE")[-1] == "there are no pairs to choose among"
 
 
 def test_a_context_is_explained_in_python_and_in_programs_as_well() -> None:

@@ -386,3 +386,12 @@ def test_two_patterns_without_a_name_can_both_have_a_context() -> None:
     pattern = "PATTERN SEQ(A a, B b, C c) WITHIN 9 MATCH {} RETURN a.t AS a"
     found = ensue.run("; ".join(map(pattern.format, ("RECENT", "CHRONICLE"))), events, time="t", type="type")
     assert [found[name].column("a").to_pylist() for name in ("pattern_1", "pattern_2")] == [[2], [1]]
+
+
+def test_a_condition_aggregates_what_an_inner_operator_has_listed() -> None:
+    events = pa.table({"t": [1, 2, 3, 4, 5, 6, 7], "type": list("AABCABC"), "x": [1, 5, 0, 3, 1, 0, 3]})
+    query = "PATTERN SEQ(A a, B b, C c) WHERE max(a.x) {} c.x MATCH CUMULATIVE RETURN list(a.t) AS a, c.t AS c"
+    below = ensue.detect(events, query.format("<"), time="t", type="type").to_pylist()
+    above = ensue.detect(events, query.format(">"), time="t", type="type").to_pylist()
+    assert below == [{"a": [5], "c": 7}]
+    assert above == [{"a": [1, 2], "c": 4}]

@@ -19,6 +19,7 @@ from ensue.algebra.scopes import (
     group_of,
     growing_lists,
     is_aside,
+    list_groups,
     name_anonymous,
     whole_windows,
     without_names,
@@ -208,8 +209,11 @@ class GraphBuilder:
                 self._file(conjunct, homes_of(query.pattern))
 
     def _file(self, conjunct: Expr, homes: dict[str, NameScope]) -> None:
-        """Notes a conjunct with its scope: as often as there are rounds, or for the lists that it is about."""
-        groups = self.repetitions.groups
+        """Notes a conjunct with its scope: as often as there are rounds, or for the lists that it is about.
+
+        What CUMULATIVE makes lists of are single events where a pair is judged.
+        """
+        groups = list_groups(self.pattern)
         home = home_of(conjunct, homes, groups)
         aside = home.aside if home else None
         names = list_names(conjunct, groups)

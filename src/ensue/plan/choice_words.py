@@ -107,7 +107,7 @@ def context_lines(query: PatternQuery, stages: Sequence[PatternQuery]) -> Iterat
     inside = {stage.name: _bare(stage.pattern) for stage in stages if stage.declares}
     operators = {number: _bare(stage.pattern) for number, stage in enumerate(stages, start=1)}
     for number, pattern in operators.items():
-        if not isinstance(pattern, Event):
+        if not isinstance(pattern, Event) or pattern.stream not in given:
             operands = [_word(item, given) for item in _operands(pattern)]
             text = render_pattern(_inlined(pattern, inside))
             yield f"{number}. {text}: {_chosen(pattern, operands, query.policy or '')}"
@@ -118,6 +118,8 @@ def context_lines(query: PatternQuery, stages: Sequence[PatternQuery]) -> Iterat
 
 
 def _chosen(pattern: Pattern, operands: Sequence[str], policy: str) -> str:
+    if isinstance(pattern, Event):
+        return "every event that fits"
     if isinstance(pattern, Or):
         return "whatever its items give"
     if len(operands) == 1 and isinstance(pattern, Seq):

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ensue.algebra.catalog import Catalog
-from ensue.algebra.contexts import BOUND
+from ensue.algebra.contexts import BOUND, IDENTITY
 from ensue.algebra.operators import excluded_streams, stream_words
 from ensue.errors import counted
-from ensue.expr.nodes import Binary, Duration, Expr, Field, Unary
+from ensue.expr.nodes import Binary, Duration, Expr, Field, Unary, walk
 from ensue.expr.rewrite import rewrite
 from ensue.expr.types import NANOSECONDS_PER_UNIT
 from ensue.graph.bounds import WHOLE, Bound, Limit, Point, end_of, position_of, start_of
@@ -113,8 +113,14 @@ class GraphWords:
             yield f"{name}: the list of moments, {every} and before {self._at(series.last, graph)}"
         yield from self._bounds(graph)
         yield from (f"{self.expression(equality.condition)}  (join key)" for equality in graph.equalities)
-        yield from map(self.expression, graph.conditions)
+        yield from map(self._condition, graph.conditions)
         yield from (f"{self.word(x)} and {self.word(y)} are different events" for x, y in graph_plan.distinct)
+
+    def _condition(self, condition: Expr) -> str:
+        """A condition; one that tells the events of two operators apart is in no text."""
+        fields = [part.name.rpartition(".") for part in walk(condition) if isinstance(part, Field)]
+        told = dict.fromkeys(owner for owner, _, name in fields if name == IDENTITY)
+        return f"{' and '.join(told)} are different events" if told else self.expression(condition)
 
     def _variable(self, variable: Variable) -> str:
         where = " and ".join(map(self.expression, variable.predicates))
