@@ -150,17 +150,18 @@ class _Resolver:
         """The columns that every stream has under their own names."""
         return tuple(dict.fromkeys((*self.written.partition_by, *self._same)))
 
-    def _asked(self, name: str) -> tuple[str, ...]:
-        """The fields of a variable or AS name that something later may ask for."""
+    def _asked(self, name: str) -> tuple[Field, ...]:
+        """The fields of a variable or AS name that something later may ask for, each where it is asked for first."""
         expressions = [*conjuncts(self.written.where), *(column.expression for column in self.written.returns)]
         fields = [
-            part.name
+            part
             for expression in expressions
             for part in walk_expression(expression)
             if isinstance(part, Field) and part.variable == name
         ]
-        whole = [] if self.written.returns or name not in positive_names(self.written.pattern) else [WHOLE_EVENT]
-        return tuple(dict.fromkeys((*fields, *whole, "s")))
+        if not self.written.returns and name in self.streams:
+            fields.append(Field(name, WHOLE_EVENT))
+        return tuple({part.name: part for part in (Field(name, "s"), *reversed(fields))}.values())
 
     # -- resolving -----------------------------------------------------------------------------------------------------
 
@@ -525,10 +526,10 @@ class _Resolver:
         for operand in stage.operands:
             for name in (*operand.names, *operand.intervals):
                 for asked in self._asked(name):
-                    value: Expr = operand.value(Field(name, asked))
+                    value: Expr = operand.value(asked)
                     if operand.handle in listed:
                         value = Call("flatten", (_where_bound(value, name, operand),))
-                    yield Return(value, f"{name}.{asked}")
+                    yield Return(value, f"{name}.{asked.name}")
                 if name in self.shared:
                     yield Return(_identity(name, operand), f"{name}.{IDENTITY}")
                 if stage.branches:

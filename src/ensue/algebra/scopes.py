@@ -27,7 +27,6 @@ from ensue.algebra.nodes import (
     walk,
 )
 from ensue.algebra.operators import STRICT, stream_words
-from ensue.errors import Span
 
 
 @dataclass(frozen=True, slots=True, eq=False)
