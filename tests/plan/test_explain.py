@@ -40,7 +40,7 @@ def section(text: str, title: str) -> list[str]:
             "SEQ(A a, B b, T t{0,2} ALL) WITHIN 9",
             ["t: the list of every T t after b and up to 9 after the start of the match, at most 2"],
         ),
-        ("SEQ(NOTFOLLOWS(A a, B b, 5), NOT C c, D d)", ["no C c after 5 after a and before d"]),
+        ("SEQ(NOTFOLLOWS(A a, B b, 5), NOT C c, D d)", ["no C c later than 5 after a and before d"]),
         ("SIMULTANEOUS(A a, B b)", ["a and b at the same time"]),
         ("CONCURRENT(A a, B b)", ["a and b overlap"]),
         ("FOLLOWS(A a, AND(B b, C c), 5)", ["  c no later than b", "  b before c"]),

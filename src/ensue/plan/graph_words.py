@@ -272,7 +272,9 @@ class GraphWords:
         )
         lower = f"from {size} before the end of the match"
         if scope.after:
-            lower = f"after {self._names(scope.after.ends, graph)}"
+            moments = {moment.name for moment in graph.moments}
+            after = "later than" if moments.intersection(scope.after.ends) else "after"
+            lower = f"{after} {self._names(scope.after.ends, graph)}"
         if scope.before:
             return f"{lower} and before {self._names(scope.before.starts, graph)}"
         if scope.trailing:
