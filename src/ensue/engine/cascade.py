@@ -55,13 +55,17 @@ def sources_of(plan: QueryPlan, sources: Sequence[EventSource]) -> tuple[EventSo
 
 
 def derive(
-    derivation: Derivation, sources: Sequence[EventSource], options: Options, report: Report
+    derivation: Derivation,
+    sources: Sequence[EventSource],
+    options: Options,
+    report: Report,
+    horizon: int | None = None,
 ) -> tuple[EventSource, EventStore]:
-    """All events of a declared stream, and those that they were made of."""
+    """All events of a declared stream, and those that they were made of; `horizon` is how far time is known."""
     plan = derivation.plan
     watched = watch(plan, sources_of(plan, sources), request_of(plan), report)
     with citing(plan.source):
-        chunks = evaluate(plan, watched.store, Frontier(), options, watched.completing)
+        chunks = evaluate(plan, watched.store, Frontier(horizon=horizon), options, watched.completing)
         table = collect_ordered(chunks, derivation.output, options.limit, options.chunk_rows)
     loaded, _ = load_sources([replace(derivation.item, table=table)], plan.catalog.time_type)
     return loaded[0], watched.store

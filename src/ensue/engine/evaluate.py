@@ -93,6 +93,7 @@ def _matches_of(
             space.latest = frontier.until
             if graph_plan.graph.repeated:
                 space.horizon = _horizon(frontier, store)
+                space.earliest = None if frontier.after is None or graph_plan.graph.trailing else frontier.after + 1
             for name, allowed in restriction.items():
                 space.restrict(name, allowed(space.candidates[name]))
             if used is not None:
@@ -191,7 +192,8 @@ def _horizon(frontier: Frontier, store: EventStore) -> int | None:
     """How far time is known: up to the limit, or to the end of the last event, or of a later one the caller knows."""
     if frontier.until is not None:
         return frontier.until
-    valid = [source.ends if source.valid is None else source.ends[source.valid] for source in store.sources]
+    given = [source for source in store.sources if not source.input.derived]
+    valid = [source.ends if source.valid is None else source.ends[source.valid] for source in given]
     ends = [int(found.max()) for found in valid if len(found)]
     known = ends if frontier.horizon is None else [*ends, frontier.horizon]
     return max(known, default=None)

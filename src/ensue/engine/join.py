@@ -170,18 +170,31 @@ class Join:
             return
         moment = repeated[0]
         base = self.space.value(moment.base, rows)
-        low, high = self.space.limits(self._moment_range(moment.name), rows)
-        known = self.space.latest
-        if known is None and not moment.ended:
-            known = self.space.horizon
-        if known is not None:
-            high = np.minimum(known, FOREVER if high is None else high)
-        assert high is not None
-        first = np.ones(rows.length, np.int64) if low is None else np.maximum(1, -((base - low) // moment.ticks))
+        low, high = self._moment_limits(moment, rows)
+        first = np.maximum(1, -((base - low) // moment.ticks))
         last = (high - base) // moment.ticks + 1
         first, last = (np.clip(numbers, 0, MOST_MOMENTS).astype(np.int32) for numbers in (first, last))
         for probes, numbers in expand_in_chunks(first, last, self.space.options.chunk_rows):
             yield from self._with_moments(rows.bind(moment.name, probes, numbers), repeated[1:])
+
+    def _moment_limits(self, moment: Moment, rows: Rows) -> tuple[Int64s, Int64s]:
+        """Where a moment lies in each row: within its bounds, as far as time is known, before what would forbid it."""
+        space = self.space
+        low, high = space.limits(self._moment_range(moment.name), rows)
+        if low is None:
+            low = space.value(moment.base, rows)
+        if space.earliest is not None and space.plan.graph.extent.ends == (moment.name,):
+            low = np.maximum(low, space.earliest)
+        known = space.horizon if space.latest is None and not moment.ended else space.latest
+        if known is not None:
+            high = np.minimum(known, FOREVER if high is None else high)
+        assert high is not None
+        for absence in space.plan.absences:
+            if self._is_summarized(absence) and _forbids_later(absence, moment):
+                assert absence.lower is not None and absence.upper is not None
+                closed = self._summary(absence).earliest_completion(space.keys(rows), self._side(absence.lower, rows))
+                high = np.minimum(high, closed - 1 - absence.upper.shift)
+        return low, high
 
     def _moment_range(self, name: str) -> Range:
         wanted = ("moment", name, self.space.outer, self.space.sight)
@@ -420,6 +433,12 @@ def _ranked(found: Candidates) -> tuple[Int64s, Codes]:
 def _is_about(absence: AbsencePlan, names: set[str]) -> bool:
     assert absence.lower is not None and absence.upper is not None
     return bool(names & (absence.lower.variables | absence.upper.variables))
+
+
+def _forbids_later(absence: AbsencePlan, moment: Moment) -> bool:
+    """Whether what is forbidden lies before the moment, so that from some moment on all are."""
+    assert absence.lower is not None and absence.upper is not None
+    return absence.upper.points == (end_of(moment.name),) and moment.name not in absence.lower.variables
 
 
 def _filled(low: Int64s | None, high: Int64s | None, length: int) -> tuple[Int64s, Int64s]:

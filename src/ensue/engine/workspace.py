@@ -49,6 +49,8 @@ class Workspace:
     list_streams: dict[str, str] = field(default_factory=dict)
     latest: int | None = None
     """How far time has come; moments beyond it have not. None: no limit."""
+    earliest: int | None = None
+    """Where matches begin to be wanted: none is that ends earlier. None: all are."""
     horizon: int | None = None
     """Where moments end that nothing else ends."""
 

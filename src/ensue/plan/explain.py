@@ -22,7 +22,7 @@ from ensue.plan.model import AbsencePlan, GraphPlan, QueryPlan, Retention
 from ensue.plan.monitor import GraphMonitor, Step
 from ensue.plan.order import precedence
 from ensue.plan.retention import longer
-from ensue.plan.slices import slicing_of
+from ensue.plan.slices import slicing_of, uncut_reason
 
 
 def explain_without_data(
@@ -265,7 +265,8 @@ def _constraints(plan: QueryPlan, law: Law) -> Iterator[str]:
     """When a trace is dropped, in words; what follows from the constraints besides."""
     monitor = plan.monitor
     if monitor is None:
-        yield "traces are not watched, because positions are counted"
+        reason = "positions are counted" if plan.counting else "matches are made of more than single events in order"
+        yield f"traces are not watched, because {reason}"
         return
     for number, (graph_plan, graph) in enumerate(zip(plan.graphs, monitor.graphs, strict=True), start=1):
         branch = f"branch {number}: " if len(monitor.graphs) > 1 else ""
@@ -328,9 +329,7 @@ def _spark(plan: QueryPlan) -> Iterator[str]:
         cut = f"time slices of {width} that overlap by {overlap}"
         yield f"batch: shuffled by {keys} and {cut}" if keys else f"batch: shuffled by {cut}"
     else:
-        reason = "nothing bounds how long a match lasts"
-        if plan.counting or plan.law is not None:
-            reason = "positions are counted" if plan.counting else "traces are watched as a whole"
+        reason = uncut_reason(plan) or "nothing bounds how long a match lasts"
         uncut = f"time is not cut into slices, because {reason}"
         yield f"batch: shuffled by {keys}; {uncut}" if keys else f"batch: in one task; {uncut}"
     yield f"stream: keys of {keys} in buckets, one state each" if keys else "stream: in one task, with one state"

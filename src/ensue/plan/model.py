@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ensue.algebra.catalog import Catalog
 from ensue.algebra.nodes import PatternQuery
+from ensue.algebra.operators import UNRESTRICTED
 from ensue.algebra.scopes import growing_lists
 from ensue.errors import Source
 from ensue.graph.bounds import Point
@@ -123,6 +124,12 @@ class QueryPlan:
     def grows(self) -> bool:
         """Whether a repetition without a limit stands in the pattern, of which ever longer ones are looked for."""
         return bool(growing_lists(self.normal_form.pattern))
+
+    @property
+    def by_arrival(self) -> bool:
+        """Whether it can matter in which order events of the same time come."""
+        lists = any(inner.collections for graph in self.graphs for inner in graph.with_inner())
+        return self.counting or lists or self.query.policy not in (None, UNRESTRICTED) or bool(self.query.consume)
 
     @property
     def watched(self) -> tuple[str, ...]:

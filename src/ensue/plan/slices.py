@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from ensue.algebra.operators import CONTEXTS
 from ensue.plan.model import QueryPlan, Retention
 from ensue.plan.retention import longer
 
@@ -38,10 +39,20 @@ def slicing_of(plans: Sequence[QueryPlan]) -> Slicing | None:
     for plan in plans:
         for stream, kept in reach_of_streams(plan):
             reach[stream] = longer(reach[stream], kept) if stream in reach else kept
-    if any(plan.counting or plan.law is not None for plan in plans) or not all(map(_is_timed, reach.values())):
+    if any(map(uncut_reason, plans)) or not all(map(_is_timed, reach.values())):
         return None
     width = max(1, OVERLAPS_PER_SLICE * max([0, *map(_ticks, reach.values())]))
     return Slicing(width, reach) if width <= LONGEST_SLICE else None
+
+
+def uncut_reason(plan: QueryPlan) -> str:
+    """Why the events of a group have to be looked at as a whole; empty if they need not."""
+    if plan.counting:
+        return "positions are counted"
+    if plan.law is not None:
+        return "traces are watched as a whole"
+    chosen = plan.query.policy in CONTEXTS or plan.query.consume
+    return "what a match uses up is gone for all later ones" if chosen else ""
 
 
 def reach_of_streams(plan: QueryPlan) -> Iterator[tuple[str, Retention]]:

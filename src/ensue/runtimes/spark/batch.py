@@ -27,9 +27,10 @@ from ensue.engine.session import needed_columns, plain_schema
 from ensue.engine.sources import InputTable
 from ensue.plan.model import Options, QueryPlan, Retention
 from ensue.plan.slices import Slicing, slicing_of
+from ensue.plan.wakes import is_endless
 from ensue.runtimes.spark.frames import FrameInput, carried, spark_schema
-from ensue.runtimes.spark.pushdown import column, needed_rows
-from ensue.runtimes.spark.worker import NEXT, PATTERN, SOURCE, BatchTask, Layout, struct_name, union_schema
+from ensue.runtimes.spark.pushdown import column, in_streams, needed_rows
+from ensue.runtimes.spark.worker import HORIZON, NEXT, PATTERN, SOURCE, BatchTask, Layout, struct_name, union_schema
 
 _KEYS = BooleanType | NumericType | DateType | TimestampType | TimestampNTZType | DayTimeIntervalType
 
@@ -97,6 +98,8 @@ def _shuffled(
     keys: Sequence[str],
 ) -> DataFrame:
     """All rows that matter, those of one key and slice together."""
+    horizon = [_last_end(inputs).alias(HORIZON)] if any(map(is_endless, plans)) else []
+    beside = [*([column(NEXT)] if slicing is not None else []), *horizon]
     frames = []
     for place, entry in enumerate(inputs):
         frame = relevant_rows(entry, plans)
@@ -107,15 +110,16 @@ def _shuffled(
         frames.append((frame, by))
     if layout.is_flat:
         frame, by = frames[0]
-        names = [*layout.inputs[0].table.column_names, *([NEXT] if slicing is not None else [])]
-        chosen = frame.select(*map(column, names))
+        names = layout.inputs[0].table.column_names
+        chosen = frame.select(*map(column, names), *beside)
         shuffled = chosen.repartition(*by) if by else chosen.repartition(1)
         # By number, because `mapInArrow` asks for columns by names in which dots and the like have a meaning.
-        return shuffled.toDF(*(name if name == NEXT else struct_name(place) for place, name in enumerate(names)))
+        numbered = [struct_name(place) for place in range(len(names))]
+        return shuffled.toDF(*numbered, *chosen.columns[len(names) :])
     parts = [
         frame.select(
             *as_structs(layout.inputs, place),
-            *([column(NEXT)] if slicing is not None else []),
+            *beside,
             (F.xxhash64(*by) if by else F.lit(0).cast("long")).alias(ROUTE),
         )
         for place, (frame, by) in enumerate(frames)
@@ -123,6 +127,15 @@ def _shuffled(
     together = reduce(DataFrame.unionByName, parts)
     shuffled = together.repartition(column(ROUTE)) if frames[0][1] else together.repartition(1)
     return shuffled.drop(ROUTE)
+
+
+def _last_end(inputs: Sequence[FrameInput]) -> Column:
+    """The end of the last event of all inputs, whether a query uses it or not."""
+    ends = []
+    for entry in inputs:
+        start, end = (ticks(entry, name) for name in (entry.item.time, entry.item.end or entry.item.time))
+        ends.append(entry.frame.agg(F.max(F.when(start <= end, end))).scalar())
+    return ends[0] if len(ends) == 1 else F.greatest(*ends)
 
 
 def relevant_rows(entry: FrameInput, plans: Sequence[QueryPlan]) -> DataFrame:
@@ -197,11 +210,9 @@ def _last_use(entry: FrameInput, slicing: Slicing, start: Column, end: Column) -
     streams: dict[Retention, list[str]] = {}
     for stream, reach in slicing.reach.items():
         streams.setdefault(reach, []).append(stream)
-    use: Column | None = None
-    for reach, names in streams.items():
-        holds, latest = column(item.type).isin(names), _latest(reach, start, end)
-        use = F.when(holds, latest) if use is None else use.when(holds, latest)
-    return use if use is not None else F.lit(None).cast("long")
+    uses = [F.when(in_streams(item, names), _latest(reach, start, end)) for reach, names in streams.items()]
+    never = F.lit(None).cast("long")
+    return F.greatest(never, *uses) if uses else never
 
 
 def _latest(reach: Retention | None, start: Column, end: Column) -> Column:

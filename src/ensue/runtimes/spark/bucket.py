@@ -5,21 +5,24 @@ Everything here is a function of bytes, so that it runs the same in a worker, in
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
 from ensue.engine.cascade import Derivation, Progress, sessions_of, start_session
+from ensue.engine.events import in_streams
 from ensue.engine.output import OutputSchema
 from ensue.engine.session import Session
 from ensue.engine.snapshot import restore, snapshot
-from ensue.engine.sources import InputTable, load_sources
+from ensue.engine.sources import EventSource, InputTable, load_sources
 from ensue.engine.violations import ends_of_traces
 from ensue.errors import LimitError, StateError, counted
+from ensue.kernels.compiled import Int64s
 from ensue.plan.model import Options, QueryPlan
 from ensue.plan.slices import reach_of_streams
+from ensue.plan.wakes import Wake, wakes_of
 from ensue.runtimes.spark.worker import in_settled_order
 
 NO_WATERMARK = -(2**62)
@@ -137,7 +140,7 @@ class BucketTask:
             schema = self.inputs[number].table.schema
             parts[number].append(pa.ipc.read_record_batch(pa.py_buffer(data), schema))
         tables = [pa.Table.from_batches(own, item.table.schema) for own, item in zip(parts, self.inputs, strict=True)]
-        return [in_settled_order(table) for table in tables] if any(p.counting for p in self.all_plans) else tables
+        return [in_settled_order(table) for table in tables] if any(p.by_arrival for p in self.all_plans) else tables
 
     def _saved(self, session: Progress) -> bytes:
         sink = pa.BufferOutputStream()
@@ -196,33 +199,34 @@ def _moments(session: Session, until: int) -> tuple[list[int], list[int | None]]
     sources, _ = load_sources(tables, session.time_type)
     candidates: list[int] = []
     forgotten: list[int | None] = []
-    closings = [] if session.eager else _closings(session.plans)
+    wakes = [wake for plan in session.plans for wake in wakes_of(plan)]
     for source in sources:
         if len(source.ends) == 0:
             continue
         if not session.eager:
             candidates += _first_after(source.ends, until)
-        for ticks in closings:
-            candidates += _first_after(source.starts + ticks, until)
+        for wake in wakes:
+            candidates += _first_after(_wake_times(source, wake, until), until)
         forgotten.append(_all_forgotten(session, source.starts, source.ends))
     for plan, records in zip(session.plans, session.records, strict=True):
         candidates += _first_after(ends_of_traces(plan, records), until)
     return candidates, forgotten
 
 
-def _closings(plans: Sequence[QueryPlan]) -> list[int]:
-    """How long after its start a match that trails closes."""
-    return sorted(
-        {
-            plan.normal_form.windows.ticks
-            for plan in plans
-            for graph_plan in plan.graphs
-            if graph_plan.graph.trailing and plan.normal_form.windows.ticks is not None
-        }
-    )
+def _wake_times(source: EventSource, wake: Wake, until: int) -> Int64s:
+    """When a match of each event that is spoken of may complete, for the first time after `until` if it can."""
+    if not source.input.holds(wake.stream):
+        return np.empty(0, np.int64)
+    times: Int64s = (source.starts if wake.side == "s" else source.ends) + wake.ticks
+    if source.input.type is not None:
+        times = times[in_streams(source.input, [wake.stream])]
+    if wake.period is None:
+        return times
+    times += np.maximum(0, (until - times) // wake.period + 1) * wake.period
+    return times
 
 
-def _first_after(moments: np.ndarray, until: int) -> list[int]:
+def _first_after(moments: Int64s, until: int) -> list[int]:
     later = moments[moments > until]
     return [int(later.min())] if len(later) else []
 

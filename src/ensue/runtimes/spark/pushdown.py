@@ -22,6 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
 from ensue.algebra.catalog import StreamSchema
+from ensue.algebra.operators import excluded_streams
 from ensue.engine.sources import InputTable
 from ensue.expr.like import like_parts
 from ensue.expr.nodes import (
@@ -91,6 +92,21 @@ def needed_rows(plans: Sequence[QueryPlan], item: InputTable, schema: T.StructTy
 def column(name: str) -> Column:
     """The top-level column of this name, whatever characters the name holds."""
     return F.col(f"`{name.replace('`', '``')}`")
+
+
+def in_streams(item: InputTable, streams: Sequence[str]) -> Column:
+    """The rows of a table with a type column that belong to some of the streams."""
+    assert item.type is not None
+    name = column(item.type)
+    named = [stream for stream in streams if excluded_streams(stream) is None]
+    arms: list[Column | None] = [name.isin(*named)] if named else []
+    for stream in streams:
+        excluded = excluded_streams(stream)
+        if excluded is not None:
+            arms.append(name.isNotNull() & ~name.isin(*excluded) if excluded else name.isNotNull())
+    found = _any_of(arms)
+    assert found is not None
+    return found
 
 
 def _variables(plan: QueryPlan, item: InputTable) -> Iterable[tuple[str, tuple[Expr, ...]]]:
@@ -191,15 +207,19 @@ class _Rows:
         }
         if self.item.type is None:
             return _any_of(accepted.values())
-        name = column(self.item.type)
+        names = in_streams(self.item, list(accepted))
         if len(accepted) == 1:
-            return _all_of([name.isin(*accepted), *accepted.values()])
+            return _all_of([names, *accepted.values()])
         whole = [stream for stream, condition in accepted.items() if condition is None]
-        arms = [(name == stream) & condition for stream, condition in accepted.items() if condition is not None]
+        arms = [
+            in_streams(self.item, [stream]) & condition
+            for stream, condition in accepted.items()
+            if condition is not None
+        ]
         if whole and arms:
-            arms.append(name.isin(whole))
+            arms.append(in_streams(self.item, whole))
         # The names come first by themselves: where files cannot be skipped by one of the arms, they still can by name.
-        return _all_of([name.isin(*accepted), _any_of(arms) if arms else None])
+        return _all_of([names, _any_of(arms) if arms else None])
 
     # --- predicates
 

@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 
 from ensue.engine.cascade import Derivation, derive, sources_of
-from ensue.engine.choice import uses_up
 from ensue.engine.evaluate import Frontier, evaluate
 from ensue.engine.matches import MatchChunk, completion_times
 from ensue.engine.output import OutputSchema, render_in_batches
@@ -24,6 +23,9 @@ from ensue.plan.model import Options, QueryPlan
 
 NEXT = "ensue:next"
 """The column that is true for a row that stands for the slice of time after the one in which its event ends."""
+
+HORIZON = "ensue:horizon"
+"""The column that holds, in every row, the end of the last event of all, where some query goes on until then."""
 
 SLICE = "ensue:slice"
 """The number of the slice of time in which a row takes part, which the worker works out."""
@@ -103,16 +105,17 @@ class BatchTask:
 
     def _matches(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
         tables = self.layout.unpack(rows)
+        frontier = Frontier(horizon=rows.column(HORIZON)[0].as_py() if HORIZON in rows.column_names else None)
         inputs = [replace(item, table=table) for item, table in zip(self.layout.inputs, tables, strict=True)]
         everything = (*(derivation.plan for derivation in self.derivations), *self.plans)
-        if any(plan.counting or uses_up(plan.query) for plan in everything):
+        if any(plan.by_arrival for plan in everything):
             inputs = [replace(item, table=in_settled_order(item.table)) for item in inputs]
         time_type = self.plans[0].catalog.time_type
         if self.width is not None:
             inputs = [_with_slices(item, self.width, time_type) for item in inputs]
         sources, _ = load_sources(inputs, time_type)
         for derivation in self.derivations:
-            sources = (*sources, derive(derivation, sources, self.options, Report())[0])
+            sources = (*sources, derive(derivation, sources, self.options, Report(), frontier.horizon)[0])
         for place, (plan, output) in enumerate(zip(self.plans, self.outputs, strict=True)):
             request = request_of(plan)
             if self.width is not None:
@@ -123,7 +126,7 @@ class BatchTask:
                     yield self._carry(batch, place)
                 continue
             watched = watch(plan, sources_of(plan, sources), request, Report())
-            chunks = evaluate(plan, watched.store, Frontier(), self.options, watched.completing)
+            chunks = evaluate(plan, watched.store, frontier, self.options, watched.completing)
             if self.width is not None:
                 chunks = _of_own_slice(chunks, plan, self.width)
             with citing(plan.source):
