@@ -12,13 +12,14 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-import ensue
 from case_files import Case, render_rows, ticks_of
 from ensue.lang.parser import parse_statements
 from ensue.plan.closings import is_endless
 from ensue.plan.model import Options
 from ensue.runtimes.planning import Columns, plan_queries
 from ensue.runtimes.spark.bucket import BucketTask, Clock, packed
+from ensue.runtimes.spark.frames import empty_tables, frame_inputs
+from ensue.runtimes.spark.stream import plan_stream
 from spark.operators import OPERATOR_CASES
 from spark.streams import SECOND, START, feed_of, instants, run_to_end
 from spark.test_cases_stream import KINDS, Group, Kind, kind_of
@@ -28,6 +29,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::ensue.errors.EnsueWarning")
 
 SHOWN = {"LAST waits", "collection at the end"}
 """Cases that complete after the end that they show."""
+
+NAMES = ("silent", "ticking")
 
 
 # --- many cases as few streams
@@ -136,16 +139,16 @@ def test_an_idle_key_fires_by_time(spark: SparkSession, tmp_path: Path) -> None:
         PATTERN ticking PERIODIC(A a, 10 seconds, C c) AS p PARTITION BY k
     """
     frame = feed_of(tmp_path / "feed", tables).stream(spark, "time")
-    results = ensue.run(query, frame, time="time", type="type", buckets=64)
-    shown = (
-        results["silent"]
-        .selectExpr("'silent' AS name", "k", "`end`")
-        .union(results["ticking"].selectExpr("'ticking' AS name", "k", "`end`"))
-    )
-    ran = run_to_end(shown, tmp_path / "checkpoint")
-    given = sorted(
-        (row["name"], row["k"], int(row["end"].timestamp()) - START // SECOND, batch)
+    planned = plan_queries(empty_tables(frame), parse_statements(query), Columns("time", "type"))
+    inputs = frame_inputs(frame, planned.inputs)
+    plan = plan_stream(inputs, planned.plans, planned.outputs, Options(), buckets=64)
+    ran = run_to_end(plan.found(), tmp_path / "checkpoint")
+    given = [
+        (NAMES[row["output"]], match["k"], int(match["end"].timestamp()) - START // SECOND, batch)
         for batch, table in ran.batches.items()
         for row in table.to_pylist()
-    )
-    assert given == [("silent", 1, 6, 3), ("ticking", 1, 11, 4), ("ticking", 1, 21, 4)]
+        for match in pa.ipc.read_record_batch(
+            pa.py_buffer(row["payload"]), plan.task.schema_of(row["output"])
+        ).to_pylist()
+    ]
+    assert sorted(given) == [("silent", 1, 6, 3), ("ticking", 1, 11, 4), ("ticking", 1, 21, 4)]
