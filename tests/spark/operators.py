@@ -24,6 +24,7 @@ QUERIES = {
     "PERIODIC*": ("A1 C12", "PERIODIC*(A a, 5, C c) AS p RETURN p.s AS since, p.times AS times"),
     "UNLESS": ("A1 C3 A5 B6 C7", "UNLESS(B b)(A a, C c)"),
     "RELATIVE": ("A1 B2 B3", "RELATIVE(A a, B b)"),
+    "RELATIVE+": ("A1 A3 A4 A9", "RELATIVE+(A a) WITHIN 4"),
     "PRIOR": ("A1 B2 B3", "PRIOR(A a, B b) WITHIN 9"),
     "NEXT": ("A1 B2 A4 X5 B6", "NEXT(A a, B b)"),
     "SIMULTANEOUS": ("A1 B1 A4 B5", "SIMULTANEOUS(A a, B b)"),

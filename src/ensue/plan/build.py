@@ -28,7 +28,7 @@ from ensue.plan.order import precedence
 from ensue.plan.retention import retention_of
 
 SHORT = 2
-"""So many rounds of a repetition without a limit are planned at once; they show how long its events are kept."""
+"""So many rounds of a repetition without a limit are planned at once."""
 
 
 def plan_query(
@@ -45,7 +45,7 @@ def plan_query(
     normal_form = normalize_query(query, catalog, source, longest)
     asked = _asked_lists(query, normal_form)
     graphs = tuple(_plan_graph(graph, graph, normal_form, (), asked) for graph in normal_form.graphs)
-    counting = counts_events(query)
+    counting, grows = counts_events(query), bool(growing_lists(normal_form.pattern))
     if law is not None:
         lawful, dropped = lawful_graphs(graphs, law, catalog, source)
         graphs = tuple(lawful)
@@ -59,7 +59,7 @@ def plan_query(
         retention={
             (number, variable): kept
             for number, plan in enumerate(graphs)
-            for variable, kept in retention_of(plan, normal_form.windows).items()
+            for variable, kept in retention_of(plan, normal_form.windows, grows).items()
         },
         columns=query_columns(query, catalog),
         counting=counting,

@@ -9,20 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
-from ensue.graph.bounds import FAR, WHOLE_LAST, Network, Point, end_of, position_of, start_of
+from ensue.graph.bounds import FAR, WHOLE_FIRST, WHOLE_LAST, WHOLE_START, Network, Point, end_of, position_of, start_of
 from ensue.graph.model import Graph, Windows
 from ensue.plan.model import GraphPlan, Retention
 
 
-def retention_of(plan: GraphPlan, windows: Windows) -> dict[str, Retention]:
+def retention_of(plan: GraphPlan, windows: Windows, grows: bool = False) -> dict[str, Retention]:
     """How long events are kept as each variable of a graph, the forbidden ones included.
 
-    Where each item binds the next event that fits, one that could be it is kept as long as what it would follow.
+    Where each item binds the next event that fits, one that could be it is kept as long as what it would follow. Where
+    a repetition `grows`, longer matches may last longer than this graph says: only the windows end them.
     """
     kept: dict[str, Retention] = {}
     for inner in plan.with_inner():
         for name in inner.graph.names:
-            found = _retention(name, inner, plan, windows)
+            found = _by_windows(name, inner, windows) if grows else _retention(name, inner, plan, windows)
             kept[name] = longer(kept[name], found) if name in kept else found
     for earlier, later in pairwise(plan.graph.succession):
         kept[later] = longer(kept[later], kept[earlier])
@@ -35,6 +36,18 @@ def _retention(name: str, inner: GraphPlan, whole: GraphPlan, windows: Windows) 
         _latest_completion(times, whole.graph, start_of(name), windows.ticks),
         _latest_completion(times, whole.graph, end_of(name), windows.ticks),
         _last_position(inner.graph.positions, name, whole.graph, windows.events),
+    )
+
+
+def _by_windows(name: str, inner: GraphPlan, windows: Windows) -> Retention:
+    """A match completes, at the latest, when the windows around it have closed."""
+    times, positions = inner.graph.times, inner.graph.positions
+    start, end = (times.limit(WHOLE_START, point) for point in (start_of(name), end_of(name)))
+    first = positions.limit(WHOLE_FIRST, position_of(name)) if positions.points else None
+    return Retention(
+        None if start is None or windows.ticks is None else _near(start.value + windows.ticks),
+        None if end is None or windows.ticks is None else _near(end.value + windows.ticks),
+        None if first is None or windows.events is None else first.whole + windows.events - 1,
     )
 
 

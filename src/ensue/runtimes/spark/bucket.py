@@ -19,7 +19,6 @@ from ensue.engine.snapshot import restore, snapshot
 from ensue.engine.sources import EventSource, InputTable, load_sources
 from ensue.engine.violations import ends_of_traces
 from ensue.errors import LimitError, StateError, counted
-from ensue.kernels.compiled import Int64s
 from ensue.plan.model import Options, QueryPlan
 from ensue.plan.slices import reach_of_streams
 from ensue.plan.wakes import Wake, wakes_of
@@ -213,11 +212,11 @@ def _moments(session: Session, until: int) -> tuple[list[int], list[int | None]]
     return candidates, forgotten
 
 
-def _wake_times(source: EventSource, wake: Wake, until: int) -> Int64s:
+def _wake_times(source: EventSource, wake: Wake, until: int) -> np.ndarray:
     """When a match of each event that is spoken of may complete, for the first time after `until` if it can."""
     if not source.input.holds(wake.stream):
         return np.empty(0, np.int64)
-    times: Int64s = (source.starts if wake.side == "s" else source.ends) + wake.ticks
+    times: np.ndarray = (source.starts if wake.side == "s" else source.ends) + wake.ticks
     if source.input.type is not None:
         times = times[in_streams(source.input, [wake.stream])]
     if wake.period is None:
@@ -226,7 +225,7 @@ def _wake_times(source: EventSource, wake: Wake, until: int) -> Int64s:
     return times
 
 
-def _first_after(moments: Int64s, until: int) -> list[int]:
+def _first_after(moments: np.ndarray, until: int) -> list[int]:
     later = moments[moments > until]
     return [int(later.min())] if len(later) else []
 
