@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 
 from case_files import Case, render_rows, ticks_of
 from ensue.lang.parser import parse_statements
-from ensue.plan.closings import is_endless
 from ensue.plan.model import Options
+from ensue.plan.wakes import is_endless
 from ensue.runtimes.planning import Columns, plan_queries
 from ensue.runtimes.spark.bucket import BucketTask, Clock, packed
 from ensue.runtimes.spark.frames import empty_tables, frame_inputs
@@ -141,7 +141,7 @@ def test_an_idle_key_fires_by_time(spark: SparkSession, tmp_path: Path) -> None:
     frame = feed_of(tmp_path / "feed", tables).stream(spark, "time")
     planned = plan_queries(empty_tables(frame), parse_statements(query), Columns("time", "type"))
     inputs = frame_inputs(frame, planned.inputs)
-    plan = plan_stream(inputs, planned.plans, planned.outputs, Options(), buckets=64)
+    plan = plan_stream(inputs, planned.plans, planned.outputs, Options(), ("k",), buckets=64)
     ran = run_to_end(plan.found(), tmp_path / "checkpoint")
     given = [
         (NAMES[row["output"]], match["k"], int(match["end"].timestamp()) - START // SECOND, batch)
