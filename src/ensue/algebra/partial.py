@@ -28,7 +28,7 @@ from ensue.algebra.nodes import (
     Within,
     walk,
 )
-from ensue.algebra.operators import UNRESTRICTED
+from ensue.algebra.policies import chooses
 from ensue.algebra.scopes import counts_events, is_aside, whole_windows
 from ensue.errors import Problem
 from ensue.expr.nodes import Binary, Expr, conjuncts, variables_of
@@ -138,7 +138,7 @@ def _undone_by_later_events(query: PatternQuery, expanded: Pattern) -> Iterator[
                 reasons.append((f"which closing of {node.operator} comes first", node))
             case Related(timer=Timer()):
                 reasons.append((f"that the moments of {node.operator} have come", node))
-    if query.policy not in (None, UNRESTRICTED) or query.consume:
+    if chooses(query):
         reasons.append(("which matches the policy chooses", query.pattern))
     for what, node in reasons:
         yield Problem(

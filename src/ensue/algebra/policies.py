@@ -22,7 +22,7 @@ from ensue.algebra.nodes import (
     children,
     walk,
 )
-from ensue.algebra.operators import CONTEXTS, NEXT_MATCH, OPERATORS, STRICT
+from ensue.algebra.operators import CONTEXTS, NEXT_MATCH, OPERATORS, STRICT, UNRESTRICTED
 from ensue.errors import Problem
 
 PAIRING = ("FOLLOWS", "PRECEDES", "PRIOR", "RELATIVE", "SIMULTANEOUS", "CONCURRENT", "NOTFOLLOWS", "NOTPRECEDES")
@@ -45,6 +45,11 @@ def check_policy(query: PatternQuery) -> Iterator[Problem]:
                 query.policy_span or query.span,
                 hint="leave CONSUME out; CHRONICLE uses up both events of a pair",
             )
+
+
+def chooses(query: PatternQuery) -> bool:
+    """Whether a query reports fewer than all of its matches."""
+    return bool(query.consume) or query.policy not in (None, UNRESTRICTED)
 
 
 def _check_sequence(pattern: Pattern, query: PatternQuery) -> Iterator[Problem]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ensue.algebra.catalog import Catalog
 from ensue.algebra.nodes import PatternQuery
-from ensue.algebra.operators import UNRESTRICTED
+from ensue.algebra.policies import chooses
 from ensue.algebra.scopes import growing_lists
 from ensue.errors import Source
 from ensue.graph.bounds import Point
@@ -129,7 +129,7 @@ class QueryPlan:
     def by_arrival(self) -> bool:
         """Whether it can matter in which order events of the same time come."""
         lists = any(inner.collections for graph in self.graphs for inner in graph.with_inner())
-        return self.counting or lists or self.query.policy not in (None, UNRESTRICTED) or bool(self.query.consume)
+        return self.counting or lists or chooses(self.query)
 
     @property
     def watched(self) -> tuple[str, ...]:
