@@ -61,6 +61,10 @@ def test_conditions_on_lists_and_rounds_are_said_as_they_are_written() -> None:
     assert rounds[-2:] == ["b[2].x > b[1].x", "sum([b[1].x, b[2].x]) > 3"]
 
 
+def test_conditions_on_a_moment_name_it_as_it_is_written() -> None:
+    assert "p.e > 10" in section("PATTERN PERIODIC(A a, 5, C c) AS p WHERE p.e > 10", "GRAPH")
+
+
 def test_of_many_rounds_the_fewest_are_shown() -> None:
     said = section("PATTERN SEQ(A a, B b{2,9}) WITHIN 5", "GRAPH")
     assert said[0] == "branch 1 of 8: b 2 times"

@@ -85,8 +85,17 @@ class GraphWords:
                 if not dot:
                     return Field(self.word(variable), name)
                 return Field(rival_name(owner) if is_rival(variable) else owner, inner)
+            case Field(str(variable), name) if (named := self._named_moments().get(variable)) is not None:
+                return Field(named, name)
             case _:
                 return None
+
+    def _named_moments(self) -> dict[str, str]:
+        """The AS names that end with a moment, by that moment."""
+        graphs = [inner.graph for graph_plan in self.plan.graphs for inner in graph_plan.with_inner()]
+        ends = [(name, extent.ends) for graph in graphs for name, extent in graph.intervals.items()]
+        moments = {moment.name for graph in graphs for moment in graph.moments}
+        return {names[0]: name for name, names in ends if len(names) == 1 and names[0] in moments}
 
     # -- one graph -----------------------------------------------------------------------------------------------------
 
