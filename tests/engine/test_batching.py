@@ -13,27 +13,29 @@ from ensue.algebra.nodes import PatternQuery
 from ensue.detector import Detector
 from ensue.errors import QueryError
 from ensue.lang.render import render_query
-from harness import events_table, input_of, plan_for
-from oracle.oracle import OracleEvent, matches
+from harness import events_table, ids_of, input_of, plan_for
+from oracle.oracle import OracleEvent, matches_between
 from strategies.histories import batches
 from strategies.patterns import cases
 
 pytestmark = pytest.mark.filterwarnings("ignore::ensue.errors.EnsueWarning")
 
 
-def named_bindings(table: pa.Table) -> Counter[tuple[tuple[str, int], ...]]:
-    """The matches of a result without RETURN, as (variable, event id) pairs."""
-    names = [field.name for field in table.schema if pa.types.is_struct(field.type)]
+def named_bindings(table: pa.Table) -> Counter[tuple[object, ...]]:
+    """The matches of a result without RETURN: the event ids of each variable, and the interval."""
+    names = [field.name for field in table.schema if pa.types.is_nested(field.type)]
     return Counter(
-        tuple(sorted((name, row[name]["id"]) for name in names if row[name] is not None)) for row in table.to_pylist()
+        (tuple(sorted((name, ids_of(row[name])) for name in names if row[name] is not None)), row["start"], row["end"])
+        for row in table.to_pylist()
     )
 
 
-def oracle_bindings(query: PatternQuery, history: list[OracleEvent], after: float, until: float) -> Counter:
+def oracle_bindings(
+    query: PatternQuery, history: list[OracleEvent], after: float, until: float
+) -> Counter[tuple[object, ...]]:
     return Counter(
-        tuple((name, event) for name, event in match.bindings if not name.startswith("#"))
-        for match in matches(query, history)
-        if after < match.completion <= until
+        (tuple((name, bound) for name, bound in match.bindings if not name.startswith("#")), match.start, match.end)
+        for match in matches_between(query, history, after, until)
     )
 
 

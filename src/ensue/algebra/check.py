@@ -33,7 +33,7 @@ from ensue.algebra.nodes import (
     walk,
 )
 from ensue.algebra.operators import OPERATORS
-from ensue.algebra.policies import check_policy, operator_word
+from ensue.algebra.policies import check_policy
 from ensue.algebra.scopes import (
     Aside,
     Occurrence,
@@ -108,20 +108,12 @@ def check_shape(pattern: Pattern, place: Pattern | None = None) -> Iterator[Prob
 
 def _check_pick(pick: Pick, place: Pattern | None) -> Iterator[Problem]:
     word = "LAST" if pick.latest else "FIRST"
-    branching = next(filter(_leaves_open, walk(pick.item)), None)
-    if branching is not None:
+    if any(map(_is_repetition, walk(pick.item))):
         yield Problem(
-            "branching-pick",
-            f"{word} chooses among single events or composites of them, and {operator_word(branching)} is neither",
+            "repeated-pick",
+            f"{word} chooses among single events or composites of them, and a repetition is neither",
             pick.span,
             hint="declare that part as a STREAM of its own and choose among its events",
-        )
-    elif isinstance(place, Seq | And) and all(is_aside(item) or item is pick for item in place.items):
-        yield Problem(
-            "misplaced-pick",
-            f"{word} chooses for the same other items, and there is no other item without NOT beside it",
-            pick.span,
-            hint=f"put it beside the item for which to choose: `SEQ(A a, {word} B b)`",
         )
     if not isinstance(place, Seq | And) or is_aside(pick.item):
         yield Problem(
@@ -132,22 +124,37 @@ def _check_pick(pick: Pick, place: Pattern | None) -> Iterator[Problem]:
         )
 
 
-def _leaves_open(pattern: Pattern) -> bool:
-    """Whether matches of an operator may bind different variables."""
-    several = ("ANY", "ANYONE", "BOTH", "RELATIVE+")
-    match pattern:
-        case Repeat():
-            return not pattern.every
-        case Operation():
-            return pattern.operator in several
-        case _:
-            return isinstance(pattern, Or)
+def _is_repetition(pattern: Pattern) -> bool:
+    """Whether every choice of so many matches counts, not one list of all."""
+    if isinstance(pattern, Repeat):
+        return not pattern.every
+    return isinstance(pattern, Operation) and pattern.operator == "RELATIVE+"
 
 
 def check_endings(query: PatternQuery) -> Iterator[Problem]:
     """FIRST and LAST are about whole matches; a PERIODIC ends by an event or a window."""
     ended = any(not isinstance(window, Events) for window in whole_windows(query))
     yield from _check_endings(query.pattern, ended, outermost=True)
+    events = _count_positive(query.pattern)
+    for pick in walk(query.pattern):
+        if isinstance(pick, Pick) and _count_positive(pick) == events:
+            word = "LAST" if pick.latest else "FIRST"
+            yield Problem(
+                "misplaced-pick",
+                f"{word} chooses for the same other items, and there is no other item without NOT",
+                pick.span,
+                hint=f"put it beside the item for which to choose: `SEQ(A a, {word} B b)`",
+            )
+
+
+def _count_positive(pattern: Pattern) -> int:
+    """How many events are written that a match binds."""
+    if isinstance(pattern, Event):
+        return 1
+    spec = OPERATORS[pattern.operator] if isinstance(pattern, Operation) else None
+    beside = (*spec.forbidden, *spec.collected) if spec is not None else ()
+    below = [child for place, child in enumerate(children(pattern)) if place not in beside]
+    return 0 if is_aside(pattern) else sum(map(_count_positive, below))
 
 
 def _check_endings(pattern: Pattern, ended: bool, outermost: bool) -> Iterator[Problem]:

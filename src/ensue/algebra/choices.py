@@ -55,7 +55,9 @@ def choices(pattern: Pattern, longest: int = 1) -> Iterator[Pattern]:
         for rounds in lengths(pattern, longest):
             yield from choices(unrolled(pattern, rounds), longest)
     else:
-        if isinstance(pattern, Related) and pattern.rival is not None:
+        if isinstance(pattern, Pick):
+            pattern = replace(pattern, contenders=pattern.item)
+        elif isinstance(pattern, Related) and pattern.rival is not None:
             pattern = replace(pattern, contenders=pattern.items[pattern.rival])
         for below in product(*(tuple(choices(item, longest)) for item in children(pattern))):
             yield with_children(pattern, below)
@@ -130,7 +132,7 @@ def renamed(pattern: Pattern, names: Mapping[str, str]) -> Pattern:
     """The pattern with other names; NOTs and collections remember of what they are copies."""
     below = tuple(renamed(child, names) for child in children(pattern))
     copy = with_children(pattern, below) if below else pattern
-    if isinstance(copy, Related) and copy.contenders is not None:
+    if isinstance(copy, Related | Pick) and copy.contenders is not None:
         copy = replace(copy, contenders=renamed(copy.contenders, names))
     match copy:
         case Event(variable=str(name)):
@@ -215,14 +217,13 @@ def _holders(pattern: Related, end: str) -> tuple[int, ...]:
 
 
 def _held_by(pattern: Related, end: str, holder: int, holders: Sequence[int]) -> Related:
-    """The part if one item holds an end of it; of two that are equal in time it is the one that is written first."""
+    """The part if one item holds an end of it; of two with the same end it is the one that is written first."""
     least = end in OF_START
     relations = []
     for other in holders:
         if other != holder:
             left, right = (holder, other) if least else (other, holder)
-            strict = other < holder or end in ("first", "last")
-            relations.append(Relation(Place(left, end), Place(right, end), strict=strict))
+            relations.append(Relation(Place(left, end), Place(right, end), strict=other < holder))
     extended = replace(pattern, relations=(*pattern.relations, *relations))
     match end:
         case "s":

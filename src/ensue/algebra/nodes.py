@@ -135,10 +135,14 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """`FIRST x` or `LAST x`: for the same choice of the other items only the earliest or latest `x`."""
+    """`FIRST x` or `LAST x`: for the same choice of the other items only the earliest or latest `x`.
+
+    `contenders` is `x` before its branches were chosen; nobody writes it.
+    """
 
     item: Pattern
     latest: bool
+    contenders: Pattern | None = field(default=None, compare=False, repr=False)
     span: Span | None = field(default=None, compare=False, repr=False)
 
 

@@ -135,6 +135,10 @@ class Cascade:
     def watermark(self) -> int | None:
         return self.stages[0].session.watermark
 
+    @property
+    def horizon(self) -> int | None:
+        return self.stages[0].session.horizon
+
     def advance(
         self, fresh: Sequence[pa.Table], until: int | None, late_until: int | None = None
     ) -> tuple[list[pa.Table], list[Mask]]:
@@ -150,6 +154,7 @@ class Cascade:
                 rows[role].select(item.table.column_names)
                 for role, item in zip(stage.takes, session.inputs, strict=True)
             ]
+            session.horizon = self.horizon
             matches, masks = session.advance(own, until, late_until)
             found |= zip(stage.gives, matches, strict=True)
             rows |= {role: table for role, table in found.items() if isinstance(role, str)}

@@ -11,7 +11,7 @@ from ensue.engine.choice import Used, choose, uses_up
 from ensue.engine.events import Candidates, EventStore
 from ensue.engine.join import Join
 from ensue.engine.matches import MatchChunk, completion_times
-from ensue.engine.sources import Mask
+from ensue.engine.sources import Mask, latest_end, latest_of
 from ensue.engine.summary import Summary
 from ensue.engine.workspace import Workspace
 from ensue.graph.model import Closing, Graph, Moment
@@ -192,11 +192,7 @@ def _horizon(frontier: Frontier, store: EventStore) -> int | None:
     """How far time is known: up to the limit, or to the end of the last event, or of a later one the caller knows."""
     if frontier.until is not None:
         return frontier.until
-    given = [source for source in store.sources if not source.input.derived]
-    valid = [source.ends if source.valid is None else source.ends[source.valid] for source in given]
-    ends = [int(found.max()) for found in valid if len(found)]
-    known = ends if frontier.horizon is None else [*ends, frontier.horizon]
-    return max(known, default=None)
+    return latest_of(frontier.horizon, latest_end(store.sources))
 
 
 def _one_new_event(names: tuple[str, ...], fresh: Callable[[Candidates], Mask]) -> Iterator[Restriction]:

@@ -15,7 +15,7 @@ from ensue.engine.evaluate import Frontier, evaluate
 from ensue.engine.events import Candidates, EventStore, Request
 from ensue.engine.forget import keep_markers, keep_ties, pending_rows, rows_to_keep
 from ensue.engine.output import OutputSchema, collect_ordered
-from ensue.engine.sources import EventSource, InputTable, Mask, Report, load_sources
+from ensue.engine.sources import EventSource, InputTable, Mask, Report, latest_end, latest_of, load_sources
 from ensue.engine.traces import TRACE, Watched, no_records, watch
 from ensue.engine.violations import track
 from ensue.errors import citing
@@ -56,6 +56,7 @@ class Session:
 
     The queries share the events and so their partition keys. `inputs` are empty tables with the columns that are kept;
     tables come with these columns and types. An `eager` session reports a match as soon as its last event has come.
+    `horizon` is the latest end of any event that has come, which says how far time is known when a run is finished.
     `records` hold, per query that watches its traces, what is known of each; `spared` says until when events would have
     been kept that are not, because their traces have failed.
     """
@@ -67,6 +68,7 @@ class Session:
     state: list[pa.Table]
     eager: bool = False
     watermark: int | None = None
+    horizon: int | None = None
     report: Report = field(default_factory=Report)
     records: list[tuple[pa.Table, ...]] = field(default_factory=list)
     spared: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
@@ -112,7 +114,7 @@ class Session:
         inputs = [replace(shape, table=table) for shape, table in zip(self.inputs, combined, strict=True)]
         sources, _ = load_sources(inputs, self.time_type)
         pending = [_beyond(source, until) for source in sources]
-        frontier = Frontier(self.watermark, until)
+        frontier = Frontier(self.watermark, until, self.horizon)
         if self.eager:
             frontier = Frontier(fresh=_arrived_with(sources, [table.num_rows for table in self.state]))
         else:
@@ -163,7 +165,7 @@ class Session:
     def go_on_from(self, earlier: Session) -> None:
         """Takes over what a session of the same queries has come to, over tables of which less was known."""
         self.state = [old.cast(new.schema) for old, new in zip(earlier.state, self.state, strict=True)]
-        self.watermark, self.report = earlier.watermark, earlier.report
+        self.watermark, self.horizon, self.report = earlier.watermark, earlier.horizon, earlier.report
         self.records, self.spared = earlier.records, earlier.spared
 
     def _watched(
@@ -203,6 +205,7 @@ class Session:
         """Which rows are late and, per input, the state with the others behind it; what takes no part is counted."""
         tables = [replace(shape, table=table) for shape, table in zip(self.inputs, fresh, strict=True)]
         sources, report = load_sources(tables, self.time_type)
+        self.horizon = latest_of(self.horizon, latest_end(sources))
         reached = [moment for moment in (self.watermark, late_until) if moment is not None]
         late, combined = [], []
         for source, state in zip(sources, self.state, strict=True):

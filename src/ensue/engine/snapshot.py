@@ -38,6 +38,7 @@ def snapshot(session: Progress, per_stream: bool) -> pa.Table:
         "version": STATE_VERSION,
         "query": text_of(session),
         "watermark": session.watermark,
+        "horizon": session.horizon,
         "per_stream": per_stream,
         "report": asdict(session.report),
         "watched": watched_streams(_all_plans(session)),
@@ -107,7 +108,7 @@ def restore(session: Progress, saved: pa.Table, predecessors: Collection[str] = 
             )
     for prefix, part in _parts(session):
         _restore_part(part, saved, prefix)
-        part.watermark = header["watermark"]
+        part.watermark, part.horizon = header["watermark"], header.get("horizon")
     session.report = Report(**header["report"])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 
 import numpy as np
@@ -188,3 +188,15 @@ def _both(one: Mask | None, other: Mask | None) -> Mask | None:
     if one is None or other is None:
         return one if other is None else other
     return one & other
+
+
+def latest_end(sources: Iterable[EventSource]) -> int | None:
+    """The end of the last event of the input; those of declared streams do not count."""
+    given = [source for source in sources if not source.input.derived]
+    ends = [source.ends if source.valid is None else source.ends[source.valid] for source in given]
+    return max((int(found.max()) for found in ends if len(found)), default=None)
+
+
+def latest_of(*moments: int | None) -> int | None:
+    """The latest of the moments that are known."""
+    return max((moment for moment in moments if moment is not None), default=None)

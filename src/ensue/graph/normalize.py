@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import count, pairwise
 
 from ensue.algebra.catalog import Catalog
 from ensue.algebra.check import home_of, homes_of
 from ensue.algebra.choices import choices, names_in, orders, renamed
 from ensue.algebra.expand import as_written, expand_query
 from ensue.algebra.lists import list_names
-from ensue.algebra.nodes import Copied, Events, Named, Not, Pattern, PatternQuery, Pick, Repeat, Within, walk
+from ensue.algebra.nodes import Copied, Events, Named, Not, Pattern, PatternQuery, Pick, Repeat, Within, rewrite, walk
 from ensue.algebra.operators import NEXT_MATCH, STRICT
 from ensue.algebra.scopes import (
     Aside,
@@ -308,7 +308,9 @@ class GraphBuilder:
             absences += tuple(absence for rival in parts.rivals for absence in self._no_rival(rival, inside))
             if chosen is not None:
                 absences += tuple(
-                    absence for choice in parts.picks for absence in self._no_better(choice.pick, chosen, inside)
+                    absence
+                    for place, choice in enumerate(parts.picks)
+                    for absence in self._no_better(place, choice.pick, chosen, inside)
                 )
         return Graph(
             variables,
@@ -560,30 +562,48 @@ class GraphBuilder:
             text = f"{self.text_of(rival.item)} that ends earlier"
             yield Absence(replace(graph, replaced=replaced), Scope(stated=tuple(stated)), text)
 
-    def _no_better(self, pick: Pick, chosen: Pattern, around: _Around) -> Iterator[Absence]:
+    def _no_better(self, place: int, pick: Pick, chosen: Pattern, around: _Around) -> Iterator[Absence]:
         """No match differs only in what the item binds, which ends earlier (FIRST) or later (LAST)."""
-        own, picked = extent_of(pick.item), names_in(pick.item)
+        assert pick.contenders is not None
         beside = [name for part in walk(chosen) if is_aside(part) for name in names_in(part)]
-        around_it = [part.name for part in walk(chosen) if isinstance(part, Named) and {*picked} <= {*names_in(part)}]
-        about = {name: rival_name(name) for name in (*picked, *beside, *around_it)}
+        picked = {*names_in(pick.item)}
+        enclosing = [part.name for part in walk(chosen) if isinstance(part, Named) and picked < {*names_in(part)}]
+        for item in choices(pick.contenders):
+            names = (*names_in(item), *beside, *enclosing)
+            about = {name: rival_name(name) for name in names}
+            other = renamed(_with_pick(chosen, place, item), about)
+            for pattern in orders(other, ENDS):
+                yield from self._better(place, pick, pattern, about, around)
+
+    def _better(
+        self, place: int, pick: Pick, pattern: Pattern, about: Mapping[str, str], around: _Around
+    ) -> Iterator[Absence]:
+        parts = Parts()
+        self.reader.read(pattern, None, None, parts)
+        own, extent = extent_of(pick.item), extent_of(parts.picks[place].pick.item)
+        earlier, later = (own, extent) if pick.latest else (extent, own)
+        parts.times += [Bound(end_of(x), end_of(y), BEFORE, IMPLICIT) for x in earlier.ends for y in later.ends]
         inner = frozenset(about.values())
-        for pattern in orders(renamed(chosen, about), ENDS):
-            parts = Parts()
-            self.reader.read(pattern, None, None, parts)
-            copies = [choice.pick for choice in parts.picks]
-            copy = next(found for found in copies if names_in(found.item) == tuple(map(about.get, picked)))
-            extent = extent_of(copy.item)
-            earlier, later = (own, extent) if pick.latest else (extent, own)
-            parts.times += [Bound(end_of(x), end_of(y), BEFORE, IMPLICIT) for x in earlier.ends for y in later.ends]
-            parts.variables = {name: found for name, found in parts.variables.items() if name in inner}
-            parts.moments = {name: found for name, found in parts.moments.items() if name in inner}
-            conditions = self._own_conditions(parts, None, around.parts, about)
-            edges = _edges_of(pattern)
-            graph = self._with_conditions(parts, extent, conditions, replace(around, about=about, edges=edges))
-            if contradiction_of(graph) is None:
-                order = "later" if pick.latest else "earlier"
-                graph = replace(graph, replaced=frozenset(picked))
-                yield Absence(graph, Scope(stated=()), f"{self.text_of(pick.item)} that ends {order}")
+        parts.variables = {name: found for name, found in parts.variables.items() if name in inner}
+        parts.moments = {name: found for name, found in parts.moments.items() if name in inner}
+        conditions = self._own_conditions(parts, None, around.parts, about)
+        edges = _edges_of(pattern)
+        graph = self._with_conditions(parts, extent, conditions, replace(around, about=about, edges=edges))
+        if contradiction_of(graph) is None:
+            order = "later" if pick.latest else "earlier"
+            replaced = frozenset(names_in(pick.item))
+            text = f"{self.text_of(pick.item)} that ends {order}"
+            yield Absence(replace(graph, replaced=replaced), Scope(stated=()), text)
+
+
+def _with_pick(pattern: Pattern, place: int, item: Pattern) -> Pattern:
+    """The pattern with another item at one of its FIRST and LAST, counted from the left."""
+    numbers = count()
+
+    def changed(part: Pattern) -> Pattern:
+        return replace(part, item=item) if isinstance(part, Pick) and next(numbers) == place else part
+
+    return rewrite(pattern, changed)
 
 
 def _edges_of(pattern: Pattern) -> _Edges:

@@ -331,9 +331,8 @@ class Reader:
             return
         earlier = variables_in(left) if relation.left.side == "last" else (edge_event(left, "first"),)
         later = (edge_event(right, "last"),) if relation.left.side == "last" else variables_in(right)
-        parts.positions += [
-            Bound(position_of(x), position_of(y), Limit(-1, False), reason) for x in earlier for y in later
-        ]
+        limit = Limit(-1 if relation.strict else 0, False)
+        parts.positions += [Bound(position_of(x), position_of(y), limit, reason) for x in earlier for y in later]
 
     def _read_timer(self, pattern: Related, timer: Timer, parts: Parts) -> None:
         (base,) = extent_of(pattern.items[timer.item]).ends
