@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ensue.algebra.check import positive_names
+from ensue.algebra.bound import positive_names
 from ensue.algebra.nodes import Operation, PatternQuery
 from ensue.engine.evaluate import Frontier, evaluate
 from ensue.engine.events import FOREVER, EventStore, load_events

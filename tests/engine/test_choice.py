@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import ensue
-from ensue.algebra.check import positive_names
+from ensue.algebra.bound import positive_names
 from ensue.algebra.nodes import PatternQuery
 from ensue.algebra.operators import CHRONICLE, CONTINUOUS, CUMULATIVE, RECENT
 from ensue.errors import QueryError

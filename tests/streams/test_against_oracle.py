@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import ensue
-from ensue.algebra.check import positive_names
+from ensue.algebra.bound import positive_names
 from ensue.algebra.nodes import Event, Pattern, PatternQuery, Return, Statements, children
 from ensue.algebra.streams import streams_of
 from ensue.api import Program

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
+from ensue.algebra.bound import SERIES, interval_names, series_names
 from ensue.algebra.catalog import WHOLE_EVENT, Catalog, StreamSchema
-from ensue.algebra.check import SERIES, interval_names, series_names
 from ensue.algebra.constraints import Constraint, EndsWithin
 from ensue.algebra.expand import expand_pattern
 from ensue.algebra.lineage import is_lineage

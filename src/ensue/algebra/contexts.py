@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
+from ensue.algebra.bound import bound_events, positive_names
 from ensue.algebra.catalog import WHOLE_EVENT
-from ensue.algebra.check import bound_events, positive_names
 from ensue.algebra.choices import names_in
 from ensue.algebra.lineage import is_lineage, lineage_variable
 from ensue.algebra.nodes import (

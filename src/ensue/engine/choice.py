@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from ensue.algebra.check import positive_names
+from ensue.algebra.bound import positive_names
 from ensue.algebra.choices import round_name
 from ensue.algebra.nodes import PatternQuery
 from ensue.algebra.operators import CHRONICLE, CONTEXTS, CUMULATIVE, NEXT_MATCH, RECENT

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from ensue.algebra.bound import SERIES, positive_names, series_names
 from ensue.algebra.catalog import Catalog
-from ensue.algebra.check import SERIES, column_name, positive_names, series_names
+from ensue.algebra.check import column_name
 from ensue.algebra.choices import round_name
 from ensue.algebra.lineage import is_lineage, lineage_variable
 from ensue.algebra.nodes import Event, PatternQuery, walk

@@ -7,8 +7,9 @@ from dataclasses import replace
 from itertools import combinations, pairwise
 
 from ensue.algebra.bind import bind_query
+from ensue.algebra.bound import bound_events, positive_names
 from ensue.algebra.catalog import WHOLE_EVENT, Catalog
-from ensue.algebra.check import bound_events, check_query, positive_names
+from ensue.algebra.check import check_query
 from ensue.algebra.lineage import is_lineage, lineage_variable
 from ensue.algebra.nodes import Event, PatternQuery, walk
 from ensue.algebra.operators import excluded_streams, may_meet

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from ensue.algebra.bound import bound_events, positive_names
 from ensue.algebra.catalog import Catalog, StreamSchema
-from ensue.algebra.check import bound_events, column_name, positive_names
+from ensue.algebra.check import column_name
 from ensue.algebra.nodes import PatternQuery, Return, Statements
 from ensue.algebra.scopes import list_groups
 from ensue.algebra.streams import END, LINEAGE, START, in_order
