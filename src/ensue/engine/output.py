@@ -31,9 +31,9 @@ from ensue.expr.reductions import gathered
 from ensue.expr.rewrite import substitute_fields
 from ensue.expr.types import common_type, readable_type
 from ensue.graph.bounds import end_of, start_of
+from ensue.graph.conditions import resolve_interval
 from ensue.graph.lists import lists_in, without_lists
 from ensue.graph.model import Series
-from ensue.graph.normalize import resolve_interval
 from ensue.graph.timescale import TimeScale
 from ensue.kernels.compiled import Codes, Int64s
 from ensue.plan.model import QueryPlan

@@ -7,28 +7,21 @@ from dataclasses import dataclass, replace
 from itertools import count, pairwise
 
 from ensue.algebra.catalog import Catalog
-from ensue.algebra.check import home_of, homes_of
 from ensue.algebra.choices import choices, names_in, orders, renamed
 from ensue.algebra.expand import as_written, expand_query
-from ensue.algebra.lists import list_names
-from ensue.algebra.nodes import Copied, Events, Named, Not, Pattern, PatternQuery, Pick, Repeat, Within, rewrite, walk
+from ensue.algebra.nodes import Events, Named, Not, Pattern, PatternQuery, Pick, Repeat, Within, rewrite, walk
 from ensue.algebra.operators import NEXT_MATCH, STRICT
 from ensue.algebra.scopes import (
     Aside,
     counts_events,
     group_of,
-    growing_lists,
     is_aside,
-    list_groups,
     name_anonymous,
     whole_windows,
     without_names,
 )
-from ensue.algebra.scopes import Scope as NameScope
 from ensue.errors import Problem, QueryError, Source
-from ensue.expr.lists import explicit_lists, has_prev, list_variables
-from ensue.expr.nodes import Binary, Call, Expr, Field, IsNull, Same, conjuncts, variables_of
-from ensue.expr.rewrite import substitute_fields
+from ensue.expr.nodes import Expr
 from ensue.graph.bounds import (
     WHOLE_END,
     WHOLE_FIRST,
@@ -47,12 +40,12 @@ from ensue.graph.bounds import (
     position_of,
     start_of,
 )
-from ensue.graph.lists import Repetitions, lists_in, renamed_lists, under_name
+from ensue.graph.conditions import Conditions
+from ensue.graph.lists import Repetitions
 from ensue.graph.model import (
     Absence,
     Closing,
     Collection,
-    Equality,
     Extent,
     Graph,
     Moment,
@@ -61,9 +54,8 @@ from ensue.graph.model import (
     Windows,
 )
 from ensue.graph.reading import BEFORE, Choice, Parts, Reader, Rival, Surroundings, extent_of, trails, variables_in
-from ensue.graph.temporal import bounds_of
 from ensue.graph.timescale import TimeScale
-from ensue.lang.render import render_expression, render_pattern
+from ensue.lang.render import render_pattern
 
 ENDS = frozenset({"e"})
 """That it has to be known which item of a pattern ends last."""
@@ -128,16 +120,6 @@ def _way_out(contradiction: Contradiction) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sorted:
-    """The conditions of one graph by what can be done with them."""
-
-    bounds: tuple[Bound, ...]
-    predicates: dict[str, tuple[Expr, ...]]
-    equalities: tuple[Equality, ...]
-    conditions: tuple[Expr, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class _Edges:
     """The points among which the ends of a match in time and in position are."""
 
@@ -199,30 +181,8 @@ class GraphBuilder:
         self.reader = Reader(self.scale.ticks, anonymous)
         self.windows = self._windows(query)
         self.counting = counts_events(query)
-        self.same = tuple(name for part in conjuncts(query.where) if isinstance(part, Same) for name in part.fields)
         self.repetitions = Repetitions.of(query, longest)
-        self.growing = growing_lists(query.pattern)
-        self.filed: list[tuple[Aside | None, Expr]] = []
-        self.filed_lists: list[tuple[Aside | None, Expr]] = []
-        for conjunct in conjuncts(query.where):
-            if not isinstance(conjunct, Same):
-                self._file(conjunct, homes_of(query.pattern))
-
-    def _file(self, conjunct: Expr, homes: dict[str, NameScope]) -> None:
-        """Notes a conjunct with its scope: as often as there are rounds, or for the lists that it is about.
-
-        What CUMULATIVE makes lists of are single events where a pair is judged.
-        """
-        groups = list_groups(self.pattern)
-        home = home_of(conjunct, homes, groups)
-        aside = home.aside if home else None
-        names = list_names(conjunct, groups)
-        if has_prev(conjunct) and groups[min(names)] not in self.repetitions.unrolled:
-            self.filed_lists.append((aside, conjunct))
-        elif names and not has_prev(conjunct):
-            self.filed_lists.append((aside, explicit_lists(conjunct, groups, [])))
-        else:
-            self.filed += [(aside, part) for part in self.repetitions.in_rounds(conjunct, home)]
+        self.conditions = Conditions(query, catalog, self.repetitions)
 
     def _windows(self, query: PatternQuery) -> Windows:
         windows = whole_windows(query)
@@ -269,7 +229,7 @@ class GraphBuilder:
         self, parts: Parts, extent: Extent, aside: Aside | None, around: _Around, chosen: Pattern | None = None
     ) -> Graph:
         """The graph of these parts, closed together with what is around it; `chosen` is the whole pattern."""
-        conditions = self._own_conditions(parts, aside, around.parts)
+        conditions = self.conditions.own(parts, aside, around.parts)
         if aside is None:
             return self._with_conditions(parts, extent, conditions, around, chosen)
         parts.moments = _ended(parts.moments)
@@ -286,7 +246,7 @@ class GraphBuilder:
         around: _Around,
         chosen: Pattern | None = None,
     ) -> Graph:
-        found = self._sort_conditions(parts, conditions, around.parts)
+        found = self.conditions.sorted(parts, conditions, around.parts)
         parts.times += found.bounds
         inside = self._close(parts, around)
         variables = tuple(
@@ -321,7 +281,7 @@ class GraphBuilder:
             found.equalities,
             absences,
             collections=collections,
-            list_conditions=tuple(self._list_conditions(parts, inside, collections)),
+            list_conditions=tuple(self.conditions.about_lists(inside.parts, inside.aside, inside.about, collections)),
             rounds=self.repetitions.rounds(parts.names),
             moments=tuple(parts.moments.values()),
             series=parts.series,
@@ -368,105 +328,6 @@ class GraphBuilder:
             for x, y in pairs
             if times.before(end_of(x), end_of(y))
         ]
-
-    # -- conditions ---------------------------------------------------------------------------------------------------
-
-    def _sort_conditions(self, parts: Parts, own: Iterable[Expr], outer: tuple[Parts, ...]) -> _Sorted:
-        streams = {name: item.stream for level in (*outer, parts) for name, item in level.variables.items()}
-        bounds: list[Bound] = []
-        predicates: dict[str, tuple[Expr, ...]] = {}
-        equalities: list[Equality] = []
-        conditions: list[Expr] = []
-
-        def point_of(field: Field) -> Point | None:
-            assert field.variable is not None
-            if field.variable not in streams:
-                return end_of(field.variable)
-            side = self.catalog.endpoint(streams[field.variable], field)
-            return None if side is None else Point(field.variable, side)
-
-        for condition in own:
-            names = variables_of(condition)
-            stated = bounds_of(condition, point_of, self.scale, _reason(condition)) if len(names) > 1 else ()
-            if not names or (len(names) == 1 and names <= parts.variables.keys()):
-                name = next(iter(names or parts.variables))
-                predicates[name] = (*predicates.get(name, ()), condition)
-            elif stated:
-                bounds += stated
-            elif (equality := _equality(condition)) is not None:
-                equalities.append(equality)
-            else:
-                conditions.append(condition)
-        return _Sorted(tuple(bounds), predicates, tuple(equalities), tuple(conditions))
-
-    def _own_conditions(
-        self,
-        parts: Parts,
-        aside: Aside | None,
-        outer: tuple[Parts, ...],
-        about: Mapping[str, str] | None = None,
-        lists_too: bool = True,
-    ) -> Iterator[Expr]:
-        """The conjuncts of this scope whose names are all bound here, AS names replaced by what they stand for.
-
-        `about` gives names to variables of which the graph is a copy: then only conjuncts that name one of them count,
-        those about lists only with `lists_too`.
-        """
-        levels = (*outer, parts)
-        bound = frozenset(name for level in levels for name in level.names)
-        intervals = {name: extent for level in levels for name, extent in level.intervals.items()}
-        moments = {name: moment for level in levels for name, moment in level.moments.items()}
-        original, names = (aside, {}) if aside is None or aside.copied is None else _original(aside.copied)
-        names = names if about is None else {name: about.get(new, new) for name, new in names.items()} | dict(about)
-        for home, conjunct in self.filed:
-            if home is original and (about is None or variables_of(conjunct) & names.keys()):
-                own = substitute_fields(conjunct, lambda field: under_name(field, names))
-                if variables_of(own) <= bound:
-                    yield substitute_fields(own, lambda field: self._resolved(field, intervals, moments))
-        for home, conjunct in self.filed_lists:
-            if home is original and (about is None or (lists_too and variables_of(conjunct) & names.keys())):
-                own = self._about_lists(renamed_lists(conjunct, names), bound)
-                late = lists_in(conjunct) & self.growing
-                if not late and not lists_in(own) and not has_prev(own) and variables_of(own) <= bound:
-                    yield substitute_fields(own, lambda field: self._resolved(field, intervals, moments))
-        anchor = next(iter((*outer, parts)[0].variables))
-        for name in parts.variables:
-            for field in self.same:
-                yield IsNull(Field(name, field), negated=True)
-                if name != anchor:
-                    yield Binary("=", Field(anchor, field), Field(name, field))
-
-    def _about_lists(self, conjunct: Expr, bound: frozenset[str]) -> Expr:
-        """The conjunct with the lists of unrolled repetitions made of their rounds."""
-        return self.repetitions.gathered(conjunct, self.repetitions.rounds(bound), bound)
-
-    def _list_conditions(self, parts: Parts, around: _Around, collections: Sequence[Collection]) -> Iterator[Expr]:
-        """The conjuncts of this scope that are judged when all else is bound.
-
-        Those are the ones about collections, which are known only then, and those about a repetition without a limit:
-        that a match is too short for them does not mean that no longer one is left.
-        """
-        levels = around.parts
-        bound = frozenset(name for level in levels for name in level.names)
-        intervals = {name: extent for level in levels for name, extent in level.intervals.items()}
-        moments = {name: moment for level in levels for name, moment in level.moments.items()}
-        aside = around.aside
-        original, names = (aside, {}) if aside is None or aside.copied is None else _original(aside.copied)
-        names = names if around.about is None else {**around.about, **names}
-        listed = {name: found.name for found in collections for name in found.names}
-        for home, conjunct in self.filed_lists:
-            if home is original:
-                own = self._about_lists(renamed_lists(conjunct, names), bound)
-                lists = lists_in(own) | (list_variables(own, listed) if has_prev(own) else frozenset())
-                if (
-                    (lists or lists_in(conjunct) & self.growing)
-                    and lists <= listed.keys()
-                    and variables_of(own) <= bound | listed.keys()
-                ):
-                    yield substitute_fields(own, lambda field: self._resolved(field, intervals, moments))
-
-    def _resolved(self, field: Field, intervals: Mapping[str, Extent], moments: Mapping[str, Moment]) -> Expr:
-        return resolve_interval(field, intervals, moments, self.scale)
 
     # -- what is beside the match ------------------------------------------------------------------------------------
 
@@ -552,7 +413,7 @@ class GraphBuilder:
         stated += [Bound(end_of(x), end_of(y), BEFORE, IMPLICIT) for x in extent.ends for y in own.ends]
         parts.times += stated
         parts.moments = _ended(parts.moments)
-        conditions = self._own_conditions(parts, around.aside, around.parts, about, lists_too=False)
+        conditions = self.conditions.own(parts, around.aside, around.parts, about, lists_too=False)
         replaced = frozenset(names_in(rival.item))
         if around.aside is None:
             edges = around.edges or around.whole
@@ -586,7 +447,7 @@ class GraphBuilder:
         inner = frozenset(about.values())
         parts.variables = {name: found for name, found in parts.variables.items() if name in inner}
         parts.moments = {name: found for name, found in parts.moments.items() if name in inner}
-        conditions = self._own_conditions(parts, None, around.parts, about)
+        conditions = self.conditions.own(parts, None, around.parts, about)
         edges = _edges_of(pattern)
         graph = self._with_conditions(parts, extent, conditions, replace(around, about=about, edges=edges))
         if contradiction_of(graph) is None:
@@ -678,42 +539,5 @@ def rivaled(name: str) -> str:
     return name.removeprefix(_RIVAL)
 
 
-def _original(copied: Copied) -> tuple[Aside, Mapping[str, str]]:
-    return copied.original, copied.names
-
-
 def _points_of(bound: Bound) -> set[str]:
     return {bound.left.variable, bound.right.variable}
-
-
-def _reason(condition: Expr) -> Reason:
-    return Reason(f"WHERE says `{render_expression(condition)}`", condition.span)
-
-
-def _equality(condition: Expr) -> Equality | None:
-    match condition:
-        case Binary(operator="=", left=Field() as left, right=Field() as right) if left.variable != right.variable:
-            return Equality(left, right, condition)
-        case _:
-            return None
-
-
-def resolve_interval(
-    field: Field, intervals: Mapping[str, Extent], moments: Mapping[str, Moment], scale: TimeScale
-) -> Expr:
-    """`name.s` of an AS name: the least start of the variables it can begin with; `name.e`: the greatest end."""
-    extent = intervals.get(field.variable or "")
-    if extent is None or field.name not in ("s", "e"):
-        return field
-    names, function = (extent.starts, "least") if field.name == "s" else (extent.ends, "greatest")
-    ends = tuple(_end_field(name, field, moments, scale) for name in names)
-    return ends[0] if len(ends) == 1 else Call(function, ends, field.span)
-
-
-def _end_field(name: str, field: Field, moments: Mapping[str, Moment], scale: TimeScale) -> Expr:
-    """The end of a variable; of a moment that is so long after one, that one and the time between."""
-    moment = moments.get(name)
-    if moment is None or moment.repeated:
-        return Field(name, field.name, field.span)
-    base = _end_field(moment.base.variable, replace(field, name=moment.base.side), moments, scale)
-    return Binary("+", base, scale.literal(moment.ticks), field.span)

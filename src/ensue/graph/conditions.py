@@ -1,0 +1,223 @@
+"""The conditions of a query by the graph they belong to, and by what can be done with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ensue.algebra.catalog import Catalog
+from ensue.algebra.check import home_of, homes_of
+from ensue.algebra.lists import list_names
+from ensue.algebra.nodes import PatternQuery
+from ensue.algebra.scopes import Aside, Scope, growing_lists, list_groups
+from ensue.expr.lists import explicit_lists, has_prev, list_variables
+from ensue.expr.nodes import Binary, Call, Expr, Field, IsNull, Same, conjuncts, variables_of
+from ensue.expr.rewrite import substitute_fields
+from ensue.graph.bounds import Bound, Point, Reason, end_of
+from ensue.graph.lists import Repetitions, lists_in, renamed_lists, under_name
+from ensue.graph.model import Collection, Equality, Extent, Moment
+from ensue.graph.reading import Parts
+from ensue.graph.temporal import bounds_of
+from ensue.graph.timescale import TimeScale
+from ensue.lang.render import render_expression
+
+
+@dataclass(frozen=True, slots=True)
+class Sorted:
+    """The conditions of one graph by what can be done with them."""
+
+    bounds: tuple[Bound, ...]
+    predicates: dict[str, tuple[Expr, ...]]
+    equalities: tuple[Equality, ...]
+    conditions: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Sight:
+    """What a graph sees of names: those bound in it and around it, and what AS names and moments stand for."""
+
+    levels: tuple[Parts, ...]
+    scale: TimeScale
+
+    @property
+    def bound(self) -> frozenset[str]:
+        return frozenset(name for level in self.levels for name in level.names)
+
+    def resolved(self, condition: Expr) -> Expr:
+        """The condition with AS names replaced by what they stand for."""
+        intervals = {name: extent for level in self.levels for name, extent in level.intervals.items()}
+        moments = {name: moment for level in self.levels for name, moment in level.moments.items()}
+        return substitute_fields(condition, lambda field: resolve_interval(field, intervals, moments, self.scale))
+
+
+class Conditions:
+    """The conjuncts of WHERE, each noted with its scope: the whole pattern, or a NOT or collection."""
+
+    def __init__(self, query: PatternQuery, catalog: Catalog, repetitions: Repetitions) -> None:
+        self.catalog = catalog
+        self.scale = TimeScale(catalog.unit)
+        self.repetitions = repetitions
+        self.same = tuple(name for part in conjuncts(query.where) if isinstance(part, Same) for name in part.fields)
+        self.groups = list_groups(query.pattern)
+        self.growing = growing_lists(query.pattern)
+        self.filed: list[tuple[Aside | None, Expr]] = []
+        self.filed_lists: list[tuple[Aside | None, Expr]] = []
+        homes = homes_of(query.pattern)
+        for conjunct in conjuncts(query.where):
+            if not isinstance(conjunct, Same):
+                self._file(conjunct, homes)
+
+    def _file(self, conjunct: Expr, homes: dict[str, Scope]) -> None:
+        """Notes a conjunct with its scope: as often as there are rounds, or for the lists that it is about.
+
+        What CUMULATIVE makes lists of are single events where a pair is judged.
+        """
+        home = home_of(conjunct, homes, self.groups)
+        aside = home.aside if home else None
+        names = list_names(conjunct, self.groups)
+        if has_prev(conjunct) and self.groups[min(names)] not in self.repetitions.unrolled:
+            self.filed_lists.append((aside, conjunct))
+        elif names and not has_prev(conjunct):
+            self.filed_lists.append((aside, explicit_lists(conjunct, self.groups, [])))
+        else:
+            self.filed += [(aside, part) for part in self.repetitions.in_rounds(conjunct, home)]
+
+    def own(
+        self,
+        parts: Parts,
+        aside: Aside | None,
+        outer: tuple[Parts, ...],
+        about: Mapping[str, str] | None = None,
+        lists_too: bool = True,
+    ) -> Iterator[Expr]:
+        """The conjuncts of a scope whose names are all bound by these parts and what is around them.
+
+        `about` gives names to variables of which the graph is a copy: then only conjuncts that name one of them count,
+        those about lists only with `lists_too`.
+        """
+        sight = _Sight((*outer, parts), self.scale)
+        bound = sight.bound
+        original, names = _original(aside)
+        names = names if about is None else {name: about.get(new, new) for name, new in names.items()} | dict(about)
+        for home, conjunct in self.filed:
+            if home is original and (about is None or variables_of(conjunct) & names.keys()):
+                own = substitute_fields(conjunct, lambda field: under_name(field, names))
+                if variables_of(own) <= bound:
+                    yield sight.resolved(own)
+        for home, conjunct in self.filed_lists:
+            if home is original and (about is None or (lists_too and variables_of(conjunct) & names.keys())):
+                own = self._gathered(renamed_lists(conjunct, names), bound)
+                late = lists_in(conjunct) & self.growing
+                if not late and not lists_in(own) and not has_prev(own) and variables_of(own) <= bound:
+                    yield sight.resolved(own)
+        yield from self._agreement(parts, (*outer, parts)[0])
+
+    def _agreement(self, parts: Parts, outermost: Parts) -> Iterator[Expr]:
+        """What SAME asks of these variables: to agree with the first of all."""
+        anchor = next(iter(outermost.variables))
+        for name in parts.variables:
+            for field in self.same:
+                yield IsNull(Field(name, field), negated=True)
+                if name != anchor:
+                    yield Binary("=", Field(anchor, field), Field(name, field))
+
+    def _gathered(self, conjunct: Expr, bound: frozenset[str]) -> Expr:
+        """The conjunct with the lists of unrolled repetitions made of their rounds."""
+        return self.repetitions.gathered(conjunct, self.repetitions.rounds(bound), bound)
+
+    def about_lists(
+        self,
+        levels: tuple[Parts, ...],
+        aside: Aside | None,
+        about: Mapping[str, str] | None,
+        collections: Sequence[Collection],
+    ) -> Iterator[Expr]:
+        """The conjuncts of a scope that are judged when all else is bound.
+
+        Those are the ones about collections, which are known only then, and those about a repetition without a limit:
+        that a match is too short for them does not mean that no longer one is left.
+        """
+        sight = _Sight(levels, self.scale)
+        bound = sight.bound
+        original, names = _original(aside)
+        names = names if about is None else {**about, **names}
+        listed = {name: found.name for found in collections for name in found.names}
+        for home, conjunct in self.filed_lists:
+            if home is original:
+                own = self._gathered(renamed_lists(conjunct, names), bound)
+                lists = lists_in(own) | (list_variables(own, listed) if has_prev(own) else frozenset())
+                if (
+                    (lists or lists_in(conjunct) & self.growing)
+                    and lists <= listed.keys()
+                    and variables_of(own) <= bound | listed.keys()
+                ):
+                    yield sight.resolved(own)
+
+    def sorted(self, parts: Parts, own: Iterable[Expr], outer: tuple[Parts, ...]) -> Sorted:
+        """These conditions by what can be done with them."""
+        streams = {name: item.stream for level in (*outer, parts) for name, item in level.variables.items()}
+        bounds: list[Bound] = []
+        predicates: dict[str, tuple[Expr, ...]] = {}
+        equalities: list[Equality] = []
+        conditions: list[Expr] = []
+
+        def point_of(field: Field) -> Point | None:
+            assert field.variable is not None
+            if field.variable not in streams:
+                return end_of(field.variable)
+            side = self.catalog.endpoint(streams[field.variable], field)
+            return None if side is None else Point(field.variable, side)
+
+        for condition in own:
+            names = variables_of(condition)
+            stated = bounds_of(condition, point_of, self.scale, _reason(condition)) if len(names) > 1 else ()
+            if not names or (len(names) == 1 and names <= parts.variables.keys()):
+                name = next(iter(names or parts.variables))
+                predicates[name] = (*predicates.get(name, ()), condition)
+            elif stated:
+                bounds += stated
+            elif (equality := _equality(condition)) is not None:
+                equalities.append(equality)
+            else:
+                conditions.append(condition)
+        return Sorted(tuple(bounds), predicates, tuple(equalities), tuple(conditions))
+
+
+def _original(aside: Aside | None) -> tuple[Aside | None, Mapping[str, str]]:
+    """The NOT or collection of the query that this one is a copy of, and what its names are called here."""
+    if aside is None or aside.copied is None:
+        return aside, {}
+    return aside.copied.original, aside.copied.names
+
+
+def _reason(condition: Expr) -> Reason:
+    return Reason(f"WHERE says `{render_expression(condition)}`", condition.span)
+
+
+def _equality(condition: Expr) -> Equality | None:
+    match condition:
+        case Binary(operator="=", left=Field() as left, right=Field() as right) if left.variable != right.variable:
+            return Equality(left, right, condition)
+        case _:
+            return None
+
+
+def resolve_interval(
+    field: Field, intervals: Mapping[str, Extent], moments: Mapping[str, Moment], scale: TimeScale
+) -> Expr:
+    """`name.s` of an AS name: the least start of the variables it can begin with; `name.e`: the greatest end."""
+    extent = intervals.get(field.variable or "")
+    if extent is None or field.name not in ("s", "e"):
+        return field
+    names, function = (extent.starts, "least") if field.name == "s" else (extent.ends, "greatest")
+    ends = tuple(_end_field(name, field, moments, scale) for name in names)
+    return ends[0] if len(ends) == 1 else Call(function, ends, field.span)
+
+
+def _end_field(name: str, field: Field, moments: Mapping[str, Moment], scale: TimeScale) -> Expr:
+    """The end of a variable; of a moment that is so long after one, that one and the time between."""
+    moment = moments.get(name)
+    if moment is None or moment.repeated:
+        return Field(name, field.name, field.span)
+    base = _end_field(moment.base.variable, replace(field, name=moment.base.side), moments, scale)
+    return Binary("+", base, scale.literal(moment.ticks), field.span)
