@@ -50,11 +50,12 @@ soak: $(DEVELOPMENT) ## the long-running tests
 	@$(ENSURE_JAVA)
 	$(BIN)/pytest -m soak
 
-bench: $(DEVELOPMENT) ## benchmarks of the core, of Spark and of constraints
+bench: $(DEVELOPMENT) ## benchmarks of the core, of Spark, of constraints and of semantic windows
 	@$(ENSURE_JAVA)
 	$(BIN)/python benchmarks/core.py
 	$(BIN)/python benchmarks/spark.py
 	$(BIN)/python benchmarks/constraints.py
+	$(BIN)/python benchmarks/semantic_windows.py
 
 setup: $(DEVELOPMENT) ## only set up .venv
 

@@ -98,6 +98,34 @@ def pattern_figures(count: int, keys: int) -> Iterator[Figure]:
     yield Figure("SEQ(A, B, C), random order of input, in addition", extra / unit, "units", 1.2)
 
 
+POLICIES = ("RECENT", "CHRONICLE", "CONTINUOUS", "NEXT")
+
+
+def policy_figures(count: int, keys: int) -> Iterator[Figure]:
+    """What choosing among the matches costs, against all matches of the same pattern: the worst of the patterns."""
+    events = make_events(count, keys, 20)
+    for keyed in (True, False):
+        ratios = {
+            name: policy_ratios(events, query_text(pattern, share, count, keys if keyed else 1, 20, keyed))
+            for name, (pattern, share, _) in PATTERNS.items()
+        }
+        for policy in POLICIES:
+            worst = max(of_pattern[policy] for of_pattern in ratios.values())
+            note = ", ".join(f"{of_pattern[policy]:.2f}" for of_pattern in ratios.values()) + " for the three patterns"
+            label = "PARTITION BY key" if keyed else "no key"
+            yield Figure(f"MATCH {policy}, {label}", worst, "times all matches", 2.0, note=note)
+
+
+def policy_ratios(events: pa.Table, query: str, repeat: int = 5) -> dict[str, float]:
+    """The time of each policy in times of the query without one; they take turns, and the best runs count."""
+    best = dict.fromkeys(("UNRESTRICTED", *POLICIES), float("inf"))
+    for _ in range(repeat):
+        for policy in best:
+            text = query.replace(" RETURN", f" MATCH {policy} RETURN")
+            best[policy] = min(best[policy], seconds(lambda text=text: detect(events, text), 1))
+    return {policy: best[policy] / best["UNRESTRICTED"] for policy in POLICIES}
+
+
 def relevant_figures(count: int, keys: int) -> Iterator[Figure]:
     """Three types only, so that every event is relevant."""
     query = query_text("SEQ(T00 a, T01 b, T02 c)", 0.25, count, keys, 3, True)
@@ -209,6 +237,7 @@ def main() -> None:
     figures = [
         *start_figures(),
         *pattern_figures(arguments.events, arguments.keys),
+        *policy_figures(arguments.events, arguments.keys),
         *relevant_figures(arguments.events, arguments.keys),
         memory_figure(arguments.events, arguments.keys),
         *output_figures(100_000_000 if arguments.events >= 10_000_000 else 10 * arguments.events),

@@ -25,7 +25,7 @@ def test_core_benchmarks_give_every_figure() -> None:
         check=True,
     )
     figures = json.loads(done.stdout)
-    assert len(figures) == 23
+    assert len(figures) == 31
     assert {"name", "value", "measure", "target", "reached"} <= set(figures[0])
 
 
@@ -54,6 +54,21 @@ def test_constraint_benchmarks_give_every_figure(tmp_path: Path) -> None:
     )
     assert len(json.loads(done.stdout)) == 12
     assert len(list(tmp_path.glob("*.svg"))) == (4 if plots else 0)
+
+
+def test_semantic_window_benchmarks_give_every_figure_and_the_same_matches(tmp_path: Path) -> None:
+    plots = ["--plots", str(tmp_path)] if find_spec("matplotlib") else []
+    sizes = ["--events", "20000", "--runs", "1"]
+    done = subprocess.run(
+        [sys.executable, str(FOLDER / "semantic_windows.py"), *sizes, *plots, "--format", "json"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    figures = json.loads(done.stdout)
+    assert len(figures) == 16
+    assert all(figure["value"] > 0 for figure in figures)
+    assert len(list(tmp_path.glob("*.svg"))) == (1 if plots else 0)
 
 
 def test_traces_of_the_constraint_benchmark_obey_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
