@@ -9,7 +9,6 @@ from itertools import count
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -24,7 +23,7 @@ from ensue.dsl import PatternExpression, Query, query_of
 from ensue.dsl.constraints import ConstraintsLike, statements_of
 from ensue.engine.cascade import derive, sources_of
 from ensue.engine.evaluate import Frontier, evaluate
-from ensue.engine.events import EventStore, stream_codes
+from ensue.engine.events import EventStore, note_streams
 from ensue.engine.output import collect_ordered, render_in_batches
 from ensue.engine.session import request_of
 from ensue.engine.sources import EventSource, InputTable, Report, load_sources
@@ -488,8 +487,9 @@ def _load(events: Any, statements: Statements, columns: Columns, match_id: bool)
 def _derive(loaded: _Loaded, options: Options) -> _Loaded:
     """The same with the events of the declared streams that the queries use."""
     report = replace(loaded.report)
+    _note_streams(loaded)
     for derivation in loaded.planned.derivations:
-        _warn_of_hidden_rows(loaded.planned.inputs, derivation.name)
+        _warn_of_hidden_rows(loaded.sources, derivation.name)
         counted = Report()
         source, store = derive(derivation, loaded.sources, options, counted)
         _warn_of_missing_streams(derivation.plan, store)
@@ -511,10 +511,20 @@ def _evaluate_one(loaded: _Loaded, place: int, options: Options) -> tuple[pa.Tab
     return table, store.report
 
 
-def _warn_of_hidden_rows(inputs: Sequence[InputTable], declared: str) -> None:
+def _note_streams(loaded: _Loaded) -> None:
+    """Reads the type column once, where several statements would read it."""
+    derived = loaded.planned.derivations
+    plans = (*loaded.planned.plans, *(derivation.plan for derivation in derived))
+    if len(plans) > 1:
+        names = [*(stream for plan in plans for stream in plan.streams), *(derivation.name for derivation in derived)]
+        for source in loaded.sources:
+            note_streams(source, tuple(dict.fromkeys(names)))
+
+
+def _warn_of_hidden_rows(sources: Sequence[EventSource], declared: str) -> None:
     """Rows that are called like a declared stream are none of its events."""
-    for item in inputs:
-        rows = 0 if item.type is None else int(np.count_nonzero(stream_codes(item, (declared,)) >= 0))
+    for source in sources:
+        rows = len(source.stream_rows.get(declared, ()))
         if rows:
             said = f"{counted(rows, 'row', 'rows')} of type `{declared}` took no part, because the stream is declared"
             warnings.warn(said, EnsueWarning, stacklevel=4)

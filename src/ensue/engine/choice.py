@@ -205,19 +205,14 @@ def _pairs_of(chunks: Sequence[MatchChunk], used: Used) -> _Pairs:
             events[operand, part] = used.numbers(found)[places]
             starts[operand, part], ends[operand, part] = found.starts[places], found.ends[places]
     by_right = ends[0] <= ends[1]
-    later, earlier = by_right.astype(np.int64), 1 - by_right.astype(np.int64)
-    rows = np.arange(begin)
-    order = np.lexsort(
-        (
-            events[earlier, rows],
-            starts[earlier, rows],
-            ends[earlier, rows],
-            events[later, rows],
-            starts[later, rows],
-            by_right,
-            ends[later, rows],
-        )
+    are_points = np.array_equal(starts, ends)
+    initiating, ending = (
+        [np.where(right, of[1], of[0]) for of in (events, *(() if are_points else (starts,)), ends)]
+        for right in (~by_right, by_right)
     )
+    # A terminator of the left operand comes before one of the right operand that ends at the same time.
+    sides = [] if by_right.all() else [by_right]
+    order = np.lexsort((*initiating, *ending[:-1], *sides, ending[-1]))
     return _Pairs(events, starts, ends, by_right, order)
 
 
@@ -230,11 +225,7 @@ def _taken(pairs: _Pairs, policy: str | None, used: Used) -> Mask:
         last[:-1] = terminators[1:] != terminators[:-1]
         taken[pairs.order] = last
         return taken
-    flags = np.empty(2 * len(used.flags), np.uint8)
-    flags[0::2], flags[1::2] = used.flags & _bit(0), used.flags & _bit(1)
-    taken[pairs.order] = close_initiators(terminators, initiators, policy == CHRONICLE, flags)
-    used.flags |= (flags[0::2] > 0).astype(np.uint8) * np.uint8(_bit(0))
-    used.flags |= (flags[1::2] > 0).astype(np.uint8) * np.uint8(_bit(1))
+    taken[pairs.order] = close_initiators(terminators, initiators, policy == CHRONICLE, used.flags)
     return taken
 
 

@@ -349,7 +349,11 @@ def _render_within_capacity(chunk: MatchChunk, output: OutputSchema) -> Iterator
 
 
 def _in_order(group: MatchChunk, keys: list[Int64s]) -> MatchChunk:
-    return replace(group, rows=group.rows.take(np.lexsort(keys[::-1]).astype(np.int32)))
+    distinct: list[Int64s] = []
+    for key in keys:
+        if not any(np.array_equal(key, earlier) for earlier in distinct):
+            distinct.append(key)
+    return replace(group, rows=group.rows.take(np.lexsort(distinct[::-1]).astype(np.int32)))
 
 
 def _merge_ordered(tables: list[pa.Table], keys: list[list[Int64s]], piece: int) -> pa.Table:

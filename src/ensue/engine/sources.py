@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from ensue.errors import SchemaError
 from ensue.expr.types import readable
-from ensue.kernels.compiled import Int64s
+from ensue.kernels.compiled import Codes, Int64s
 
 MOST_ROWS = 2**31 - 1
 SAFE_TIME = 2**61
@@ -100,6 +100,8 @@ class EventSource:
     valid: Mask | None
     readable_columns: dict[str, pa.Array] = field(default_factory=dict)
     raw_columns: dict[str, pa.Array] = field(default_factory=dict)
+    stream_rows: dict[str, Codes] = field(default_factory=dict, init=False)
+    """The rows of streams that were looked for ahead of the queries; a source with other valid rows knows none."""
 
     def column(self, name: str) -> pa.Array:
         if name not in self.readable_columns:

@@ -30,7 +30,8 @@ def take_unused(events: Int64s, used: Flags) -> npt.NDArray[np.bool_]:
 def close_initiators(terminators: Int64s, initiators: Int64s, only_one: bool, used: Flags) -> npt.NDArray[np.bool_]:
     """The pairs whose initiator is open when its terminator comes; with `only_one`, the first of each terminator.
 
-    The pairs of a terminator lie together, its oldest initiator first. Both are used up.
+    The pairs of a terminator lie together, its oldest initiator first. Both are used up. An event has the number
+    `2 * n + operand`, and what it is used up for is the bit of that operand in `used[n]`.
     """
     taken = np.zeros(terminators.size, np.bool_)
     row = 0
@@ -38,11 +39,13 @@ def close_initiators(terminators: Int64s, initiators: Int64s, only_one: bool, us
         terminator = terminators[row]
         paired = False
         while row < terminators.size and terminators[row] == terminator:
-            if not used[initiators[row]] and not (only_one and paired):
+            bit = np.uint8(1 << (initiators[row] & 1))
+            event = initiators[row] >> 1
+            if not used[event] & bit and not (only_one and paired):
                 taken[row] = True
                 paired = True
-                used[initiators[row]] = 1
+                used[event] |= bit
             row += 1
         if paired:
-            used[terminator] = 1
+            used[terminator >> 1] |= np.uint8(1 << (terminator & 1))
     return taken
