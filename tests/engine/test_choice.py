@@ -17,7 +17,7 @@ from ensue.errors import QueryError
 from ensue.lang.render import render_query
 from harness import events_table
 from oracle.model import Bound, OracleEvent
-from oracle.oracle import matches
+from oracle.oracle import matches_between
 from strategies.histories import batches
 from strategies.operators import Case
 from strategies.policies import cases_with_consumption, cases_with_contexts, cases_with_sequences
@@ -37,8 +37,7 @@ def expected(query: PatternQuery, history: list[OracleEvent], after: float, unti
             match.start,
             match.end,
         )
-        for match in matches(query, history)
-        if after < match.completion <= until
+        for match in matches_between(query, history, after, until)
     )
 
 

@@ -37,6 +37,7 @@ from oracle.tree import (
     is_inside,
     is_list,
     is_positive,
+    is_repeated,
     left_neighbour,
     mentions,
     names_in,
@@ -117,19 +118,19 @@ def _problems_of_shape(pattern: Pattern) -> set[str]:
 
 
 def _problems_of_picks(query: PatternQuery) -> set[str]:
-    """FIRST and LAST stand at items of SEQ and AND, have another positive item beside them, and end."""
+    """FIRST and LAST stand at items of SEQ and AND, choose for other events of the match, and end."""
     pattern, found = query.pattern, set()
     for path, part in walk(pattern):
         if not isinstance(part, Pick):
             continue
         around = [part_at(pattern, path[:length]) for length in range(len(path))]
-        if any(_leaves_open(inner) for _, inner in walk(part.item)):
-            found.add("branching-pick")
+        if any(is_inside(scope, path) and is_repeated(pattern, scope) for scope in scopes(pattern)):
+            found.add("repeated-pick")
         if (
             not around
             or not all(isinstance(outer, Seq | And | Within | Named) for outer in around)
             or not isinstance(around[-1], Seq | And)
-            or sum(map(is_positive, around[-1].items)) < 2
+            or all(is_inside(place, path) for place in _bound_events(pattern))
         ):
             found.add("misplaced-pick")
         if part.latest and right_neighbour(pattern, path) is None and not windows_of_whole(query):
@@ -137,10 +138,14 @@ def _problems_of_picks(query: PatternQuery) -> set[str]:
     return found
 
 
-def _leaves_open(part: Pattern) -> bool:
-    """Whether a part is neither a single event nor a composite of them: it binds lists, or this or that."""
-    choosing = ("ANYONE", "ANY", "BOTH", "RELATIVE+", "APERIODIC*")
-    return isinstance(part, Or | Repeat) or (isinstance(part, Operation) and part.operator in choosing)
+def _bound_events(pattern: Pattern) -> list[Path]:
+    """The events that a match binds, those of repetitions included."""
+    beside = [scope for scope in scopes(pattern) if not is_repeated(pattern, scope)]
+    return [
+        path
+        for path, part in walk(pattern)
+        if isinstance(part, Event) and not any(is_inside(path, scope) for scope in beside)
+    ]
 
 
 def _endless_periodics(query: PatternQuery) -> set[str]:
