@@ -233,12 +233,13 @@ def show_results(results: Results) -> None:
     Console().print(table)
 
 
-def plot_results(results: Results, folder: Path) -> None:
-    """The time of each contender in the three experiments, as one drawing."""
+def plot_results(results: Results, chosen: Sequence[str], folder: Path) -> None:
+    """The time of each contender in the chosen experiments, as one drawing."""
     from matplotlib.figure import Figure as Drawing  # only who asks for plots needs it
 
-    drawing = Drawing(figsize=(12, 3.8), layout="constrained")
-    for axes, (varied, points) in zip(drawing.subplots(1, len(EXPERIMENTS)), EXPERIMENTS.items(), strict=True):
+    drawing = Drawing(figsize=(4 * len(chosen), 3.8), layout="constrained")
+    for axes, varied in zip(drawing.subplots(1, len(chosen), squeeze=False)[0], chosen, strict=True):
+        points = EXPERIMENTS[varied]
         for name in (SQL, SLOTS, SPARK, PROCESS):
             places = [getattr(point, varied) for point in points]
             axes.plot(places, [results[point].seconds[name] for point in points], marker="o", label=name)
@@ -286,7 +287,7 @@ def main() -> None:
     if arguments.format == "table":
         show_results(results)
     if arguments.plots:
-        plot_results(results, arguments.plots)
+        plot_results(results, chosen, arguments.plots)
     give(list(figures_of(results)), arguments.format)
 
 
