@@ -14,6 +14,7 @@ from ensue.detector import Detector
 from ensue.errors import QueryError
 from ensue.lang.render import render_query
 from harness import events_table, ids_of, input_of, plan_for
+from oracle.model import Bound
 from oracle.oracle import OracleEvent, matches_between
 from strategies.histories import batches
 from strategies.patterns import cases
@@ -21,22 +22,34 @@ from strategies.patterns import cases
 pytestmark = pytest.mark.filterwarnings("ignore::ensue.errors.EnsueWarning")
 
 
-def named_bindings(table: pa.Table) -> Counter[tuple[object, ...]]:
-    """The matches of a result without RETURN: the event ids of each variable, and the interval."""
+Bindings = tuple[tuple[str, Bound], ...]
+
+
+def named_bindings(table: pa.Table) -> Counter[Bindings]:
+    """The matches of a result without RETURN: the event ids of each variable."""
+    return Counter(bindings for bindings, _, _ in matches_in(table))
+
+
+def oracle_bindings(query: PatternQuery, history: list[OracleEvent], after: float, until: float) -> Counter[Bindings]:
+    return Counter(bindings for bindings, _, _ in matches_of_oracle(query, history, after, until))
+
+
+def matches_in(table: pa.Table) -> list[tuple[Bindings, int, int]]:
+    """The bindings and the interval of each match of a result without RETURN."""
     names = [field.name for field in table.schema if pa.types.is_nested(field.type)]
-    return Counter(
+    return [
         (tuple(sorted((name, ids_of(row[name])) for name in names if row[name] is not None)), row["start"], row["end"])
         for row in table.to_pylist()
-    )
+    ]
 
 
-def oracle_bindings(
+def matches_of_oracle(
     query: PatternQuery, history: list[OracleEvent], after: float, until: float
-) -> Counter[tuple[object, ...]]:
-    return Counter(
+) -> list[tuple[Bindings, int, int]]:
+    return [
         (tuple((name, bound) for name, bound in match.bindings if not name.startswith("#")), match.start, match.end)
         for match in matches_between(query, history, after, until)
-    )
+    ]
 
 
 def is_plannable(query: PatternQuery, intervals: bool) -> bool:
@@ -61,7 +74,7 @@ def check_cut(query: PatternQuery, cut: list[tuple[list[OracleEvent], int]], int
     after = float("-inf")
     for events, watermark in cut:
         step = detector.advance(events_table(events), watermark=watermark)
-        assert named_bindings(step.matches) == oracle_bindings(query, history, after, watermark)
+        assert Counter(matches_in(step.matches)) == Counter(matches_of_oracle(query, history, after, watermark))
         assert step.late.num_rows == 0
         after = watermark
         if restoring:
@@ -69,7 +82,7 @@ def check_cut(query: PatternQuery, cut: list[tuple[list[OracleEvent], int]], int
             detector = new_detector()
             detector.restore(saved)
     last = detector.finish(events_table([]))
-    assert named_bindings(last.matches) == oracle_bindings(query, history, after, float("inf"))
+    assert Counter(matches_in(last.matches)) == Counter(matches_of_oracle(query, history, after, float("inf")))
 
 
 @given(case=cases(), data=st.data(), restoring=st.booleans())
