@@ -6,6 +6,7 @@ A key that has had its only event is woken when the watermark passes a moment of
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,16 +15,19 @@ from pyspark.sql import SparkSession
 
 from case_files import Case, render_rows, ticks_of
 from ensue.lang.parser import parse_statements
+from ensue.lang.render import render_query
 from ensue.plan.model import Options
+from ensue.plan.succession import missing_events
 from ensue.plan.wakes import is_endless
 from ensue.runtimes.planning import Columns, plan_queries
 from ensue.runtimes.spark.bucket import BucketTask, Clock, packed
 from ensue.runtimes.spark.frames import empty_tables, frame_inputs
+from ensue.runtimes.spark.state import look_at
 from ensue.runtimes.spark.stream import plan_stream
 from spark.operators import OPERATOR_CASES
 from spark.streams import SECOND, START, feed_of, instants, run_to_end
 from spark.test_cases_stream import KINDS, Group, Kind, kind_of
-from test_cases import detect
+from test_cases import detect, node_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::ensue.errors.EnsueWarning")
 
@@ -62,15 +66,17 @@ def test_same_as_in_this_process(case: Case, groups: dict[Kind, Group]) -> None:
 
 
 def task_of(query: str) -> BucketTask:
-    empty = pa.schema([("type", pa.string()), ("k", pa.int64()), ("t", pa.int64())]).empty_table()
+    columns = {"type": pa.string(), "k": pa.int64(), "t": pa.int64(), "x": pa.int64()}
+    empty = pa.schema(columns.items()).empty_table()
     planned = plan_queries(empty, parse_statements(query), Columns("t", "type"))
     schemas = tuple(output.schema for output in planned.outputs)
     return BucketTask(planned.inputs, planned.plans, planned.outputs, schemas, Clock(SECOND * 1000), Options())
 
 
 def payload(rows: Sequence[tuple[str, int]]) -> list[tuple[int, bytes]]:
-    table = pa.table({"type": [name for name, _ in rows], "k": [1] * len(rows), "t": [time for _, time in rows]})
-    return [(0, data) for _, data in packed(table)]
+    columns = {"type": [name for name, _ in rows], "k": [1] * len(rows), "t": [time for _, time in rows]}
+    travelling = pa.table({**columns, "x": [5] * len(rows)})
+    return [(0, data) for _, data in packed(travelling)]
 
 
 def woken(query: str, rows: Sequence[tuple[str, int]], last: int) -> list[tuple[int, int]]:
@@ -116,6 +122,41 @@ def test_periodic_of_periodic_misses_no_moment() -> None:
 def test_events_of_other_streams_do_not_wake_for_moments() -> None:
     query = "PATTERN PERIODIC(A a, 10, C c) PARTITION BY k"
     assert woken(query, [("C", 5)], 99) == [(5, 0)]
+
+
+# --- states and upgrades
+
+
+OF_POINTS = [case for case in OPERATOR_CASES if not case.has_intervals]
+
+
+def keyed(case: Case) -> str:
+    return render_query(replace(node_of(case), partition_by=("k",)))
+
+
+@pytest.mark.parametrize("case", OF_POINTS, ids=lambda case: case.title)
+def test_what_is_kept_can_be_looked_at(case: Case) -> None:
+    task = task_of(keyed(case))
+    events = [(event.stream, event.start) for event in case.parsed_events()]
+    step = task.step(None, payload(events), 1000)
+    assert step.state is not None
+    look = look_at(step.state)
+    (row,) = look.rows(0, step.state).to_pylist()
+    assert dict(row["key"]) == {"k": "1"}
+    assert row["events"] > 0
+
+
+@pytest.mark.parametrize("case", OF_POINTS, ids=lambda case: case.title)
+def test_a_query_can_go_on_from_itself(case: Case) -> None:
+    plans = task_of(keyed(case)).plans
+    assert missing_events(plans, plans) == []
+
+
+def test_any_event_keeps_what_one_stream_needs() -> None:
+    wide = task_of("PATTERN SEQ(ANY EVENT BUT (C) v, C c) PARTITION BY k WITHIN 9").plans
+    narrow = task_of("PATTERN SEQ(A a, C c) PARTITION BY k WITHIN 9").plans
+    assert missing_events(wide, narrow) == []
+    assert missing_events(narrow, wide) == ["events of `ANY EVENT BUT (C)`, of which none were kept"]
 
 
 # --- a key of which nothing more comes
