@@ -186,6 +186,16 @@ def test_windows_in_the_other_measure() -> None:
 
 
 @pytest.mark.parametrize(
+    "pattern", ["FOLLOWS(A a, B b, 5 ms)", "PERIODIC(A a, 5 ms, B b)", "NOTFOLLOWS(A a, B b, 5 ms)"]
+)
+def test_durations_of_less_than_a_tick(pattern: str) -> None:
+    """Moments that are no time apart would never come to an end."""
+    stamps = with_column("t", EVENTS["t"].cast(pa.timestamp("s")))
+    refused(lambda: detect(stamps, f"PATTERN {pattern}"), "window-size", "one tick")
+    assert detect(with_column("t", EVENTS["t"].cast(pa.timestamp("ms"))), f"PATTERN {pattern}") is not None
+
+
+@pytest.mark.parametrize(
     "table", [pa.Table.from_arrays([*EVENTS.columns, EVENTS["id"]], names=["t", "type", "id", "id"])]
 )
 def test_two_columns_of_one_name(table: pa.Table) -> None:

@@ -12,10 +12,11 @@ from ensue.algebra.constraints import Constraint
 from ensue.algebra.nodes import PatternQuery
 from ensue.errors import QueryError
 from ensue.lang.render import render_constraint, render_query
-from harness import events_table
+from harness import events_table, ids_of
+from oracle.model import Bound
 from oracle.oracle import OracleEvent, matches
 
-Bindings = Counter[tuple[tuple[str, int], ...]]
+Bindings = Counter[tuple[tuple[str, Bound], ...]]
 
 
 def program_text(query: PatternQuery, constraints: Sequence[Constraint]) -> str:
@@ -63,10 +64,10 @@ def found_by_steps(
 
 
 def named_bindings(table: pa.Table) -> Bindings:
-    """The matches of a result without RETURN, as (variable, event id) pairs."""
-    names = [field.name for field in table.schema if pa.types.is_struct(field.type)]
+    """The matches of a result without RETURN, as (variable, event id or ids) pairs."""
+    names = [field.name for field in table.schema if pa.types.is_nested(field.type)]
     return Counter(
-        tuple(sorted((name, row[name]["id"]) for name in names if row[name] is not None)) for row in table.to_pylist()
+        tuple(sorted((name, ids_of(row[name])) for name in names if row[name] is not None)) for row in table.to_pylist()
     )
 
 

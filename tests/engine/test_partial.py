@@ -341,3 +341,26 @@ def test_queries_are_not_changed() -> None:
 def test_what_can_still_be_extended(pattern: str, expected: list[str]) -> None:
     query = parse_statements(f"PATTERN {pattern} WITHIN 5").statements[0]
     assert [render_pattern(partial.query.pattern) for partial in open_queries(query)] == expected
+
+
+@pytest.mark.parametrize(
+    "policy", ["CONSUME", "MATCH NEXT CONSUME", "MATCH RECENT", "MATCH CHRONICLE", "MATCH CONTINUOUS"]
+)
+def test_where_matches_use_events_up_there_are_none(policy: str) -> None:
+    query = parse_statements(f"PATTERN SEQ(A a, B b) WITHIN 5 {policy}").statements[0]
+    assert [problem.code for problem in partial_problems(query)] == ["partial-form"]
+
+
+def test_conditions_on_lists_that_have_not_come_are_left_out() -> None:
+    text = "PATTERN SEQ(A a, B b, C c{2}) WHERE count(c) > 1 AND sum(c.x) > b.x WITHIN 5"
+    query = parse_statements(text).statements[0]
+    assert not partial_problems(query)
+    assert [partial.query.where is None for partial in partial_queries(query)] == [True, False]
+
+
+def test_what_first_and_last_choose_among_is_missing_as_a_whole() -> None:
+    query = parse_statements("PATTERN SEQ(A a, FIRST B b, C c) WITHIN 5").statements[0]
+    assert [render_pattern(partial.query.pattern) for partial in partial_queries(query)] == [
+        "SEQ(A a, NOT B b)",
+        "SEQ(A a, FIRST B b, NOT C c)",
+    ]

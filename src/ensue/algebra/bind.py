@@ -19,7 +19,7 @@ from ensue.errors import Problem, Span, did_you_mean
 from ensue.expr.check import check_condition, check_expression
 from ensue.expr.lists import explicit_lists
 from ensue.expr.nodes import Duration, Field, Same, conjuncts
-from ensue.expr.types import Kind, kind_of
+from ensue.expr.types import NANOSECONDS_PER_UNIT, Kind, kind_of
 
 FieldType = Callable[[Field], "pa.DataType | None"]
 
@@ -264,6 +264,20 @@ def _check_windows(query: PatternQuery, catalog: Catalog) -> Iterator[Problem]:
     ]
     for window in [*parts, *([query.within] if query.within is not None else [])]:
         yield from _check_window(window, catalog)
+    for node in walk(query.pattern):
+        if isinstance(node, Operation) and isinstance(node.window, Duration):
+            yield from _check_ticks(node.operator, node.window, catalog)
+
+
+def _check_ticks(operator: str, window: Duration, catalog: Catalog) -> Iterator[Problem]:
+    """An operator's duration is one tick of time or more: less would be nothing."""
+    if catalog.unit is not None and window.nanoseconds < NANOSECONDS_PER_UNIT[catalog.unit]:
+        yield Problem(
+            "window-size",
+            f"the duration of {operator} is shorter than one tick of the time column, which counts in {catalog.unit}",
+            window.span,
+            hint="write a longer one, or give times in a finer unit",
+        )
 
 
 def _check_window(window: Window, catalog: Catalog) -> Iterator[Problem]:

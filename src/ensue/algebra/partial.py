@@ -14,6 +14,7 @@ from itertools import pairwise
 from ensue.algebra.check import check_query
 from ensue.algebra.constraints import ConstraintStatement, Ends, EndsWithin
 from ensue.algebra.expand import expand_pattern
+from ensue.algebra.lists import list_names
 from ensue.algebra.nodes import (
     Event,
     Named,
@@ -28,8 +29,9 @@ from ensue.algebra.nodes import (
     Within,
     walk,
 )
+from ensue.algebra.operators import CONTEXTS
 from ensue.algebra.policies import chooses
-from ensue.algebra.scopes import counts_events, is_aside, whole_windows
+from ensue.algebra.scopes import counts_events, is_aside, list_groups, whole_windows
 from ensue.errors import Problem
 from ensue.expr.nodes import Binary, Expr, conjuncts, variables_of
 
@@ -76,6 +78,15 @@ def partial_problems(query: PatternQuery) -> list[Problem]:
                 "partial matches are those of a SEQ of at least two items",
                 query.pattern.span,
                 hint="ask for timed-out partial matches of patterns that are a SEQ",
+            )
+        ]
+    if query.consume or query.policy in CONTEXTS:
+        return [
+            Problem(
+                "partial-form",
+                "what a match uses up decides which other matches there are, and partial matches use up nothing",
+                query.policy_span or query.span,
+                hint="leave the partial matches out, or the policy",
             )
         ]
     if not whole_windows(query):
@@ -177,7 +188,8 @@ def _partial(query: PatternQuery, present: tuple[Pattern, ...], following: tuple
     missing = following[-1].item if isinstance(following[-1], Pick) else following[-1]
     forbidden = missing if len(following) == 1 else Seq((*following[:-1], missing), missing.span)
     names = frozenset(_names([*present, *following]))
-    kept = [part for part in conjuncts(query.where) if variables_of(part) <= names]
+    groups = list_groups(expand_pattern(query.pattern))
+    kept = [part for part in conjuncts(query.where) if variables_of(part) | list_names(part, groups) <= names]
     return Partial(
         replace(
             query,

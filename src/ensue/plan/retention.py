@@ -60,13 +60,14 @@ def _latest_completion(times: Network, whole: Graph, point: Point, window: int |
 
 
 def _last_position(positions: Network, name: str, whole: Graph, window: int | None) -> int | None:
-    """The most positions after an event at which a match around it can complete."""
+    """The most positions after an event at which a match around it can complete; a moment comes at none."""
     point = position_of(name)
-    if not positions.points:
+    if not positions.points or whole.moments:
         return None
     if not whole.closings:
         limit = positions.limit(WHOLE_LAST, point)
-        return None if limit is None else limit.whole
+        last = _greatest(_limits(positions, map(position_of, whole.names), point))
+        return last if limit is None else limit.whole
     firsts = [_least(_limits(positions, map(position_of, closing.names), point)) for closing in whole.closings]
     return _greatest(None if first is None or window is None else first + window - 1 for first in firsts)
 
