@@ -65,6 +65,7 @@ class Join:
             self.steps_of_existence = self._steps(self._order(self.space.outer))
         steps = self.steps_of_existence
         first, last, classes = self._ranges(rows, steps[0])
+        last = np.where(self._premises_hold(rows), last, first)
         if len(steps) == 1 and self._needs_no_filter(steps[0]):
             return last > first
         active = np.flatnonzero(last > first).astype(np.int32)
@@ -379,7 +380,14 @@ class Join:
     def all_matches(self, rows: Rows) -> Iterator[Rows]:
         """Every match of this graph in the scope of the matches around it."""
         steps = self._steps(self._order(self.space.outer))
-        yield from self._extend(rows, steps)
+        yield from self._extend(rows.where(self._premises_hold(rows)), steps)
+
+    def _premises_hold(self, rows: Rows) -> Mask:
+        """For which matches around there can be a match of this graph at all."""
+        mask = np.ones(rows.length, bool)
+        for bound in self.space.plan.graph.premises:
+            mask &= self.space.value(bound.left, rows) - self.space.value(bound.right, rows) <= bound.limit.whole
+        return mask
 
     def _holds_for_lists(self, condition: Expr, rows: Rows) -> Mask:
         if not has_prev(condition):

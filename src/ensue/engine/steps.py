@@ -18,6 +18,7 @@ from ensue.graph.bounds import (
     position_of,
     start_of,
 )
+from ensue.graph.model import Graph
 from ensue.plan.model import AbsencePlan, GraphPlan
 
 
@@ -78,7 +79,7 @@ def plan_step(
         _range(graph.times, start_of(variable), _time_points(around, sight), bound),
         _range(graph.times, end_of(variable), _time_points(around, sight), bound),
         _range(graph.positions, position_of(variable), _position_points(around, sight.whole), bound),
-        tuple(c for c in conditions if variable in variables_of(c) and variables_of(c) <= now),
+        tuple(c for c in conditions if variables_of(c) <= now and _is_new(variables_of(c), variable, bound, graph)),
         tuple(pair for pair in plan.distinct if variable in pair and set(pair) <= now),
         deadlines,
         earliest,
@@ -90,6 +91,11 @@ def plan_step(
             and _becomes_decidable(absence, variable, bound, sight.outer)
         ),
     )
+
+
+def _is_new(names: frozenset[str], variable: str, bound: frozenset[str], graph: Graph) -> bool:
+    """Whether a condition is judged first at this step: one about what is around the graph with its first variable."""
+    return variable in names or (not bound and names.isdisjoint(graph.names))
 
 
 def plan_moment(plan: GraphPlan, moment: str, earlier: frozenset[str], sight: Sight) -> Range:

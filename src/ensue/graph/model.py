@@ -61,7 +61,8 @@ class Graph:
     """A conjunction: every variable bound, every bound and condition true, no absence violated.
 
     `times` and `positions` are closed together with the points of the graphs around this one. `ties` are the bounds
-    that a condition states between this graph and the ones around it; `intervals` are the AS names bound here.
+    that a condition states between this graph and the ones around it, `premises` those between points around it that do
+    not hold by themselves; `intervals` are the AS names bound here.
     Where something stays open after the last event, `closings` say by whose start a window closes it. The graph takes
     the place of the variables `replaced` around it: it may bind the same events.
     `succession` are the variables in the order in which each binds the next event that fits, if a policy says so.
@@ -82,6 +83,7 @@ class Graph:
     series: Mapping[str, Series] = field(default_factory=dict)
     list_conditions: tuple[Expr, ...] = ()
     ties: tuple[Bound, ...] = ()
+    premises: tuple[Bound, ...] = ()
     intervals: Mapping[str, Extent] = field(default_factory=dict)
     closings: tuple[Closing, ...] = ()
     replaced: frozenset[str] = frozenset()

@@ -290,6 +290,7 @@ class GraphBuilder:
                 for bound in found.bounds
                 if not _points_of(bound) <= parts.variables.keys() | parts.moments.keys()
             ),
+            premises=tuple(bound for bound in parts.times if _is_premise(bound, parts, around)),
             intervals=parts.intervals,
         )
 
@@ -501,6 +502,14 @@ def _adjacent(names: Sequence[str]) -> list[Bound]:
         x, y = position_of(earlier), position_of(later)
         bounds += [Bound(y, x, Limit(1, False), reason), Bound(x, y, Limit(-1, False), reason)]
     return bounds
+
+
+def _is_premise(bound: Bound, parts: Parts, around: _Around) -> bool:
+    """Whether a bound is only about points around a graph, and they do not have it by themselves."""
+    if not around.parts or _points_of(bound) & (parts.variables.keys() | parts.moments.keys()):
+        return False
+    known = around.times.limit(bound.left, bound.right)
+    return known is None or bound.limit.tighter_than(known)
 
 
 def _ended(moments: Mapping[str, Moment]) -> dict[str, Moment]:

@@ -175,7 +175,8 @@ def _correlation(plan: GraphPlan, visible: frozenset[str]) -> str:
         return "its scope is counted in events"
     if graph.repeated:
         return "its moments go on as long as its scope"
-    if any(not variables_of(condition) <= visible for condition in _conditions(graph)) or graph.ties:
+    outside = any(not variables_of(condition) <= visible for condition in _conditions(graph))
+    if outside or graph.ties or graph.premises:
         return "a condition relates it to the match"
     if plan.collections:
         return "it has a list of its own"
