@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
+from itertools import count
 
 import pyarrow as pa
 import pytest
@@ -16,7 +18,7 @@ from ensue.lang.render import render_query
 from harness import events_table, ids_of, input_of, plan_for
 from oracle.model import Bound
 from oracle.oracle import OracleEvent, matches_between
-from strategies.histories import batches
+from strategies.histories import Batches, batches
 from strategies.patterns import cases
 
 pytestmark = pytest.mark.filterwarnings("ignore::ensue.errors.EnsueWarning")
@@ -62,9 +64,16 @@ def is_plannable(query: PatternQuery, intervals: bool) -> bool:
     return True
 
 
-def check_cut(query: PatternQuery, cut: list[tuple[list[OracleEvent], int]], intervals: bool, restoring: bool) -> None:
+def in_order_of_arrival(cut: Batches) -> Batches:
+    """The batches with the events numbered as they come."""
+    numbers = count()
+    return [([replace(event, id=next(numbers)) for event in events], watermark) for events, watermark in cut]
+
+
+def check_cut(query: PatternQuery, cut: Batches, intervals: bool, restoring: bool) -> None:
     """Feeds the batches and compares what each step gives with what the oracle says completed in it."""
     text = render_query(query)
+    cut = in_order_of_arrival(cut)
     history = [event for events, _ in cut for event in events]
 
     def new_detector() -> Detector:

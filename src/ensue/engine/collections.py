@@ -27,11 +27,14 @@ PREVIOUS = "previous "
 
 
 def lists_of(parts: Sequence[Elements], count: int, names: Sequence[str]) -> Lists:
-    """The lists of `count` rows, each in the order of (start, end, arrival); `names` as they are written."""
+    """The lists of `count` rows, each in the order of (start, end, arrival); `names` as they are written.
+
+    Elements of the same events are in the order of the branches that they took.
+    """
     if not parts:
         return Lists((), np.empty(0, np.int32), np.zeros(count + 1, np.int64))
     origins = np.concatenate([_origin(part.rows) for part in parts])
-    arrivals = [np.concatenate([_arrival(name, part) for part in parts]) for name in names]
+    arrivals = [np.concatenate(column) for column in zip(*(_arrivals(part, names) for part in parts), strict=True)]
     starts = np.concatenate([_extreme(part, "s") for part in parts])
     ends = np.concatenate([_extreme(part, "e") for part in parts])
     order = np.lexsort((*arrivals[::-1], ends, starts, origins)).astype(np.int32)
@@ -44,12 +47,12 @@ def _origin(rows: Rows) -> np.ndarray:
     return rows.origin
 
 
-def _arrival(name: str, part: Elements) -> np.ndarray:
-    """Where the event of a variable stands in its table; those that an element does not bind come last."""
-    places = part.rows.places.get(name)
-    if places is None or name in part.space.moments:
-        return np.full(part.rows.length, np.iinfo(np.int32).max, np.int32)
-    return part.space.candidates[name].rows[places]
+def _arrivals(part: Elements, names: Sequence[str]) -> list[np.ndarray]:
+    """Where the events that elements bind stand in their tables, one after the other; as many columns as names."""
+    bound = [name for name in names if name in part.rows.places and name not in part.space.moments]
+    columns = [part.space.candidates[name].rows[part.rows.places[name]] for name in bound]
+    missing = np.full(part.rows.length, -1, np.int32)
+    return [*columns, *[missing] * (len(names) - len(columns))]
 
 
 def _extreme(part: Elements, side: str) -> Int64s:

@@ -62,6 +62,7 @@ class Conditions:
         self.growing = growing_lists(query.pattern)
         self.filed: list[tuple[Aside | None, Expr]] = []
         self.filed_lists: list[tuple[Aside | None, Expr]] = []
+        self.filed_pairs: list[tuple[Aside | None, Expr]] = []
         homes = homes_of(query.pattern)
         for conjunct in conjuncts(query.where):
             if not isinstance(conjunct, Same):
@@ -80,7 +81,8 @@ class Conditions:
         elif names and not has_prev(conjunct):
             self.filed_lists.append((aside, explicit_lists(conjunct, self.groups, [])))
         else:
-            self.filed += [(aside, part) for part in self.repetitions.in_rounds(conjunct, home)]
+            filed = self.filed_pairs if has_prev(conjunct) else self.filed
+            filed += [(aside, part) for part in self.repetitions.in_rounds(conjunct, home)]
 
     def own(
         self,
@@ -102,6 +104,12 @@ class Conditions:
         for home, conjunct in self.filed:
             if home is original and (about is None or variables_of(conjunct) & names.keys()):
                 own = substitute_fields(conjunct, lambda field: under_name(field, names))
+                if variables_of(own) <= bound:
+                    yield sight.resolved(own)
+        for home, conjunct in self.filed_pairs:
+            if home is original and (about is None or (lists_too and variables_of(conjunct) & names.keys())):
+                own = substitute_fields(conjunct, lambda field: under_name(field, names))
+                own = self.repetitions.with_nulls(own, bound)
                 if variables_of(own) <= bound:
                     yield sight.resolved(own)
         for home, conjunct in self.filed_lists:

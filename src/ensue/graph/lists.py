@@ -67,6 +67,18 @@ class Repetitions:
                 found[group] = count
         return found
 
+    def with_nulls(self, conjunct: Expr, bound: Collection[str]) -> Expr:
+        """The conjunct with null for what a round does not bind, because it took another branch."""
+        missing = {
+            name
+            for repetition in self.unrolled.values()
+            for number in range(repetition.most)
+            if not frozenset(names := _in_round(repetition, number).values()).isdisjoint(bound)
+            for name in names
+            if name not in bound
+        }
+        return substitute_fields(conjunct, lambda part: Literal(None, part.span) if part.variable in missing else part)
+
     def gathered(self, expr: Expr, rounds: Mapping[str, int], bound: Collection[str]) -> Expr:
         """The expression with the lists of repetitions that come `rounds` often made of their rounds."""
 
