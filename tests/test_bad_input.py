@@ -304,7 +304,7 @@ def test_time_of_a_stream_that_is_not_there() -> None:
     refused(lambda: ensue.detect({"A": EVENTS, "B": EVENTS}, QUERY, time=columns), "unknown-stream", "`Bb`")
 
 
-@pytest.mark.parametrize("query", [None, 5, b"PATTERN A a", ["PATTERN A a"]], ids=repr)
+@pytest.mark.parametrize("query", [None, 5, b"PATTERN A a", ["PATTERN A a", 5]], ids=repr)
 def test_query_that_is_none(query: Any) -> None:
     with pytest.raises((EnsueError, TypeError)) as caught:
         detect(EVENTS, query)
