@@ -14,6 +14,7 @@ from ensue.expr.nodes import Duration, Expr
 
 if TYPE_CHECKING:
     from ensue.algebra.constraints import ConstraintStatement
+    from ensue.algebra.rules import Rule, Ruleset
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,11 +216,25 @@ class Return:
 
 
 @dataclass(frozen=True, slots=True)
+class Lookup:
+    """Rows of a table that does not change, which go with each match: one event for each of them.
+
+    `on` pairs columns of RETURN with columns of the table that have to be equal and not null; `columns` are those of
+    the table that are added, each with its name in the event. Nobody writes it; see algebra.rulesets.
+    """
+
+    table: str
+    on: tuple[tuple[str, str], ...]
+    columns: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PatternQuery:
     """`PATTERN name expression WHERE ... PARTITION BY ... WITHIN ... MATCH ... CONSUME RETURN ...`.
 
     `policy` is the word after MATCH, one of `ensue.algebra.operators.POLICIES`; `consume` None: nothing was said. With
-    `declares`, it is `STREAM name FROM PATTERN ...`: its matches are the events of a stream of this name.
+    `declares`, it is `STREAM name FROM PATTERN ...`: its matches are the events of a stream of this name. With `rule` it
+    is what that rule means: several may declare one stream and use their own events, which are a set.
     """
 
     pattern: Pattern
@@ -231,6 +246,8 @@ class PatternQuery:
     policy: str | None = None
     consume: bool | None = None
     declares: bool = False
+    rule: Rule | None = None
+    lookup: Lookup | None = None
     span: Span | None = field(default=None, compare=False, repr=False)
     policy_span: Span | None = field(default=None, compare=False, repr=False)
     partition_span: Span | None = field(default=None, compare=False, repr=False)
@@ -238,11 +255,12 @@ class PatternQuery:
 
 @dataclass(frozen=True, slots=True)
 class Statements:
-    """What one text or file holds: its patterns in order, and its constraints in order."""
+    """What one text or file holds: its patterns in order, its constraints in order, and its rules."""
 
     statements: tuple[PatternQuery, ...]
     source: Source | None = field(default=None, compare=False, repr=False)
     constraints: tuple[ConstraintStatement, ...] = ()
+    ruleset: Ruleset | None = None
 
     @property
     def results(self) -> tuple[PatternQuery, ...]:
