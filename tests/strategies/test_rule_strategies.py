@@ -1,0 +1,69 @@
+"""The strategy of rules draws what it promises: programs that derive something, and every form of the language."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ensue.algebra.rules import RELATIONS, TIMERS, Atom, Causes, Condition, Temporal, TimerItem, Together, While
+from strategies.rules import RuleCase, rule_cases
+
+FORMS = {
+    "not",
+    "collect",
+    "table",
+    "fact",
+    "recursion",
+    "alternatives",
+    "causes",
+    "within",
+    "condition",
+    "stream",
+    "pattern",
+}
+
+
+def forms_of(case: RuleCase) -> set[str]:
+    """Which forms of the language a program has."""
+    rules = case.program.ruleset
+    found = {query.name and ("stream" if query.declares else "pattern") for query in case.program.statements}
+    found |= {"fact"} if rules.facts else set()
+    found |= {"alternatives"} if len(rules.rules) > len(rules.heads) else set()
+    for rule in rules.rules:
+        for item in rule.body:
+            match item:
+                case Atom() if item.stream == rule.head:
+                    found.add("recursion")
+                case Atom() if item.stream in case.tables:
+                    found.add("table")
+                case While():
+                    found.add("collect" if item.collects else "not")
+                case Temporal():
+                    found.add(item.relation)
+                case TimerItem():
+                    found.add(item.kind)
+                case Together():
+                    found.add("within")
+                case Condition():
+                    found.add("condition")
+                case Causes():
+                    found.add("causes")
+    return found
+
+
+def test_programs_derive_something_and_have_every_form() -> None:
+    seen: Counter[str] = Counter()
+
+    @settings(max_examples=600, derandomize=True, database=None, deadline=None, suppress_health_check=[*HealthCheck])
+    @given(st.booleans().flatmap(lambda intervals: rule_cases(intervals=intervals)))
+    def count(case: RuleCase) -> None:
+        seen["drawn"] += 1
+        if any(case.derived.heads.values()):
+            seen["deriving"] += 1
+            seen.update(forms_of(case))
+
+    count()
+    assert seen["deriving"] >= 0.4 * seen["drawn"]
+    assert set(seen) >= FORMS | RELATIONS | TIMERS
