@@ -42,10 +42,10 @@ from ensue.expr.nodes import (
     Duration,
     Expr,
 )
-from ensue.lang.build_values import ValueRules
 from ensue.lang.constraints import party_problem, size_problem
 from ensue.lang.names import unquote_name
 from ensue.lang.operations import Argument, Quantity, policy_problems, read_operation, repeat_problems
+from ensue.lang.rules import RuleRules, ruleset_of
 
 MAXIMAL_DEPTH = 200
 """Levels of nesting that a query may have. A chain `x AND y AND z` of n conditions has n levels."""
@@ -91,7 +91,7 @@ def build_tree(tree: Tree[Token], source: Source) -> Any:
     return value
 
 
-class _Builder(ValueRules):
+class _Builder(RuleRules):
     """One method for each rule of the grammar: the values of the children in, the value of the rule out."""
 
     def __init__(self, source: Source) -> None:
@@ -131,10 +131,10 @@ class _Builder(ValueRules):
 
     # Statements and clauses
 
-    def statements(self, span: Span, *statements: PatternQuery | ConstraintStatement) -> Statements:
+    def statements(self, span: Span, *statements: object) -> Statements:
         patterns = tuple(statement for statement in statements if isinstance(statement, PatternQuery))
         constraints = tuple(statement for statement in statements if isinstance(statement, ConstraintStatement))
-        return Statements(patterns, self.source, constraints)
+        return Statements(patterns, self.source, constraints, ruleset_of(statements))
 
     def statement(self, span: Span, pattern: Pattern, *clauses: Clause) -> PatternQuery:
         return self.named_statement(span, None, pattern, *clauses)

@@ -170,6 +170,7 @@ class ValueRules:
 
     word = name
     member = name
+    derived = name
 
     def _integer(self, span: Span, digits: Token, negative: bool = False) -> int:
         try:

@@ -14,6 +14,7 @@ RESERVED = (
 
 # The same test as in the grammar, by the same engine: `re.IGNORECASE` equates more letters than `str.casefold`.
 _WORD = re.compile(r"[^\W\d]\w*")
+_WRITTEN = re.compile(r"`(?:[^`]|``)+`|[^\W\d]\w*")
 _RESERVED = re.compile("|".join(RESERVED), re.IGNORECASE)
 # Words that an opening bracket turns into an operator.
 _BEFORE_BRACKET = re.compile("SEQ|SAME", re.IGNORECASE)
@@ -38,7 +39,7 @@ def quote_name(name: str) -> str:
     ('amount', '`order line`', '`in`')
     """
     if is_reserved(name) or _BEFORE_BRACKET.fullmatch(name):
-        return _in_backticks(name)
+        return quote_always(name)
     return quote_word(name)
 
 
@@ -48,7 +49,7 @@ def quote_stream(name: str) -> str:
     >>> quote_stream("Transfer"), quote_stream("First")
     ('Transfer', '`First`')
     """
-    return _in_backticks(name) if _BEFORE_ITEM.fullmatch(name) else quote_name(name)
+    return quote_always(name) if _BEFORE_ITEM.fullmatch(name) else quote_name(name)
 
 
 def quote_query_name(name: str) -> str:
@@ -57,7 +58,7 @@ def quote_query_name(name: str) -> str:
     >>> quote_query_name("late"), quote_query_name("next")
     ('late', '`next`')
     """
-    return _in_backticks(name) if _OPERATOR.fullmatch(name) else quote_name(name)
+    return quote_always(name) if _OPERATOR.fullmatch(name) else quote_name(name)
 
 
 def quote_word(name: str) -> str:
@@ -66,7 +67,7 @@ def quote_word(name: str) -> str:
     >>> quote_word("in"), quote_word("order line")
     ('in', '`order line`')
     """
-    return name if _WORD.fullmatch(name) else _in_backticks(name)
+    return name if _WORD.fullmatch(name) else quote_always(name)
 
 
 def unquote_name(text: str) -> str:
@@ -78,7 +79,22 @@ def unquote_name(text: str) -> str:
     return str(text[1:-1].replace("``", "`") if text.startswith("`") else text)
 
 
-def _in_backticks(name: str) -> str:
+def read_name(text: str, start: int) -> str:
+    """The name that stands at a place of a text, with its backticks.
+
+    >>> read_name("f(`order line`)", 2), read_name("f(x)", 0)
+    ('`order line`', 'f')
+    """
+    found = _WRITTEN.match(text, start)
+    return found[0] if found else ""
+
+
+def quote_always(name: str) -> str:
+    """The name in backticks, where it would be something else without them.
+
+    >>> quote_always("_")
+    '`_`'
+    """
     if not name:
         raise ValueError("a name is not empty")
     return "`" + name.replace("`", "``") + "`"

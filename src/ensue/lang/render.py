@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from ensue.algebra.constraints import (
     Constraint,
@@ -17,7 +17,6 @@ from ensue.algebra.constraints import (
 from ensue.algebra.nodes import (
     And,
     Event,
-    Events,
     Named,
     Not,
     Operation,
@@ -30,54 +29,52 @@ from ensue.algebra.nodes import (
     Return,
     Seq,
     Statements,
-    Ticks,
-    Window,
     Within,
 )
 from ensue.algebra.operators import OPERATORS, excluded_streams
-from ensue.expr.nodes import (
-    Between,
-    Binary,
-    Call,
-    Case,
-    Duration,
-    Elements,
-    Expr,
-    Field,
-    Gather,
-    InList,
-    IsNull,
-    Like,
-    Literal,
-    Same,
-    Timestamp,
-    Unary,
-)
-from ensue.lang.literals import render_duration, render_timestamp
-from ensue.lang.names import quote_name, quote_query_name, quote_stream, quote_word
+from ensue.algebra.rules import Ruleset
+from ensue.lang.names import quote_name, quote_query_name, quote_stream
 from ensue.lang.operations import first_brackets
+from ensue.lang.render_rules import render_action, render_declarations, render_rule
+from ensue.lang.render_values import layout_condition, render_expression, render_names, render_window
+
+__all__ = [
+    "render_constraint",
+    "render_constraint_statement",
+    "render_expression",
+    "render_pattern",
+    "render_query",
+    "render_return",
+    "render_statements",
+    "render_window",
+]
 
 _LINE = 100
 _INDENT = "  "
 
-_OR, _AND, _NOT, _COMPARISON, _CONCATENATION, _SUM, _PRODUCT, _UNARY, _PRIMARY = range(9)
-_PRECEDENCE = {
-    "or": _OR, "and": _AND,
-    "=": _COMPARISON, "!=": _COMPARISON, "<": _COMPARISON, "<=": _COMPARISON, ">": _COMPARISON, ">=": _COMPARISON,
-    "||": _CONCATENATION, "+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT, "%": _PRODUCT,
-}  # fmt: skip
-
 
 def render_statements(statements: Statements) -> str:
-    """Every statement, ended with `;`: the constraints, a line each, then the patterns, with a blank line between two.
+    """Every statement, ended with `;`, and a blank line between two of different kinds or with several lines.
+
+    What is declared comes first, then the constraints, the patterns, the rules and the actions.
 
     >>> from ensue.lang.parser import parse_statements
     >>> render_statements(parse_statements("pattern A a; pattern p (B b)"))
     'PATTERN A a;\\n\\nPATTERN p\\n  (B b);\\n'
     """
-    constraints = "\n".join(f"{render_constraint_statement(statement)};" for statement in statements.constraints)
-    queries = [f"{render_query(query)};" for query in statements.statements]
-    return "\n\n".join(filter(None, [constraints, *queries])) + "\n"
+    ruleset = statements.ruleset or Ruleset()
+    blocks = [
+        _lines(render_declarations(ruleset)),
+        _lines(map(render_constraint_statement, statements.constraints)),
+        *(f"{render_query(query)};" for query in statements.statements),
+        *(f"{render_rule(rule)};" for rule in ruleset.rules),
+        _lines(map(render_action, ruleset.actions)),
+    ]
+    return "\n\n".join(filter(None, blocks)) + "\n"
+
+
+def _lines(statements: Iterable[str]) -> str:
+    return "\n".join(f"{statement};" for statement in statements)
 
 
 def render_constraint_statement(statement: ConstraintStatement) -> str:
@@ -86,7 +83,7 @@ def render_constraint_statement(statement: ConstraintStatement) -> str:
     >>> render_constraint_statement(ConstraintStatement(Prior("A", "B"), ("id",)))
     'CONSTRAINT PRIOR(A, B) PARTITION BY id'
     """
-    partition = f" PARTITION BY {_names(statement.partition_by)}" if statement.partition_by else ""
+    partition = f" PARTITION BY {render_names(statement.partition_by)}" if statement.partition_by else ""
     return f"CONSTRAINT {render_constraint(statement.constraint)}{partition}"
 
 
@@ -98,13 +95,13 @@ def render_constraint(constraint: Constraint) -> str:
     """
     match constraint:
         case Prior():
-            return f"PRIOR({_names(constraint.streams)})"
+            return f"PRIOR({render_names(constraint.streams)})"
         case Exclusive():
-            return f"EXCLUSIVE({_names(constraint.streams)})"
+            return f"EXCLUSIVE({render_names(constraint.streams)})"
         case Require():
-            return f"REQUIRE({_names(constraint.streams)})"
+            return f"REQUIRE({render_names(constraint.streams)})"
         case Ends():
-            return f"ENDS({_names(constraint.streams)})"
+            return f"ENDS({render_names(constraint.streams)})"
         case EndsWithin():
             return f"ENDS WITHIN {render_window(constraint.window)}"
         case Implies(given, then, negated):
@@ -122,9 +119,9 @@ def render_query(query: PatternQuery) -> str:
     """
     lines = [_heading(query) + _headed_pattern(query)]
     if query.where is not None:
-        lines.append(f"WHERE {_layout_condition(query.where)}")
+        lines.append(f"WHERE {layout_condition(query.where)}")
     if query.partition_by:
-        lines.append(f"PARTITION BY {_names(query.partition_by)}")
+        lines.append(f"PARTITION BY {render_names(query.partition_by)}")
     if query.within is not None:
         lines.append(f"WITHIN {render_window(query.within)}")
     if query.policy is not None:
@@ -139,26 +136,12 @@ def render_query(query: PatternQuery) -> str:
 def render_return(column: Return) -> str:
     """One column of RETURN.
 
+    >>> from ensue.expr.nodes import Field
     >>> render_return(Return(Field("a", "id"), "key"))
     'a.id AS key'
     """
     alias = f" AS {quote_name(column.alias)}" if column.alias is not None else ""
     return render_expression(column.expression) + alias
-
-
-def render_window(window: Window) -> str:
-    """What stands after WITHIN.
-
-    >>> render_window(Duration(5_400_000_000_000)), render_window(Ticks(5)), render_window(Events(1))
-    ('90 minutes', '5', '1 EVENT')
-    """
-    match window:
-        case Duration():
-            return render_duration(window.nanoseconds)
-        case Ticks():
-            return str(window.count)
-        case Events():
-            return f"{window.count} {'EVENT' if window.count == 1 else 'EVENTS'}"
 
 
 def render_pattern(pattern: Pattern) -> str:
@@ -191,15 +174,6 @@ def render_pattern(pattern: Pattern) -> str:
             return render_pattern(written)
 
 
-def render_expression(expression: Expr) -> str:
-    """A condition or value on one line.
-
-    >>> render_expression(Binary("*", Binary("+", Field("a", "x"), Literal(1)), Literal(2)))
-    '(a.x + 1) * 2'
-    """
-    return _expression(expression, _OR)
-
-
 def _keyword(pattern: Seq | And | Or) -> str:
     match pattern:
         case Seq():
@@ -216,7 +190,13 @@ def _event(event: Event) -> str:
     excluded = excluded_streams(event.stream)
     if excluded is None:
         return quote_stream(event.stream) + variable + predicate
-    but = f" BUT {_names(excluded)}" if len(excluded) == 1 else f" BUT ({_names(excluded)})" if excluded else ""
+    but = (
+        f" BUT {render_names(excluded)}"
+        if len(excluded) == 1
+        else f" BUT ({render_names(excluded)})"
+        if excluded
+        else ""
+    )
     if event.variable is not None and event.variable.upper() == "BUT":
         variable = f" `{event.variable}`"
     return f"ANY EVENT{but}{variable}{predicate}"
@@ -311,118 +291,3 @@ def _layout_pattern(pattern: Pattern, indent: str) -> str:
             return f"NOT {_layout_pattern(pattern.item, indent)}"
         case _:
             return text
-
-
-def _layout_condition(condition: Expr) -> str:
-    text = render_expression(condition)
-    if len(text) <= _LINE:
-        return text
-    parts: list[str] = []
-    while isinstance(condition, Binary) and condition.operator == "and":
-        parts.append(_expression(condition.right, _NOT))
-        condition = condition.left
-    parts.append(_expression(condition, _AND))
-    return f"\n{_INDENT * 2}AND ".join(reversed(parts))
-
-
-def _expression(expression: Expr, context: int) -> str:
-    """The text of an operand; `context` is the loosest precedence that needs no parentheses there."""
-    text, precedence = _with_precedence(expression)
-    return text if precedence >= context else f"({text})"
-
-
-def _with_precedence(expression: Expr) -> tuple[str, int]:
-    match expression:
-        case Literal():
-            return _literal(expression)
-        case Duration():
-            return render_duration(expression.nanoseconds), _UNARY if expression.nanoseconds < 0 else _PRIMARY
-        case Timestamp():
-            return f"TIMESTAMP '{render_timestamp(expression.nanoseconds, expression.zoned)}'", _PRIMARY
-        case Field(None, name):
-            return quote_name(name), _PRIMARY
-        case Field(str(variable), name):
-            return f"{quote_name(variable)}.{quote_word(name)}", _PRIMARY
-        case Unary("not", operand):
-            return f"NOT {_expression(operand, _NOT)}", _NOT
-        case Unary():
-            return _minus(expression.operand), _UNARY
-        case Binary():
-            return _binary(expression), _PRECEDENCE[expression.operator]
-        case InList() | Between() | Like() | IsNull():
-            return _predicate(expression), _COMPARISON
-        case Case():
-            return _case(expression), _PRIMARY
-        case Call(name, arguments):
-            return f"{quote_name(name)}({_listed(arguments)})", _PRIMARY
-        case Elements(Literal(True), of):
-            return quote_name(of), _PRIMARY
-        case Elements(element):
-            return _with_precedence(element)
-        case Gather(elements):
-            return f"[{_listed(elements)}]", _PRIMARY
-        case Same(names):
-            return f"SAME({_names(names)})", _PRIMARY
-    raise TypeError(f"{expression!r} is not an expression")
-
-
-def _literal(literal: Literal) -> tuple[str, int]:
-    match literal.value:
-        case None:
-            return "NULL", _PRIMARY
-        case bool(value):
-            return "TRUE" if value else "FALSE", _PRIMARY
-        case str(value):
-            return _quoted(value), _PRIMARY
-        case number:
-            text = repr(number)
-            return text, _UNARY if text.startswith("-") else _PRIMARY
-
-
-def _minus(operand: Expr) -> str:
-    text = _expression(operand, _UNARY)
-    # A minus before a number would become part of it, and two of them would start a comment.
-    folds = isinstance(operand, Duration) or (isinstance(operand, Literal) and text[0] in "0123456789")
-    return f"-({text})" if folds or text.startswith("-") else f"-{text}"
-
-
-def _binary(binary: Binary) -> str:
-    precedence = _PRECEDENCE[binary.operator]
-    left = precedence + 1 if precedence == _COMPARISON else precedence
-    operator = binary.operator.upper()
-    return f"{_expression(binary.left, left)} {operator} {_expression(binary.right, precedence + 1)}"
-
-
-def _predicate(predicate: InList | Between | Like | IsNull) -> str:
-    operand = _expression(predicate.operand, _CONCATENATION)
-    negation = "NOT " if predicate.negated else ""
-    match predicate:
-        case InList():
-            return f"{operand} {negation}IN ({_listed(predicate.items)})"
-        case Between():
-            low, high = _expression(predicate.low, _CONCATENATION), _expression(predicate.high, _CONCATENATION)
-            return f"{operand} {negation}BETWEEN {low} AND {high}"
-        case Like():
-            return f"{operand} {negation}LIKE {_quoted(predicate.pattern)}"
-        case IsNull():
-            return f"{operand} IS {negation}NULL"
-
-
-def _case(case: Case) -> str:
-    branches = "".join(
-        f" WHEN {render_expression(condition)} THEN {render_expression(value)}" for condition, value in case.branches
-    )
-    default = f" ELSE {render_expression(case.default)}" if case.default is not None else ""
-    return f"CASE{branches}{default} END"
-
-
-def _listed(expressions: tuple[Expr, ...]) -> str:
-    return ", ".join(map(render_expression, expressions))
-
-
-def _names(names: tuple[str, ...]) -> str:
-    return ", ".join(map(quote_name, names))
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

@@ -17,20 +17,24 @@ from ensue.lang.operator_slips import OPERATOR_SLIPS
 from ensue.lang.slips import CLAUSES, Lexeme, Slip
 
 _TOKEN = re.compile(
-    r"(?P<blank>\s+|--[^\n]*)|'(?:[^']|'')*'|`(?:[^`]|``)*`|\"[^\"\n]*\"|[0-9]+(?:\.[0-9]+)?|\w+|==|<>|!=|<=|>=|\|\||&&|->|.",
+    r"(?P<blank>\s+|--[^\n]*)|'(?:[^']|'')*'|`(?:[^`]|``)*`|\"[^\"\n]*\"|[0-9]+(?:\.[0-9]+)?|\w+|==|<>|!=|<=|>=|\|\||&&|<-(?!-)|:-|->|.",
     re.DOTALL,
 )
 _END = "$END"
 _CONTENTS = {"pattern": "pattern", "expression": "expression", "window": "window", "returns": "columns to return"}
 _COMPARISONS = ("=", "==", "!=", "<>", "<", "<=", ">", ">=")
 
+_STATEMENTS = ("_RULE", "_PATTERN", "_STREAM", "_CONSTRAINT", "_FACT", "_TABLE", "_ON")
 # Sets of terminals that one phrase names; the first terminal of each stands only where all the others may.
+_EXPRESSION = (
+    "SCIENTIFIC", "INTEGER", "DECIMAL", "STRING", "_TRUE", "_FALSE", "_NULL", "_TIMESTAMP", "_SAME", "_CASE", "NAME",
+    "QUOTED", "MINUS", "_LPAR", "_NOT",
+)  # fmt: skip
 _GROUPS = (
-    (
-        "an expression",
-        ("SCIENTIFIC", "INTEGER", "DECIMAL", "STRING", "_TRUE", "_FALSE", "_NULL", "_TIMESTAMP", "_SAME", "_CASE",
-         "NAME", "QUOTED", "MINUS", "_LPAR", "_NOT"),
-    ),
+    ("a statement (PATTERN, STREAM, CONSTRAINT, RULE, FACT, TABLE or ON)", _STATEMENTS),
+    ("an item of a rule", ("_WHILE", "_LBRACE", *_EXPRESSION)),
+    ("an argument", ("ATTRIBUTE", *_EXPRESSION)),
+    ("an expression", _EXPRESSION),
     ("a constraint", ("_PRIOR", "_EXCLUSIVE", "_REQUIRE", "_ENDS", "NAME", "QUOTED")),
     (
         "a pattern",
@@ -58,6 +62,7 @@ _WORDS = {
     "_SEMICOLON": "`;`", "UNIT": "a unit of time", "STRING": "a text in single quotes",
     "COMPARISON": "a comparison", "CONCAT": "`||`", "PLUS": "`+`", "MINUS": "`-`", "_RBRACE": "`}`", "EVENTS": "EVENTS",
     "_PARTITION": "PARTITION BY", "_PATTERN": "PATTERN", "_STREAM": "STREAM", "_CONSTRAINT": "CONSTRAINT",
+    "_ARROW": "`<-`", "_COLON": "`:`", "_EQUALS": "`=`", "RELATION": "a relation", "_LBRACE": "`{`",
 }  # fmt: skip
 
 
