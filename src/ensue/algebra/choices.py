@@ -26,7 +26,6 @@ from ensue.algebra.nodes import (
     Relation,
     Repeat,
     Seq,
-    Timer,
     Within,
     children,
     walk,
@@ -123,8 +122,10 @@ def names_in(pattern: Pattern) -> tuple[str, ...]:
     names = []
     for part in walk(pattern):
         match part:
-            case Event(variable=str(name)) | Named(name=name) | Related(timer=Timer(name=name)):
+            case Event(variable=str(name)) | Named(name=name):
                 names.append(name)
+            case Related(timers=timers):
+                names += [timer.name for timer in timers]
     return tuple(dict.fromkeys(names))
 
 
@@ -139,8 +140,9 @@ def renamed(pattern: Pattern, names: Mapping[str, str]) -> Pattern:
             return replace(copy, variable=names.get(name, name))
         case Named():
             return replace(copy, name=names.get(copy.name, copy.name))
-        case Related(timer=Timer() as timer):
-            return replace(copy, timer=replace(timer, name=names.get(timer.name, timer.name)))
+        case Related(timers=timers) if timers:
+            own = (replace(timer, name=names.get(timer.name, timer.name)) for timer in timers)
+            return replace(copy, timers=tuple(own))
         case Not() | Repeat():
             return replace(copy, copied=_copied(pattern, names))
         case _:
@@ -244,7 +246,8 @@ def _needs_of(pattern: Related, place: int, needs: Needs) -> Needs:
             found.add(relation.left.side)
         if relation.right.item == place and relation.right.side in OF_END:
             found.add(relation.right.side)
-    if place == pattern.rival or (pattern.timer is not None and pattern.timer.item == place) or pattern.moments:
+    found |= {timer.base.side for timer in pattern.timers if timer.base.item == place}
+    if place == pattern.rival or pattern.moments:
         found.add("e")
     for end in needs:
         if _holders(pattern, end) == (place,):

@@ -99,7 +99,7 @@ def _notfollows(operation: Operation, name: str) -> Pattern:
         (before(FIRST_END, SECOND_END), Relation(SECOND_END, FIRST_END, window)),
         (0,),
         (TIMER,),
-        timer=Timer(name, 0, window),
+        timers=(Timer(name, FIRST_END, window),),
         span=operation.span,
         origin=operation,
     )
@@ -161,7 +161,7 @@ def _periodic(operation: Operation, name: str) -> Pattern:
         (before(FIRST_END, SECOND_START), Relation(SECOND_END, MOMENT)) if closing else (),
         (0,),
         (TIMER,),
-        timer=Timer(name, 0, _window(operation), repeated=True),
+        timers=(Timer(name, FIRST_END, _window(operation), repeated=True),),
         span=operation.span,
         origin=operation,
     )

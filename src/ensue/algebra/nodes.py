@@ -38,12 +38,16 @@ Window = Duration | Ticks | Events
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """`T v [p]`: an event of stream `T` that satisfies the local predicate, bound to `v` (None: not named)."""
+    """`T v [p]`: an event of stream `T` that satisfies the local predicate, bound to `v` (None: not named).
+
+    `arity`, if a rule speaks of its attributes by position, is how many the stream has to have.
+    """
 
     stream: str
     variable: str | None = None
     predicate: Expr | None = None
     span: Span | None = field(default=None, compare=False, repr=False)
+    arity: int | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +127,8 @@ class Operation:
 class Repeat:
     """`x{m,n}`: so many matches of `x`, each before the next; with `every`, all of them in the scope of the item.
 
-    `x+` is `x{1,} ALL`; `x*` and `COLLECT x` are `x{0,} ALL`. `most` None: no upper limit.
+    `x+` is `x{1,} ALL`; `x*` and `COLLECT x` are `x{0,} ALL`. `most` None: no upper limit. What the variables `shares`
+    bind may be listed too; nobody writes that.
     """
 
     item: Pattern
@@ -132,6 +137,7 @@ class Repeat:
     every: bool = False
     span: Span | None = field(default=None, compare=False, repr=False)
     copied: Copied | None = field(default=None, compare=False, repr=False)
+    shares: tuple[str, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,13 +154,14 @@ class Pick:
 
 
 class Place(NamedTuple):
-    """The start ("s") or end ("e") of an item of a `Related`; `item` TIMER is its moment."""
+    """The start ("s") or end ("e") of an item of a `Related`; the items -1, -2, ... are its timers."""
 
     item: int
     side: str
 
 
 TIMER = -1
+"""The first timer of a `Related`, as a place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,12 +177,13 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Timer:
-    """A moment that a pattern itself makes: the end of an item plus a window, or plus any multiple of it."""
+    """A moment that a pattern itself makes: a window after (or before) a place, or any multiple of it after."""
 
     name: str
-    item: int
+    base: Place
     window: Window
     repeated: bool = False
+    backward: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +201,7 @@ class Related:
     relations: tuple[Relation, ...]
     starts: tuple[int, ...]
     ends: tuple[int, ...]
-    timer: Timer | None = None
+    timers: tuple[Timer, ...] = ()
     rival: int | None = None
     contenders: Pattern | None = None
     moments: Window | None = None
@@ -233,8 +241,8 @@ class PatternQuery:
     """`PATTERN name expression WHERE ... PARTITION BY ... WITHIN ... MATCH ... CONSUME RETURN ...`.
 
     `policy` is the word after MATCH, one of `ensue.algebra.operators.POLICIES`; `consume` None: nothing was said. With
-    `declares`, it is `STREAM name FROM PATTERN ...`: its matches are the events of a stream of this name. With `rule` it
-    is what that rule means: several may declare one stream and use their own events, which are a set.
+    `declares`, it is `STREAM name FROM PATTERN ...`: its matches are the events of a stream of this name. With `rule`
+    it is what that rule means: several may declare one stream and use their own events, which are a set.
     """
 
     pattern: Pattern

@@ -25,7 +25,6 @@ from ensue.algebra.nodes import (
     Related,
     Repeat,
     Seq,
-    Timer,
     Within,
     walk,
 )
@@ -147,7 +146,7 @@ def _undone_by_later_events(query: PatternQuery, expanded: Pattern) -> Iterator[
                 reasons.append((f"which one is {'LAST' if latest else 'FIRST'}", node))
             case Related(rival=int()):
                 reasons.append((f"which closing of {node.operator} comes first", node))
-            case Related(timer=Timer()):
+            case Related(timers=timers) if timers:
                 reasons.append((f"that the moments of {node.operator} have come", node))
     if chooses(query):
         reasons.append(("which matches the policy chooses", query.pattern))

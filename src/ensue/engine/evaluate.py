@@ -14,6 +14,7 @@ from ensue.engine.matches import MatchChunk, completion_times
 from ensue.engine.sources import Mask, latest_end, latest_of
 from ensue.engine.summary import Summary
 from ensue.engine.workspace import Workspace
+from ensue.graph.bounds import Point, end_of
 from ensue.graph.model import Closing, Graph, Moment
 from ensue.plan.build import SHORT, longer
 from ensue.plan.model import GraphPlan, Options, QueryPlan
@@ -160,32 +161,32 @@ def _first_events_between(closing: Closing, after: int, until: int | None) -> It
 def _new_last_events(graph: Graph, after: int) -> Iterator[Restriction]:
     """One of the events that can be last, or a moment so long after one, lies after `after`."""
     moments = {moment.name: moment for moment in graph.moments}
-    ends = [_settled(name, moments) for name in graph.extent.ends]
-    names = [name for name, _ in ends]
+    ends = [_settled(end_of(name), moments) for name in graph.extent.ends]
+    names = [point.variable for point, _ in ends]
     if any(name in moments for name in names) or len(set(names)) < len(names):
         yield {}
         return
-    for place, (name, ticks) in enumerate(ends):
-        restriction: Restriction = {earlier: _ends_until(after - later) for earlier, later in ends[:place]}
-        restriction[name] = _ends_after(after - ticks)
+    for place, (point, ticks) in enumerate(ends):
+        restriction: Restriction = {earlier.variable: _until(earlier, after - later) for earlier, later in ends[:place]}
+        restriction[point.variable] = _after(point, after - ticks)
         yield restriction
 
 
-def _ends_until(moment: int) -> Callable[[Candidates], Mask]:
-    return lambda found: found.ends <= moment
+def _until(point: Point, moment: int) -> Callable[[Candidates], Mask]:
+    return lambda found: found.at(point.side) <= moment
 
 
-def _ends_after(moment: int) -> Callable[[Candidates], Mask]:
-    return lambda found: found.ends > moment
+def _after(point: Point, moment: int) -> Callable[[Candidates], Mask]:
+    return lambda found: found.at(point.side) > moment
 
 
-def _settled(name: str, moments: Mapping[str, Moment]) -> tuple[str, int]:
-    """The variable that a moment is so long after, and how long; a variable by itself."""
+def _settled(point: Point, moments: Mapping[str, Moment]) -> tuple[Point, int]:
+    """The end of a variable that a moment is so long after, and how long; that of a variable by itself."""
     ticks = 0
-    while name in moments and not moments[name].repeated:
-        ticks += moments[name].ticks
-        name = moments[name].base.variable
-    return name, ticks
+    while point.variable in moments and not moments[point.variable].repeated:
+        ticks += moments[point.variable].ticks
+        point = moments[point.variable].base
+    return point, ticks
 
 
 def _horizon(frontier: Frontier, store: EventStore) -> int | None:

@@ -48,6 +48,10 @@ class Candidates:
     def are_points(self) -> bool:
         return self.ends is self.starts
 
+    def at(self, side: str) -> Int64s:
+        """The starts ("s") or ends ("e")."""
+        return self.starts if side == "s" else self.ends
+
     def select(self, mask: Mask) -> Candidates:
         """Those for which the mask is true."""
         kept = np.flatnonzero(mask)

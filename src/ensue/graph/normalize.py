@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, pairwise
 
@@ -207,6 +207,8 @@ class GraphBuilder:
         nothing = _Around((), Network((WHOLE_START, WHOLE_END)), positions, _edges_of(pattern))
         graph = self._finish(parts, extent, None, nothing, chosen)
         succession = variables_in(pattern) if self.policy == NEXT_MATCH else ()
+        if graph.times.contradiction is None:
+            graph = replace(graph, extent=_outermost(extent, graph.times))
         return replace(graph, closings=_closings(graph, pattern, parts.picks), succession=succession, number=number)
 
     def _bound_whole(self, parts: Parts, extent: Extent) -> None:
@@ -354,7 +356,7 @@ class GraphBuilder:
             scope = self._scope(parts, extent, beside, trailing, around)
             graph = self._finish(parts, extent, repeat, around)
             if contradiction_of(graph) is None:
-                graphs.append(graph)
+                graphs.append(replace(graph, replaced=frozenset(repeat.shares)))
                 scopes.append(scope)
         name = group_of(repeat)
         assert name is not None
@@ -466,6 +468,24 @@ def _with_pick(pattern: Pattern, place: int, item: Pattern) -> Pattern:
         return replace(part, item=item) if isinstance(part, Pick) and next(numbers) == place else part
 
     return rewrite(pattern, changed)
+
+
+def _outermost(extent: Extent, times: Network) -> Extent:
+    """The extent without what never is the first to start or the last to end."""
+
+    def kept(points: Sequence[Point], outer: Callable[[Point, Point], Limit | None]) -> tuple[str, ...]:
+        found: list[Point] = []
+        for place, point in enumerate(points):
+            others = [*found, *points[place + 1 :]]
+            limits = [outer(other, point) for other in others]
+            if not any(limit is not None and limit.value <= 0 for limit in limits):
+                found.append(point)
+        return tuple(point.variable for point in found)
+
+    return Extent(
+        kept(list(map(start_of, extent.starts)), times.limit),
+        kept(list(map(end_of, extent.ends)), lambda other, point: times.limit(point, other)),
+    )
 
 
 def _edges_of(pattern: Pattern) -> _Edges:

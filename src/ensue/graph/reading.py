@@ -109,7 +109,7 @@ def extent_of(pattern: Pattern) -> Extent:
         case And():
             return _union([extent_of(item) for item in positive_items(pattern)])
         case Related():
-            starts = _union([extent_of(pattern.items[place]) for place in pattern.starts])
+            starts = _union([_timed_extent(pattern, place) for place in pattern.starts])
             ends = [_timed_extent(pattern, place) for place in pattern.ends]
             return Extent(starts.starts, _union(ends).ends)
         case Or() | Not() | Repeat() | Operation():
@@ -117,10 +117,14 @@ def extent_of(pattern: Pattern) -> Extent:
 
 
 def _timed_extent(pattern: Related, place: int) -> Extent:
-    if place != TIMER:
+    if place >= 0:
         return extent_of(pattern.items[place])
-    assert pattern.timer is not None
-    return Extent((pattern.timer.name,), (pattern.timer.name,))
+    timer = _timer_at(pattern, place)
+    return Extent((timer.name,), (timer.name,))
+
+
+def _timer_at(pattern: Related, place: int) -> Timer:
+    return pattern.timers[TIMER - place]
 
 
 def _union(extents: list[Extent]) -> Extent:
@@ -168,7 +172,7 @@ def variables_in(pattern: Pattern) -> tuple[str, ...]:
 
 def moments_in(pattern: Pattern) -> tuple[str, ...]:
     """The moments that a chosen positive pattern makes."""
-    own = (pattern.timer.name,) if isinstance(pattern, Related) and pattern.timer is not None else ()
+    own = tuple(timer.name for timer in pattern.timers) if isinstance(pattern, Related) else ()
     return own + tuple(name for item in children(pattern) if not is_aside(item) for name in moments_in(item))
 
 
@@ -265,8 +269,8 @@ class Reader:
                 parts.asides.append(self._beside(pattern, place, item, left, right))
             else:
                 self.read(item, left, right, parts)
-        if pattern.timer is not None:
-            self._read_timer(pattern, pattern.timer, parts)
+        for timer in pattern.timers:
+            self._read_timer(pattern, timer, parts)
         if pattern.rival is not None:
             assert pattern.contenders is not None
             own = pattern.items[pattern.rival]
@@ -276,7 +280,7 @@ class Reader:
                 self._relate(pattern, relation, None, parts)
 
     def _is_beside(self, pattern: Related, place: int) -> bool:
-        return place != TIMER and is_aside(pattern.items[place])
+        return place >= 0 and is_aside(pattern.items[place])
 
     def _beside(
         self, pattern: Related, place: int, item: Aside, left: Extent | None, right: Extent | None
@@ -300,7 +304,7 @@ class Reader:
         words = [
             self.word(extent_of(pattern.items[place]).ends[0])
             for place in (relation.left.item, relation.right.item)
-            if place != TIMER and not is_aside(pattern.items[place])
+            if place >= 0 and not is_aside(pattern.items[place])
         ]
         reason = Reason(f"{pattern.operator} relates {' and '.join(dict.fromkeys(words))}", pattern.span)
         if relation.adjacent or relation.left.side in ("first", "last"):
@@ -311,9 +315,8 @@ class Reader:
             parts.times += [Bound(x, y, limit, reason) for y in self._points(pattern, relation.right, beside)]
 
     def _points(self, pattern: Related, place: Place, beside: Extent | None) -> list[Point]:
-        if place.item == TIMER:
-            assert pattern.timer is not None
-            return [end_of(pattern.timer.name)]
+        if place.item < 0:
+            return [end_of(_timer_at(pattern, place.item).name)]
         item = pattern.items[place.item]
         extent = beside if is_aside(item) else extent_of(item)
         assert extent is not None
@@ -335,14 +338,15 @@ class Reader:
         parts.positions += [Bound(position_of(x), position_of(y), limit, reason) for x in earlier for y in later]
 
     def _read_timer(self, pattern: Related, timer: Timer, parts: Parts) -> None:
-        (base,) = extent_of(pattern.items[timer.item]).ends
-        ticks = self.ticks(timer.window)
-        reason = Reason(f"{pattern.operator} waits {render_window(timer.window)} after {self.word(base)}", pattern.span)
-        parts.moments[timer.name] = Moment(timer.name, end_of(base), ticks, timer.repeated)
+        (base,) = self._points(pattern, timer.base, None)
+        ticks = -self.ticks(timer.window) if timer.backward else self.ticks(timer.window)
+        words = f"{render_window(timer.window)} {'before' if timer.backward else 'after'} {self.word(base.variable)}"
+        reason = Reason(f"{pattern.operator} waits {words}", pattern.span)
+        parts.moments[timer.name] = Moment(timer.name, base, ticks, timer.repeated)
         moment = end_of(timer.name)
-        parts.times.append(Bound(end_of(base), moment, Limit(-ticks, False), reason))
+        parts.times.append(Bound(base, moment, Limit(-ticks, False), reason))
         if not timer.repeated:
-            parts.times.append(Bound(moment, end_of(base), Limit(ticks, False), reason))
+            parts.times.append(Bound(moment, base, Limit(ticks, False), reason))
 
     def _read_series(self, pattern: Named, parts: Parts) -> None:
         item = pattern.item

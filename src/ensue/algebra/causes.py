@@ -1,0 +1,124 @@
+"""Causality: what `x causes y` stands for.
+
+The chains of parents are events of a stream of their own, which depends on itself: one for each cause and effect, from
+the start of the first event behind the cause to the end of the effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ensue.algebra.nodes import Event, PatternQuery, Place, Related, Relation, Return, Ticks, Window
+from ensue.algebra.operators import any_event_but
+from ensue.algebra.rules import Causes, Rule, Ruleset, StreamDeclaration, Together
+from ensue.expr.nodes import Binary, Duration, Expr, Field, IsNull
+
+EDGES, CHAINS = "causes#parents", "causes#chains"
+"""The streams of what names a parent, and of the chains of parents."""
+
+
+@dataclass(frozen=True, slots=True)
+class CauseItem:
+    """A chain as an item of a rule, and what it has to do with cause and effect."""
+
+    event: Event
+    conditions: tuple[Expr, ...]
+
+
+def cause_item(item: Causes, variable: str, cause: str, effect: str, ruleset: Ruleset) -> CauseItem:
+    """The chain that leads from one event to another; `cause` and `effect` are their streams."""
+    conditions = (
+        Binary("=", Field(variable, "cause"), Field(item.cause, _identity(cause, ruleset)), item.span),
+        Binary("=", Field(variable, "effect"), Field(item.effect, _identity(effect, ruleset)), item.span),
+        Binary("<=", Field(item.cause, "e"), Field(variable, "first_end"), item.span),
+    )
+    return CauseItem(Event(CHAINS, variable, span=item.span), conditions)
+
+
+def identified(stream: str, ruleset: Ruleset) -> StreamDeclaration | None:
+    """What says which column identifies an event of a stream and which its parent."""
+    own = [entry for entry in ruleset.streams if entry.stream == stream and entry.identity is not None]
+    everyone = [entry for entry in ruleset.streams if entry.stream is None]
+    return next(iter([*own, *everyone]), None)
+
+
+def _identity(stream: str, ruleset: Ruleset) -> str:
+    entry = identified(stream, ruleset)
+    assert entry is not None
+    assert entry.identity is not None
+    return entry.identity
+
+
+def cause_statements(ruleset: Ruleset) -> Iterator[PatternQuery]:
+    """What declares the chains, if a rule asks for any."""
+    uses = [(rule, item) for rule in ruleset.rules for item in rule.body if isinstance(item, Causes)]
+    if not uses:
+        return
+    for entry in ruleset.streams:
+        if entry.identity is not None and entry.parent is not None:
+            yield _edge(entry)
+    limits = [_window_of(rule, item) for rule, item in uses]
+    yield from _chains(None if None in limits else max((window for window in limits if window), key=_length))
+
+
+def _length(window: Window) -> int:
+    return window.nanoseconds if isinstance(window, Duration) else window.count
+
+
+def _window_of(rule: Rule, causes: Causes) -> Window | None:
+    """How long a chain can last, if the rule says so."""
+    pair = {causes.cause, causes.effect}
+    windows = [item.window for item in rule.body if isinstance(item, Together) and pair <= set(item.names)]
+    return min((window for window in windows if isinstance(window, Duration | Ticks)), key=_length, default=None)
+
+
+def _edge(entry: StreamDeclaration) -> PatternQuery:
+    assert entry.identity is not None
+    assert entry.parent is not None
+    stream = entry.stream if entry.stream is not None else any_event_but(())
+    child, parent = Field("v", entry.identity), Field("v", entry.parent)
+    return PatternQuery(
+        Event(stream, "v", span=entry.span),
+        EDGES,
+        where=Binary("and", IsNull(child, negated=True), IsNull(parent, negated=True)),
+        returns=(Return(child, "child"), Return(parent, "parent")),
+        declares=True,
+        rule=Rule(EDGES, (), (), entry.span),
+        span=entry.span,
+    )
+
+
+def _chains(window: Window | None) -> Iterator[PatternQuery]:
+    link = Field("c", "child")
+    yield PatternQuery(
+        Event(EDGES, "c"),
+        CHAINS,
+        returns=(
+            Return(Field("c", "parent"), "cause"),
+            Return(link, "effect"),
+            Return(Field("c", "e"), "first_end"),
+            Return(Field("c", "s"), "last_start"),
+        ),
+        declares=True,
+        rule=Rule(CHAINS, (), ()),
+    )
+    follows = Relation(Place(0, "e"), Place(1, "e"))
+    bounded = (Relation(Place(1, "e"), Place(0, "s"), window),) if window is not None else ()
+    yield PatternQuery(
+        Related("causes", (Event(CHAINS, "p"), Event(EDGES, "c")), (follows, *bounded), (0,), (1,)),
+        CHAINS,
+        where=Binary(
+            "and",
+            Binary("=", Field("p", "effect"), Field("c", "parent")),
+            Binary("<=", Field("p", "last_start"), Field("c", "s")),
+        ),
+        returns=(
+            Return(Field("p", "cause"), "cause"),
+            Return(link, "effect"),
+            Return(Field("p", "first_end"), "first_end"),
+            Return(Field("c", "s"), "last_start"),
+        ),
+        declares=True,
+        rule=Rule(CHAINS, (), ()),
+    )
