@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ensue.algebra.causes import identified
-from ensue.algebra.nodes import Event, Events, Statements, walk
+from ensue.algebra.nodes import Events, Statements
 from ensue.algebra.rules import Atom, Causes, Condition, Name, Rule, Ruleset, Temporal, TimerItem, Together, While
 from ensue.algebra.rulesets import Attributes, attribute_names, declared_attributes, in_order_of, tables_of
-from ensue.algebra.streams import declarations
+from ensue.algebra.streams import declarations, streams_of
 from ensue.errors import Problem, Span, did_you_mean
-from ensue.expr.lists import is_aggregate
 from ensue.expr.nodes import Call, Duration, Expr, Field, children
 
 INTERVAL_COLUMNS = ("start", "end")
@@ -54,20 +53,19 @@ def _clashes(statements: Statements, ruleset: Ruleset) -> Iterator[Problem]:
                     rule.span,
                     hint="rename one of them: a name stands for one stream",
                 )
-    used = {
-        event.stream for query in statements.statements for event in walk(query.pattern) if isinstance(event, Event)
-    }
-    for name in sorted(tables & ({*inputs, *declared} | used)):
+    used = streams_of(statements.statements)
+    for name in sorted(tables & {*inputs, *declared, *used}):
         yield Problem(
             "stream-clash",
             f"`{name}` is a table and a stream",
-            next(entry.span for entry in (*ruleset.tables, *ruleset.facts) if name in (_table_name(entry),)),
+            _span_of_table(name, ruleset),
             hint="rename one of them: a table's rows have no time",
         )
 
 
-def _table_name(entry: object) -> str | None:
-    return getattr(entry, "name", None) or getattr(entry, "table", None)
+def _span_of_table(name: str, ruleset: Ruleset) -> Span | None:
+    declared = [entry.span for entry in ruleset.tables if entry.name == name]
+    return next(iter([*declared, *(fact.span for fact in ruleset.facts if fact.table == name)]))
 
 
 def _check_heads(rules: Sequence[Rule]) -> Iterator[Problem]:
@@ -225,7 +223,7 @@ class RuleCheck:
                 "unknown-item",
                 f"`{words}` names `{name}`, which is no event or timer of this rule",
                 span,
-                label=f"events and timers: {', '.join(sorted(self.intervals))}" if self.intervals else None,
+                label=f"events and timers: {', '.join(sorted(self.intervals))}" if self.intervals else "",
                 hint=did_you_mean(name, self.intervals) or f"give an event its name: `{name}: stream(...)`",
             )
 
@@ -261,7 +259,7 @@ class RuleCheck:
                 label=", ".join(known),
                 hint=f"write `_` for one that does not matter, or name those that do: `{atom.stream}({known[0]}=x)`"
                 if known
-                else None,
+                else "",
             )
         declared = atom.stream in self.ruleset.heads or atom.stream in self.tables
         for argument in named if declared else ():
@@ -309,7 +307,7 @@ class RuleCheck:
                     "unknown-item",
                     f"there is no item `{part.variable}` in this rule",
                     part.span or self.rule.span,
-                    label=f"items: {', '.join(sorted(items))}" if items else None,
+                    label=f"items: {', '.join(sorted(items))}" if items else "",
                     hint=did_you_mean(part.variable, items),
                 )
             if part.variable in self.timers and part.name not in ("s", "t", "e"):
