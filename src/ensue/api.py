@@ -18,6 +18,9 @@ from ensue.algebra.contexts import resolve_contexts
 from ensue.algebra.nodes import Statements
 from ensue.algebra.operators import CONTEXTS, excluded_streams
 from ensue.algebra.partial import eager_constraint_problems, eager_problems
+from ensue.algebra.rule_checks import check_rules
+from ensue.algebra.rules import Ruleset
+from ensue.algebra.rulesets import resolve_rules, unused_heads
 from ensue.algebra.streams import check_streams
 from ensue.dsl import PatternExpression, Query, query_of
 from ensue.dsl.constraints import ConstraintsLike, statements_of
@@ -29,7 +32,7 @@ from ensue.engine.session import request_of
 from ensue.engine.sources import EventSource, InputTable, Report, load_sources
 from ensue.engine.traces import Watched, watch
 from ensue.engine.violations import track
-from ensue.errors import EnsueWarning, LimitError, Problem, QueryError, SchemaError, citing, closest, counted
+from ensue.errors import EnsueWarning, LimitError, Problem, QueryError, SchemaError, Span, citing, closest, counted
 from ensue.kernels.warm import warm_up
 from ensue.lang.parser import parse_statements
 from ensue.lang.render import render_statements
@@ -72,13 +75,13 @@ class Program:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The name of each pattern; one without a name is called by its number."""
+        """The name of each pattern, one without a name by its number, and the heads of rules."""
         taken = {node.name for node in self.statements.results}
         names: list[str] = []
         for place, node in enumerate(self.statements.results, start=1):
             fresh = (name for number in count(place) if (name := f"pattern_{number}") not in {*taken, *names})
             names.append(node.name or next(fresh))
-        return tuple(names)
+        return (*names, *self.statements.heads)
 
     def to_text(self) -> str:
         """The program as text; it parses back to an equal program."""
@@ -106,6 +109,7 @@ def parse(text: str, name: str = "query") -> Program:
     problems += [problem for node in statements.statements for problem in check_query(node)]
     problems += check_statement_names([(node.name, node.span) for node in statements.results if node.name])
     problems += check_streams(statements)
+    problems += check_rules(statements)
     if problems:
         raise QueryError(problems, statements.source)
     return Program(statements)
@@ -160,34 +164,50 @@ def _explained(statements: Statements, time: str) -> Iterator[str]:
 
 def single_statement(query: QueryLike, constraints: ConstraintsLike | None = None) -> Statements:
     """The one query meant, with its constraints and its text, so that messages can point into it."""
-    return _resolved(_single_statement(query, constraints))
+    written = _single_statement(query, constraints)
+    statements = _resolved(written)
+    wanted = _wanted_results(written)
+    chosen = (node for node in statements.statements if node.declares or node.name == wanted or not written.heads)
+    return replace(statements, statements=tuple(chosen))
 
 
 def _single_statement(query: QueryLike, constraints: ConstraintsLike | None) -> Statements:
     """The one query meant, as it is written."""
     statements = _constrained(_statements_of(query), constraints)
-    if not statements.results:
+    if not statements.results and not statements.heads:
         raise _no_pattern(statements)
-    if len(statements.results) != 1:
-        raise QueryError(
-            [
-                Problem(
-                    "one-query",
-                    f"the text has {len(statements.results)} statements with PATTERN where one is expected",
-                    statements.results[1].span,
-                    hint="`ensue.run` takes programs of several patterns",
-                )
-            ],
-            statements.source,
-        )
+    if len(statements.results) > 1:
+        raise _several_queries(statements, "statements with PATTERN", statements.results[1].span)
     return statements
 
 
+def _wanted_results(statements: Statements) -> str | None:
+    """The name of the one pattern, or, where there are only rules, of the one head that no other rule uses."""
+    if statements.results or statements.ruleset is None:
+        return statements.results[0].name if statements.results else None
+    heads = unused_heads(statements.ruleset)
+    if len(heads) != 1:
+        rules = [rule for rule in statements.ruleset.rules if rule.head in heads[1:]]
+        raise _several_queries(statements, "heads that no other rule uses", rules[0].span if rules else None)
+    return heads[0]
+
+
+def _several_queries(statements: Statements, what: str, span: Span | None) -> QueryError:
+    number = len(statements.results) or len(unused_heads(statements.ruleset or Ruleset()))
+    problem = Problem(
+        "one-query",
+        f"the text has {number} {what} where one is expected",
+        span,
+        hint="`ensue.run` takes programs of several patterns and rules",
+    )
+    return QueryError([problem], statements.source)
+
+
 def program_statements(program: Program | QueryLike, constraints: ConstraintsLike | None = None) -> Statements:
-    """The patterns of a program with their constraints."""
+    """The patterns and rules of a program with its constraints."""
     checked = parse(program) if isinstance(program, str) else program
     statements = _constrained(_statements_of(checked), constraints)
-    if not statements.results:
+    if not statements.results and not statements.heads:
         raise _no_pattern(statements)
     return _resolved(statements)
 
@@ -196,9 +216,10 @@ def _resolved(statements: Statements) -> Statements:
     """The statements, those with a context as several; what is wrong with these is said of what was written."""
     chosen = [query for query in statements.statements if query.policy in CONTEXTS]
     problems = [problem for query in chosen for problem in check_query(query)]
+    problems += check_rules(statements)
     if problems:
         raise QueryError(problems, statements.source)
-    return resolve_contexts(statements)
+    return resolve_contexts(resolve_rules(statements))
 
 
 def _keyed(statements: Statements, partition_by: str | Sequence[str]) -> Statements:

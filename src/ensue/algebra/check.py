@@ -41,8 +41,10 @@ from ensue.expr.nodes import walk as walk_expression
 
 
 def check_query(query: PatternQuery) -> list[Problem]:
-    """Every structural problem of a query, in the order of the text."""
-    problems = [*check_shape(query.pattern), *check_endings(query), *check_policy(query)]
+    """Every structural problem of a query, in the order of the text. What a rule means has the shape that it has."""
+    problems: list[Problem] = []
+    if query.rule is None:
+        problems += [*check_shape(query.pattern), *check_endings(query), *check_policy(query)]
     if not problems:
         query = expand_query(query)
         problems += check_choices(query.pattern)

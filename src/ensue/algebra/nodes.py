@@ -276,6 +276,11 @@ class Statements:
         return tuple(query for query in self.statements if not query.declares)
 
     @property
+    def heads(self) -> tuple[str, ...]:
+        """The streams that rules derive, which are results as well."""
+        return () if self.ruleset is None else self.ruleset.heads
+
+    @property
     def declared(self) -> tuple[PatternQuery, ...]:
         """The patterns whose matches are the events of a stream."""
         return tuple(query for query in self.statements if query.declares)

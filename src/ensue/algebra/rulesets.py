@@ -96,6 +96,17 @@ def resolve_rules(statements: Statements) -> Statements:
     )
 
 
+def unused_heads(ruleset: Ruleset) -> tuple[str, ...]:
+    """The heads that no rule of another head uses."""
+    used = {
+        item.atom.stream if isinstance(item, While) else item.stream
+        for rule in ruleset.rules
+        for item in rule.body
+        if isinstance(item, While | Atom) and (item.atom if isinstance(item, While) else item).stream != rule.head
+    }
+    return tuple(head for head in ruleset.heads if head not in used)
+
+
 def _first_rule(ruleset: Ruleset, head: str) -> Rule:
     return next(rule for rule in ruleset.rules if rule.head == head)
 

@@ -84,12 +84,19 @@ def shared_keys(queries: Sequence[PatternQuery]) -> tuple[str, ...]:
     Each statement has them in its PARTITION BY, and each stream hands them on, as they are and under their name: then
     an event of a declared stream and the events it is made of have the same key, at any depth.
     """
+    declared = declarations(queries)
+    kept = [query for query in queries if query.declares or not _goes_anywhere(query, declared)]
     return tuple(
         key
-        for key in queries[0].partition_by
+        for key in kept[0].partition_by
         if key not in TIME_NAMES
-        and all(key in query.partition_by and (not query.declares or _hands_on(key, query)) for query in queries)
+        and all(key in query.partition_by and (not query.declares or _hands_on(key, query)) for query in kept)
     )
+
+
+def _goes_anywhere(query: PatternQuery, declared: Mapping[str, PatternQuery]) -> bool:
+    """Whether a result is about each event of a declared stream by itself, wherever it is."""
+    return isinstance(query.pattern, Event) and query.pattern.stream in declared and not query.partition_by
 
 
 def _hands_on(key: str, query: PatternQuery) -> bool:

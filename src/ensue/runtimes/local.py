@@ -148,6 +148,14 @@ def catalog_of(inputs: tuple[InputTable, ...], default_time: pa.DataType | None 
     return Catalog(streams, time_type, shared)
 
 
+def attributes_of(inputs: tuple[InputTable, ...], stream: str) -> tuple[str, ...] | None:
+    """The attributes of a stream with a table of its own, in the order of the columns; None for one without."""
+    own = next((item for item in inputs if item.stream == stream), None)
+    if own is None:
+        return None
+    return tuple(name for name in own.table.column_names if name not in (own.time, own.end))
+
+
 def _stream_schema(item: InputTable) -> StreamSchema:
     fields = {field.name: readable_type(field.type) for field in item.table.schema}
     return StreamSchema(item.stream or "*", fields, item.time, item.end)

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from ensue.algebra.catalog import inferred_catalog
 from ensue.algebra.nodes import PatternQuery, Statements
+from ensue.algebra.settling import settle
 from ensue.algebra.streams import check_streams, declarations, streams_of
 from ensue.engine.cascade import Derivation
 from ensue.engine.output import OutputSchema, output_schema
@@ -22,7 +23,7 @@ from ensue.plan.lawful import contradictory_constraints, laws_by_query
 from ensue.plan.model import QueryPlan
 from ensue.plan.tracking import VIOLATION_COLUMNS, tracking_plan
 from ensue.runtimes.derivations import derivations_of, plan_declared
-from ensue.runtimes.local import catalog_of, input_tables
+from ensue.runtimes.local import attributes_of, catalog_of, input_tables
 
 ColumnNames: TypeAlias = "str | Mapping[str, str]"
 
@@ -77,6 +78,7 @@ def plan_over(
     inputs: tuple[InputTable, ...], statements: Statements, match_id: bool = False, lawful: bool = True
 ) -> Planned:
     """Plans the queries over tables that are checked; unless `lawful`, their constraints are left aside."""
+    statements = settle(statements, lambda stream: attributes_of(inputs, stream))
     declared = frozenset(declarations(statements.statements))
     inputs = tuple(replace(item, elsewhere=declared) if item.stream is None else item for item in inputs)
     catalog = catalog_of(inputs, _time_of_queries(statements.statements))

@@ -1,0 +1,108 @@
+"""What rules leave open until the tables are known: which attribute is in which place, and by what keys they run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from ensue.algebra.nodes import Event, PatternQuery, Statements, rewrite, walk
+from ensue.algebra.rulesets import position_name
+from ensue.algebra.streams import streams_of
+from ensue.errors import Problem, QueryError
+from ensue.expr.nodes import Binary, Expr, Field, conjuncts
+from ensue.expr.rewrite import substitute_fields
+
+AttributesOf = Callable[[str], tuple[str, ...] | None]
+"""The attributes of a stream in the order of its table; None where a table has no order of them."""
+
+
+def settle(statements: Statements, attributes_of: AttributesOf) -> Statements:
+    """The statements with every attribute by its name, and with the keys by which rules can be kept apart."""
+    problems = [problem for query in statements.statements for problem in _check_positions(query, attributes_of)]
+    if problems:
+        raise QueryError(problems, statements.source)
+    named = [_with_names(query, attributes_of) for query in statements.statements]
+    return replace(statements, statements=with_keys(named))
+
+
+def _events(query: PatternQuery) -> list[Event]:
+    return [node for node in walk(query.pattern) if isinstance(node, Event)]
+
+
+def _check_positions(query: PatternQuery, attributes_of: AttributesOf) -> Iterator[Problem]:
+    for event in _events(query):
+        if event.arity is None:
+            continue
+        known = attributes_of(event.stream)
+        if known is None:
+            yield Problem(
+                "no-positions",
+                f"nothing says in which order the attributes of `{event.stream}` are",
+                event.span,
+                hint=f"name them: `{event.stream}(column=x)`, or declare them: `STREAM {event.stream}(column, ...)`",
+            )
+        elif len(known) != event.arity:
+            yield Problem(
+                "arity",
+                f"the table of `{event.stream}` has {len(known)} attributes, and here are {event.arity}",
+                event.span,
+                label=", ".join(known),
+                hint=f"write `_` for one that does not matter, or name those that do: `{event.stream}(column=x)`",
+            )
+
+
+def _with_names(query: PatternQuery, attributes_of: AttributesOf) -> PatternQuery:
+    orders = {event.variable: attributes_of(event.stream) for event in _events(query) if event.arity is not None}
+    if not orders:
+        return query
+    names = {
+        (variable, position_name(place)): name
+        for variable, known in orders.items()
+        for place, name in enumerate(known or ())
+    }
+
+    def named(expr: Expr) -> Expr:
+        return substitute_fields(
+            expr, lambda part: replace(part, name=names.get((part.variable, part.name), part.name))
+        )
+
+    return replace(
+        query,
+        pattern=rewrite(query.pattern, lambda part: replace(part, arity=None) if isinstance(part, Event) else part),
+        where=None if query.where is None else named(query.where),
+        returns=tuple(replace(column, expression=named(column.expression)) for column in query.returns),
+    )
+
+
+def with_keys(queries: Sequence[PatternQuery]) -> tuple[PatternQuery, ...]:
+    """The statements, those of rules with the keys that all their events share."""
+    keyed = [replace(query, partition_by=_shared_fields(query)) if query.rule else query for query in queries]
+    for place in reversed(range(len(keyed))):
+        query = keyed[place]
+        if query.lookup is not None:
+            users = [other for other in keyed if query.name in streams_of([other])]
+            own = {column.alias for column in query.returns}
+            keys = tuple(key for key in users[0].partition_by if key in own) if users else ()
+            keyed[place] = replace(query, partition_by=keys)
+    return tuple(keyed)
+
+
+def _shared_fields(query: PatternQuery) -> tuple[str, ...]:
+    """The fields that are equal in all events of a rule: those of its body, the forbidden and the listed ones."""
+    variables = [event.variable for event in _events(query) if event.variable is not None]
+    links: dict[str, list[tuple[str, str]]] = {}
+    for condition in conjuncts(query.where):
+        match condition:
+            case Binary("=", Field(str(x), left), Field(str(y), right)) if left == right:
+                links.setdefault(left, []).append((x, y))
+    return tuple(name for name, pairs in links.items() if _connect(variables, pairs))
+
+
+def _connect(variables: Sequence[str], pairs: Sequence[tuple[str, str]]) -> bool:
+    reached = {variables[0]}
+    waiting = [variables[0]]
+    for current in waiting:
+        near = {y if x == current else x for x, y in pairs if current in (x, y)} - reached
+        reached |= near
+        waiting += near
+    return reached >= set(variables)
