@@ -42,7 +42,7 @@ def queries_with_contexts(draw: st.DrawFn, policies: tuple[str, ...] = CONTEXTS)
     assume(not any(isinstance(part, Within) and isinstance(part.window, Events) for _, part in walk(query.pattern)))
     if policy == CUMULATIVE:
         assume(not _relates_forbidden_events(query))
-        assume(not any(isinstance(part, Named) for _, part in walk(query.pattern)))
+        assume(not any(isinstance(part, Named) and path != WHOLE for path, part in walk(query.pattern)))
         assume(_streams_differ(query.pattern))
     return query
 
@@ -110,17 +110,18 @@ def _paired(draft: Draft, events: int, depth: int) -> Pattern:
         case "AND":
             return _perhaps_within(draft, And(tuple(items)))
         case "OR":
-            return Or(tuple(items))
+            return _perhaps_within(draft, Or(tuple(items)))
         case "APERIODIC":
-            return Operation(operator, (*items, forbidden_of(draft, 1)))
+            return _perhaps_within(draft, Operation(operator, (*items, forbidden_of(draft, 1))))
         case "UNLESS":
-            return Operation(operator, (forbidden_of(draft, 1), *items))
-    return Operation(operator, tuple(items), duration_of(draft) if operator in ("FOLLOWS", "PRECEDES") else None)
+            return _perhaps_within(draft, Operation(operator, (forbidden_of(draft, 1), *items)))
+    window = duration_of(draft) if operator in ("FOLLOWS", "PRECEDES") else None
+    return _perhaps_within(draft, Operation(operator, tuple(items), window))
 
 
 def _paired_item(draft: Draft, size: int, depth: int) -> Pattern:
     if size == 1 and not draft.chance(20):
-        return _fresh_event(draft)
+        return _perhaps_within(draft, _fresh_event(draft)) if draft.chance(30) else _fresh_event(draft)
     return _paired(draft, size, depth - 1)
 
 

@@ -88,6 +88,10 @@ class _Operand:
         assert self.event.variable is not None
         return self.event.variable
 
+    def named(self, intervals: tuple[str, ...]) -> _Operand:
+        """The same with further AS names."""
+        return replace(self, intervals=(*self.intervals, *intervals))
+
     def value(self, wanted: Field) -> Field:
         """What stands for a field of a variable or AS name."""
         if wanted.variable in self.intervals:
@@ -97,11 +101,15 @@ class _Operand:
 
 @dataclass(frozen=True, slots=True)
 class _Stage:
-    """One operator over its operands, before it is decided whether its matches become a stream."""
+    """One operator over its operands, before it is decided whether its matches become a stream.
+
+    `intervals` are the AS names of its matches.
+    """
 
     pattern: Pattern
     where: Expr | None
     operands: tuple[_Operand, ...]
+    intervals: tuple[str, ...] = ()
     branches: bool = False
 
 
@@ -182,7 +190,7 @@ class _Resolver:
 
     def _outermost(self, pattern: Pattern, windows: tuple[Window, ...]) -> _Stage | _Operand:
         """The outermost operator; its own matches are the result unless something has to be judged after the choice."""
-        found = self._read(pattern, windows, outermost=True)
+        found = self._read(pattern, windows)
         if isinstance(found, _Operand):
             return found
         return self._emit(found) if self.written.policy == CUMULATIVE else found
@@ -193,9 +201,9 @@ class _Resolver:
         pattern: Pattern = operand.event
         if edges:
             pattern = Seq((*operand.leading, operand.event, *operand.trailing))
-            window = self._whole_windows()
-            for size in window:
-                pattern = Within(pattern, size)
+        if edges or operand.simple:
+            for window in self._whole_windows():
+                pattern = Within(pattern, window)
         return _Stage(pattern, self._conditions((operand,), edges), (replace(operand, leading=(), trailing=()),))
 
     def _whole_windows(self) -> tuple[Window, ...]:
@@ -207,42 +215,50 @@ class _Resolver:
             pattern = pattern.item
         return windows
 
-    def _operand(self, pattern: Pattern, windows: tuple[Window, ...], outermost: bool = False) -> _Operand:
-        found = self._read(pattern, windows, outermost)
-        return found if isinstance(found, _Operand) else self._emit(found)
+    def _operand(self, pattern: Pattern, windows: tuple[Window, ...]) -> _Operand:
+        return self._settled(self._read(pattern, windows))
 
-    def _read(self, pattern: Pattern, windows: tuple[Window, ...], outermost: bool) -> _Operand | _Stage:
+    def _read(
+        self, pattern: Pattern, windows: tuple[Window, ...], intervals: tuple[str, ...] = ()
+    ) -> _Operand | _Stage:
+        """A part with the windows around it and its AS names, which are bound with the last of its items."""
         match pattern:
             case Event():
                 assert pattern.variable is not None
-                return _Operand(pattern, (pattern.variable,), simple=True)
+                return _Operand(pattern, (pattern.variable,), simple=True, intervals=intervals)
             case Within():
-                return self._windowed(pattern, windows, outermost)
+                return self._windowed(pattern, windows, intervals)
             case Named():
-                operand = self._operand(pattern.item, windows, outermost)
-                return replace(operand, intervals=(*operand.intervals, pattern.name))
+                return self._read(pattern.item, windows, (*intervals, pattern.name))
             case Seq():
-                return self._sequence(pattern, windows)
+                return self._sequence(pattern, windows, intervals)
             case And():
-                return self._all_of(pattern, windows, outermost)
+                return self._all_of(pattern, windows, intervals)
             case Or():
-                return self._any_of(pattern, windows)
+                return self._any_of(pattern, windows, intervals)
             case Operation():
-                return self._operation(pattern, windows)
+                return self._operation(pattern, windows, intervals)
             case _:
                 raise AssertionError("checked before")
 
-    def _windowed(self, pattern: Within, windows: tuple[Window, ...], outermost: bool) -> _Operand | _Stage:
+    def _windowed(self, pattern: Within, windows: tuple[Window, ...], intervals: tuple[str, ...]) -> _Operand | _Stage:
         inner = (*windows, pattern.window)
-        if isinstance(pattern.item, Event):
-            return self._stage(pattern.item, (self._operand(pattern.item, ()),), inner, ())
-        return self._read(pattern.item, inner, outermost)
+        found = self._read(pattern.item, inner, intervals)
+        if isinstance(found, _Stage) or not found.simple:
+            return found
+        # No operator has made it, so none has looked at the window.
+        alone = replace(found, leading=(), trailing=())
+        stage = self._stage(found.event, (alone,), inner, ())
+        if not found.leading and not found.trailing:
+            return stage
+        return replace(self._emit(stage), leading=found.leading, trailing=found.trailing)
 
-    def _sequence(self, pattern: Seq, windows: tuple[Window, ...]) -> _Operand | _Stage:
+    def _sequence(self, pattern: Seq, windows: tuple[Window, ...], intervals: tuple[str, ...]) -> _Operand | _Stage:
         current: _Operand | _Stage | None = None
         between: list[Not] = []
         leading: tuple[Not, ...] = ()
-        for item in pattern.items:
+        last = max(place for place, item in enumerate(pattern.items) if not isinstance(item, Not))
+        for place, item in enumerate(pattern.items):
             if isinstance(item, Not):
                 between.append(item)
                 continue
@@ -256,43 +272,50 @@ class _Resolver:
             apart = (*before.trailing, *apart)
             items: tuple[Pattern, ...] = (before.event, *apart, following.event)
             operands = (before, replace(following, leading=()))
-            current = self._stage(Seq(items, pattern.span), operands, windows, apart)
+            names = intervals if place == last else ()
+            current = self._stage(Seq(items, pattern.span), operands, windows, apart, names)
             between = [*following.trailing]
         assert current is not None
+        if isinstance(current, _Operand):
+            current = current.named(intervals)
         trailing = (*(current.trailing if isinstance(current, _Operand) else ()), *between)
         if not leading and not trailing:
             return current
         return replace(self._settled(current), leading=leading, trailing=trailing)
 
-    def _all_of(self, pattern: And, windows: tuple[Window, ...], outermost: bool) -> _Operand | _Stage:
+    def _all_of(self, pattern: And, windows: tuple[Window, ...], intervals: tuple[str, ...]) -> _Operand | _Stage:
         forbidden = tuple(item for item in pattern.items if isinstance(item, Not))
         if forbidden:
             raise self._misplaced(forbidden[0], "AND")
         current: _Operand | _Stage = self._inner(pattern.items[0], windows, "AND")
-        for item in pattern.items[1:]:
+        for place, item in enumerate(pattern.items[1:], start=1):
             operands = self._told_apart((self._settled(current), self._inner(item, windows, "AND")))
             both = tuple(operand.event for operand in operands)
-            current = self._stage(And(both, pattern.span), operands, windows, ())
-        return current
+            names = intervals if place == len(pattern.items) - 1 else ()
+            current = self._stage(And(both, pattern.span), operands, windows, (), names)
+        return current.named(intervals) if isinstance(current, _Operand) else current
 
-    def _any_of(self, pattern: Or, windows: tuple[Window, ...]) -> _Stage:
+    def _any_of(self, pattern: Or, windows: tuple[Window, ...], intervals: tuple[str, ...]) -> _Stage:
         operands = tuple(self._inner(item, windows, "OR") for item in pattern.items)
-        stage = self._stage(Or(tuple(one.event for one in operands), pattern.span), operands, windows, ())
+        stage = self._stage(Or(tuple(one.event for one in operands), pattern.span), operands, windows, (), intervals)
         return replace(stage, branches=True)
 
-    def _operation(self, pattern: Operation, windows: tuple[Window, ...]) -> _Operand | _Stage:
+    def _operation(
+        self, pattern: Operation, windows: tuple[Window, ...], intervals: tuple[str, ...]
+    ) -> _Operand | _Stage:
         word, items = pattern.operator, pattern.items
         match word:
             case "ANYONE":
-                return self._any_of(Or(items, pattern.span), windows)
+                return self._any_of(Or(items, pattern.span), windows, intervals)
             case "BOTH":
                 x, y = items
                 ways = tuple(replace(pattern, operator="FOLLOWS", items=pair) for pair in ((x, y), (y, x)))
-                return self._any_of(Or(ways, pattern.span), windows)
+                return self._any_of(Or(ways, pattern.span), windows, intervals)
             case "RELATIVE":
-                return self._sequence(Seq(items, pattern.span), windows)
+                return self._sequence(Seq(items, pattern.span), windows, intervals)
             case "PRECEDES":
-                return self._operation(replace(pattern, operator="FOLLOWS", items=items[::-1]), windows)
+                turned = replace(pattern, operator="FOLLOWS", items=items[::-1])
+                return self._operation(turned, windows, intervals)
         forbidden = {"NOTFOLLOWS": 1, "NOTPRECEDES": 1, "APERIODIC": 2, "UNLESS": 0}.get(word)
         beside = () if forbidden is None else (items[forbidden],)
         operands = tuple(self._inner(item, windows, word) for place, item in enumerate(items) if place != forbidden)
@@ -302,7 +325,7 @@ class _Resolver:
         events: list[Pattern] = [operand.event for operand in operands]
         if forbidden is not None:
             events.insert(forbidden, items[forbidden])
-        return self._stage(replace(pattern, items=tuple(events)), operands, windows, beside)
+        return self._stage(replace(pattern, items=tuple(events)), operands, windows, beside, intervals)
 
     def _check_forbidden(self, pattern: Pattern, operand: _Operand, word: str) -> None:
         """What must not happen among the events of a composite cannot be told apart from these."""
@@ -371,16 +394,26 @@ class _Resolver:
     # -- stages --------------------------------------------------------------------------------------------------------
 
     def _stage(
-        self, pattern: Pattern, operands: tuple[_Operand, ...], windows: Iterable[Window], beside: Sequence[Pattern]
+        self,
+        pattern: Pattern,
+        operands: tuple[_Operand, ...],
+        windows: Iterable[Window],
+        beside: Sequence[Pattern],
+        intervals: tuple[str, ...] = (),
     ) -> _Stage:
         for window in windows:
             pattern = Within(pattern, window)
-        return _Stage(pattern, self._conditions(operands, beside), operands)
+        for name in intervals:
+            pattern = Named(pattern, name)
+        return _Stage(pattern, self._conditions(operands, beside, intervals), operands, intervals)
 
-    def _conditions(self, operands: tuple[_Operand, ...], beside: Sequence[Pattern]) -> Expr | None:
+    def _conditions(
+        self, operands: tuple[_Operand, ...], beside: Sequence[Pattern], intervals: tuple[str, ...] = ()
+    ) -> Expr | None:
         """The conjuncts that are judged here: those whose names are all bound now, and not before."""
         forbidden = frozenset(name for part in beside for name in names_in(part))
-        bound = frozenset(name for operand in operands for name in (*operand.names, *operand.intervals)) | forbidden
+        bound = frozenset(name for operand in operands for name in (*operand.names, *operand.intervals))
+        bound |= forbidden.union(intervals)
         found: list[Expr] = []
         for place, conjunct in enumerate(conjuncts(self.written.where)):
             if isinstance(conjunct, Same):
@@ -509,6 +542,7 @@ class _Resolver:
             Event(name, name, span=self.written.pattern.span),
             names,
             simple=False,
+            intervals=stage.intervals,
             optional=frozenset(names)
             if stage.branches
             else frozenset(name for operand in stage.operands for name in operand.optional),

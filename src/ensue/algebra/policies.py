@@ -93,7 +93,7 @@ def initiating_names(pattern: Pattern) -> tuple[str, ...]:
         for place, item in enumerate(children(pattern))
         if isinstance(item, Event) and item.variable is not None and place not in forbidden
     ]
-    either = isinstance(pattern, And) or (isinstance(pattern, Operation) and pattern.operator == "CONCURRENT")
+    either = isinstance(pattern, And) or (isinstance(pattern, Operation | Related) and pattern.operator == "CONCURRENT")
     return tuple(names if either else names[:1])
 
 
