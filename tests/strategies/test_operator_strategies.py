@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 
 from ensue.algebra.nodes import And, Event, Named, Not, Operation, Or, Pattern, PatternQuery, Pick, Repeat, Seq, Ticks
@@ -56,13 +56,14 @@ def test_what_is_drawn_is_well_formed_and_matches(cases: Cases) -> None:
     def count(case: Case) -> None:
         query, history = case
         assert problems(query) == set()
-        started = time.perf_counter()
+        started = time.process_time()
         seen["matching"] += bool(matches(query, history))
-        seconds.append(time.perf_counter() - started)
+        seconds.append(time.process_time() - started)
         seen["pairs"] += 1
 
     count()
-    assert seen["matching"] > 0.15 * seen["pairs"]
+    # In 100 draws the share has been seen between 0.25 and 0.65.
+    assert seen["matching"] > 0.1 * seen["pairs"]
     assert sorted(seconds)[len(seconds) * 9 // 10] < 0.1
 
 
@@ -74,19 +75,22 @@ EACH_FORM = {
 
 
 @pytest.mark.parametrize("form", EACH_FORM)
-def test_every_form_matches(form: str) -> None:
-    matching = 0
-
+def test_every_form_is_drawn(form: str) -> None:
     @settings(fixed, max_examples=25)
     @given(EACH_FORM[form])
-    def count(case: Case) -> None:
-        nonlocal matching
-        query, history = case
+    def check(case: Case) -> None:
+        query, _ = case
         assert form in (query.policy, *(_form_of(part) for _, part in walk(query.pattern)))
-        matching += bool(matches(query, history))
 
-    count()
-    assert matching
+    check()
+
+
+@pytest.mark.parametrize("form", EACH_FORM)
+def test_every_form_matches(form: str) -> None:
+    """One of 250 draws does; of the rarest, APERIODIC* and UNLESS, it is about one of six."""
+    once = settings(fixed, max_examples=250, phases=[Phase.generate])
+    query, history = find(EACH_FORM[form], lambda case: bool(matches(*case)), settings=once)
+    assert matches(query, history)
 
 
 def _form_of(part: Pattern) -> str:

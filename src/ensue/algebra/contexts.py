@@ -329,7 +329,7 @@ class _Resolver:
 
     def _check_forbidden(self, pattern: Pattern, operand: _Operand, word: str) -> None:
         """What must not happen among the events of a composite cannot be told apart from these."""
-        own = frozenset(self.streams[name] for name in operand.names)
+        own = frozenset(self.streams[name] for name in operand.names if name in self.streams)
         clash = sorted({node.stream for node in walk(pattern) if isinstance(node, Event)} & own)
         if clash and not operand.simple:
             raise self._shared(
