@@ -35,10 +35,14 @@ from ensue.dsl.operators import (
 )
 from ensue.dsl.patterns import PatternExpression, absent, all_of, any_of, event, query_of, seq
 from ensue.dsl.query import Query
+from ensue.dsl.rule_items import RuleItem, atom, name, timer, together, while_
+from ensue.dsl.rules import RuleStatement, fact, on, rule, stream, table
 
 __all__ = [
     "PatternExpression",
     "Query",
+    "RuleItem",
+    "RuleStatement",
     "Value",
     "absent",
     "all_of",
@@ -47,6 +51,7 @@ __all__ = [
     "anyone",
     "aperiodic",
     "aperiodic_list",
+    "atom",
     "avg",
     "both",
     "call",
@@ -58,6 +63,7 @@ __all__ = [
     "ends_within",
     "event",
     "exclusive",
+    "fact",
     "field",
     "first_of",
     "flatten_of",
@@ -68,9 +74,11 @@ __all__ = [
     "list_of",
     "max_",
     "min_",
+    "name",
     "next_to",
     "not_follows",
     "not_precedes",
+    "on",
     "periodic",
     "periodic_list",
     "precedes",
@@ -80,13 +88,19 @@ __all__ = [
     "query_of",
     "relative",
     "require",
+    "rule",
     "same",
     "seq",
     "simultaneous",
     "stddev",
+    "stream",
     "sum_",
+    "table",
+    "timer",
+    "together",
     "unless",
     "value",
     "var",
+    "while_",
     "window",
 ]

@@ -9,12 +9,14 @@ from typing import Any
 from lark import Lark, Token, Tree, UnexpectedInput
 
 from ensue.algebra.nodes import Pattern, Return, Statements, Window
+from ensue.algebra.rules import Item
 from ensue.errors import Source
 from ensue.expr.nodes import Expr
 from ensue.lang.build import build_tree
+from ensue.lang.rules import Given
 from ensue.lang.syntax_errors import explain_syntax
 
-_STARTS = ("statements", "pattern", "expression", "window", "returns")
+_STARTS = ("statements", "pattern", "expression", "window", "returns", "rule_items", "given_argument")
 
 
 def parse_statements(text: str, name: str = "query") -> Statements:
@@ -65,6 +67,26 @@ def parse_returns(text: str) -> tuple[Return, ...]:
     """
     columns: tuple[Return, ...] = _parse(text, "returns", "columns")
     return columns
+
+
+def parse_items(text: str) -> tuple[Item, ...]:
+    """Parse items of the body of a rule.
+
+    >>> parse_items("o before s, q < 10")[0]
+    Temporal(left='o', relation='before', right='s')
+    """
+    items: tuple[Item, ...] = _parse(text, "rule_items", "items")
+    return items
+
+
+def parse_argument(text: str) -> Given:
+    """Parse one argument of the head of a rule, or of an action.
+
+    >>> parse_argument("total = sum(q)")[:2]
+    (Call(name='sum', arguments=(Field(variable=None, name='q'),)), 'total')
+    """
+    argument: Given = _parse(text, "given_argument", "argument")
+    return argument
 
 
 def _parse(text: str, start: str, name: str) -> Any:

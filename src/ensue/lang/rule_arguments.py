@@ -16,6 +16,9 @@ from ensue.lang.literals import shorten
 from ensue.lang.names import quote_name
 from ensue.lang.render_values import render_expression
 
+ARGUMENT_FORM = "an argument of an item is a name, `_`, a number, a text, TRUE, FALSE or NULL"
+VALUE_FORM = "a value of a FACT is a number, a text, TRUE, FALSE or NULL"
+
 Arguments = Sequence[Expr | Events]
 
 
@@ -28,7 +31,7 @@ def read_arguments(expressions: Arguments, text: str, span: Span) -> tuple[tuple
         if term is None:
             problems.append(_argument_problem(value))
         arguments.append(Argument(term or Anything(value.span), attribute, place))
-    problems += _mixed_arguments([argument.attribute for argument in arguments], span)
+    problems += mixed_arguments([argument.attribute for argument in arguments], span)
     return tuple(arguments), problems
 
 
@@ -40,9 +43,24 @@ def read_values(
     values = tuple(value if isinstance(value, Literal) else Literal(None) for _, value, _ in named)
     problems = [_value_problem(value) for _, value, _ in named if not isinstance(value, Literal)]
     columns = tuple(column for column, _, _ in named if column is not None)
-    problems += _mixed_arguments([column for column, _, _ in named], span)
+    problems += mixed_arguments([column for column, _, _ in named], span)
     problems += repeated_columns(columns, span)
     return values, columns or None, problems
+
+
+def mixed_arguments(names: Sequence[str | None], span: Span | None = None) -> Iterator[Problem]:
+    """`order(id, qty=q)`: of the arguments, those with a name and those with none."""
+    named = next((name for name in names if name is not None), None)
+    if named is not None and None in names:
+        message = "arguments are given by name or by position, not some by one and some by the other"
+        hint = f"name all of them, such as `{quote_name(named)}=...`, or none"
+        yield Problem("mixed-arguments", message, span, hint=hint)
+
+
+def window_problem(window: Events) -> Problem:
+    """`{o, s} within 5 EVENTS`."""
+    message = "what a rule puts within a window is measured in time, not in events"
+    return Problem("rule-window", message, window.span, hint="for example `within 2 hours`")
 
 
 def repeated_columns(columns: Sequence[str], span: Span) -> Iterator[Problem]:
@@ -127,26 +145,15 @@ def _is_anything(field: Field, text: str) -> bool:
 
 
 def _argument_problem(value: Expr | Events) -> Problem:
-    message = "an argument of an item is a name, `_`, a number, a text, TRUE, FALSE or NULL"
     if isinstance(value, Events):
-        return Problem("argument-form", message, value.span)
+        return Problem("argument-form", ARGUMENT_FORM, value.span)
     if any(isinstance(part, Call) and part.name in AGGREGATES for part in walk(value)):
-        return Problem("argument-form", message, value.span, hint="aggregates stand in the head of a rule")
+        return Problem("argument-form", ARGUMENT_FORM, value.span, hint="aggregates stand in the head of a rule")
     hint = f"write a name and, as an item of its own, a condition: `value = {shorten(render_expression(value))}`"
-    return Problem("argument-form", message, value.span, hint=hint)
+    return Problem("argument-form", ARGUMENT_FORM, value.span, hint=hint)
 
 
 def _value_problem(value: Expr | Events) -> Problem:
-    message, hint = "a value of a FACT is a number, a text, TRUE, FALSE or NULL", ""
-    match value:
-        case Field(None, name):
-            hint = f"a text stands in single quotes: `'{shorten(name)}'`"
-    return Problem("argument-form", message, value.span, hint=hint)
-
-
-def _mixed_arguments(names: Sequence[str | None], span: Span) -> Iterator[Problem]:
-    if None in names and any(name is not None for name in names):
-        message = "arguments are given by name or by position, not some by one and some by the other"
-        named = next(name for name in names if name is not None)
-        hint = f"name all of them, such as `{quote_name(named)}=...`, or none"
-        yield Problem("mixed-arguments", message, span, hint=hint)
+    is_name = isinstance(value, Field) and value.variable is None
+    hint = f"a text stands in single quotes: `'{shorten(value.name)}'`" if is_name else ""
+    return Problem("argument-form", VALUE_FORM, value.span, hint=hint)

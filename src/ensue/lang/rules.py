@@ -39,12 +39,14 @@ from ensue.lang.rule_arguments import (
     read_arguments,
     read_values,
     repeated_columns,
+    window_problem,
 )
 from ensue.lang.timers import Occurrence, is_timer, read_timer, unnamed_timer
 
 if TYPE_CHECKING:
     from ensue.lang.build import Clause
 
+RulesetStatement = Rule | Fact | TableDeclaration | StreamDeclaration | Action
 _KINDS = (Rule, Fact, TableDeclaration, StreamDeclaration, Action)
 """The statements of a ruleset, in the order of its fields."""
 
@@ -148,6 +150,9 @@ class RuleRules(ValueRules):
 
     # Items of a body
 
+    def rule_items(self, span: Span, *items: Item) -> tuple[Item, ...]:
+        return items
+
     def condition(self, span: Span, expression: Expr) -> Item:
         # In parentheses, it is a condition whatever it calls.
         if isinstance(expression, Call) and expression.span == span:
@@ -183,8 +188,7 @@ class RuleRules(ValueRules):
     def together(self, span: Span, *parts: Any) -> Together:
         names, window = parts[:-1], parts[-1]
         if isinstance(window, Events):
-            message = "what a rule puts within a window is measured in time, not in events"
-            self.problems.append(Problem("rule-window", message, window.span, hint="for example `within 2 hours`"))
+            self.problems.append(window_problem(window))
         return Together(names, window, span)
 
     def temporal(self, span: Span, left: str, relation: Token, right: str) -> Temporal | Causes:

@@ -21,7 +21,10 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _END = "$END"
-_CONTENTS = {"pattern": "pattern", "expression": "expression", "window": "window", "returns": "columns to return"}
+_CONTENTS = {
+    "pattern": "pattern", "expression": "expression", "window": "window", "returns": "columns to return",
+    "rule_items": "item of a rule", "given_argument": "argument",
+}  # fmt: skip
 _COMPARISONS = ("=", "==", "!=", "<>", "<", "<=", ">", ">=")
 
 _STATEMENTS = ("_RULE", "_PATTERN", "_STREAM", "_CONSTRAINT", "_FACT", "_TABLE", "_ON")
