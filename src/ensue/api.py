@@ -22,7 +22,7 @@ from ensue.algebra.rule_checks import check_rules
 from ensue.algebra.rules import Ruleset
 from ensue.algebra.rulesets import resolve_rules, unused_heads
 from ensue.algebra.streams import check_streams
-from ensue.dsl import PatternExpression, Query, query_of
+from ensue.dsl import PatternExpression, Query, RuleStatement, query_of
 from ensue.dsl.constraints import ConstraintsLike, statements_of
 from ensue.engine.cascade import derive, sources_of
 from ensue.engine.evaluate import Frontier, evaluate
@@ -36,13 +36,15 @@ from ensue.errors import EnsueWarning, LimitError, Problem, QueryError, SchemaEr
 from ensue.kernels.warm import warm_up
 from ensue.lang.parser import parse_statements
 from ensue.lang.render import render_statements
+from ensue.lang.rules import joined_rulesets
 from ensue.plan.explain import explain_without_data
 from ensue.plan.lawful import laws_by_query
 from ensue.plan.model import DEFAULT_LIMIT, Options, QueryPlan
 from ensue.runtimes.planning import ColumnNames, Columns, Emission, Planned, plan_queries, plan_violations
 from ensue.runtimes.tables import TableKind, are_frames, arrow_tables
 
-QueryLike: TypeAlias = "str | Query | PatternExpression | Program | Sequence[str | Query | PatternExpression | Program]"
+Statement: TypeAlias = "str | Query | PatternExpression | RuleStatement | Program"
+QueryLike: TypeAlias = "Statement | Sequence[Statement]"
 """A query as it may be given; a list is a program of all its members."""
 
 MOST_SHOWN = 8
@@ -260,6 +262,8 @@ def _statements_of(query: object) -> Statements:
             if problems := list(check_constraints(statements.constraints)):
                 raise QueryError(problems, statements.source)
             return statements
+        case RuleStatement():
+            return parse_statements(query.to_text())
         case Query() | PatternExpression():
             return parse_statements((query_of(query) if isinstance(query, PatternExpression) else query).to_text())
         case list() | tuple() if query:
@@ -279,6 +283,7 @@ def _joined(parts: Sequence[Statements]) -> Statements:
     return Statements(
         tuple(query for part in parts for query in part.statements),
         constraints=tuple(entry for part in parts for entry in part.constraints),
+        ruleset=joined_rulesets(part.ruleset for part in parts),
     )
 
 

@@ -154,6 +154,5 @@ def _argument_problem(value: Expr | Events) -> Problem:
 
 
 def _value_problem(value: Expr | Events) -> Problem:
-    is_name = isinstance(value, Field) and value.variable is None
-    hint = f"a text stands in single quotes: `'{shorten(value.name)}'`" if is_name else ""
+    hint = f"a text stands in single quotes: `'{shorten(value.name)}'`" if isinstance(value, Field) else ""
     return Problem("argument-form", VALUE_FORM, value.span, hint=hint)

@@ -69,6 +69,16 @@ def ruleset_of(statements: Iterable[object]) -> Ruleset | None:
     return Ruleset(*map(of_kind, _KINDS)) or None
 
 
+def joined_rulesets(rulesets: Iterable[Ruleset | None]) -> Ruleset | None:
+    """The rules of several texts as those of one."""
+    given = [ruleset for ruleset in rulesets if ruleset is not None]
+    return ruleset_of(
+        statement
+        for part in given
+        for statement in (*part.rules, *part.facts, *part.tables, *part.streams, *part.actions)
+    )
+
+
 class RuleRules(ValueRules):
     """One method for each rule of the grammar: the values of the children in, the value of the rule out."""
 
