@@ -118,7 +118,7 @@ _SEPARATE = ("RELATIVE", "APERIODIC", "UNLESS")
 """The operators whose operands lie one after the other."""
 
 _AROUND = ("APERIODIC", "NOTPRECEDES")
-"""The operators whose forbidden events may lie among those of the operand before them."""
+"""The operators whose forbidden events may lie among those of their operands, or end with them."""
 
 
 def _keeps_apart(pattern: Pattern) -> bool:
@@ -320,7 +320,8 @@ class _Resolver:
         beside = () if forbidden is None else (items[forbidden],)
         operands = tuple(self._inner(item, windows, word) for place, item in enumerate(items) if place != forbidden)
         if forbidden is not None and word in _AROUND:
-            self._check_forbidden(items[forbidden], operands[-1], word)
+            for operand in operands:
+                self._check_forbidden(items[forbidden], operand, word)
         operands = operands if word in _SEPARATE else self._told_apart(operands)
         events: list[Pattern] = [operand.event for operand in operands]
         if forbidden is not None:
