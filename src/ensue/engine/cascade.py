@@ -160,9 +160,10 @@ class Cascade:
             rows |= {role: table for role, table in found.items() if isinstance(role, str)}
             counted = session.report.since(before)
             if stage is self.stages[0]:
-                late, step = masks, replace(counted, matches=0, traces_failed=0, events_skipped=0)
+                late, step = masks, replace(counted, matches=0, traces_failed=0, events_skipped=0, evaluated=0)
             step.null_keys = max(step.null_keys, counted.null_keys)
             step.traces_failed += counted.traces_failed
+            step.evaluated += counted.evaluated
             step.events_skipped += counted.events_skipped
         results = [found[place] for place in range(len(self.plans))]
         self._count(step, results)

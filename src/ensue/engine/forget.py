@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from functools import reduce
 
 import numpy as np
 
 from ensue.engine.choice import Used
 from ensue.engine.events import Candidates, EventStore, in_streams
 from ensue.engine.sources import EventSource, Mask
+from ensue.engine.suppress import have_partners
 from ensue.engine.workspace import cached_candidates
 from ensue.kernels.compiled import Int64s
-from ensue.plan.model import QueryPlan, Retention
+from ensue.plan.model import Options, QueryPlan, Retention
+from ensue.plan.retention import longer
 
 
 def rows_to_keep(
@@ -22,21 +25,32 @@ def rows_to_keep(
     until: int | None,
     dropped: Sequence[Mask] | None = None,
     used: Used | None = None,
+    options: Options | None = None,
 ) -> list[Mask]:
     """Per table, the rows that a match completing after `until` may use; `pending` rows are beyond the watermark.
 
     `dropped` are the rows of traces that can hold no further match; what is `used` up can bind no variable of one.
     """
+    options = options or Options()
     if until is None:
         return [np.zeros(len(source.starts), bool) for source in store.sources]
     kept = pending_rows(plan, store.sources, pending)
     for number, graph_plan in enumerate(plan.graphs):
+        candidates = {
+            variable.name: cached_candidates(variable, graph_plan.graph, store, plan.catalog, found)
+            for variable in graph_plan.graph.variables
+        }
+        longest = reduce(longer, (kept for (graph, _), kept in plan.retention.items() if graph == number))
         for inner in graph_plan.with_inner():
             for number_in_graph, variable in enumerate(inner.graph.variables):
                 events = cached_candidates(variable, inner.graph, store, plan.catalog, found)
                 retention = plan.retention[number, variable.name]
+                retention = longest if retention.at_once and not options.streaming else retention
                 place = next(place for place, source in enumerate(store.sources) if source is events.source)
-                needed = _needed(events, retention, store, until)
+                needed = _needed(events, retention, store, until, options)
+                if options.suppressing and needed.any():
+                    partners = plan.partners.get((number, variable.name), ())
+                    needed &= have_partners(events, [(partner, candidates[partner.name]) for partner in partners])
                 if used is not None and inner is graph_plan:
                     needed &= used.free(events, number_in_graph, plan.query)
                 rows = events.rows[needed]
@@ -58,8 +72,10 @@ def pending_rows(plan: QueryPlan, sources: Sequence[EventSource], pending: Seque
     return kept
 
 
-def _needed(events: Candidates, retention: Retention, store: EventStore, until: int) -> Mask:
+def _needed(events: Candidates, retention: Retention, store: EventStore, until: int, options: Options) -> Mask:
     mask = np.ones(len(events), bool)
+    if not options.forgetting and not retention.at_once:
+        return mask
     if retention.from_start is not None:
         mask &= events.starts + retention.from_start > until
     if retention.from_end is not None:

@@ -140,7 +140,9 @@ class Session:
                     matches.append(collect_ordered(chunks, output, self.options.limit, self.options.chunk_rows))
                 if used is not None:
                     marks[used_column(place)] = used.by_table
-                own = rows_to_keep(plan, watched.store, watched.found, pending, until, watched.dropped, used)
+                own = rows_to_keep(
+                    plan, watched.store, watched.found, pending, until, watched.dropped, used, self.options
+                )
             kept = [mask | other for mask, other in zip(kept, own, strict=True)]
         if store is not None and self.counting:
             keep_markers(kept, store)
@@ -152,6 +154,7 @@ class Session:
         found = zip(self.plans, matches, strict=True)
         report.matches += sum(table.num_rows for plan, table in found if plan.tracking is None)
         report.peak_held = sum(table.num_rows for table in self.state)
+        report.evaluated = sum(table.num_rows for table in combined)
         report.peak_without = report.peak_held + len(self.spared)
         self.report.add(report)
         return matches, late

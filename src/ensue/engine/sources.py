@@ -29,7 +29,8 @@ class Report:
     """What a run read and set aside.
 
     With constraints also how many traces failed and how many events were skipped for it. `peak_held` is the most events
-    that were kept between two steps, `peak_without` how many, at least, there would have been without constraints.
+    that were kept between two steps, `peak_without` how many, at least, there would have been without constraints;
+    `evaluated` are the rows that the steps looked at, each time anew.
     """
 
     rows: int = 0
@@ -43,6 +44,7 @@ class Report:
     events_skipped: int = 0
     peak_held: int = 0
     peak_without: int = 0
+    evaluated: int = 0
 
     def add(self, other: Report) -> None:
         for item in fields(self):

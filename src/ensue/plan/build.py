@@ -27,6 +27,7 @@ from ensue.plan.model import AbsencePlan, CollectionPlan, GraphPlan, QueryPlan, 
 from ensue.plan.monitor import monitor_of
 from ensue.plan.order import precedence
 from ensue.plan.retention import retention_of
+from ensue.plan.suppression import partners_of
 
 SHORT = 2
 """So many rounds of a repetition without a limit are planned at once."""
@@ -63,6 +64,11 @@ def plan_query(
             for variable, kept in retention_of(plan, normal_form.windows, grows).items()
         },
         columns=query_columns(query, catalog),
+        partners={
+            (number, variable): partners
+            for number, plan in enumerate(graphs)
+            for variable, partners in partners_of(plan).items()
+        },
         counting=counting,
         law=law,
         monitor=None if law is None or counting or not _is_plain(graphs) else monitor_of(graphs, law, catalog),

@@ -99,6 +99,23 @@ class Retention:
     def bounded(self) -> bool:
         return (self.from_start, self.from_end, self.positions) != (None, None, None)
 
+    @property
+    def at_once(self) -> bool:
+        """Whether an event is of no use after the step in which it came."""
+        return any(limit is not None and limit <= 0 for limit in (self.from_start, self.from_end, self.positions))
+
+
+@dataclass(frozen=True, slots=True)
+class Partner:
+    """A variable whose event has come when that of another is looked at: its start lies so far from the other's.
+
+    None: any distance.
+    """
+
+    name: str
+    earliest: int | None
+    latest: int | None
+
 
 @dataclass(frozen=True, slots=True)
 class QueryPlan:
@@ -116,6 +133,7 @@ class QueryPlan:
     retention: Mapping[tuple[int, str], Retention]
     columns: Mapping[str, frozenset[str] | None]
     counting: bool
+    partners: Mapping[tuple[int, str], tuple[Partner, ...]] = field(default_factory=dict)
     law: Law | None = None
     monitor: Monitor | None = None
     tracking: Tracking | None = None
@@ -160,9 +178,23 @@ class Options:
     earliest_completion: bool = True
     equality_keys: bool = True
     reorder: bool = True
+    streaming: bool = True
+    """What can only be the last event of a match is not stored."""
+    suppressing: bool = True
+    """What comes after another event is neither stored nor looked at where that one is missing."""
+    forgetting: bool = True
+    """What no later match can use is dropped."""
     chunk_rows: int = 1 << 18
     limit: int | None = DEFAULT_LIMIT
 
 
-PLAIN = Options(prune=False, earliest_completion=False, equality_keys=False, reorder=False)
+PLAIN = Options(
+    prune=False,
+    earliest_completion=False,
+    equality_keys=False,
+    reorder=False,
+    streaming=False,
+    suppressing=False,
+    forgetting=False,
+)
 """Everything that makes it fast switched off."""
