@@ -21,6 +21,7 @@ from ensue.algebra.partial import eager_constraint_problems, eager_problems
 from ensue.algebra.rule_checks import check_rules
 from ensue.algebra.rules import Ruleset
 from ensue.algebra.rulesets import resolve_rules, unused_heads
+from ensue.algebra.settling import with_keys
 from ensue.algebra.streams import check_streams
 from ensue.dsl import PatternExpression, Query, RuleStatement, query_of
 from ensue.dsl.constraints import ConstraintsLike, statements_of
@@ -154,13 +155,18 @@ def explain(query: QueryLike, *, time: str = "t", constraints: ConstraintsLike |
 
 
 def _explained(statements: Statements, time: str) -> Iterator[str]:
-    if not statements.results:
+    if not statements.results and not statements.heads:
         raise _no_pattern(statements)
-    problems = check_streams(statements)
+    problems = [*check_streams(statements), *check_rules(statements)]
     if problems:
         raise QueryError(problems, statements.source)
+    heads = statements.heads
+    statements = resolve_rules(statements)
+    statements = replace(statements, statements=with_keys(statements.statements))
     laws = laws_by_query(statements)
     for node in statements.statements:
+        if node.name in heads and not node.declares:
+            continue
         yield explain_without_data(node, statements.source, time, laws.get(node), statements.statements)
 
 

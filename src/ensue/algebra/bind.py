@@ -12,7 +12,7 @@ from ensue.algebra.constraints import Constraint, EndsWithin
 from ensue.algebra.expand import expand_pattern
 from ensue.algebra.lineage import is_lineage
 from ensue.algebra.lists import lists_of_result, typed_form
-from ensue.algebra.nodes import Event, Events, Operation, PatternQuery, Ticks, Window, Within, walk
+from ensue.algebra.nodes import Event, Events, Operation, PatternQuery, Related, Ticks, Window, walk, windows_of
 from ensue.algebra.operators import excluded_streams, stream_words
 from ensue.algebra.scopes import counts_events, list_groups
 from ensue.errors import Problem, Span, did_you_mean
@@ -259,14 +259,15 @@ def _equal_kinds(kind: Kind) -> Kind:
 
 def _check_windows(query: PatternQuery, catalog: Catalog) -> Iterator[Problem]:
     """Durations for timestamps, plain numbers for integer time."""
-    parts = [
-        node.window for node in walk(query.pattern) if isinstance(node, Within | Operation) and node.window is not None
-    ]
+    parts = [window for node in walk(query.pattern) for window in windows_of(node)]
     for window in [*parts, *([query.within] if query.within is not None else [])]:
         yield from _check_window(window, catalog)
     for node in walk(query.pattern):
         if isinstance(node, Operation) and isinstance(node.window, Duration):
             yield from _check_ticks(node.operator, node.window, catalog)
+        if isinstance(node, Related):
+            for timer in node.timers:
+                yield from _check_timer(timer.name.rpartition(".")[0], timer.window, catalog)
 
 
 def _check_ticks(operator: str, window: Duration, catalog: Catalog) -> Iterator[Problem]:
@@ -277,6 +278,19 @@ def _check_ticks(operator: str, window: Duration, catalog: Catalog) -> Iterator[
             f"the duration of {operator} is shorter than one tick of the time column, which counts in {catalog.unit}",
             window.span,
             hint="write a longer one, or give times in a finer unit",
+        )
+
+
+def _check_timer(name: str, window: Window, catalog: Catalog) -> Iterator[Problem]:
+    """A timer is a whole number of ticks long, so that its end is a time."""
+    if not isinstance(window, Duration) or catalog.unit is None:
+        return
+    if window.nanoseconds % NANOSECONDS_PER_UNIT[catalog.unit]:
+        yield Problem(
+            "window-size",
+            f"the timer `{name}` ends between two ticks of the time column, which counts in {catalog.unit}",
+            window.span,
+            hint="write a length in whole ticks, or give times in a finer unit",
         )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from ensue.algebra.nodes import Event, Operation, PatternQuery, Window, Within, walk
+from ensue.algebra.nodes import Event, Operation, PatternQuery, Window, walk, windows_of
 from ensue.expr.functions import FUNCTIONS
 from ensue.expr.nodes import Call, Duration, Expr, Field, Same, Timestamp, conjuncts
 from ensue.expr.nodes import walk as walk_expression
@@ -92,7 +92,7 @@ def inferred_catalog(query: PatternQuery, time: str = "t", other_windows: Iterab
     """
     patterns = list(walk(query.pattern))
     windows = [query.within, *other_windows]
-    windows += [node.window for node in patterns if isinstance(node, Within | Operation)]
+    windows += [window for node in patterns for window in windows_of(node)]
     roots = [node.predicate for node in patterns if isinstance(node, Event) and node.predicate is not None]
     roots += [*conjuncts(query.where), *(column.expression for column in query.returns)]
     parts = [part for root in roots for part in walk_expression(root)]

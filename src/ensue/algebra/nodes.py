@@ -286,6 +286,20 @@ class Statements:
         return tuple(query for query in self.statements if query.declares)
 
 
+def windows_of(pattern: Pattern) -> tuple[Window, ...]:
+    """The lengths in time or positions that a part itself names, without those of its own parts."""
+    match pattern:
+        case Within():
+            return (pattern.window,)
+        case Operation():
+            return () if pattern.window is None else (pattern.window,)
+        case Related():
+            limits = (relation.window for relation in pattern.relations if relation.window is not None)
+            return (*limits, *(timer.window for timer in pattern.timers))
+        case _:
+            return ()
+
+
 def children(pattern: Pattern) -> tuple[Pattern, ...]:
     """The direct parts of a pattern, from left to right."""
     match pattern:

@@ -245,7 +245,7 @@ class RuleReader:
         yield PatternQuery(
             pattern,
             self.rule.head,
-            where=_all_of(self.conditions),
+            where=all_of(self.conditions),
             returns=returns,
             declares=True,
             rule=self.rule,
@@ -596,7 +596,8 @@ def _same_group(left: Field, right: Field) -> Expr:
     return Binary("or", Binary("=", left, right), both)
 
 
-def _all_of(conditions: Sequence[Expr]) -> Expr | None:
+def all_of(conditions: Sequence[Expr]) -> Expr | None:
+    """The conjunction; None where there is nothing to hold."""
     result: Expr | None = None
     for condition in conditions:
         result = condition if result is None else Binary("and", result, condition)

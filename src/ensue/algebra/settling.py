@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from ensue.algebra.nodes import Event, PatternQuery, Statements, rewrite, walk
-from ensue.algebra.rulesets import position_name
+from ensue.algebra.rulesets import all_of, position_name
 from ensue.algebra.streams import streams_of
 from ensue.errors import Problem, QueryError
-from ensue.expr.nodes import Binary, Expr, Field, conjuncts
+from ensue.expr.nodes import Binary, Expr, Field, IsNull, conjuncts
 from ensue.expr.rewrite import substitute_fields
 
 AttributesOf = Callable[[str], tuple[str, ...] | None]
@@ -76,7 +76,7 @@ def _with_names(query: PatternQuery, attributes_of: AttributesOf) -> PatternQuer
 
 def with_keys(queries: Sequence[PatternQuery]) -> tuple[PatternQuery, ...]:
     """The statements, those of rules with the keys that all their events share."""
-    keyed = [replace(query, partition_by=_shared_fields(query)) if query.rule else query for query in queries]
+    keyed = [_keyed(query) if query.rule is not None else query for query in queries]
     for place in reversed(range(len(keyed))):
         query = keyed[place]
         if query.lookup is not None:
@@ -85,6 +85,23 @@ def with_keys(queries: Sequence[PatternQuery]) -> tuple[PatternQuery, ...]:
             keys = tuple(key for key in users[0].partition_by if key in own) if users else ()
             keyed[place] = replace(query, partition_by=keys)
     return tuple(keyed)
+
+
+def _keyed(query: PatternQuery) -> PatternQuery:
+    """A rule with its keys; what they say by themselves is no condition any more."""
+    keys = _shared_fields(query)
+    left = [condition for condition in conjuncts(query.where) if not _is_about_keys(condition, keys)]
+    return replace(query, partition_by=keys, where=all_of(left))
+
+
+def _is_about_keys(condition: Expr, keys: Sequence[str]) -> bool:
+    match condition:
+        case Binary("=", Field(str(), left), Field(str(), right)):
+            return left == right and left in keys
+        case IsNull(Field(str(), name), negated=True):
+            return name in keys
+        case _:
+            return False
 
 
 def _shared_fields(query: PatternQuery) -> tuple[str, ...]:

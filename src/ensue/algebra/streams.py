@@ -126,6 +126,8 @@ def program_catalog(
     schemas = {}
     for name in used_streams(query, declared):
         columns = [column_name(column, place) for place, column in enumerate(declared[name].returns)]
+        lookup = declared[name].lookup
+        columns += [] if lookup is None else [alias for _, alias in lookup.columns]
         schemas[name] = StreamSchema(name, dict.fromkeys(columns or asked, pa.null()), START, END, derived=True)
     if declared and any(pa.types.is_timestamp(inferred_catalog(other, time).time_type) for other in program):
         catalog = replace(catalog, time_type=pa.timestamp("us"))

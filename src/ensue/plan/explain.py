@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ensue.algebra.check import check_query
 from ensue.algebra.contexts import resolve_contexts
-from ensue.algebra.nodes import PatternQuery, Statements
+from ensue.algebra.nodes import Event, PatternQuery, Statements
 from ensue.algebra.operators import CHRONICLE, CONTEXTS, CONTINUOUS, CUMULATIVE, stream_words
 from ensue.algebra.streams import connected, declarations, program_catalog, shared_keys, used_streams
 from ensue.errors import QueryError, Source, counted
@@ -14,6 +14,7 @@ from ensue.expr.rewrite import anonymous_predicate
 from ensue.graph.law import Law
 from ensue.graph.model import Graph, Variable
 from ensue.lang.render import render_constraint, render_expression, render_pattern, render_query
+from ensue.lang.render_rules import render_rule
 from ensue.plan.build import plan_query
 from ensue.plan.choice_words import choice_lines, context_lines, given_by
 from ensue.plan.graph_words import Given, GraphWords, amount, further_rounds, without_round
@@ -46,7 +47,7 @@ def explain_query(plan: QueryPlan, program: Sequence[PatternQuery] = ()) -> str:
     """Pattern, graphs with their closed bounds, plan and state, as text."""
     streams = list(_streams(plan.query, program))
     return _laid_out(
-        (_heading(plan.query), render_query(plan.query).splitlines()),
+        (_heading(plan.query), _written(plan.query)),
         ("STREAMS", streams),
         ("CHOICE", choice_lines(plan)),
         ("GRAPH", GraphWords(plan).lines()),
@@ -58,7 +59,18 @@ def explain_query(plan: QueryPlan, program: Sequence[PatternQuery] = ()) -> str:
 
 
 def _heading(query: PatternQuery) -> str:
+    if query.rule is not None:
+        return "RULE"
     return "STREAM" if query.declares else "PATTERN"
+
+
+def _written(query: PatternQuery) -> list[str]:
+    """The statement as the user wrote it; an event with rows of a table in words."""
+    if query.rule is not None:
+        return render_rule(query.rule).splitlines()
+    if query.lookup is not None:
+        return [_called(query)]
+    return render_query(query).splitlines()
 
 
 def _laid_out(*sections: tuple[str, Iterable[str]]) -> str:
@@ -136,10 +148,18 @@ def _streams(query: PatternQuery, program: Sequence[PatternQuery]) -> Iterator[s
     for name in used_streams(query, declared):
         yield f"{name}: from {_called(declared[name])}, {_used_by(name, program)}"
     if query.declares and query.name in declared:
-        yield f"{query.name}: the matches of this pattern, {_used_by(query.name or '', program)}"
+        made = "the matches of this pattern" if query.rule is None else "what the rules of this head derive"
+        yield f"{query.name}: {made}, {_used_by(query.name or '', program)}"
 
 
 def _called(query: PatternQuery) -> str:
+    if query.rule is not None:
+        return f"the rules for {query.name}"
+    if query.lookup is not None:
+        assert isinstance(query.pattern, Event)
+        equal = [f"{left} = {query.lookup.table}.{right}" for left, right in query.lookup.on]
+        where = f", by {' and '.join(equal)}" if equal else ""
+        return f"each event of {query.pattern.stream} with rows of the table {query.lookup.table}{where}"
     text = " ".join(line.strip() for line in render_pattern(query.pattern).splitlines())
     return f"PATTERN {text}"
 
