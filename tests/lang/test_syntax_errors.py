@@ -13,10 +13,20 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from ensue.algebra.nodes import Statements
+from ensue.algebra.rules import Ruleset
 from ensue.errors import QueryError
-from ensue.lang.parser import parse_expression, parse_pattern, parse_returns, parse_statements, parse_window
+from ensue.lang.parser import (
+    parse_argument,
+    parse_expression,
+    parse_items,
+    parse_pattern,
+    parse_returns,
+    parse_statements,
+    parse_window,
+)
 from ensue.lang.render import render_statements
-from strategies import nodes
+from strategies import nodes, rulesets
 
 CASES = [
     tuple(case.strip("\n").split("\n----\n"))
@@ -28,6 +38,8 @@ CASES = [
 TOKENS = [
     *nodes.KEYWORDS, "a", "b", "x", "`q q`", "'text'", "'", "`", '"', "1", "2.5", "1e3", "(", ")", "[", "]", ",", ".",
     ";", "=", "<", ">", "<=", "!=", "!", "||", "|", "&&", "+", "-", "--", "*", "/", "%", "\n", "{",
+    "RULE", "FACT", "TABLE", "ON", "DO", "ID", "PARENT", "while", "before", "causes", "extend", "_", ":", "<-", ":-",
+    "\\", "a(x)", "RULE a(x) <-", "while w:", "ON a b", "STREAM a",
     "}", "{2}", "?", "->", "ANY EVENT", "APERIODIC*(", "FOLLOWS(", "MATCH RECENT",
 ]  # fmt: skip
 PARSERS: list[Callable[[str], object]] = [
@@ -36,9 +48,13 @@ PARSERS: list[Callable[[str], object]] = [
     parse_expression,
     parse_window,
     parse_returns,
+    parse_items,
+    parse_argument,
 ]
 # Messages are in the words of the language: no name of a terminal and no word of the parser's own.
-FOREIGN = re.compile(r"\b_[A-Z]+\b|\$END|\b(?:NAME|QUOTED|WORD|UNIT|INTEGER|DECIMAL|COMPARISON|Token|Lark)\b")
+FOREIGN = re.compile(
+    r"\b_[A-Z]+\b|\$END|\b(?:NAME|QUOTED|WORD|UNIT|INTEGER|DECIMAL|COMPARISON|ATTRIBUTE|RELATION|ARROW|Token|Lark)\b"
+)
 
 
 @pytest.mark.parametrize(("text", "expected"), CASES, ids=[text for text, _ in CASES])
@@ -66,6 +82,9 @@ def test_several_problems_are_reported_at_once_in_the_order_of_the_text() -> Non
         (parse_pattern, "Queued+ q", "a repetition stands behind the variable: `Queued q+`"),
         (parse_expression, "x = 1, y = 2", "join conditions with AND"),
         (parse_returns, "*", "leave RETURN out to get whole events"),
+        (parse_items, "o: order(id) AND s: shipped(id)", "items are separated with `,`"),
+        (parse_items, "o befor s", "did you mean `before`?"),
+        (parse_items, "o: order", "what belongs to `order` stands in brackets: `order(...)`"),
         (parse_window, "'10 seconds'", "write `10 seconds`"),
         (parse_window, "INTERVAL '1' HOUR", "write `1 hour`"),
     ],
@@ -160,6 +179,14 @@ def test_any_soup_of_tokens(parse: Callable[[str], object], tokens: list[str]) -
 @given(nodes.statements, st.data())
 def test_queries_with_a_hole(statements: object, data: st.DataObject) -> None:
     text = render_statements(statements)  # type: ignore[arg-type]
+    start = data.draw(st.integers(0, len(text)))
+    end = data.draw(st.integers(start, min(len(text), start + 8)))
+    answer_or_query_error(parse_statements, text[:start] + text[end:])
+
+
+@given(rulesets.rulesets, st.data())
+def test_rules_with_a_hole(rules: Ruleset, data: st.DataObject) -> None:
+    text = render_statements(Statements((), ruleset=rules))
     start = data.draw(st.integers(0, len(text)))
     end = data.draw(st.integers(start, min(len(text), start + 8)))
     answer_or_query_error(parse_statements, text[:start] + text[end:])

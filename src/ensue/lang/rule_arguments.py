@@ -99,6 +99,8 @@ def misjoined_items(condition: Expr) -> Iterator[Problem]:
                 pending += [(right, connective), (left, connective)]
             case Unary("not", operand):
                 pending.append((operand, "not"))
+            case Binary("=", Field(None, label), Call() as call):
+                pending.append((call, quote_name(label)))
             case Call(name) if around and not _is_function(name):
                 yield Problem(
                     "unknown-function", f"there is no function `{name}`", part.span, hint=_item_hint(part, around)
@@ -109,11 +111,12 @@ def _item_hint(call: Call, around: str) -> str:
     if meant := closest(call.name, FUNCTIONS, 0.8):
         return f"did you mean `{meant}`?"
     text = shorten(render_expression(call))
-    return {
+    hints = {
         "and": f"an event is an item of its own: write `,` around `{text}`",
         "or": "write a rule for each of the alternatives, with the same head",
         "not": f"name the interval in which there is none: `while w: not {text}`",
-    }[around]
+    }
+    return hints.get(around, f"the name of an item stands before a colon: `{around}: {text}`")
 
 
 def _is_function(name: str) -> bool:

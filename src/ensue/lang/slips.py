@@ -89,8 +89,9 @@ class Slip:
         return [lexeme.text.upper() for lexeme in self.statement[:1]] == ["CONSTRAINT"]
 
     def item_before(self) -> tuple[Lexeme, ...]:
-        """What stands before the slip, back to the last PATTERN, comma or bracket that encloses it."""
-        return tuple(reversed(_until(reversed(self.before), ("PATTERN", ";", ","), opening=")]", closing="([")))
+        """What stands before the slip, back to the last PATTERN, arrow, comma or bracket that encloses it."""
+        ends = ("PATTERN", ";", ",", "<-", ":-")
+        return tuple(reversed(_until(reversed(self.before), ends, opening=")]", closing="([")))
 
 
 def item_of(lexemes: Iterable[Lexeme], ends: tuple[str, ...]) -> tuple[Lexeme, ...]:

@@ -14,6 +14,7 @@ from ensue.lang.habits import HABITS
 from ensue.lang.literals import shorten, unit_hint
 from ensue.lang.names import is_reserved, quote_name
 from ensue.lang.operator_slips import OPERATOR_SLIPS
+from ensue.lang.rule_slips import RULE_SLIPS
 from ensue.lang.slips import CLAUSES, Lexeme, Slip
 
 _TOKEN = re.compile(
@@ -28,6 +29,7 @@ _CONTENTS = {
 _COMPARISONS = ("=", "==", "!=", "<>", "<", "<=", ">", ">=")
 
 _STATEMENTS = ("_RULE", "_PATTERN", "_STREAM", "_CONSTRAINT", "_FACT", "_TABLE", "_ON")
+_KEYWORDS = frozenset(terminal.strip("_") for terminal in _STATEMENTS)
 # Sets of terminals that one phrase names; the first terminal of each stands only where all the others may.
 _EXPRESSION = (
     "SCIENTIFIC", "INTEGER", "DECIMAL", "STRING", "_TRUE", "_FALSE", "_NULL", "_TIMESTAMP", "_SAME", "_CASE", "NAME",
@@ -53,7 +55,7 @@ _GROUPS = (
     ("an operator", ("_OR", "_AND")),
     (
         "a clause (WHERE, PARTITION BY, WITHIN, MATCH, CONSUME, SHARE or RETURN)",
-        ("_WHERE", "_PARTITION", "_WITHIN", "_MATCH", "_CONSUME", "_SHARE", "_RETURN"),
+        ("_MATCH", "_WHERE", "_PARTITION", "_WITHIN", "_CONSUME", "_SHARE", "_RETURN"),
     ),
     ("a number", ("INTEGER", "DECIMAL", "MINUS")),
     ("a name", ("NAME", "QUOTED")),
@@ -199,13 +201,13 @@ def _keyword_as_name(slip: Slip) -> str:
 
 def _not_a_statement(slip: Slip) -> str:
     if "_PATTERN" in slip.accepted and slip.found:
-        return did_you_mean(slip.found.text, ["PATTERN", "CONSTRAINT", "STREAM"]) or "a query starts with PATTERN"
+        return did_you_mean(slip.found.text, _KEYWORDS) or "a query starts with PATTERN"
     return ""
 
 
 def _missing_semicolon(slip: Slip) -> str:
     # Behind a stream of a constraint, PATTERN was read as a variable.
-    starts = {slip.word, slip.previous_word if slip.after_constraint else ""} & {"PATTERN", "CONSTRAINT", "STREAM"}
+    starts = {slip.word, slip.previous_word if slip.after_constraint else ""} & _KEYWORDS
     return "statements are separated with `;`" if starts and "_SEMICOLON" in slip.accepted else ""
 
 
@@ -278,6 +280,7 @@ def _missing_operator(slip: Slip) -> str:
 
 _HINTS: tuple[Callable[[Slip], str], ...] = (
     *CONSTRAINT_SLIPS,
+    *RULE_SLIPS,
     *OPERATOR_SLIPS,
     *HABITS,
     _foreign_sign,
