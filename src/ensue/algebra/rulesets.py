@@ -96,6 +96,12 @@ def resolve_rules(statements: Statements) -> Statements:
     )
 
 
+def is_result_of(query: PatternQuery, head: str) -> bool:
+    """Whether a statement is the one whose matches are the events of a head."""
+    event = query.pattern
+    return query.name == head and not query.declares and isinstance(event, Event) and event.stream == head
+
+
 def unused_heads(ruleset: Ruleset) -> tuple[str, ...]:
     """The heads that no rule of another head uses."""
     used = {
@@ -214,6 +220,8 @@ class RuleReader:
         self.lists: set[str] = set()
         self.representatives: dict[str, str] = {}
         self._numbers = count(1)
+        named = [item.atom if isinstance(item, While) else item for item in rule.body]
+        self._taken = [item.name for item in named if isinstance(item, Atom | TimerItem) and item.name is not None]
 
     def statements(self) -> Iterator[PatternQuery]:
         """What declares the streams of events with rows of tables, and then the head itself."""
@@ -268,7 +276,12 @@ class RuleReader:
     # -- events and rows ----------------------------------------------------------------------------------------------
 
     def _variable(self, atom: Atom) -> str:
-        return atom.name or f"{atom.stream}#{next(self._numbers)}"
+        """The name of an item; that of its stream for one without, with a number where there are several."""
+        if atom.name is not None:
+            return atom.name
+        self._taken.append(atom.stream)
+        number = self._taken.count(atom.stream)
+        return atom.stream if number == 1 else f"{atom.stream} {number}"
 
     def _event(self, atom: Atom, variable: str) -> Event:
         return Event(atom.stream, variable, arity=self._arity(atom), span=atom.span)
@@ -442,7 +455,7 @@ class RuleReader:
         self, item: While, variable: str, groups: Sequence[Occurrence], agreed: Sequence[Expr]
     ) -> str:
         """One of the events listed, for the values by which they are grouped: all ways to a value are one event."""
-        other = f"{variable}#{next(self._numbers)}"
+        other = f"one of {variable}"
         self.representatives[variable] = other
         self._place_inside(item.interval, self._add_aside(self._event(item.atom, other)))
         self.conditions += [_about(condition, variable, other) for condition in agreed]

@@ -8,6 +8,7 @@ from ensue.algebra.check import check_query
 from ensue.algebra.contexts import resolve_contexts
 from ensue.algebra.nodes import Event, PatternQuery, Statements
 from ensue.algebra.operators import CHRONICLE, CONTEXTS, CONTINUOUS, CUMULATIVE, stream_words
+from ensue.algebra.rulesets import is_result_of
 from ensue.algebra.streams import connected, declarations, program_catalog, shared_keys, used_streams
 from ensue.errors import QueryError, Source, counted
 from ensue.expr.rewrite import anonymous_predicate
@@ -165,8 +166,11 @@ def _called(query: PatternQuery) -> str:
 
 
 def _used_by(name: str, program: Sequence[PatternQuery]) -> str:
-    users = [other.name or "a pattern without a name" for other in program if name in used_streams(other, [name])]
-    return f"used by {', '.join(users)}" if users else "used by nothing, so it is not worked out"
+    users = [other for other in program if name in used_streams(other, [name])]
+    names = [other.name or "a pattern without a name" for other in users if not is_result_of(other, name)]
+    result = "a result" if any(is_result_of(other, name) for other in users) else ""
+    used = f"used by {', '.join(dict.fromkeys(names))}" if names else ""
+    return " and ".join(filter(None, (result, used))) or "used by nothing, so it is not worked out"
 
 
 # -- plan -------------------------------------------------------------------------------------------------------------
@@ -235,12 +239,17 @@ def _absence(absence: AbsencePlan, indent: str) -> Iterator[str]:
 def _state(plans: Sequence[QueryPlan], given: Mapping[str, Given]) -> Iterator[str]:
     kept: dict[str, tuple[Retention, QueryPlan]] = {}
     names: dict[str, str] = {}
+    partners: dict[str, set[str]] = {}
     for plan in plans:
-        for role, name, retention in _roles(plan, given):
+        for role, name, retention, before in _roles(plan, given):
             names[role] = name
+            partners[role] = partners.get(role, before) & before
             kept[role] = (longer(kept[role][0], retention) if role in kept else retention, plan)
     kept = dict(sorted(kept.items(), key=lambda entry: entry[0]))
-    yield from (f"{role}: {_retention(retention, plan)}" for role, (retention, plan) in kept.items())
+    for role, (retention, plan) in kept.items():
+        earlier = sorted(partners[role]) if not retention.at_once else []
+        where = f", where {' and '.join(earlier)} came before" if earlier else ""
+        yield f"{role}: {_retention(retention, plan)}{where}"
     unbounded = [names[role] for role, (retention, _) in kept.items() if not retention.bounded]
     if unbounded and all(plan.monitor is not None and plan.monitor.bounded for plan in plans):
         yield f"events of {', '.join(unbounded)} are kept until their trace fails or ends"
@@ -252,15 +261,19 @@ def _state(plans: Sequence[QueryPlan], given: Mapping[str, Given]) -> Iterator[s
         yield "with each event is kept whether it is used up"
 
 
-def _roles(plan: QueryPlan, given: Mapping[str, Given]) -> Iterator[tuple[str, str, Retention]]:
-    """Every variable in words, its name, and how long it is kept."""
+def _roles(plan: QueryPlan, given: Mapping[str, Given]) -> Iterator[tuple[str, str, Retention, set[str]]]:
+    """Every variable in words, its name, how long it is kept, and behind what."""
     for number, graph_plan in enumerate(plan.graphs):
         for inner in graph_plan.with_inner():
             for variable in inner.graph.variables:
                 found = given.get(variable.stream)
                 name = without_round(variable.name) if found is None else found.word
                 source = stream_words(variable.stream) if found is None else f"operator {found.operator}"
-                yield f"{source} as {name}", name, plan.retention[number, variable.name]
+                before = {
+                    given[partner.name].word if partner.name in given else without_round(partner.name)
+                    for partner in plan.partners.get((number, variable.name), ())
+                }
+                yield f"{source} as {name}", name, plan.retention[number, variable.name], before
 
 
 def _retention(retention: Retention, plan: QueryPlan) -> str:
@@ -367,7 +380,7 @@ def _spark_together(query: PatternQuery, program: Sequence[PatternQuery]) -> Ite
         yield f"batch: its operators together{where}; time is not cut into slices"
         yield f"stream: keys of {keys} in buckets, one state each" if keys else "stream: in one task, with one state"
         return
-    names = ", ".join(other.name or "the pattern" for other in together)
+    names = ", ".join(dict.fromkeys(other.name or "the pattern" for other in together))
     if keys:
         yield f"batch: {names} together, shuffled by {keys}; time is not cut into slices"
         yield f"stream: {names} together, keys of {keys} in buckets, one state each"

@@ -143,7 +143,9 @@ class GraphWords:
     def _moment(self, moment: Moment, graph: Graph) -> str:
         base = self._at(moment.base, graph)
         if not moment.repeated:
-            return f"{moment.name.partition('#')[0]} ends {self.amount(moment.ticks)} after {base}"
+            name, dot, side = moment.name.partition("#")[0].rpartition(".")
+            verb = "starts" if dot and side == "s" else "ends"
+            return f"{name if dot else side} {verb} {self._shifted(moment.ticks, base)}"
         limit = graph.times.limit(end_of(moment.name), moment.base)
         until = "" if limit is None else f", up to {self._span(limit)}"
         return f"{_moment_name(moment, graph)}: a moment every {self.amount(moment.ticks)} after {base}{until}"
@@ -221,6 +223,9 @@ class GraphWords:
             return f"{'more than' if limit.strict else 'at least'} {self.amount(-limit.value)} after"
         return "after" if limit.strict else "no earlier than"
 
+    def _shifted(self, ticks: int, base: str) -> str:
+        return f"{self.amount(abs(ticks))} {'before' if ticks < 0 else 'after'} {base}"
+
     def _at(self, point: Point, graph: Graph) -> str:
         """A point in time, of the match or around it."""
         if point.variable == WHOLE:
@@ -229,7 +234,7 @@ class GraphWords:
         if moment is not None:
             if moment.repeated:
                 return _moment_name(moment, graph)
-            return f"{self.amount(moment.ticks)} after {self._at(moment.base, graph)}"
+            return self._shifted(moment.ticks, self._at(moment.base, graph))
         word = self.word(point.variable)
         return word if _is_point(point.variable, graph) else f"the {_side(point)} of {word}"
 
