@@ -72,7 +72,7 @@ def test_of_many_rounds_the_fewest_are_shown() -> None:
     assert sum("b[2]: an event of B" in line for line in said) == 1
     assert section("PATTERN SEQ(A a, B b{2,9}) WITHIN 5", "STATE") == [
         "A as a: kept for 5",
-        "B as b: kept for 5",
+        "B as b: kept for 5, where a came before",
         "bounded",
     ]
 
@@ -223,3 +223,32 @@ def test_match_strict_takes_neighbours() -> None:
     said = section("PATTERN SEQ(A a, SEQ(B, C c)) MATCH STRICT", "CHOICE")
     assert said[0] == "B: the very next event of the partition after a, of whatever stream"
     assert said[1] == "c: the very next event of the partition after B, of whatever stream"
+
+
+RULES = """
+STREAM order(id, q); STREAM shipped(id, z);
+RULE overdue(id) <- o: order(id, q), w: extend(o, 6 hours), while w: not shipped(id, _), q < 10;
+RULE report(id, n = count(c)) <- d: overdue(id), w: from_end_backward(d, 24 hours), while w: collect c: shipped(_, _)
+"""
+
+
+def test_rules_are_explained_one_by_one() -> None:
+    text = ensue.parse(RULES).explain()
+    assert text.count("RULE\n") == 2
+    assert "w ends 6 hours after o" in text
+    assert "w starts 1 day before the end of d" in text
+    assert "overdue: what the rules of this head derive, a result and used by report" in text
+
+
+def test_what_is_not_stored_and_what_waits_for_a_partner_is_said() -> None:
+    """The streaming and the suppressed side of a join, read off the closed bounds."""
+    text = ensue.parse(RULES).explain()
+    assert "shipped as shipped: kept for 6 hours, where o came before" in text
+    assert "overdue as d: not kept" in text
+
+
+def test_the_keys_of_a_rule_are_what_all_its_events_share() -> None:
+    """They need no condition any more, so that the absence is decided without enumeration."""
+    text = ensue.parse(RULES).explain()
+    assert "events are grouped by id and sorted by time" in text
+    assert "absence of shipped shipped: by the earliest completion after each start, no enumeration" in text
