@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -306,3 +307,8 @@ def test_what_is_refused(text: str, code: str) -> None:
 def test_a_backticked_underscore_is_a_name_in_a_head() -> None:
     (rule,) = ruleset("RULE a(`_`) <- order(`_`)").rules
     assert rule.arguments == (HeadArgument(Field(None, "_")),)
+
+
+def test_the_language_page_names_every_timer_and_relation() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "language.md").read_text("utf-8")
+    assert [word for word in sorted(RELATIONS | TIMERS) if f"`{word}`" not in page] == []

@@ -12,7 +12,7 @@ from ensue.lang.slips import Lexeme, Slip, item_of
 _ARROWS = ("<-", ":-")
 _STATEMENTS = ("RULE", "FACT", "TABLE", "STREAM", "ON", "PATTERN", "CONSTRAINT")
 _WORDS = (*sorted(RELATIONS), "causes")
-_BETWEEN_EVENTS = {"SEQ": "before", "THEN": "before", "->": "before", "PAR": "overlaps", "EQ": "equals"}
+_BETWEEN_EVENTS = {"SEQ": "before", "THEN": "before", "->": "before", "EQ": "equals"}
 """What stands between events elsewhere, and the relation between their names that it is here."""
 _INSTEAD_OF_CLAUSES = {
     "WHERE": "a condition is an item like the others: write `,` before it, without WHERE",
