@@ -50,12 +50,13 @@ soak: $(DEVELOPMENT) ## the long-running tests
 	@$(ENSURE_JAVA)
 	$(BIN)/pytest -m soak
 
-bench: $(DEVELOPMENT) ## benchmarks of the core, of Spark, of constraints and of semantic windows
+bench: $(DEVELOPMENT) ## benchmarks of the core, of Spark, of constraints, of semantic windows and of rules
 	@$(ENSURE_JAVA)
 	$(BIN)/python benchmarks/core.py
 	$(BIN)/python benchmarks/spark.py
 	$(BIN)/python benchmarks/constraints.py
 	$(BIN)/python benchmarks/semantic_windows.py
+	$(BIN)/python benchmarks/rules.py
 
 setup: $(DEVELOPMENT) ## only set up .venv
 

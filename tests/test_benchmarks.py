@@ -84,3 +84,17 @@ def test_traces_of_the_constraint_benchmark_obey_its_process(monkeypatch: pytest
     assert all(process.accepts(trace) for trace in traces.values())
     assert {trace[-1] for trace in traces.values()} == set(order_fulfilment.ENDS)
     assert sum("UseLocalStock" in trace for trace in traces.values()) == 60
+
+
+def test_rule_benchmarks_give_every_figure_and_the_same_events() -> None:
+    sizes = ["--blocks", "50", "200", "--events", "4000", "--keys", "50", "--window", "400", "--batch", "500"]
+    done = subprocess.run(
+        [sys.executable, str(FOLDER / "rules.py"), *sizes, "--runs", "1", "--format", "json"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    figures = {figure["name"]: figure["value"] for figure in json.loads(done.stdout)}
+    assert len(figures) == 18
+    assert figures["no suppressing: rows stored"] > 1
+    assert figures["none: rows stored"] > figures["neither: rows stored"]
