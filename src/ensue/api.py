@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -25,7 +25,7 @@ from ensue.algebra.settling import with_keys
 from ensue.algebra.streams import check_streams
 from ensue.dsl import PatternExpression, Query, RuleStatement, query_of
 from ensue.dsl.constraints import ConstraintsLike, statements_of
-from ensue.engine.cascade import derive, sources_of
+from ensue.engine.derived import all_plans, derive, groups_of, sources_of
 from ensue.engine.evaluate import Frontier, evaluate
 from ensue.engine.events import EventStore, note_streams
 from ensue.engine.output import collect_ordered, render_in_batches
@@ -41,6 +41,7 @@ from ensue.lang.rules import joined_rulesets
 from ensue.plan.explain import explain_without_data
 from ensue.plan.lawful import laws_by_query
 from ensue.plan.model import DEFAULT_LIMIT, Options, QueryPlan
+from ensue.runtimes.fixed import FixedTables, fixed_tables
 from ensue.runtimes.planning import ColumnNames, Columns, Emission, Planned, plan_queries, plan_violations
 from ensue.runtimes.tables import TableKind, are_frames, arrow_tables
 
@@ -324,6 +325,7 @@ def detect(
     tick: str | None = None,
     buckets: int | None = None,
     constraints: ConstraintsLike | None = None,
+    tables: Mapping[str, Any] | None = None,
 ) -> Any:
     """The matches of a query, as the kind of table that `events` is: pyarrow, pandas, polars, or a Spark DataFrame.
 
@@ -339,6 +341,8 @@ def detect(
     `constraints`, a text or values such as `ensue.prior("A", "B")`, say what holds in every trace, beside those that
     the query itself has: traces that can match no more are skipped.
 
+    `tables` are those of the program's TABLEs, by name, in any of these kinds. They are read when the run begins.
+
     >>> table = pa.table({"t": [1, 2, 4], "type": ["A", "B", "C"], "id": [7, 7, 7]})
     >>> query = "PATTERN SEQ(A a, C c) PARTITION BY id WITHIN 5 RETURN a.id AS id, c.t AS at"
     >>> detect(table, query, time="t", type="type").to_pylist()
@@ -346,11 +350,13 @@ def detect(
     """
     statements, columns = single_statement(query, constraints), Columns(time, type, end)
     options, eager = Options(limit=checked_limit(limit)), checked_emit(emit, statements)
+    fixed = fixed_tables(tables, statements)
     if are_frames(events):
         from ensue.runtimes.spark.detection import detect_frames
 
-        return detect_frames(events, statements, columns, options, Emission(match_id, eager, tick, buckets)).frames[0]
-    loaded = _derive(_load(events, statements, columns, match_id), options)
+        emission = Emission(match_id, eager, tick, buckets)
+        return detect_frames(events, statements, columns, options, emission, fixed).frames[0]
+    loaded = _derive(_load(events, statements, columns, match_id, fixed), options)
     table, report = _evaluate_one(loaded, 0, options)
     warn_set_aside(report)
     return loaded.kind.from_arrow(table)
@@ -366,11 +372,13 @@ def detect_batches(
     limit: int | None = None,
     match_id: bool = False,
     constraints: ConstraintsLike | None = None,
+    tables: Mapping[str, Any] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The matches as Arrow record batches, as they are found, in no particular order: any number in bounded memory."""
     options = Options(limit=checked_limit(limit))
-    loaded = _load(events, single_statement(query, constraints), Columns(time, type, end), match_id)
-    loaded = _derive(loaded, options)
+    statements = single_statement(query, constraints)
+    fixed = fixed_tables(tables, statements)
+    loaded = _derive(_load(events, statements, Columns(time, type, end), match_id, fixed), options)
     plan, output = loaded.planned.plans[0], loaded.planned.outputs[0]
     watched = loaded.watched(0)
     _warn_of_missing_streams(plan, watched.store)
@@ -397,8 +405,11 @@ def run(
     tick: str | None = None,
     buckets: int | None = None,
     constraints: ConstraintsLike | None = None,
+    tables: Mapping[str, Any] | None = None,
 ) -> Results:
     """The matches of every pattern of a program, by name, over the same tables, which are read once.
+
+    `tables` are those of the program's TABLEs, by name; for the rest see `detect`.
 
     >>> table = pa.table({"t": [1, 2, 4], "type": ["A", "B", "C"]})
     >>> found = run("PATTERN p SEQ(A a, B b) WITHIN 5; PATTERN q SEQ(A a, C c) WITHIN 1", table, time="t", type="type")
@@ -409,15 +420,17 @@ def run(
     names = Program(statements).names
     columns = Columns(time, type, end)
     options, eager = Options(limit=checked_limit(limit)), checked_emit(emit, statements)
+    fixed = fixed_tables(tables, statements)
     results = Results()
     if are_frames(sources):
         from ensue.runtimes.spark.detection import detect_frames
 
-        matched = detect_frames(sources, statements, columns, options, Emission(match_id, eager, tick, buckets))
+        emission = Emission(match_id, eager, tick, buckets)
+        matched = detect_frames(sources, statements, columns, options, emission, fixed)
         results.update(zip(names, matched.frames, strict=True))
         results.shared = matched.shared
         return results
-    loaded = _derive(_load(sources, statements, columns, match_id), options)
+    loaded = _derive(_load(sources, statements, columns, match_id, fixed), options)
     for place, name in enumerate(names):
         table, report = _evaluate_one(loaded, place, options)
         results[name] = loaded.kind.from_arrow(table)
@@ -508,9 +521,9 @@ class _Loaded:
         return watched
 
 
-def _load(events: Any, statements: Statements, columns: Columns, match_id: bool) -> _Loaded:
+def _load(events: Any, statements: Statements, columns: Columns, match_id: bool, fixed: FixedTables) -> _Loaded:
     kind, tables = arrow_tables(events)
-    planned = plan_queries(tables, statements, columns, match_id)
+    planned = plan_queries(tables, statements, columns, match_id, fixed)
     warm_up()
     sources, report = load_sources(planned.inputs, planned.plans[0].catalog.time_type)
     return _Loaded(kind, sources, report, planned)
@@ -520,15 +533,13 @@ def _derive(loaded: _Loaded, options: Options) -> _Loaded:
     """The same with the events of the declared streams that the queries use."""
     report = replace(loaded.report)
     _note_streams(loaded)
-    for derivation in loaded.planned.derivations:
-        _warn_of_hidden_rows(loaded.sources, derivation.name)
-        counted = Report()
-        source, store = derive(derivation, loaded.sources, options, counted)
-        _warn_of_missing_streams(derivation.plan, store)
-        report.null_keys = max(report.null_keys, counted.null_keys)
-        report.traces_failed += counted.traces_failed
-        report.events_skipped += counted.events_skipped
-        loaded = replace(loaded, sources=(*loaded.sources, source), report=report)
+    for group in groups_of(loaded.planned.derivations):
+        for derivation in group:
+            _warn_of_hidden_rows(loaded.sources, derivation.name)
+        derived = derive(group, loaded.sources, options, report)
+        for plan, store in derived.looked_in:
+            _warn_of_missing_streams(plan, store)
+        loaded = replace(loaded, sources=(*loaded.sources, *derived.sources), report=report)
     return loaded
 
 
@@ -546,7 +557,7 @@ def _evaluate_one(loaded: _Loaded, place: int, options: Options) -> tuple[pa.Tab
 def _note_streams(loaded: _Loaded) -> None:
     """Reads the type column once, where several statements would read it."""
     derived = loaded.planned.derivations
-    plans = (*loaded.planned.plans, *(derivation.plan for derivation in derived))
+    plans = all_plans(derived, loaded.planned.plans)
     if len(plans) > 1:
         names = [*(stream for plan in plans for stream in plan.streams), *(derivation.name for derivation in derived)]
         for source in loaded.sources:

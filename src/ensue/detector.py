@@ -27,6 +27,7 @@ from ensue.errors import EnsueWarning, QueryError, SchemaError, StateError, coun
 from ensue.expr.types import NANOSECONDS_PER_UNIT
 from ensue.kernels.warm import warm_up
 from ensue.plan.model import DEFAULT_LIMIT, Options
+from ensue.runtimes.fixed import fixed_tables
 from ensue.runtimes.planning import ColumnNames, Columns, plan_queries, with_violations
 from ensue.runtimes.tables import ARROW, arrow_tables, conform, learn_types
 
@@ -71,12 +72,14 @@ class Detector:
         match_id: bool = False,
         constraints: ConstraintsLike | None = None,
         violations: bool = False,
+        tables: Mapping[str, Any] | None = None,
     ) -> None:
         self._statements = single_statement(query, constraints)
         problems = [problem for node in self._statements.statements for problem in check_query(node)]
         problems += check_streams(self._statements)
         if problems:
             raise QueryError(problems, self._statements.source)
+        self._fixed = fixed_tables(tables, self._statements)
         self._columns = Columns(time, type, end)
         self._match_id = match_id
         self._violations = violations
@@ -214,7 +217,7 @@ class Detector:
             warnings.warn(message, EnsueWarning, stacklevel=4)
 
     def _start(self, tables: Mapping[str, pa.Table] | pa.Table) -> Progress:
-        planned = plan_queries(tables, self._statements, self._columns, self._match_id)
+        planned = plan_queries(tables, self._statements, self._columns, self._match_id, self._fixed)
         self._per_stream = isinstance(tables, Mapping)
         warm_up()
         if self._violations:

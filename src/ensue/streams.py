@@ -14,6 +14,7 @@ from ensue.errors import QueryError, SchemaError, Source, did_you_mean
 from ensue.lang.render import render_pattern
 from ensue.plan.build import plan_query
 from ensue.plan.model import DEFAULT_LIMIT, Options, QueryPlan
+from ensue.runtimes.fixed import fixed_tables
 from ensue.runtimes.grouping import by_keys
 from ensue.runtimes.planning import ColumnNames, Columns, Planned, plan_queries, with_violations
 from ensue.runtimes.tables import are_frames
@@ -47,6 +48,7 @@ def start(
     tick: str | None = None,
     buckets: int | None = None,
     constraints: ConstraintsLike | None = None,
+    tables: Mapping[str, Any] | None = None,
     upgrade: bool = False,
     status: bool | None = None,
 ) -> Running:
@@ -65,6 +67,8 @@ def start(
     that are there have been read. `buckets` is the number of states; unless given, that of
     Spark's shuffle partitions, at least 8. `status` shows a line on stderr
     about the progress; unless given, it does so on a terminal.
+
+    `tables` are those of the program's TABLEs, by name. They are read when the stream starts, and again at a restart.
     """
     if not are_frames(sources):
         raise SchemaError(
@@ -82,7 +86,9 @@ def start(
     statements = program_statements(program, constraints)
     names = Program(statements).names
     options, eager = Options(limit=checked_limit(limit)), checked_emit(emit, statements)
-    planned = plan_queries(empty_tables(sources), statements, Columns(time, type, end), match_id)
+    planned = plan_queries(
+        empty_tables(sources), statements, Columns(time, type, end), match_id, fixed_tables(tables, statements)
+    )
     if violations is not None:
         planned = with_violations(planned, statements)
         names = (*names, VIOLATIONS)

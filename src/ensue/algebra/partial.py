@@ -123,6 +123,15 @@ def eager_problems(query: PatternQuery) -> list[Problem]:
         if isinstance(node, Not)
     ]
     problems += _undone_by_later_events(query, expanded)
+    if query.rule is not None:
+        problems.append(
+            Problem(
+                "eager-rule",
+                "derived events are a set, and what else leads to an event is known only at the watermark",
+                query.span or query.rule.span,
+                hint='leave `emit="eager"` out, or write the rule as a STREAM',
+            )
+        )
     if not problems and counts_events(query):
         problems.append(
             Problem(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -26,9 +26,20 @@ def streams_of(queries: Iterable[PatternQuery]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def declarations(queries: Iterable[PatternQuery]) -> dict[str, PatternQuery]:
-    """The statements that declare a stream, by its name."""
-    return {query.name: query for query in queries if query.declares and query.name is not None}
+def declarations(queries: Iterable[PatternQuery]) -> dict[str, tuple[PatternQuery, ...]]:
+    """The statements that declare a stream, by its name: one, or the rules with this head."""
+    found: dict[str, tuple[PatternQuery, ...]] = {}
+    for query in queries:
+        if query.declares and query.name is not None:
+            found[query.name] = (*found.get(query.name, ()), query)
+    return found
+
+
+def columns_of(query: PatternQuery) -> tuple[str, ...]:
+    """The columns of a declared stream that its statement names: of RETURN, and of the table it looks in."""
+    returned = (column_name(column, place) for place, column in enumerate(query.returns))
+    added = (name for _, name in query.lookup.columns) if query.lookup is not None else ()
+    return (*returned, *added)
 
 
 def used_streams(query: PatternQuery, declared: Iterable[str]) -> tuple[str, ...]:
@@ -42,20 +53,44 @@ def users_of(name: str, queries: Iterable[PatternQuery]) -> tuple[PatternQuery, 
     return tuple(query for query in queries if name in streams_of([query]))
 
 
-def in_order(queries: Sequence[PatternQuery]) -> tuple[PatternQuery, ...]:
-    """The statements that declare streams, each after those that it uses; there is no cycle."""
+def in_order(queries: Sequence[PatternQuery]) -> tuple[tuple[str, ...], ...]:
+    """The declared streams, each after those that it uses; those that use each other stand together."""
     declared = declarations(queries)
-    ordered: dict[str, PatternQuery] = {}
+    return components({name: _used_by_any(ways, declared) for name, ways in declared.items()})
 
-    def add(name: str) -> None:
-        if name not in ordered:
-            for used in used_streams(declared[name], declared):
-                add(used)
-            ordered[name] = declared[name]
 
-    for name in declared:
-        add(name)
-    return tuple(ordered.values())
+def components(uses: Mapping[str, Collection[str]]) -> tuple[tuple[str, ...], ...]:
+    """Names in groups, each after those that it uses; a group of several is one whose members use each other.
+
+    These are the strongly connected components, by Tarjan's algorithm.
+    """
+    found: list[tuple[str, ...]] = []
+    number: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    waiting: list[str] = []
+
+    def visit(name: str) -> None:
+        number[name] = lowest[name] = len(number)
+        waiting.append(name)
+        for used in uses[name]:
+            if used not in number:
+                visit(used)
+            if used in waiting:
+                lowest[name] = min(lowest[name], lowest[used])
+        if lowest[name] == number[name]:
+            place = waiting.index(name)
+            found.append(tuple(waiting[place:]))
+            del waiting[place:]
+
+    for name in uses:
+        if name not in number:
+            visit(name)
+    return tuple(found)
+
+
+def _used_by_any(ways: Sequence[PatternQuery], declared: Iterable[str]) -> tuple[str, ...]:
+    known = tuple(declared)
+    return tuple(dict.fromkeys(name for query in ways for name in used_streams(query, known)))
 
 
 def streams_below(query: PatternQuery, queries: Iterable[PatternQuery]) -> tuple[PatternQuery, ...]:
@@ -63,8 +98,8 @@ def streams_below(query: PatternQuery, queries: Iterable[PatternQuery]) -> tuple
     declared = declarations(queries)
     found = list(used_streams(query, declared))
     for name in found:
-        found += [used for used in used_streams(declared[name], declared) if used not in found]
-    return tuple(statement for name, statement in declared.items() if name in found)
+        found += [used for used in _used_by_any(declared[name], declared) if used not in found]
+    return tuple(statement for name, ways in declared.items() if name in found for statement in ways)
 
 
 def connected(query: PatternQuery, queries: Sequence[PatternQuery]) -> tuple[PatternQuery, ...]:
@@ -72,9 +107,10 @@ def connected(query: PatternQuery, queries: Sequence[PatternQuery]) -> tuple[Pat
     declared = declarations(queries)
     together = [query]
     for current in together:
-        below = [declared[name] for name in used_streams(current, declared)]
+        below = [way for name in used_streams(current, declared) for way in declared[name]]
+        beside = declared.get(current.name or "", ()) if current.declares else ()
         above = [other for other in queries if current.declares and current.name in streams_of([other])]
-        together += [other for other in (*below, *above) if other not in together]
+        together += [other for other in (*below, *beside, *above) if other not in together]
     return tuple(other for other in queries if other in together)
 
 
@@ -125,9 +161,7 @@ def program_catalog(
     asked = catalog.any_stream.fields if catalog.any_stream is not None else {}
     schemas = {}
     for name in used_streams(query, declared):
-        columns = [column_name(column, place) for place, column in enumerate(declared[name].returns)]
-        lookup = declared[name].lookup
-        columns += [] if lookup is None else [alias for _, alias in lookup.columns]
+        columns = columns_of(declared[name][0]) if declared[name][0].returns else ()
         schemas[name] = StreamSchema(name, dict.fromkeys(columns or asked, pa.null()), START, END, derived=True)
     if declared and any(pa.types.is_timestamp(inferred_catalog(other, time).time_type) for other in program):
         catalog = replace(catalog, time_type=pa.timestamp("us"))
@@ -145,39 +179,44 @@ def check_streams(statements: Statements) -> list[Problem]:
 
 
 def _repeated(queries: Sequence[PatternQuery]) -> Iterator[Problem]:
-    seen: set[str | None] = set()
+    """Streams that several statements declare; several rules may have one head."""
+    seen: dict[str | None, PatternQuery] = {}
     for query in queries:
-        if query.name in seen:
+        first = seen.setdefault(query.name, query)
+        if first is not query and (query.rule is None or first.rule is None):
             yield Problem(
                 "duplicate-stream",
                 f"stream `{query.name}` is declared twice",
                 query.span,
                 hint="give one another name; for events of two patterns in one stream write one pattern with OR",
             )
-        seen.add(query.name)
 
 
-def _cycles(declared: Mapping[str, PatternQuery]) -> Iterator[Problem]:
-    """One problem for each cycle, at the first of its statements in the text."""
-    reported: set[str] = set()
-    for name, query in declared.items():
-        cycle = None if name in reported else _cycle_from(name, declared)
+def _cycles(declared: Mapping[str, tuple[PatternQuery, ...]]) -> Iterator[Problem]:
+    """One problem for each group of streams that use each other and are not all made by rules."""
+    uses = {name: _used_by_any(ways, declared) for name, ways in declared.items()}
+    for group in components(uses):
+        if all(query.rule is not None for name in group for query in declared[name]):
+            continue
+        name = next(name for name in declared if name in group)
+        cycle = _cycle_from(name, uses)
         if cycle is not None:
-            reported.update(cycle)
+            used = cycle[1] if len(cycle) > 1 else name
+            query = next(query for query in declared[name] if used in streams_of([query]))
             yield Problem(
                 "stream-cycle",
                 f"stream `{name}` depends on itself: {' -> '.join((*cycle, name))}",
-                _place_of(query, cycle[1] if len(cycle) > 1 else name),
+                _place_of(query, used),
                 hint="the matches of a pattern cannot be its own events: break the cycle at one of these streams",
             )
 
 
-def _cycle_from(name: str, declared: Mapping[str, PatternQuery]) -> tuple[str, ...] | None:
+def _cycle_from(name: str, uses: Mapping[str, Collection[str]]) -> tuple[str, ...] | None:
     """A shortest way from a stream by the streams that it uses back to itself."""
     ways: dict[str, tuple[str, ...]] = {name: (name,)}
     waiting = [name]
     for current in waiting:
-        for used in used_streams(declared[current], declared):
+        for used in uses[current]:
             if used == name:
                 return ways[current]
             if used not in ways:
@@ -186,7 +225,7 @@ def _cycle_from(name: str, declared: Mapping[str, PatternQuery]) -> tuple[str, .
     return None
 
 
-def _counted_positions(query: PatternQuery, declared: Mapping[str, PatternQuery]) -> Iterator[Problem]:
+def _counted_positions(query: PatternQuery, declared: Collection[str]) -> Iterator[Problem]:
     used = used_streams(query, declared)
     how = _way_of_counting(query)
     if used and how is not None:
@@ -199,7 +238,7 @@ def _counted_positions(query: PatternQuery, declared: Mapping[str, PatternQuery]
         )
 
 
-def _constrained(statements: Statements, declared: Mapping[str, PatternQuery]) -> Iterator[Problem]:
+def _constrained(statements: Statements, declared: Collection[str]) -> Iterator[Problem]:
     for entry in statements.constraints:
         for name in entry.constraint.streams:
             if name in declared:

@@ -6,78 +6,92 @@ no later step could miss them and none of them is late.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
 import pyarrow as pa
 
-from ensue.algebra.streams import END, START
-from ensue.engine.evaluate import Frontier, evaluate
-from ensue.engine.events import EventStore
-from ensue.engine.output import OutputSchema, collect_ordered
-from ensue.engine.session import Session, needed_columns, plain_schema, request_of
-from ensue.engine.sources import EventSource, InputTable, Mask, Report, load_sources
-from ensue.engine.traces import watch
-from ensue.errors import citing
+from ensue.engine.derived import Derivation, Search, Way, groups_of, grow, is_recursive
+from ensue.engine.output import OutputSchema
+from ensue.engine.session import Session, Turn, needed_columns, plain_schema
+from ensue.engine.sources import InputTable, Mask, Report
 from ensue.plan.model import Options, QueryPlan
 
 Role = int | str
-"""What rows are, for a cascade: those of a table by its place or of a declared stream by its name; of a plan, the place
-of its result or the name of the stream that it makes."""
+"""What rows are, for a cascade: those of a table by its place, or of a declared stream by its name."""
 
 
 @dataclass(frozen=True, slots=True)
-class Derivation:
-    """A stream whose events are the matches of a plan.
-
-    `plan` gives the columns that are used of them, `whole` all that the statement names.
-    """
+class Member:
+    """A plan of a stage: one of the results, by its place, or a statement whose matches are events of a stream."""
 
     plan: QueryPlan
-    whole: QueryPlan
     output: OutputSchema
-
-    @property
-    def name(self) -> str:
-        assert self.plan.query.name is not None
-        return self.plan.query.name
-
-    @property
-    def item(self) -> InputTable:
-        """The table of the stream, without rows."""
-        return InputTable(self.output.schema.empty_table(), START, END, stream=self.name, derived=True)
-
-
-def sources_of(plan: QueryPlan, sources: Sequence[EventSource]) -> tuple[EventSource, ...]:
-    """The tables that a plan looks at: those that were given, and of the derived ones those that it names."""
-    return tuple(source for source in sources if not source.input.derived or any(map(source.input.holds, plan.streams)))
-
-
-def derive(
-    derivation: Derivation,
-    sources: Sequence[EventSource],
-    options: Options,
-    report: Report,
-    horizon: int | None = None,
-) -> tuple[EventSource, EventStore]:
-    """All events of a declared stream, and those that they were made of; `horizon` is how far time is known."""
-    plan = derivation.plan
-    watched = watch(plan, sources_of(plan, sources), request_of(plan), report)
-    with citing(plan.source):
-        chunks = evaluate(plan, watched.store, Frontier(horizon=horizon), options, watched.completing)
-        table = collect_ordered(chunks, derivation.output, options.limit, options.chunk_rows)
-    loaded, _ = load_sources([replace(derivation.item, table=table)], plan.catalog.time_type)
-    return loaded[0], watched.store
+    gives: int | Derivation
+    way: Way | None = None
 
 
 @dataclass(slots=True)
 class Stage:
-    """Plans of the same keys that use nothing of each other. `takes` says what each input of the session is."""
+    """Plans that run on one session, which use nothing of each other, or the rules of streams that use each other.
+
+    `takes` says what each input of the session is. The streams of `group` grow in rounds within a step.
+    """
 
     session: Session
     takes: tuple[Role, ...]
-    gives: tuple[Role, ...]
+    members: tuple[Member, ...]
+    group: tuple[Derivation, ...] = ()
+
+    def advance(
+        self, rows: Mapping[Role, pa.Table], until: int | None, late_until: int | None
+    ) -> tuple[list[pa.Table], dict[str, pa.Table], list[Mask]]:
+        """What each member found, the events of the streams of the group, and which rows are late."""
+        own = [
+            rows[role].select(item.table.column_names) if role in rows else item.table
+            for role, item in zip(self.takes, self.session.inputs, strict=True)
+        ]
+        if not self.group:
+            matches, late = self.session.advance(own, until, late_until)
+            return matches, {}, late
+        turn = self.session.begin(own, until, late_until)
+        matches = [turn.find(place, keep=not self._grows(member)) for place, member in enumerate(self.members)]
+        grown = self._grown(turn, matches)
+        for place, role in enumerate(self.takes):
+            if isinstance(role, str) and role in grown:
+                turn.add(place, grown[role])
+        for place, member in enumerate(self.members):
+            if self._grows(member):
+                turn.keep(place)
+        return matches, grown, turn.end(matches)
+
+    def _grows(self, member: Member) -> bool:
+        """Whether a plan uses events that the step itself derives."""
+        return any(derivation.name in member.plan.streams for derivation in self.group)
+
+    def _grown(self, turn: Turn, matches: Sequence[pa.Table]) -> dict[str, pa.Table]:
+        """The events of the group that this step derives; those from before are among what the session has kept."""
+        options = self.session.options
+        first = {
+            made.name: made.together(events_of(made, self.members, matches, options.limit), options.limit)
+            for made in self.group
+        }
+        earlier = {role: turn.combined[place] for place, role in enumerate(self.takes) if role in first}
+        others = tuple(source for role, source in zip(self.takes, turn.sources, strict=True) if role not in earlier)
+        grown = grow(self.group, first, Search(others, earlier, turn.frontier, options))
+        return {made.name: made.settled(grown[made.name]) for made in self.group}
+
+
+def events_of(
+    derivation: Derivation, members: Sequence[Member], matches: Sequence[pa.Table], limit: int | None
+) -> list[pa.Table]:
+    """The events of a stream that some of the members found."""
+    return [
+        derivation.events(member.way, found, limit)
+        for member, found in zip(members, matches, strict=True)
+        if member.way is not None and member.gives is derivation
+    ]
 
 
 @dataclass(slots=True)
@@ -107,7 +121,7 @@ class Cascade:
     ) -> Cascade:
         """A cascade over tables of this shape; their rows are not read yet."""
         # A session keeps what is used; what the statements name has to come, so that they can be planned again.
-        everything = [*(derivation.whole for derivation in derivations), *plans]
+        everything = [*(way.whole for derivation in derivations for way in derivation.ways), *plans]
         shapes = tuple(
             replace(item, table=plain_schema(needed_columns(everything, item).schema).empty_table()) for item in inputs
         )
@@ -144,30 +158,49 @@ class Cascade:
     ) -> tuple[list[pa.Table], list[Mask]]:
         """Takes rows (one table per input) and moves the watermark to `until`, as a session does."""
         rows: dict[Role, pa.Table] = dict(enumerate(fresh))
-        found: dict[Role, pa.Table] = {}
+        results: dict[int, pa.Table] = {}
+        parts: dict[str, list[pa.Table]] = {}
         late: list[Mask] = []
         step = Report()
         for stage in self.stages:
             session = stage.session
             before = replace(session.report)
-            own = [
-                rows[role].select(item.table.column_names)
-                for role, item in zip(stage.takes, session.inputs, strict=True)
-            ]
             session.horizon = self.horizon
-            matches, masks = session.advance(own, until, late_until)
-            found |= zip(stage.gives, matches, strict=True)
-            rows |= {role: table for role, table in found.items() if isinstance(role, str)}
+            matches, grown, masks = stage.advance(rows, until, late_until)
+            rows.update(grown)
+            results |= {
+                member.gives: found
+                for member, found in zip(stage.members, matches, strict=True)
+                if isinstance(member.gives, int)
+            }
+            rows |= self._completed(stage, matches, parts)
             counted = session.report.since(before)
             if stage is self.stages[0]:
-                late, step = masks, replace(counted, matches=0, traces_failed=0, events_skipped=0, evaluated=0)
+                # The tables that were given come first; streams that grow in this stage are behind them.
+                late = masks[: len(self.inputs)]
+                step = replace(counted, matches=0, traces_failed=0, events_skipped=0, evaluated=0)
             step.null_keys = max(step.null_keys, counted.null_keys)
             step.traces_failed += counted.traces_failed
             step.evaluated += counted.evaluated
             step.events_skipped += counted.events_skipped
-        results = [found[place] for place in range(len(self.plans))]
-        self._count(step, results)
-        return results, late
+        ordered = [results[place] for place in range(len(self.plans))]
+        self._count(step, ordered)
+        return ordered, late
+
+    def _completed(
+        self, stage: Stage, matches: Sequence[pa.Table], parts: dict[str, list[pa.Table]]
+    ) -> dict[Role, pa.Table]:
+        """The events of the streams whose last statements these are; `parts` keeps those of the others."""
+        completed: dict[Role, pa.Table] = {}
+        limit = stage.session.options.limit
+        for made in self.derivations if not stage.group else ():
+            found = events_of(made, stage.members, matches, limit)
+            if found:
+                own = parts.setdefault(made.name, [])
+                own += found
+                if len(own) == len(made.ways):
+                    completed[made.name] = made.settled(made.together(own, limit))
+        return completed
 
     def _count(self, step: Report, results: Sequence[pa.Table]) -> None:
         patterns = zip(self.plans, results, strict=True)
@@ -206,15 +239,27 @@ def sessions_of(progress: Progress) -> tuple[Session, ...]:
     return progress.sessions if isinstance(progress, Cascade) else (progress,)
 
 
-def levels(plans: Sequence[QueryPlan], derivations: Sequence[Derivation]) -> list[int]:
-    """For each plan, how many declared streams stand one upon the other below it."""
+def _members(
+    plans: Sequence[QueryPlan], outputs: Sequence[OutputSchema], derivations: Sequence[Derivation]
+) -> list[tuple[int, tuple[Derivation, ...], Member]]:
+    """All plans, each with how many declared streams stand one upon the other below it, and the group it grows with."""
     known: dict[str, int] = {}
-    for derivation in derivations:
-        known[derivation.name] = 1 + _level(derivation.plan, known)
-    return [_level(plan, known) for plan in plans]
+    members: list[tuple[int, tuple[Derivation, ...], Member]] = []
+    for group in groups_of(derivations):
+        ways = [(made, way) for made in group for way in made.ways]
+        below = {id(way): _level(way.plan, known) for _, way in ways}
+        highest = max(below.values())
+        recursive = group if is_recursive(group) else ()
+        for made, way in ways:
+            level = highest if recursive else below[id(way)]
+            members.append((level, recursive, Member(way.plan, way.output, made, way)))
+        known |= {made.name: highest + 1 for made in group}
+    for place, (plan, output) in enumerate(zip(plans, outputs, strict=True)):
+        members.append((_level(plan, known), (), Member(plan, output, place)))
+    return members
 
 
-def _level(plan: QueryPlan, known: dict[str, int]) -> int:
+def _level(plan: QueryPlan, known: Mapping[str, int]) -> int:
     return max((known.get(stream, 0) for stream in plan.streams), default=0)
 
 
@@ -226,22 +271,20 @@ def _stages(
     eager: bool,
     derivations: Sequence[Derivation],
 ) -> tuple[Stage, ...]:
-    """The plans by level; those of one level and the same keys share the events that they keep."""
-    everything: list[tuple[Role, QueryPlan, OutputSchema]] = [
-        *((derivation.name, derivation.plan, derivation.output) for derivation in derivations),
-        *((place, plan, output) for place, (plan, output) in enumerate(zip(plans, outputs, strict=True))),
-    ]
-    of_plans = levels([plan for _, plan, _ in everything], derivations)
-    groups: dict[tuple[int, tuple[str, ...], bool], list[tuple[Role, QueryPlan, OutputSchema]]] = {}
-    for level, member in sorted(zip(of_plans, everything, strict=True), key=lambda entry: entry[0]):
-        plan = member[1]
-        groups.setdefault((level, plan.query.partition_by, plan.counting), []).append(member)
+    """The plans by level; those of one level and the same keys share the events that they keep, as do rules that grow
+    streams together."""
+    together: dict[Hashable, tuple[tuple[Derivation, ...], list[Member]]] = {}
+    for level, group, member in sorted(_members(plans, outputs, derivations), key=lambda entry: entry[0]):
+        plan = member.plan
+        alike = tuple(made.name for made in group) or (plan.query.partition_by, plan.counting)
+        together.setdefault((level, alike), (group, []))[1].append(member)
     stages: list[Stage] = []
-    for members in groups.values():
-        own = [plan for _, plan, _ in members]
+    for group, members in together.values():
+        own = [member.plan for member in members]
         taken = _taken(own, inputs, derivations, everything_given=not stages)
-        session = Session.start(own, [item for _, item in taken], [output for _, _, output in members], options, eager)
-        stages.append(Stage(session, tuple(role for role, _ in taken), tuple(role for role, _, _ in members)))
+        items, made = [item for _, item in taken], [member.output for member in members]
+        session = Session.start(own, items, made, options, eager)
+        stages.append(Stage(session, tuple(role for role, _ in taken), tuple(members), group))
     return tuple(stages)
 
 

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ensue.algebra.streams import LINEAGE
 from ensue.engine.identity import LANES, Hashes, event_ids, hexadecimal
 from ensue.engine.matches import MatchChunk
 from ensue.engine.rows import Rows
 from ensue.engine.workspace import Workspace
-from ensue.kernels.compiled import Int64s
+from ensue.kernels.compiled import Codes, Int64s
 
 ID_COLUMNS = tuple(f"id_{lane}" for lane in range(len(LANES)))
 MEMBER = pa.struct(
@@ -50,7 +51,18 @@ def lineage_ids(chunk: MatchChunk, name: str | None, columns: Mapping[str, Seque
 
 def lineage_members(chunk: MatchChunk, columns: Mapping[str, Sequence[str]]) -> pa.Array:
     """For each match the events below it, in the form in which an event of a declared stream carries them."""
-    members, offsets = _in_order(list(_bound(chunk)), chunk.rows.length, columns)
+    return _as_lists(*_in_order(list(_bound(chunk)), chunk.rows.length, columns))
+
+
+def united_members(lineages: pa.Array, owners: Codes, count: int) -> pa.Array:
+    """The lineages of `count` events, each that of all rows that it owns together."""
+    events = lineages.flatten()
+    values = [np.asarray(events.field(place)) for place in range(events.type.num_fields)]
+    lengths = pc.list_value_length(lineages).to_numpy(zero_copy_only=False)
+    return _as_lists(*_each_once(np.repeat(owners, lengths), values, count))
+
+
+def _as_lists(members: Sequence[np.ndarray], offsets: np.ndarray) -> pa.Array:
     events = pa.StructArray.from_arrays([pa.array(values) for values in members], fields=list(MEMBER))
     return pa.ListArray.from_arrays(pa.array(offsets), events)
 
@@ -79,13 +91,18 @@ def _written(name: str) -> str:
 
 def _in_order(
     parts: Sequence[_Bound], count: int, columns: Mapping[str, Sequence[str]]
-) -> tuple[list[Int64s | Hashes], np.ndarray]:
+) -> tuple[list[np.ndarray], np.ndarray]:
     """The events below all matches, by match and time, each once, and where those of each match begin."""
     found = [_members(part, columns) for part in parts]
     matches, *values = (np.concatenate(pieces) for pieces in zip(*found, strict=True))
+    return _each_once(matches, values, count)
+
+
+def _each_once(matches: np.ndarray, values: Sequence[np.ndarray], count: int) -> tuple[list[np.ndarray], np.ndarray]:
+    """Members by match and time, without those that stand twice in one match."""
     order = np.lexsort([*values[::-1], matches])
     matches, values = matches[order], [column[order] for column in values]
-    if len(parts) > 1 and len(matches):
+    if len(matches):
         is_new = np.ones(len(matches), bool)
         is_new[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in (matches, *values)])
         matches, values = matches[is_new], [column[is_new] for column in values]

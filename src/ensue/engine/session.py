@@ -12,7 +12,7 @@ import pyarrow as pa
 from ensue.algebra.streams import LINEAGE
 from ensue.engine.choice import Used, uses_up
 from ensue.engine.evaluate import Frontier, evaluate
-from ensue.engine.events import Candidates, EventStore, Request
+from ensue.engine.events import Candidates, EventStore, Request, load_events
 from ensue.engine.forget import keep_markers, keep_ties, pending_rows, rows_to_keep
 from ensue.engine.output import OutputSchema, collect_ordered
 from ensue.engine.sources import EventSource, InputTable, Mask, Report, latest_end, latest_of, load_sources
@@ -110,6 +110,12 @@ class Session:
         Gives, per query, the matches that completed, in order, and per input which rows came too late: at or before
         the watermark of the last step, or `late_until` if that is later.
         """
+        turn = self.begin(fresh, until, late_until)
+        matches = [turn.find(place) for place in range(len(self.plans))]
+        return matches, turn.end(matches)
+
+    def begin(self, fresh: Sequence[pa.Table], until: int | None, late_until: int | None = None) -> Turn:
+        """Takes rows without moving on yet; see `advance`."""
         late, combined, report = self._admit(fresh, late_until)
         inputs = [replace(shape, table=table) for shape, table in zip(self.inputs, combined, strict=True)]
         sources, _ = load_sources(inputs, self.time_type)
@@ -121,45 +127,9 @@ class Session:
             sources = tuple(_only_ready(source, waiting) for source, waiting in zip(sources, pending, strict=True))
         known = [_positions(table) for table in combined] if self.counting else []
         kept = [np.zeros(table.num_rows, bool) for table in combined]
-        matches: list[pa.Table] = []
-        marks: dict[str, Sequence[np.ndarray]] = {}
-        store: EventStore | None = None
-        for place, (plan, output) in enumerate(zip(self.plans, self.outputs, strict=True)):
-            if plan.tracking is not None:
-                matches.append(self._violations(place, plan.tracking, sources, until))
-                own = pending_rows(plan, sources, pending)
-            else:
-                watched = self._watched(place, sources, combined, known, until, report)
-                store = watched.store if store is None or plan.counting else store
-                if watched.numbers is not None:
-                    marks[trace_column(place)] = watched.numbers
-                candidates = watched.found if self.eager else watched.completing
-                used = self._used(place, watched.store, combined)
-                chunks = evaluate(plan, watched.store, frontier, self.options, candidates, used)
-                with citing(plan.source):
-                    matches.append(collect_ordered(chunks, output, self.options.limit, self.options.chunk_rows))
-                if used is not None:
-                    marks[used_column(place)] = used.by_table
-                own = rows_to_keep(
-                    plan, watched.store, watched.found, pending, until, watched.dropped, used, self.options
-                )
-            kept = [mask | other for mask, other in zip(kept, own, strict=True)]
-        if store is not None and self.counting:
-            keep_markers(kept, store)
-            keep_ties(kept, store)
-            marks[POSITION] = store.row_positions
-        self.state = [_kept_table(place, combined[place], marks, mask) for place, mask in enumerate(kept)]
-        self.spared = self.spared[:0] if until is None else self.spared[self.spared > until]
-        self.watermark = until if until is not None else self.watermark
-        found = zip(self.plans, matches, strict=True)
-        report.matches += sum(table.num_rows for plan, table in found if plan.tracking is None)
-        report.peak_held = sum(table.num_rows for table in self.state)
-        report.evaluated = sum(table.num_rows for table in combined)
-        report.peak_without = report.peak_held + len(self.spared)
-        self.report.add(report)
-        return matches, late
+        return Turn(self, until, late, combined, report, sources, pending, frontier, known, kept)
 
-    def _used(self, place: int, store: EventStore, combined: Sequence[pa.Table]) -> Used | None:
+    def used(self, place: int, store: EventStore, combined: Sequence[pa.Table]) -> Used | None:
         """What the matches of a query have used up so far, if they use anything up."""
         if not uses_up(self.plans[place].query):
             return None
@@ -171,7 +141,7 @@ class Session:
         self.watermark, self.horizon, self.report = earlier.watermark, earlier.horizon, earlier.report
         self.records, self.spared = earlier.records, earlier.spared
 
-    def _watched(
+    def watched(
         self,
         place: int,
         sources: tuple[EventSource, ...],
@@ -196,7 +166,7 @@ class Session:
         report.events_skipped += counted.events_skipped
         return watched
 
-    def _violations(
+    def violations(
         self, place: int, tracking: Tracking, sources: tuple[EventSource, ...], until: int | None
     ) -> pa.Table:
         """The traces that break a constraint with what is new."""
@@ -221,6 +191,103 @@ class Session:
             marked = _with_marks(admitted, self.plans)
             combined.append(pa.concat_tables([state, marked]).combine_chunks() if state.num_rows else marked)
         return late, combined, report
+
+
+@dataclass(slots=True)
+class Turn:
+    """A step of a session under way: its rows are read, and the session is still where it was before.
+
+    `combined` holds, per input, the kept events with the new rows behind them, `kept` which of them will be kept.
+    """
+
+    session: Session
+    until: int | None
+    late: list[Mask]
+    combined: list[pa.Table]
+    report: Report
+    sources: tuple[EventSource, ...]
+    pending: list[Mask]
+    frontier: Frontier
+    known: Sequence[Int64s]
+    kept: list[Mask]
+    marks: dict[str, Sequence[np.ndarray]] = field(default_factory=dict)
+    numbered: EventStore | None = None
+
+    def find(self, place: int, keep: bool = True) -> pa.Table:
+        """The matches of a query that complete in this step; unless told otherwise, it keeps what it needs later."""
+        session, plan = self.session, self.session.plans[place]
+        if plan.tracking is not None:
+            table = session.violations(place, plan.tracking, self.sources, self.until)
+            self._keep(pending_rows(plan, self.sources, self.pending))
+            return table
+        watched = session.watched(place, self.sources, self.combined, self.known, self.until, self.report)
+        self.numbered = watched.store if self.numbered is None or plan.counting else self.numbered
+        if watched.numbers is not None:
+            self.marks[trace_column(place)] = watched.numbers
+        candidates = watched.found if session.eager else watched.completing
+        used = session.used(place, watched.store, self.combined)
+        chunks = evaluate(plan, watched.store, self.frontier, session.options, candidates, used)
+        with citing(plan.source):
+            table = collect_ordered(chunks, session.outputs[place], session.options.limit, session.options.chunk_rows)
+        if used is not None:
+            self.marks[used_column(place)] = used.by_table
+        if keep:
+            self._keep(
+                rows_to_keep(
+                    plan,
+                    watched.store,
+                    watched.found,
+                    self.pending,
+                    self.until,
+                    watched.dropped,
+                    used,
+                    session.options,
+                )
+            )
+        return table
+
+    def add(self, place: int, events: pa.Table) -> None:
+        """Takes events of a declared stream that this very step has found: they end within it."""
+        marked = _with_marks(events, self.session.plans)
+        self.combined[place] = pa.concat_tables([self.combined[place], marked]).combine_chunks()
+        item = replace(self.session.inputs[place], table=self.combined[place])
+        (source,), _ = load_sources([item], self.session.time_type)
+        self.sources = (*self.sources[:place], source, *self.sources[place + 1 :])
+        self.pending[place], self.kept[place] = (
+            np.append(mask[place], np.zeros(events.num_rows, bool)) for mask in (self.pending, self.kept)
+        )
+        for name, of_tables in self.marks.items():
+            longer = np.append(of_tables[place], np.asarray(marked.column(name)))
+            self.marks[name] = (*of_tables[:place], longer, *of_tables[place + 1 :])
+
+    def keep(self, place: int) -> None:
+        """Keeps what a query needs later that looks at events which were added."""
+        plan = self.session.plans[place]
+        store = load_events(self.sources, request_of(plan, self.session.counting), Report(), self.known)
+        self._keep(rows_to_keep(plan, store, {}, self.pending, self.until, options=self.session.options))
+
+    def _keep(self, own: Sequence[Mask]) -> None:
+        self.kept = [mask | other for mask, other in zip(self.kept, own, strict=True)]
+
+    def end(self, matches: Sequence[pa.Table]) -> list[Mask]:
+        """Moves the session on and gives, per input, which rows came too late."""
+        session, store, until = self.session, self.numbered, self.until
+        if store is not None and session.counting:
+            keep_markers(self.kept, store)
+            keep_ties(self.kept, store)
+            self.marks[POSITION] = store.row_positions
+        session.state = [
+            _kept_table(place, self.combined[place], self.marks, mask) for place, mask in enumerate(self.kept)
+        ]
+        session.spared = session.spared[:0] if until is None else session.spared[session.spared > until]
+        session.watermark = until if until is not None else session.watermark
+        found = zip(session.plans, matches, strict=True)
+        self.report.matches += sum(table.num_rows for plan, table in found if plan.tracking is None)
+        self.report.peak_held = sum(table.num_rows for table in session.state)
+        self.report.evaluated = sum(table.num_rows for table in self.combined)
+        self.report.peak_without = self.report.peak_held + len(session.spared)
+        session.report.add(self.report)
+        return self.late
 
 
 def _kept_table(place: int, table: pa.Table, marks: Mapping[str, Sequence[np.ndarray]], mask: Mask) -> pa.Table:

@@ -11,7 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from ensue.engine.cascade import Cascade, Derivation, Progress, sessions_of
+from ensue.engine.cascade import Cascade, Progress, sessions_of
+from ensue.engine.derived import Derivation, all_plans
 from ensue.engine.session import Session
 from ensue.engine.sources import InputTable, Report, one_chunk
 from ensue.errors import StateError
@@ -58,7 +59,7 @@ def watched_streams(plans: Iterable[QueryPlan]) -> list[list[str]]:
 def query_text(plans: Sequence[QueryPlan], derivations: Sequence[Derivation] = ()) -> str:
     """The queries of a session, their constraints and the streams that they use, by which its state is known."""
     texts: dict[str, None] = {}
-    everything = [*(derivation.plan for derivation in derivations), *plans]
+    everything = all_plans(derivations, plans)
     for plan in everything:
         constraints = plan.law.constraints if plan.law is not None else ()
         texts |= dict.fromkeys(f"CONSTRAINT {render_constraint(constraint)}" for constraint in constraints)

@@ -147,7 +147,8 @@ def _streams(query: PatternQuery, program: Sequence[PatternQuery]) -> Iterator[s
     """The streams by which the statement hangs together with others."""
     declared = declarations(program)
     for name in used_streams(query, declared):
-        yield f"{name}: from {_called(declared[name])}, {_used_by(name, program)}"
+        made = " or ".join(map(_called, declared[name]))
+        yield f"{name}: from {made}, {_used_by(name, program)}"
     if query.declares and query.name in declared:
         made = "the matches of this pattern" if query.rule is None else "what the rules of this head derive"
         yield f"{query.name}: {made}, {_used_by(query.name or '', program)}"

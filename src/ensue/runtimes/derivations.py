@@ -3,69 +3,259 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
 
 from ensue.algebra.bound import bound_events, positive_names
 from ensue.algebra.catalog import Catalog, StreamSchema
 from ensue.algebra.check import column_name
 from ensue.algebra.nodes import PatternQuery, Return, Statements
 from ensue.algebra.scopes import list_groups
-from ensue.algebra.streams import END, LINEAGE, START, in_order
-from ensue.engine.cascade import Derivation
+from ensue.algebra.streams import END, LINEAGE, START, columns_of, declarations, in_order, used_streams
+from ensue.engine.derived import Derivation, Way
 from ensue.engine.output import derived_output
 from ensue.engine.session import raw_types
 from ensue.engine.sources import InputTable
-from ensue.errors import Problem, QueryError, Source
+from ensue.errors import Problem, QueryError, Source, Span
 from ensue.expr.nodes import Call, Expr, Field
-from ensue.expr.types import readable_type
+from ensue.expr.types import common_type, describe, element_type, readable_type
 from ensue.graph.law import Law
 from ensue.plan.build import lineage_streams, plan_query, query_columns
 from ensue.plan.model import QueryPlan
 
+HIDDEN = (START, END, LINEAGE)
 OWN = "ensue:"
 """What the names of columns begin with that are not the user's."""
 
 
+@dataclass(frozen=True, slots=True)
+class PlannedStream:
+    """A declared stream: the plans of its statements, and its columns with their types."""
+
+    name: str
+    plans: tuple[QueryPlan, ...]
+    fields: Mapping[str, pa.DataType]
+
+    @property
+    def is_set(self) -> bool:
+        return self.plans[0].query.rule is not None
+
+    @property
+    def schema(self) -> StreamSchema:
+        fields = {name: readable_type(kind) for name, kind in self.fields.items()}
+        return StreamSchema(self.name, fields, START, END, derived=True)
+
+
+PlannedGroup = tuple[PlannedStream, ...]
+"""A declared stream, or several that use each other."""
+
+
 def plan_declared(
-    statements: Statements, catalog: Catalog, laws: Mapping[PatternQuery, Law | None]
-) -> tuple[Catalog, list[QueryPlan]]:
-    """Plans for the statements that declare streams, in order, and the catalog with these streams."""
-    planned: list[QueryPlan] = []
-    for query in in_order(statements.statements):
-        assert query.name is not None
-        whole = replace(query, returns=query.returns or _all_columns(query, catalog))
-        _check_columns(whole, statements.source)
-        plan = plan_query(whole, catalog, statements.source, laws.get(query))
-        catalog = replace(catalog, streams={**catalog.streams, query.name: _schema_of(query.name, plan)})
-        planned.append(plan)
+    statements: Statements,
+    catalog: Catalog,
+    laws: Mapping[PatternQuery, Law | None],
+    fixed: Mapping[str, pa.Table],
+) -> tuple[Catalog, list[PlannedGroup]]:
+    """Plans for the statements that declare streams, in order, and the catalog with these streams.
+
+    `fixed` are the tables that statements look up.
+    """
+    declared = declarations(statements.statements)
+    planned: list[PlannedGroup] = []
+    for names in in_order(statements.statements):
+        group = {name: declared[name] for name in names}
+        guesses: PlannedGroup = ()
+        if any(used_streams(query, names) for ways in group.values() for query in ways):
+            guesses = tuple(PlannedStream(name, (), _unknown_types(ways)) for name, ways in group.items())
+        streams = _plan_group(group, _with_streams(catalog, guesses), statements.source, laws, fixed)
+        # Types of streams that use themselves follow from those types: nothing is known first, then ever more.
+        while guesses and [made.fields for made in streams] != [made.fields for made in guesses]:
+            guesses = streams
+            streams = _plan_group(group, _with_streams(catalog, guesses), statements.source, laws, fixed)
+        catalog = _with_streams(catalog, streams)
+        planned.append(streams)
     return catalog, planned
 
 
+def _unknown_types(ways: Sequence[PatternQuery]) -> dict[str, pa.DataType]:
+    return dict.fromkeys(columns_of(ways[0]), pa.null())
+
+
+def _with_streams(catalog: Catalog, streams: Iterable[PlannedStream]) -> Catalog:
+    return replace(catalog, streams={**catalog.streams, **{made.name: made.schema for made in streams}})
+
+
+def _plan_group(
+    group: Mapping[str, Sequence[PatternQuery]],
+    catalog: Catalog,
+    source: Source | None,
+    laws: Mapping[PatternQuery, Law | None],
+    fixed: Mapping[str, pa.Table],
+) -> PlannedGroup:
+    planned = []
+    for name, ways in group.items():
+        plans, fields = [], []
+        for query in ways:
+            whole = replace(query, returns=query.returns or _all_columns(query, catalog))
+            _check_columns(whole, source)
+            plan = plan_query(whole, catalog, source, laws.get(query))
+            plans.append(plan)
+            fields.append(_fields_of(plan, fixed))
+        planned.append(PlannedStream(name, tuple(plans), _unified(plans, fields)))
+    return tuple(planned)
+
+
+def _fields_of(plan: QueryPlan, fixed: Mapping[str, pa.Table]) -> dict[str, pa.DataType]:
+    """The columns of the events of one statement: those of RETURN, and those of the table that it looks up."""
+    schema, lookup = derived_output(plan, {}, lineage=False).schema, plan.query.lookup
+    fields = {field.name: field.type for field in schema if field.name not in HIDDEN}
+    if lookup is None:
+        return fields
+    table = fixed[lookup.table].schema
+    for column, of_table in lookup.on:
+        if common_type([fields[column], table.field(of_table).type]) is None:
+            kinds = describe(fields[column]), describe(table.field(of_table).type)
+            problem = Problem(
+                "table-types",
+                f"`{column}` is {kinds[0]}, and column `{of_table}` of table `{lookup.table}` is {kinds[1]}:"
+                " they are never equal",
+                _place_of(plan.query),
+                hint="bring the column of the table to the other type",
+            )
+            raise QueryError([problem], plan.source)
+    return {**fields, **{name: table.field(column).type for column, name in lookup.columns}}
+
+
+def _unified(plans: Sequence[QueryPlan], fields: Sequence[Mapping[str, pa.DataType]]) -> dict[str, pa.DataType]:
+    """The columns of a stream in types that hold the values of all its statements."""
+    together = dict(fields[0])
+    for plan, own in zip(plans[1:], fields[1:], strict=True):
+        for name, kind in together.items():
+            unified = _common(kind, own[name])
+            if unified is None:
+                raise _different_types(name, plans[0], kind, plan, own[name])
+            together[name] = unified
+    return together
+
+
+def _common(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    elements = element_type(one), element_type(other)
+    if elements[0] is None or elements[1] is None:
+        return common_type([one, other])
+    element = _common(elements[0], elements[1])
+    return None if element is None else pa.list_(element)
+
+
+def _different_types(
+    name: str, first: QueryPlan, kind: pa.DataType, other: QueryPlan, other_kind: pa.DataType
+) -> QueryError:
+    head, one, two = first.query.name, describe(kind), describe(other_kind)
+    hint = "the rules of one head have values of one kind in each place: convert one of them"
+    problems = [
+        Problem(
+            "head-types", f"`{name}` of `{head}` is {two} here and {one} before", _place_of(other.query), hint=hint
+        ),
+        Problem("head-types", f"`{name}` of `{head}` is {one} here", _place_of(first.query)),
+    ]
+    return QueryError(problems, first.source)
+
+
+def _place_of(query: PatternQuery) -> Span | None:
+    return query.span or (query.rule.span if query.rule is not None else None)
+
+
 def derivations_of(
-    planned: Sequence[QueryPlan], results: Sequence[QueryPlan], inputs: Sequence[InputTable]
+    planned: Sequence[PlannedGroup],
+    results: Sequence[QueryPlan],
+    inputs: Sequence[InputTable],
+    fixed: Mapping[str, pa.Table],
 ) -> tuple[Derivation, ...]:
     """The streams that the results need, in order, with the columns that are used of them."""
-    kept: list[tuple[QueryPlan, QueryPlan, bool]] = []
-    users: list[tuple[QueryPlan, bool]] = [(plan, False) for plan in results]
-    for whole in reversed(planned):
-        name = whole.query.name or ""
-        own = [(user, lineage) for user, lineage in users if name in user.streams]
-        if own:
-            lineage = any(name in lineage_streams(user.query, of_all) for user, of_all in own)
-            plan = _narrowed(whole, _wanted_columns(name, [user for user, _ in own]), lineage)
-            kept.insert(0, (plan, whole, lineage))
-            users.append((plan, lineage))
-    derivations: list[Derivation] = []
-    for plan, whole, lineage in kept:
-        tables = (*inputs, *(derivation.item for derivation in derivations))
-        derivations.append(Derivation(plan, whole, derived_output(plan, raw_types(plan, tables), lineage)))
-    return tuple(derivations)
+    kept: list[_Needed] = []
+    users: list[User] = [(plan, False) for plan in results]
+    for group in reversed(planned):
+        if any(made.name in user.streams for made in group for user, _ in users):
+            needed = _needed_of(group, users)
+            kept = [*needed, *kept]
+            users += [(plan, made.lineage) for made in needed for plan in made.plans]
+    tables = (*inputs, *(made.item for made in kept))
+    return tuple(made.derivation(tables, fixed) for made in kept)
 
 
-def _schema_of(name: str, plan: QueryPlan) -> StreamSchema:
-    schema = derived_output(plan, {}, lineage=False).schema
-    fields = {field.name: readable_type(field.type) for field in schema if field.name not in (START, END, LINEAGE)}
-    return StreamSchema(name, fields, START, END, derived=True)
+User = tuple[QueryPlan, bool]
+"""A plan that uses streams, and whether the lineage of its own matches is asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Needed:
+    """A stream that is needed: its plans with what they have to give, and the columns of it that are used."""
+
+    stream: PlannedStream
+    plans: tuple[QueryPlan, ...]
+    lineage: bool
+    wanted: frozenset[str] | None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that its statements give, in the types of the stream."""
+        given = {name for plan in self.plans for name in columns_of(plan.query)}
+        hidden = derived_output(self.plans[0], {}, self.lineage)
+        own = [(name, kind) for name, kind in self.stream.fields.items() if name in given]
+        return pa.schema([*own, *(hidden.schema.field(name) for name in hidden.hidden)])
+
+    @property
+    def used(self) -> tuple[str, ...]:
+        return tuple(name for name in self.schema.names if self.wanted is None or name in self.wanted or name in HIDDEN)
+
+    @property
+    def item(self) -> InputTable:
+        return Derivation(self.stream.name, (), self.schema, self.used).item
+
+    def derivation(self, tables: Sequence[InputTable], fixed: Mapping[str, pa.Table]) -> Derivation:
+        ways = [
+            Way(
+                plan,
+                whole,
+                derived_output(plan, raw_types(plan, tables), self.lineage),
+                fixed[plan.query.lookup.table] if plan.query.lookup is not None else None,
+            )
+            for plan, whole in zip(self.plans, self.stream.plans, strict=True)
+        ]
+        return Derivation(self.stream.name, tuple(ways), self.schema, self.used, self.stream.is_set)
+
+
+def _needed_of(group: PlannedGroup, users: Sequence[User]) -> list[_Needed]:
+    """What is needed of streams that use each other, or of one."""
+    asked = _with_lineage(group, users)
+    inside: list[User] = []
+    if any(made.name in plan.streams for made in group for other in group for plan in other.plans):
+        inside = [(_telling(plan, made.name in asked), False) for made in group for plan in made.plans]
+    needed = []
+    for made in group:
+        own = [user for user, _ in (*users, *inside) if made.name in user.streams]
+        wanted, lineage = _wanted_columns(made.name, own), made.name in asked
+        # Events of a set are told apart by all their columns, whoever reads them.
+        plans = [_telling(p, lineage) if made.is_set else _narrowed(p, wanted, lineage) for p in made.plans]
+        needed.append(_Needed(made, tuple(plans), lineage, wanted))
+    return needed
+
+
+def _with_lineage(group: PlannedGroup, users: Sequence[User]) -> frozenset[str]:
+    """The streams of a group of whose events the lineage is asked for, by others or by each other."""
+    names = frozenset(made.name for made in group)
+    asked = names & frozenset().union(*(lineage_streams(user.query, whole) for user, whole in users))
+    while True:
+        inside = (lineage_streams(plan.query, made.name in asked) for made in group for plan in made.plans)
+        more = asked | (names & frozenset().union(*inside))
+        if more == asked:
+            return asked
+        asked = more
+
+
+def _telling(plan: QueryPlan, lineage: bool) -> QueryPlan:
+    """The plan with all columns of RETURN, which reads what its matches need to tell their lineage if they have to."""
+    return replace(plan, columns=query_columns(plan.query, plan.catalog, lineage))
 
 
 def _check_columns(query: PatternQuery, source: Source | None) -> None:
@@ -125,7 +315,8 @@ def _wanted_columns(stream: str, users: Iterable[QueryPlan]) -> frozenset[str] |
 
 def _narrowed(plan: QueryPlan, wanted: frozenset[str] | None, lineage: bool) -> QueryPlan:
     """The plan with the columns of RETURN that are wanted, and one at least: a query without any would return all."""
+    lookup = plan.query.lookup
+    looked_up = {column for column, _ in lookup.on} if lookup is not None else set()
     named = [replace(column, alias=column_name(column, place)) for place, column in enumerate(plan.query.returns)]
-    chosen = [column for column in named if wanted is None or column.alias in wanted]
-    query = replace(plan.query, returns=tuple(chosen or named[:1]))
-    return replace(plan, query=query, columns=query_columns(query, plan.catalog, lineage))
+    chosen = [column for column in named if wanted is None or column.alias in wanted or column.alias in looked_up]
+    return _telling(replace(plan, query=replace(plan.query, returns=tuple(chosen or named[:1]))), lineage)

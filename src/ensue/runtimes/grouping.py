@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ensue.algebra.nodes import PatternQuery
 from ensue.algebra.streams import connected, shared_keys
-from ensue.engine.cascade import Derivation
+from ensue.engine.derived import Derivation, all_plans, groups_of
 from ensue.plan.model import QueryPlan
 from ensue.runtimes.planning import Planned
 
@@ -37,7 +37,7 @@ def components(planned: Planned) -> Iterator[Group]:
         together = connected(plan.query, _queries(planned))
         places = tuple(other for other, own in enumerate(planned.plans) if own.query in together)
         grouped.update(places)
-        derivations = tuple(made for made in planned.derivations if made.plan.query in together)
+        derivations = tuple(made for made in planned.derivations if made.ways[0].plan.query in together)
         yield Group(shared_keys(together), places, derivations)
 
 
@@ -47,7 +47,7 @@ def of_result(planned: Planned, place: int) -> Group:
     below = needed_derivations([plan], planned.derivations)
     if not below:
         return Group(plan.query.partition_by, (place,))
-    return Group(shared_keys([*(made.plan.query for made in below), plan.query]), (place,), below)
+    return Group(shared_keys([own.query for own in all_plans(below, [plan])]), (place,), below)
 
 
 def by_keys(planned: Planned) -> list[Group]:
@@ -69,12 +69,12 @@ def needed_derivations(plans: Sequence[QueryPlan], derivations: Sequence[Derivat
     """The declared streams that plans use, at any depth, in order."""
     wanted = {stream for plan in plans for stream in plan.streams}
     needed: list[Derivation] = []
-    for derivation in reversed(derivations):
-        if derivation.name in wanted:
-            needed.insert(0, derivation)
-            wanted.update(derivation.plan.streams)
+    for group in reversed(groups_of(derivations)):
+        if any(derivation.name in wanted for derivation in group):
+            needed = [*group, *needed]
+            wanted.update(stream for derivation in group for stream in derivation.streams)
     return tuple(needed)
 
 
 def _queries(planned: Planned) -> list[PatternQuery]:
-    return [*(made.plan.query for made in planned.derivations), *(plan.query for plan in planned.plans)]
+    return [plan.query for plan in all_plans(planned.derivations, planned.plans)]

@@ -12,7 +12,7 @@ from ensue.algebra.catalog import inferred_catalog
 from ensue.algebra.nodes import PatternQuery, Statements
 from ensue.algebra.settling import settle
 from ensue.algebra.streams import check_streams, declarations, streams_of
-from ensue.engine.cascade import Derivation
+from ensue.engine.derived import Derivation, all_plans
 from ensue.engine.output import OutputSchema, output_schema
 from ensue.engine.session import raw_types
 from ensue.engine.sources import InputTable
@@ -23,6 +23,7 @@ from ensue.plan.lawful import contradictory_constraints, laws_by_query
 from ensue.plan.model import QueryPlan
 from ensue.plan.tracking import VIOLATION_COLUMNS, tracking_plan
 from ensue.runtimes.derivations import derivations_of, plan_declared
+from ensue.runtimes.fixed import NO_TABLES, FixedTables, fixed_tables
 from ensue.runtimes.local import attributes_of, catalog_of, input_tables
 
 ColumnNames: TypeAlias = "str | Mapping[str, str]"
@@ -61,21 +62,33 @@ class Planned:
 
 
 def plan_queries(
-    tables: Mapping[str, pa.Table] | pa.Table, statements: Statements, columns: Columns, match_id: bool = False
+    tables: Mapping[str, pa.Table] | pa.Table,
+    statements: Statements,
+    columns: Columns,
+    match_id: bool = False,
+    fixed: FixedTables | None = None,
 ) -> Planned:
-    """Checks the tables and plans the queries over them; only the columns of the tables are looked at."""
+    """Checks the tables and plans the queries over them; only the columns of the tables are looked at.
+
+    `fixed` are those that do not change, which rules look up; unless given, the facts of the program alone.
+    """
+    fixed = fixed_tables(None, statements) if fixed is None else fixed
     declared = declarations(statements.statements)
-    if problems := [*check_streams(statements), *_clashes(declared, tables)]:
+    if problems := [*check_streams(statements), *_clashes(declared, tables, fixed)]:
         raise QueryError(problems, statements.source)
     constrained = (name for entry in statements.constraints for name in entry.constraint.streams)
     named = dict.fromkeys((*streams_of(statements.statements), *constrained))
     given = tuple(name for name in named if name not in declared)
     inputs = input_tables(tables, given, columns.time, columns.type, columns.end)
-    return plan_over(inputs, statements, match_id)
+    return plan_over(inputs, statements, match_id, fixed=fixed)
 
 
 def plan_over(
-    inputs: tuple[InputTable, ...], statements: Statements, match_id: bool = False, lawful: bool = True
+    inputs: tuple[InputTable, ...],
+    statements: Statements,
+    match_id: bool = False,
+    lawful: bool = True,
+    fixed: FixedTables = NO_TABLES,
 ) -> Planned:
     """Plans the queries over tables that are checked; unless `lawful`, their constraints are left aside."""
     statements = settle(statements, lambda stream: attributes_of(inputs, stream))
@@ -83,21 +96,31 @@ def plan_over(
     inputs = tuple(replace(item, elsewhere=declared) if item.stream is None else item for item in inputs)
     catalog = catalog_of(inputs, _time_of_queries(statements.statements))
     laws = laws_by_query(statements, catalog) if lawful else {}
-    catalog, below = plan_declared(statements, catalog, laws)
+    catalog, below = plan_declared(statements, catalog, laws, fixed)
     plans = tuple(plan_query(node, catalog, statements.source, laws.get(node)) for node in statements.results)
-    derivations = derivations_of(below, plans, inputs)
+    derivations = derivations_of(below, plans, inputs, fixed)
     tables = (*inputs, *(derivation.item for derivation in derivations))
     outputs = tuple(output_schema(plan, raw_types(plan, tables), match_id) for plan in plans)
     return Planned(inputs, plans, outputs, derivations)
 
 
-def _clashes(declared: Mapping[str, PatternQuery], tables: Mapping[str, pa.Table] | pa.Table) -> Iterator[Problem]:
-    for name, query in declared.items():
-        if isinstance(tables, Mapping) and name in tables:
+def _clashes(
+    declared: Mapping[str, tuple[PatternQuery, ...]], tables: Mapping[str, pa.Table] | pa.Table, fixed: FixedTables
+) -> Iterator[Problem]:
+    given = tables if isinstance(tables, Mapping) else {}
+    for name in fixed:
+        if name in given:
+            yield Problem(
+                "table-clash",
+                f"`{name}` is a table of facts, and there is a table of events of this name as well",
+                hint="rename one of them: a name stands for one stream or one table",
+            )
+    for name, ways in declared.items():
+        if name in given:
             yield Problem(
                 "stream-clash",
                 f"stream `{name}` is declared, and there is a table of this name as well",
-                query.span,
+                ways[0].span,
                 hint="rename one of them: a name stands for one stream",
             )
 
@@ -124,7 +147,7 @@ def with_violations(planned: Planned, statements: Statements) -> Planned:
         keys,
         planned.plans[0].catalog if planned.plans else catalog_of(planned.inputs),
         statements.source,
-        (*(derivation.plan for derivation in planned.derivations), *planned.plans),
+        tuple(all_plans(planned.derivations, planned.plans)),
     )
     output = output_schema(plan, raw_types(plan, planned.inputs))
     return replace(planned, plans=(*planned.plans, plan), outputs=(*planned.outputs, output))

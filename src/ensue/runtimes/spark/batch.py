@@ -21,7 +21,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from ensue.engine.cascade import Derivation
+from ensue.engine.derived import Derivation, all_plans
 from ensue.engine.output import OutputSchema
 from ensue.engine.session import needed_columns, plain_schema
 from ensue.engine.sources import InputTable
@@ -51,7 +51,7 @@ def match_frames(
     A single query gives its own columns; several give the number of the pattern and one struct each. Time is not cut
     into slices where there are declared streams: a match of one reaches as far as all that it is made of.
     """
-    everything = [*(derivation.plan for derivation in derivations), *plans]
+    everything = all_plans(derivations, plans)
     slicing = None if derivations else slicing_of(plans)
     layout = travelling(inputs, everything)
     schemas = [result_schema(output) for output in outputs]

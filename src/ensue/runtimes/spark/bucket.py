@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from ensue.engine.cascade import Derivation, Progress, sessions_of, start_session
+from ensue.engine.cascade import Progress, sessions_of, start_session
+from ensue.engine.derived import Derivation, all_plans
 from ensue.engine.events import in_streams
 from ensue.engine.output import OutputSchema
 from ensue.engine.session import Session
@@ -92,7 +93,7 @@ class BucketTask:
     @property
     def all_plans(self) -> tuple[QueryPlan, ...]:
         """The plans of the queries and of the streams that they use."""
-        return (*(derivation.plan for derivation in self.derivations), *self.plans)
+        return tuple(all_plans(self.derivations, self.plans))
 
     def schema_of(self, number: int) -> pa.Schema:
         """The columns of an output."""

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from ensue.algebra.nodes import Statements
 from ensue.plan.model import Options
 from ensue.plan.slices import slicing_of
+from ensue.runtimes.fixed import FixedTables
 from ensue.runtimes.grouping import Group, components, of_result
 from ensue.runtimes.planning import Columns, Emission, Planned, plan_queries, plan_violations
 from ensue.runtimes.spark.batch import match_frames, of_pattern
@@ -36,10 +37,11 @@ def detect_frames(
     columns: Columns,
     options: Options,
     emission: Emission,
+    fixed: FixedTables,
 ) -> Matched:
     """The matches of each query as a DataFrame; nothing runs before one of them is used."""
     require_pyspark()
-    planned = plan_queries(empty_tables(events), statements, columns, emission.match_id)
+    planned = plan_queries(empty_tables(events), statements, columns, emission.match_id, fixed)
     inputs = frame_inputs(events, planned.inputs)
     streaming = inputs[0].frame.isStreaming
     advise(inputs[0].frame.sparkSession, streaming=streaming, stacklevel=CALLERS)

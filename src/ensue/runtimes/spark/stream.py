@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType, TimestampType
 
 from ensue.algebra.operators import stream_words
 from ensue.dsl.literals import window
-from ensue.engine.cascade import Derivation
+from ensue.engine.derived import Derivation, all_plans
 from ensue.engine.output import OutputSchema
 from ensue.engine.session import needed_columns, plain_schema
 from ensue.errors import EnsueWarning, QueryError, SchemaError
@@ -236,7 +236,7 @@ def plan_stream(
     """
     for entry in inputs:
         check_watermark(entry)
-    everything = [*(derivation.plan for derivation in derivations), *plans]
+    everything = all_plans(derivations, plans)
     count = checked_buckets(buckets, keys, inputs[0].frame.sparkSession)
     warn_of_unbounded(everything)
     travelling = tuple(

@@ -10,7 +10,7 @@ from functools import cache
 import numpy as np
 import pyarrow as pa
 
-from ensue.engine.cascade import Derivation, derive, sources_of
+from ensue.engine.derived import Derivation, all_plans, derive, groups_of, sources_of
 from ensue.engine.evaluate import Frontier, evaluate
 from ensue.engine.matches import MatchChunk, completion_times
 from ensue.engine.output import OutputSchema, render_in_batches
@@ -107,15 +107,15 @@ class BatchTask:
         tables = self.layout.unpack(rows)
         frontier = Frontier(horizon=rows.column(HORIZON)[0].as_py() if HORIZON in rows.column_names else None)
         inputs = [replace(item, table=table) for item, table in zip(self.layout.inputs, tables, strict=True)]
-        everything = (*(derivation.plan for derivation in self.derivations), *self.plans)
+        everything = all_plans(self.derivations, self.plans)
         if any(plan.by_arrival for plan in everything):
             inputs = [replace(item, table=in_settled_order(item.table)) for item in inputs]
         time_type = self.plans[0].catalog.time_type
         if self.width is not None:
             inputs = [_with_slices(item, self.width, time_type) for item in inputs]
         sources, _ = load_sources(inputs, time_type)
-        for derivation in self.derivations:
-            sources = (*sources, derive(derivation, sources, self.options, Report(), frontier.horizon)[0])
+        for group in groups_of(self.derivations):
+            sources = (*sources, *derive(group, sources, self.options, Report(), frontier.horizon).sources)
         for place, (plan, output) in enumerate(zip(self.plans, self.outputs, strict=True)):
             request = request_of(plan)
             if self.width is not None:

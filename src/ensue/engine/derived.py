@@ -1,0 +1,271 @@
+"""Declared streams: how their events come about from the matches of statements, and how rules grow them in rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+
+import numpy as np
+import pyarrow as pa
+
+from ensue.algebra.nodes import Event, walk
+from ensue.algebra.streams import END, LINEAGE, START, components
+from ensue.engine.distinct import distinct_events, in_settled_order
+from ensue.engine.evaluate import Frontier, evaluate
+from ensue.engine.events import Candidates, EventStore
+from ensue.engine.lookups import look_up
+from ensue.engine.output import OutputSchema, collect_ordered
+from ensue.engine.session import request_of
+from ensue.engine.sources import EventSource, InputTable, Mask, Report, load_sources, one_chunk
+from ensue.engine.traces import Watched, watch
+from ensue.errors import LimitError, citing, counted
+from ensue.plan.model import Options, QueryPlan
+
+MOST_ROUNDS = 10_000
+"""So many times rules are applied to what they have found, unless there is no limit at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A statement whose matches are events of a stream.
+
+    `plan` gives the columns that are used of them, `whole` all that the statement names. `table` is what it looks up.
+    """
+
+    plan: QueryPlan
+    whole: QueryPlan
+    output: OutputSchema
+    table: pa.Table | None = None
+
+    def matches(self, watched: Watched, frontier: Frontier, options: Options) -> pa.Table:
+        with citing(self.plan.source):
+            chunks = evaluate(self.plan, watched.store, frontier, options, watched.completing)
+            return collect_ordered(chunks, self.output, options.limit, options.chunk_rows)
+
+    def items_of(self, streams: Iterable[str]) -> int:
+        """How many items of the pattern are events of these streams."""
+        known = set(streams)
+        return sum(isinstance(node, Event) and node.stream in known for node in walk(self.plan.query.pattern))
+
+
+@dataclass(frozen=True, slots=True)
+class Derivation:
+    """A stream whose events are the matches of one statement, or of the rules with this head: then they are a set.
+
+    `schema` has all columns by which events of a set are told apart, `used` are those that somebody reads.
+    """
+
+    name: str
+    ways: tuple[Way, ...]
+    schema: pa.Schema
+    used: tuple[str, ...]
+    is_set: bool = False
+
+    @property
+    def plans(self) -> tuple[QueryPlan, ...]:
+        return tuple(way.plan for way in self.ways)
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """The streams that it is made of."""
+        return tuple(dict.fromkeys(stream for plan in self.plans for stream in plan.streams))
+
+    @property
+    def item(self) -> InputTable:
+        """The table of the stream, without rows."""
+        return InputTable(self.schema.empty_table().select(self.used), START, END, stream=self.name, derived=True)
+
+    def events(self, way: Way, matches: pa.Table, limit: int | None) -> pa.Table:
+        """What matches of a statement are as events, with all columns."""
+        lookup = way.plan.query.lookup
+        if lookup is not None:
+            assert way.table is not None
+            matches = look_up(matches, lookup, way.table, lambda rows: self.check_limit(rows, limit))
+        return matches.select(self.schema.names).cast(self.schema, safe=False)
+
+    def together(self, parts: Sequence[pa.Table], limit: int | None) -> pa.Table:
+        """The events of all statements, with all columns, each once if they are a set."""
+        joined = pa.concat_tables([self.schema.empty_table(), *parts]).combine_chunks()
+        events = distinct_events(joined) if self.is_set else joined
+        self.check_limit(events.num_rows, limit)
+        return events
+
+    def settled(self, events: pa.Table) -> pa.Table:
+        """The events as those who use them see them."""
+        return (in_settled_order(events) if self.is_set else events).select(self.used)
+
+    def check_limit(self, rows: int, limit: int | None) -> None:
+        if limit is not None and rows > limit:
+            raise LimitError(
+                "too-many-events",
+                f"stream `{self.name}` has more than {counted(limit, 'event', 'events')}",
+                "a narrower condition would tame it, and a rule that depends on itself needs one that ends it; `limit=`"
+                " raises the limit",
+            )
+
+
+def all_plans(derivations: Iterable[Derivation], plans: Iterable[QueryPlan] = ()) -> list[QueryPlan]:
+    """The plans of declared streams, then those of results."""
+    return [*(plan for derivation in derivations for plan in derivation.plans), *plans]
+
+
+def groups_of(derivations: Sequence[Derivation]) -> tuple[tuple[Derivation, ...], ...]:
+    """Declared streams, each after those that it uses; those that use each other stand together."""
+    known = {derivation.name: derivation for derivation in derivations}
+    uses = {name: [used for used in made.streams if used in known] for name, made in known.items()}
+    return tuple(tuple(known[name] for name in group) for group in components(uses))
+
+
+def is_recursive(group: Sequence[Derivation]) -> bool:
+    names = {derivation.name for derivation in group}
+    return any(not names.isdisjoint(derivation.streams) for derivation in group)
+
+
+def sources_of(plan: QueryPlan, sources: Sequence[EventSource]) -> tuple[EventSource, ...]:
+    """The tables that a plan looks at: those that were given, and of the derived ones those that it names."""
+    return tuple(source for source in sources if not source.input.derived or any(map(source.input.holds, plan.streams)))
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """The events of declared streams, and for each statement what it was looked for in."""
+
+    sources: tuple[EventSource, ...]
+    looked_in: tuple[tuple[QueryPlan, EventStore], ...]
+
+
+def derive(
+    group: Sequence[Derivation],
+    sources: Sequence[EventSource],
+    options: Options,
+    report: Report,
+    horizon: int | None = None,
+) -> Derived:
+    """All events of a declared stream, or of several that use each other; `horizon` is how far time is known."""
+    frontier = Frontier(horizon=horizon)
+    time_type = group[0].plans[0].catalog.time_type
+    none_yet, _ = load_sources([derivation.item for derivation in group], time_type)
+    looked_in: list[tuple[QueryPlan, EventStore]] = []
+    events: dict[str, pa.Table] = {}
+    for derivation in group:
+        parts = []
+        for way in derivation.ways:
+            own = Report()
+            watched = watch(way.plan, sources_of(way.plan, (*sources, *none_yet)), request_of(way.plan), own)
+            looked_in.append((way.plan, watched.store))
+            matches = way.matches(watched, frontier, options)
+            parts.append(derivation.events(way, matches, options.limit))
+            report.null_keys = max(report.null_keys, own.null_keys)
+            report.traces_failed += own.traces_failed
+            report.events_skipped += own.events_skipped
+        events[derivation.name] = derivation.together(parts, options.limit)
+    if is_recursive(group):
+        events = grow(group, events, Search(tuple(sources), {}, frontier, options))
+    settled = [replace(made.item, table=made.settled(events[made.name])) for made in group]
+    loaded, _ = load_sources(settled, time_type)
+    return Derived(loaded, tuple(looked_in))
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """The events of a stream that rounds have found so far; `is_new` are those that the last round found or changed."""
+
+    table: pa.Table
+    is_new: Mask
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Looks for matches with the events of streams that are growing.
+
+    `sources` are those of all other streams, `earlier` events of the growing ones from before, all of them known.
+    """
+
+    sources: tuple[EventSource, ...]
+    earlier: Mapping[str, pa.Table]
+    frontier: Frontier
+    options: Options
+
+    def __call__(self, way: Way, growing: Mapping[str, Growth], items: Mapping[str, InputTable]) -> pa.Table:
+        """The matches of a statement that have a new event.
+
+        Where one item alone can be new, it needs no others; among several, each in turn is the first one that is.
+        """
+        own = [name for name in growing if name in way.plan.streams]
+        only_new = way.items_of(growing) == 1
+        tables, is_new = [], []
+        for name in own:
+            used, growth = items[name].table.column_names, growing[name]
+            table = growth.table.select(used)
+            if only_new:
+                tables.append(table.filter(pa.array(growth.is_new)))
+                continue
+            before = self.earlier[name].select(used) if name in self.earlier else table.slice(0, 0)
+            tables.append(pa.concat_tables([before, table]).combine_chunks())
+            is_new.append(np.append(np.zeros(before.num_rows, bool), growth.is_new))
+        inputs = [replace(items[name], table=table) for name, table in zip(own, tables, strict=True)]
+        grown, _ = load_sources(inputs, way.plan.catalog.time_type)
+        frontier = self.frontier if only_new else replace(self.frontier, fresh=_new_among(grown, is_new))
+        sources = sources_of(way.plan, (*self.sources, *grown))
+        return way.matches(watch(way.plan, sources, request_of(way.plan), Report()), frontier, self.options)
+
+
+def _new_among(sources: Sequence[EventSource], is_new: Sequence[Mask]) -> Callable[[Candidates], Mask]:
+    """Which candidates are new: none of the streams that do not grow."""
+
+    def is_fresh(found: Candidates) -> Mask:
+        for source, mask in zip(sources, is_new, strict=True):
+            if source is found.source:
+                return mask[found.rows]
+        return np.zeros(len(found), bool)
+
+    return is_fresh
+
+
+def grow(group: Sequence[Derivation], first: Mapping[str, pa.Table], search: Search) -> dict[str, pa.Table]:
+    """All events of streams that use each other, from the `first` ones on, with all columns.
+
+    Semi-naive evaluation: each round looks for what follows from what the round before has found, until that is
+    nothing. An event whose lineage has become longer counts as new, for what follows from it has a longer one too.
+    """
+    growing = {name: Growth(table, np.ones(table.num_rows, bool)) for name, table in first.items()}
+    items = {derivation.name: derivation.item for derivation in group}
+    for number in count():
+        changed = {name for name, growth in growing.items() if growth.is_new.any()}
+        if not changed:
+            break
+        _check_rounds(number, changed, search.options.limit)
+        found: dict[str, list[pa.Table]] = {derivation.name: [] for derivation in group}
+        for derivation in group:
+            for way in derivation.ways:
+                if not changed.isdisjoint(way.plan.streams):
+                    matches = search(way, growing, items)
+                    found[derivation.name].append(derivation.events(way, matches, search.options.limit))
+        growing = {
+            made.name: _grown(made, growing[made.name].table, found[made.name], search.options.limit) for made in group
+        }
+    return {name: growth.table for name, growth in growing.items()}
+
+
+def _check_rounds(number: int, changed: Collection[str], limit: int | None) -> None:
+    """Stops rules that go on for ever, a few events at a time, before they have come to the limit."""
+    if limit is not None and number >= MOST_ROUNDS:
+        raise LimitError(
+            "too-many-rounds",
+            f"stream `{min(changed)}` still has new events after {MOST_ROUNDS:,} rounds of its rules",
+            "a rule that depends on itself needs a condition that ends it; `limit=None` lets it go on",
+        )
+
+
+def _grown(derivation: Derivation, known: pa.Table, found: Sequence[pa.Table], limit: int | None) -> Growth:
+    table = derivation.together([known, *found], limit)
+    is_new = np.arange(table.num_rows) >= known.num_rows
+    if LINEAGE in table.column_names:
+        before, after = (_lineage_lengths(rows) for rows in (known, table.slice(0, known.num_rows)))
+        is_new[: known.num_rows] = after > before
+    return Growth(table, is_new)
+
+
+def _lineage_lengths(events: pa.Table) -> np.ndarray:
+    return np.diff(one_chunk(events.column(LINEAGE)).offsets.to_numpy())
