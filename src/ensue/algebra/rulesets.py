@@ -12,7 +12,6 @@ from itertools import count
 
 from ensue.algebra.catalog import TIME_NAMES
 from ensue.algebra.causes import cause_item, cause_statements
-from ensue.algebra.check import column_name
 from ensue.algebra.nodes import (
     TIMER,
     Event,
@@ -44,7 +43,7 @@ from ensue.algebra.rules import (
     Together,
     While,
 )
-from ensue.algebra.streams import declarations
+from ensue.algebra.streams import columns_of, declarations
 from ensue.expr.lists import is_aggregate
 from ensue.expr.nodes import Binary, Duration, Expr, Field, IsNull, Literal, children, walk
 from ensue.expr.rewrite import rewrite, substitute_fields
@@ -128,9 +127,7 @@ def declared_attributes(statements: Statements) -> dict[str, tuple[str, ...]]:
     """The attributes, in order, of every stream and table of which the program itself says them."""
     ruleset = statements.ruleset or Ruleset()
     known: dict[str, tuple[str, ...]] = {
-        name: tuple(column_name(column, place) for place, column in enumerate(query.returns))
-        for name, query in declarations(statements.statements).items()
-        if query.returns
+        name: columns_of(ways[0]) for name, ways in declarations(statements.statements).items() if ways[0].returns
     }
     known |= {entry.stream: entry.attributes for entry in ruleset.streams if entry.stream and entry.attributes}
     for fact in reversed(ruleset.facts):

@@ -130,7 +130,7 @@ def shared_keys(queries: Sequence[PatternQuery]) -> tuple[str, ...]:
     )
 
 
-def _goes_anywhere(query: PatternQuery, declared: Mapping[str, PatternQuery]) -> bool:
+def _goes_anywhere(query: PatternQuery, declared: Collection[str]) -> bool:
     """Whether a result is about each event of a declared stream by itself, wherever it is."""
     return isinstance(query.pattern, Event) and query.pattern.stream in declared and not query.partition_by
 
@@ -196,7 +196,7 @@ def _cycles(declared: Mapping[str, tuple[PatternQuery, ...]]) -> Iterator[Proble
     """One problem for each group of streams that use each other and are not all made by rules."""
     uses = {name: _used_by_any(ways, declared) for name, ways in declared.items()}
     for group in components(uses):
-        if all(query.rule is not None for name in group for query in declared[name]):
+        if all(_may_grow(query) for name in group for query in declared[name]):
             continue
         name = next(name for name in declared if name in group)
         cycle = _cycle_from(name, uses)
@@ -209,6 +209,11 @@ def _cycles(declared: Mapping[str, tuple[PatternQuery, ...]]) -> Iterator[Proble
                 _place_of(query, used),
                 hint="the matches of a pattern cannot be its own events: break the cycle at one of these streams",
             )
+
+
+def _may_grow(query: PatternQuery) -> bool:
+    """Whether a statement may depend on its own events: a rule, or what puts rows of tables beside those of one."""
+    return query.rule is not None or query.lookup is not None
 
 
 def _cycle_from(name: str, uses: Mapping[str, Collection[str]]) -> tuple[str, ...] | None:

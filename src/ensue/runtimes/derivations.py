@@ -36,10 +36,12 @@ class PlannedStream:
     name: str
     plans: tuple[QueryPlan, ...]
     fields: Mapping[str, pa.DataType]
+    recursive: bool = False
 
     @property
     def is_set(self) -> bool:
-        return self.plans[0].query.rule is not None
+        """Whether equal events are one: those of rules are, and those that grow with them."""
+        return self.recursive or self.plans[0].query.rule is not None
 
     @property
     def schema(self) -> StreamSchema:
@@ -67,14 +69,14 @@ def plan_declared(
         group = {name: declared[name] for name in names}
         guesses: PlannedGroup = ()
         if any(used_streams(query, names) for ways in group.values() for query in ways):
-            guesses = tuple(PlannedStream(name, (), _unknown_types(ways)) for name, ways in group.items())
+            guesses = tuple(PlannedStream(name, (), _unknown_types(ways), True) for name, ways in group.items())
         streams = _plan_group(group, _with_streams(catalog, guesses), statements.source, laws, fixed)
         # Types of streams that use themselves follow from those types: nothing is known first, then ever more.
         while guesses and [made.fields for made in streams] != [made.fields for made in guesses]:
             guesses = streams
             streams = _plan_group(group, _with_streams(catalog, guesses), statements.source, laws, fixed)
         catalog = _with_streams(catalog, streams)
-        planned.append(streams)
+        planned.append(tuple(replace(made, recursive=bool(guesses)) for made in streams))
     return catalog, planned
 
 
@@ -229,7 +231,7 @@ def _needed_of(group: PlannedGroup, users: Sequence[User]) -> list[_Needed]:
     """What is needed of streams that use each other, or of one."""
     asked = _with_lineage(group, users)
     inside: list[User] = []
-    if any(made.name in plan.streams for made in group for other in group for plan in other.plans):
+    if group[0].recursive:
         inside = [(_telling(plan, made.name in asked), False) for made in group for plan in made.plans]
     needed = []
     for made in group:
