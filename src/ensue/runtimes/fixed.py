@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from ensue.algebra.nodes import Statements
 from ensue.algebra.rules import Fact, Ruleset, TableDeclaration
-from ensue.algebra.streams import declarations
 from ensue.errors import Problem, QueryError, SchemaError, counted, did_you_mean
 from ensue.expr.types import common_type, convert, describe, readable, scalar
 from ensue.runtimes.tables import are_frames, check_duplicates, kind_of_table, without_views
@@ -26,7 +25,7 @@ def fixed_tables(given: Mapping[str, Any] | None, statements: Statements) -> Fix
         facts.setdefault(fact.table, []).append(fact)
     declared = {entry.name: entry for entry in ruleset.tables}
     handed_over = _checked_names({} if given is None else given, declared)
-    if problems := list(_problems(ruleset, statements, facts, handed_over)):
+    if problems := list(_problems(ruleset, facts, handed_over)):
         raise QueryError(problems, statements.source)
     tables: dict[str, pa.Table] = {}
     for name in (*declared, *(name for name in facts if name not in declared)):
@@ -55,10 +54,7 @@ def _checked_names(given: Mapping[str, Any], declared: Mapping[str, TableDeclara
     return given
 
 
-def _problems(
-    ruleset: Ruleset, statements: Statements, facts: Mapping[str, Sequence[Fact]], given: Mapping[str, Any]
-) -> Iterator[Problem]:
-    streams = declarations(statements.statements)
+def _problems(ruleset: Ruleset, facts: Mapping[str, Sequence[Fact]], given: Mapping[str, Any]) -> Iterator[Problem]:
     seen: set[str] = set()
     for entry in ruleset.tables:
         if entry.name in seen:
@@ -73,15 +69,6 @@ def _problems(
                 hint=f'pass `tables={{"{entry.name}": ...}}`, or write its rows as FACTs',
             )
         seen.add(entry.name)
-    places = {name: rows[0].span for name, rows in facts.items()} | {entry.name: entry.span for entry in ruleset.tables}
-    for name, span in places.items():
-        if name in streams:
-            yield Problem(
-                "table-clash",
-                f"`{name}` is a table of facts and a stream as well",
-                span,
-                hint="rename one of them: a name stands for one stream or one table",
-            )
     declared = {entry.name: entry for entry in ruleset.tables}
     for name, rows in facts.items():
         yield from _misfits(rows, _columns(declared.get(name), rows))

@@ -111,9 +111,9 @@ def _clashes(
     for name in fixed:
         if name in given:
             yield Problem(
-                "table-clash",
-                f"`{name}` is a table of facts, and there is a table of events of this name as well",
-                hint="rename one of them: a name stands for one stream or one table",
+                "stream-clash",
+                f"`{name}` is a TABLE or has FACTs, and there is a table of events of this name as well",
+                hint="rename one of them: a table's rows have no time",
             )
     for name, ways in declared.items():
         if name in given:
