@@ -142,10 +142,8 @@ def test_lists_are_told_apart() -> None:
 
 def test_lineage_is_that_of_all_ways() -> None:
     table = events((1, "A", {"x": 1}), (1, "A", {"x": 2}), (3, "B", {"x": 9}))
-    one_way = program(
-        "STREAM h FROM PATTERN SEQ(A a [a.x = 1], B b) RETURN b.x AS k; PATTERN h v RETURN lineage() AS l"
-    )
-    both = program("STREAM h FROM PATTERN SEQ(A a, B b) RETURN b.x AS k; PATTERN h v RETURN lineage() AS l")
+    text = "STREAM h FROM PATTERN SEQ(A a, B b) RETURN b.x AS k; PATTERN h v RETURN lineage() AS l"
+    one_way, both = program(text.replace("A a", "A a [a.x = 1]")), program(text)
     ((first,), (together,)) = found(table, one_way), found(table, both)
     assert len(first["l"]) == 2
     assert len(together["l"]) == 3
