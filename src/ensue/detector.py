@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypeAlias
@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from ensue.algebra.check import check_query
+from ensue.algebra.nodes import Statements
 from ensue.algebra.streams import check_streams
 from ensue.api import (
     QueryLike,
@@ -74,7 +75,7 @@ class Detector:
         violations: bool = False,
         tables: Mapping[str, Any] | None = None,
     ) -> None:
-        self._statements = single_statement(query, constraints)
+        self._statements = self._meant(query, constraints)
         problems = [problem for node in self._statements.statements for problem in check_query(node)]
         problems += check_streams(self._statements)
         if problems:
@@ -199,7 +200,7 @@ class Detector:
             conform(batch[item.stream], item.table.schema, item.label) if item.stream in batch else item.table
             for item in session.inputs
         ]
-        (matches, *broken), masks = session.advance(fresh, until)
+        tables, masks = session.advance(fresh, until)
         self._warn(session.report.since(before))
         give = self._kind.from_arrow
         late = {
@@ -207,7 +208,16 @@ class Detector:
             for item, mask in zip(session.inputs, masks, strict=True)
         }
         late_rows = late if self._per_stream else next(iter(late.values()))
-        return Advance(give(matches), late_rows, give(broken[0]) if broken else None)
+        return self._given(tables, late_rows)
+
+    def _meant(self, query: QueryLike, constraints: ConstraintsLike | None) -> Statements:
+        """What a detector looks for; others look for more at once."""
+        return single_statement(query, constraints)
+
+    def _given(self, tables: Sequence[pa.Table], late: Any) -> Advance:
+        """What a step gives, from the tables of the plans."""
+        matches, *broken = map(self._kind.from_arrow, tables)
+        return Advance(matches, late, broken[0] if broken else None)
 
     def _warn(self, report: Report) -> None:
         warn_set_aside(report, callers=4)

@@ -1,0 +1,23 @@
+"""Actions: calls of functions, webhooks, tables and topics for the events that a program's ON statements name."""
+
+from ensue.actions.acting import act
+from ensue.actions.calls import Call
+from ensue.actions.delivery import Deliveries
+from ensue.actions.reactor import Reaction, Reactor
+from ensue.actions.receivers import Rejected
+from ensue.actions.sinks import kafka, spark_sink
+from ensue.actions.tables import table_sink
+from ensue.actions.webhooks import webhook
+
+__all__ = [
+    "Call",
+    "Deliveries",
+    "Reaction",
+    "Reactor",
+    "Rejected",
+    "act",
+    "kafka",
+    "spark_sink",
+    "table_sink",
+    "webhook",
+]
