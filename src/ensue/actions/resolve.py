@@ -143,15 +143,11 @@ def _misfits(action: Action, receiver: Receiver) -> Iterator[Problem]:
     names = column_names(parameters)
     twice = [name for name, times in Counter(names).items() if times > 1]
     reserved = [name for name in names if name in RESERVED]
-    named = [place for place, name in enumerate(parameters) if name is not None]
     if twice:
         yield Problem("action-arguments", f"there are two arguments `{twice[0]}`", action.span, hint="rename one")
     elif reserved:
         hint = "every call has it by itself: give the argument another name"
         yield Problem("action-arguments", f"no argument can be called `{reserved[0]}`", action.span, hint=hint)
-    elif named and None in parameters[named[0] :]:
-        hint = "write the arguments without a name first"
-        yield Problem("action-arguments", "an argument without a name follows one with a name", action.span, hint=hint)
     elif found := misfit(receiver, parameters):
         wrong, signature = found
         yield Problem(
