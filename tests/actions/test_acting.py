@@ -85,7 +85,7 @@ def test_nothing_runs_when_one_of_two_actions_is_missing() -> None:
 
 def test_a_text_names_actions_and_never_code() -> None:
     for name in ("print", "exec", "os.system", "__import__"):
-        assert code_of(f'{DECLARED} ON late l DO `{name}`(l.id)', {}) == "no-action"
+        assert code_of(f"{DECLARED} ON late l DO `{name}`(l.id)", {}) == "no-action"
 
 
 def test_receivers_that_nothing_calls() -> None:

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from ensue.actions.delivery import Courier, Policy, Route
+from ensue.actions.journal import Journal
 from ensue.actions.receivers import TableReceiver
 from ensue.actions.tables import table_sink
 from ensue.dsl.literals import WindowLike, window
@@ -43,6 +44,9 @@ def courier_of(
         raise SchemaError("delivery-option", f"`retries` is a number from 0, not {retries!r}")
     policy = Policy(retries, _seconds("backoff", backoff), _seconds("patience", patience))
     journal = None if delivered is None else Path(delivered)
+    if journal is not None:
+        # What is wrong with it is said before anything runs.
+        Journal(journal).close()
     return Courier(tuple(routes), policy, _letters(dead_letters), journal)
 
 
