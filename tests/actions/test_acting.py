@@ -36,6 +36,22 @@ def test_a_condition_and_calculated_arguments() -> None:
     assert taken == [(40, 3, {"why": "late", "urgent": True}), (60, 4, {"why": "late", "urgent": True})]
 
 
+RULES = """
+    RULE overdue(id, q) <- o: Order(id=id, qty=q), w: extend(o, 5), while w: not Paid(id=id);
+    RULE twice(a, b) <- x: overdue(a, _), y: overdue(b, _), x before y;
+    ON overdue o WHERE o.q > 5 DO notify(o.id, qty = o.q);
+    ON twice p DO pair(p.a, p.b)
+"""
+
+
+def test_events_of_rules() -> None:
+    notify, pairs = Flaky(), []
+    events = pa.concat_tables([orders(), pa.table({"t": [20], "type": ["Order"], "id": [9], "qty": [90]})])
+    ensue.act(RULES, events, {"notify": notify, "pair": lambda a, b: pairs.append((a, b))}, **FAST)
+    assert notify.taken == [(2, 20), (3, 30), (9, 90)]
+    assert pairs == [(0, 9), (2, 9), (3, 9)]
+
+
 def test_an_action_without_arguments() -> None:
     rung: list[int] = []
     done = ensue.act(f"{DECLARED} ON late l DO ring()", orders(), {"ring": lambda: rung.append(1)}, **FAST)

@@ -15,7 +15,7 @@ from ensue.actions.receivers import Receiver, ReceiverLike, misfit, receiver_of
 from ensue.algebra.check import check_query
 from ensue.algebra.nodes import Event, PatternQuery, Return, Statements
 from ensue.algebra.rules import Action
-from ensue.algebra.streams import hands_on
+from ensue.algebra.rulesets import resolve_rules
 from ensue.api import Program, parse
 from ensue.errors import Problem, QueryError, SchemaError, did_you_mean
 from ensue.expr.nodes import Field
@@ -55,12 +55,13 @@ def resolve_actions(program: Program | str, receivers: Mapping[str, ReceiverLike
     if problems:
         raise QueryError(problems, statements.source)
     _check_unused(known, actions)
-    queries = tuple(_query(action, name, statements) for action, name in zip(actions, _names(actions), strict=True))
+    queries = tuple(_query(action, name) for action, name in zip(actions, _names(actions), strict=True))
     problems = [problem for query in queries for problem in check_query(query)]
     if problems:
         raise QueryError(problems, statements.source)
     routes = tuple(Route(action.action, _parameters(action), known[action.action]) for action in actions)
-    return Reactions(Program(replace(statements, statements=(*statements.declared, *queries))), routes)
+    resolved = resolve_rules(statements)
+    return Reactions(Program(replace(resolved, statements=(*resolved.declared, *queries))), routes)
 
 
 def calls_table(route: Route, found: pa.Table) -> pa.Table:
@@ -86,35 +87,19 @@ def _names(actions: Sequence[Action]) -> Iterator[str]:
         yield name if seen[name] == 1 else f"{name} {seen[name]}"
 
 
-def _query(action: Action, name: str, statements: Statements) -> PatternQuery:
-    """The events that call for the action, with its arguments.
-
-    It has the keys that all which declare the stream hand on, so that Spark need not bring all events to one place. The
-    keys of a match are never null, so no event is left out by this.
-    """
-    declaring = [query for query in statements.declared if query.name == action.stream]
-    keys = [key for key in declaring[0].partition_by if all(_has(key, query) for query in declaring)]
+def _query(action: Action, name: str) -> PatternQuery:
+    """The events that call for the action, with its arguments and their times."""
     returns = [
         Return(argument.expression, f"arg_{place}", argument.span)
         for place, argument in enumerate(action.arguments, start=1)
     ]
     times = [Return(Field(action.variable, "s"), START), Return(Field(action.variable, "e"), END)]
-    return PatternQuery(
-        Event(action.stream, action.variable, span=action.span),
-        name,
-        action.where,
-        tuple(keys),
-        returns=(*returns, *times),
-        span=action.span,
-    )
-
-
-def _has(key: str, query: PatternQuery) -> bool:
-    return key in query.partition_by and hands_on(key, query)
+    pattern = Event(action.stream, action.variable, span=action.span)
+    return PatternQuery(pattern, name, action.where, returns=(*returns, *times), span=action.span)
 
 
 def _problems(action: Action, statements: Statements, receivers: Mapping[str, Receiver]) -> Iterator[Problem]:
-    declared = [query.name for query in statements.declared if query.name is not None]
+    declared = [*(query.name for query in statements.declared if query.name is not None), *statements.heads]
     if action.stream not in declared:
         yield _no_stream(action, statements, declared)
     if action.action not in receivers:
