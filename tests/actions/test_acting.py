@@ -108,6 +108,17 @@ def test_receivers_that_nothing_calls() -> None:
     assert code_of(LATE, {"notify": Flaky(), "log": print}) == "unused-action"
 
 
+@pytest.mark.parametrize("program", [7, [LATE], None])
+def test_what_is_no_program(program: Any) -> None:
+    assert code_of(program, {"notify": Flaky()}) == "not-a-query"
+
+
+def test_a_program_that_is_parsed() -> None:
+    notify = Flaky()
+    ensue.act(ensue.parse(LATE), orders(), {"notify": notify}, **FAST)
+    assert len(notify.taken) == 3
+
+
 def test_a_program_without_actions() -> None:
     assert code_of("PATTERN Order o", {}) == "nothing-to-do"
 

@@ -37,7 +37,7 @@ class Reactions:
 
 def resolve_actions(program: Program | str, receivers: Mapping[str, ReceiverLike]) -> Reactions:
     """Checks a program with ON statements against the receivers and turns the statements into patterns."""
-    statements = (parse(program) if isinstance(program, str) else program).statements
+    statements = _statements_of(program)
     actions = statements.ruleset.actions if statements.ruleset is not None else ()
     if not actions:
         raise QueryError(
@@ -62,6 +62,16 @@ def resolve_actions(program: Program | str, receivers: Mapping[str, ReceiverLike
     routes = tuple(Route(action.action, _parameters(action), known[action.action]) for action in actions)
     resolved = resolve_rules(statements)
     return Reactions(Program(replace(resolved, statements=(*resolved.declared, *queries))), routes)
+
+
+def _statements_of(program: object) -> Statements:
+    match program:
+        case str():
+            return parse(program).statements
+        case Program():
+            return program.statements
+    said = f"a program with actions is a text, or what `ensue.parse` makes of one, not {type(program).__name__}"
+    raise QueryError([Problem("not-a-query", said)])
 
 
 def calls_table(route: Route, found: pa.Table) -> pa.Table:
