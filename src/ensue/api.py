@@ -124,6 +124,13 @@ def parse_file(path: str | Path) -> Program:
     return parse(Path(path).read_text(encoding="utf-8"), Path(path).name)
 
 
+def as_program(query: QueryLike) -> Program:
+    """The program that a text or a list of queries and rules is, with all that can be checked without data checked."""
+    if isinstance(query, Program):
+        return query
+    return parse(query if isinstance(query, str) else Program(_statements_of(query)).to_text())
+
+
 def explain(query: QueryLike, *, time: str = "t", constraints: ConstraintsLike | None = None) -> str:
     """What a query means and how it will run, stage by stage, without data; `time` names the time column.
 

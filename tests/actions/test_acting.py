@@ -108,15 +108,20 @@ def test_receivers_that_nothing_calls() -> None:
     assert code_of(LATE, {"notify": Flaky(), "log": print}) == "unused-action"
 
 
-@pytest.mark.parametrize("program", [7, [LATE], None])
+@pytest.mark.parametrize("program", [7, [], None])
 def test_what_is_no_program(program: Any) -> None:
     assert code_of(program, {"notify": Flaky()}) == "not-a-query"
 
 
-def test_a_program_that_is_parsed() -> None:
-    notify = Flaky()
-    ensue.act(ensue.parse(LATE), orders(), {"notify": notify}, **FAST)
-    assert len(notify.taken) == 3
+def test_programs_of_every_form() -> None:
+    in_python = ensue.on("late", "l").do("notify", "l.id", qty="l.qty")
+    taken = []
+    for program in (LATE, ensue.parse(LATE), [DECLARED, in_python]):
+        notify = Flaky()
+        ensue.act(program, orders(), {"notify": notify}, **FAST)
+        taken.append((notify.taken, notify.ids))
+    assert len(taken[0][0]) == 3
+    assert taken[0] == taken[1] == taken[2]
 
 
 def test_a_program_without_actions() -> None:

@@ -3,7 +3,7 @@
 from ensue.actions.acting import act
 from ensue.actions.calls import Call
 from ensue.actions.delivery import Deliveries
-from ensue.actions.reactor import Reaction, Reactor
+from ensue.actions.reactor import Reacted, Reactor
 from ensue.actions.receivers import Rejected
 from ensue.actions.sinks import kafka, spark_sink
 from ensue.actions.tables import table_sink
@@ -12,7 +12,7 @@ from ensue.actions.webhooks import webhook
 __all__ = [
     "Call",
     "Deliveries",
-    "Reaction",
+    "Reacted",
     "Reactor",
     "Rejected",
     "act",

@@ -13,7 +13,7 @@ from ensue.actions.options import DeadLettersLike, PathLike, courier_of
 from ensue.actions.receivers import ReceiverLike
 from ensue.actions.resolve import Reactions, calls_table, resolve_actions
 from ensue.actions.sinks import OnSpark
-from ensue.api import Program, program_statements, run
+from ensue.api import QueryLike, program_statements, run
 from ensue.dsl.literals import WindowLike
 from ensue.errors import SchemaError
 from ensue.plan.model import DEFAULT_LIMIT
@@ -24,7 +24,7 @@ from ensue.streams import start
 
 
 def act(
-    program: Program | str,
+    program: QueryLike,
     events: Any,
     receivers: Mapping[str, ReceiverLike],
     *,

@@ -13,7 +13,7 @@ from ensue.actions.options import DeadLettersLike, PathLike, courier_of
 from ensue.actions.receivers import ReceiverLike
 from ensue.actions.resolve import calls_table, resolve_actions
 from ensue.algebra.nodes import Statements
-from ensue.api import Program, QueryLike, program_statements
+from ensue.api import QueryLike, program_statements
 from ensue.detector import Advance, Detector
 from ensue.dsl.constraints import ConstraintsLike
 from ensue.dsl.literals import WindowLike
@@ -22,7 +22,7 @@ from ensue.runtimes.planning import ColumnNames
 
 
 @dataclass(frozen=True, slots=True)
-class Reaction:
+class Reacted:
     """What one step gave: what became of its calls, and the rows that came too late (a table, or one per stream)."""
 
     deliveries: Deliveries
@@ -59,7 +59,7 @@ class Reactor:
 
     def __init__(
         self,
-        program: Program | str,
+        program: QueryLike,
         receivers: Mapping[str, ReceiverLike],
         *,
         time: ColumnNames,
@@ -81,11 +81,11 @@ class Reactor:
         """How far time has come, in ticks of the time column; None before the first step."""
         return self._detector.watermark
 
-    def advance(self, events: Any = None, *, watermark: Any) -> Reaction:
+    def advance(self, events: Any = None, *, watermark: Any) -> Reacted:
         """Takes a batch, moves the watermark, and delivers the calls of the events that completed."""
         return self._react(self._detector.advance(events, watermark=watermark))
 
-    def finish(self, events: Any = None) -> Reaction:
+    def finish(self, events: Any = None) -> Reacted:
         """Takes a last batch and delivers every call that is still open: no event comes any more."""
         return self._react(self._detector.finish(events))
 
@@ -97,6 +97,6 @@ class Reactor:
         """Goes on where a snapshot of the same program was taken."""
         self._detector.restore(saved)
 
-    def _react(self, step: Advance) -> Reaction:
+    def _react(self, step: Advance) -> Reacted:
         calls = [calls_table(*pair) for pair in zip(self._courier.routes, step.matches, strict=True)]
-        return Reaction(self._courier.deliver(calls), step.late)
+        return Reacted(self._courier.deliver(calls), step.late)

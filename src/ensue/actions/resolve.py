@@ -16,7 +16,7 @@ from ensue.algebra.check import check_query
 from ensue.algebra.nodes import Event, PatternQuery, Return, Statements
 from ensue.algebra.rules import Action
 from ensue.algebra.rulesets import resolve_rules
-from ensue.api import Program, parse
+from ensue.api import Program, QueryLike, as_program
 from ensue.errors import Problem, QueryError, SchemaError, did_you_mean
 from ensue.expr.nodes import Field
 
@@ -35,9 +35,9 @@ class Reactions:
         return self.program.names
 
 
-def resolve_actions(program: Program | str, receivers: Mapping[str, ReceiverLike]) -> Reactions:
+def resolve_actions(program: QueryLike, receivers: Mapping[str, ReceiverLike]) -> Reactions:
     """Checks a program with ON statements against the receivers and turns the statements into patterns."""
-    statements = _statements_of(program)
+    statements = as_program(program).statements
     actions = statements.ruleset.actions if statements.ruleset is not None else ()
     if not actions:
         raise QueryError(
@@ -62,16 +62,6 @@ def resolve_actions(program: Program | str, receivers: Mapping[str, ReceiverLike
     routes = tuple(Route(action.action, _parameters(action), known[action.action]) for action in actions)
     resolved = resolve_rules(statements)
     return Reactions(Program(replace(resolved, statements=(*resolved.declared, *queries))), routes)
-
-
-def _statements_of(program: object) -> Statements:
-    match program:
-        case str():
-            return parse(program).statements
-        case Program():
-            return program.statements
-    said = f"a program with actions is a text, or what `ensue.parse` makes of one, not {type(program).__name__}"
-    raise QueryError([Problem("not-a-query", said)])
 
 
 def calls_table(route: Route, found: pa.Table) -> pa.Table:
