@@ -254,7 +254,7 @@ class RuleCheck:
         if atom.arguments and not named and len(atom.arguments) != len(known):
             yield Problem(
                 "arity",
-                f"`{atom.stream}` has {_arguments(len(known))}, and here are {len(atom.arguments)}",
+                f"`{atom.stream}` has {_arguments(len(known))}, not {len(atom.arguments)}",
                 atom.span,
                 label=", ".join(known),
                 hint=f"write `_` for one that does not matter, or name those that do: `{atom.stream}({known[0]}=x)`"

@@ -44,7 +44,7 @@ def _check_positions(query: PatternQuery, attributes_of: AttributesOf) -> Iterat
         elif len(known) != event.arity:
             yield Problem(
                 "arity",
-                f"the table of `{event.stream}` has {len(known)} attributes, and here are {event.arity}",
+                f"the table of `{event.stream}` has {len(known)} attributes, not {event.arity}",
                 event.span,
                 label=", ".join(known),
                 hint=f"write `_` for one that does not matter, or name those that do: `{event.stream}(column=x)`",
