@@ -21,11 +21,15 @@ SCHEMA = pa.schema([("t", INSTANT), ("type", pa.string()), ("id", pa.int64()), (
 PROGRAM = """
     STREAM late FROM PATTERN SEQ(Order o, NOT Paid p) PARTITION BY id WITHIN 2 seconds RETURN o.id AS id, o.t AS since;
     STREAM busy FROM PATTERN SEQ(Order one, Order two) PARTITION BY shop WITHIN 1 second RETURN one.shop AS shop;
+    TABLE owner(id, who);
+    RULE again(id, who) <- x: late(id=id), y: late(id=id), x before y, {x, y} within 4 seconds, owner(id, who);
+    ON again a DO log(a.who);
     ON late l DO notify(l.id, since = l.since);
     ON late l WHERE l.id > 3 DO log(l.id);
     ON busy b DO log(b.shop)
 """
-OPTIONS: dict[str, Any] = {"time": "t", "type": "type", "backoff": "1 millisecond"}
+OWNERS = pa.table({"id": [1, 2, 3, 4], "who": ["Ada", "Bob", "Ada", "Eve"]})
+OPTIONS: dict[str, Any] = {"time": "t", "type": "type", "backoff": "1 millisecond", "tables": {"owner": OWNERS}}
 STREAM: dict[str, Any] = {**OPTIONS, "buckets": 2, "status": False, "available_now": True}
 
 
@@ -69,6 +73,7 @@ def in_process(table: pa.Table) -> Kept:
     kept = Kept()
     ensue.act(PROGRAM, table, kept.receivers, **OPTIONS)
     assert len(kept.calls) == len(set(kept.ids)) > 20
+    assert {what for _, what in kept.calls} & {"Ada", "Bob", "Eve"}
     return kept
 
 
@@ -147,7 +152,7 @@ def test_sinks_of_spark_get_the_rows(spark: SparkSession, tmp_path: Path) -> Non
         "notify": ensue.spark_sink("parquet", path=str(tmp_path / "notified")),
         "log": ensue.table_sink(tmp_path / "logged", format="jsonl"),
     }
-    program = PROGRAM.replace("log(b.shop)", "log(99)")
+    program = PROGRAM.replace("log(b.shop)", "log(99)").replace("log(a.who)", "log(98)")
     with settings(spark, SMALL):
         done = ensue.act(program, table, receivers, **OPTIONS)
     notified = spark.read.parquet(str(tmp_path / "notified")).toArrow()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ensue.actions.delivery import Courier, Route
+from ensue.actions.delivery import Courier, Deliveries, Route
 from ensue.actions.options import DeadLettersLike, PathLike, courier_of
 from ensue.actions.receivers import ReceiverLike
 from ensue.actions.resolve import Reactions, calls_table, resolve_actions
@@ -17,6 +17,7 @@ from ensue.api import QueryLike, program_statements, run
 from ensue.dsl.literals import WindowLike
 from ensue.errors import SchemaError
 from ensue.plan.model import DEFAULT_LIMIT
+from ensue.runtimes.fixed import fixed_tables
 from ensue.runtimes.grouping import by_keys
 from ensue.runtimes.planning import ColumnNames, Columns, plan_queries
 from ensue.runtimes.tables import are_frames, arrow_tables
@@ -31,6 +32,7 @@ def act(
     time: ColumnNames,
     type: str | None = None,
     end: ColumnNames | None = None,
+    tables: Mapping[str, Any] | None = None,
     limit: int | None = DEFAULT_LIMIT,
     retries: int = 5,
     backoff: WindowLike = "1 second",
@@ -46,7 +48,7 @@ def act(
     by the name of the action. A call that raises is tried again up to `retries` times, at first after `backoff`, then
     after twice as long each time; `patience` after the beginning nothing is tried again. What was never taken goes to
     `dead_letters`: a folder, a list or a receiver of tables. `delivered` is the path of a journal: what it holds is
-    not called again.
+    not called again. `tables` are those of the program's TABLEs, by name.
 
     For tables and DataFrames of the past the result is an `ensue.Deliveries`. For streaming DataFrames it is the
     running stream, as `ensue.start` gives it: that needs `checkpoint` and `dead_letters`, and takes what else
@@ -59,33 +61,39 @@ def act(
     """
     reactions = resolve_actions(program, receivers)
     courier = courier_of(reactions.routes, retries, backoff, patience, dead_letters, delivered)
-    columns = Columns(time, type, end)
+    reading = _Reading(Columns(time, type, end), limit, tables)
     if are_frames(events):
         from ensue.runtimes.spark.actions import is_streaming
 
         if is_streaming(events):
-            return _start(reactions, courier, events, columns, limit, checkpoint, stream)
+            return _start(reactions, courier, events, reading, checkpoint, stream)
     if checkpoint is not None or stream:
         given = next(iter(stream), "checkpoint")
         raise SchemaError(
             "stream-option", f"`{given}` is for streams, and these are tables of the past", "leave it out"
         )
-    return _act_on_tables(reactions, courier, events, columns, limit)
+    return _act_on_tables(reactions, courier, events, reading)
 
 
-def _act_on_tables(reactions: Reactions, courier: Courier, events: Any, columns: Columns, limit: int | None) -> Any:
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """How events are read."""
+
+    columns: Columns
+    limit: int | None
+    tables: Mapping[str, Any] | None
+
+    def options(self) -> dict[str, Any]:
+        """The same as arguments of `ensue.run` and `ensue.start`."""
+        own = self.columns
+        return {"time": own.time, "type": own.type, "end": own.end, "limit": self.limit, "tables": self.tables}
+
+
+def _act_on_tables(reactions: Reactions, courier: Courier, events: Any, reading: _Reading) -> Deliveries:
     frames = are_frames(events)
     # Not as pandas or polars: receivers get the values that the program means.
-    tables = events if frames else arrow_tables(events)[1]
-    results = run(
-        reactions.program,
-        tables,
-        time=columns.time,
-        type=columns.type,
-        end=columns.end,
-        limit=limit,
-        match_id=True,
-    )
+    given = events if frames else arrow_tables(events)[1]
+    results = run(reactions.program, given, **reading.options(), match_id=True)
     found = [results[name].toArrow() if frames else results[name] for name in reactions.names]
     results.release()
     calls = [calls_table(*pair) for pair in zip(courier.routes, found, strict=True)]
@@ -100,8 +108,7 @@ def _start(
     reactions: Reactions,
     courier: Courier,
     events: Any,
-    columns: Columns,
-    limit: int | None,
+    reading: _Reading,
     checkpoint: str | None,
     stream: Mapping[str, Any],
 ) -> Any:
@@ -117,22 +124,21 @@ def _start(
     return start(
         reactions.program,
         events,
-        to=dict(zip(reactions.names, _stream_sinks(reactions, courier, events, columns), strict=True)),
+        to=dict(zip(reactions.names, _stream_sinks(reactions, courier, events, reading), strict=True)),
         checkpoint=checkpoint,
-        time=columns.time,
-        type=columns.type,
-        end=columns.end,
-        limit=limit,
         match_id=True,
+        **reading.options(),
         **stream,
     )
 
 
-def _stream_sinks(reactions: Reactions, courier: Courier, events: Any, columns: Columns) -> Sequence[CallsOfRoute]:
+def _stream_sinks(reactions: Reactions, courier: Courier, events: Any, reading: _Reading) -> Sequence[CallsOfRoute]:
     """A sink for each ON statement; those of one stream of Spark deliver together."""
     from ensue.runtimes.spark.frames import empty_tables
 
-    planned = plan_queries(empty_tables(events), program_statements(reactions.program), columns, match_id=True)
+    statements = program_statements(reactions.program)
+    fixed = fixed_tables(reading.tables, statements)
+    planned = plan_queries(empty_tables(events), statements, reading.columns, True, fixed)
     sinks = {}
     for group in by_keys(planned):
         routes = tuple(courier.routes[place] for place in group.places)

@@ -65,6 +65,7 @@ class Reactor:
         time: ColumnNames,
         type: str | None = None,
         end: ColumnNames | None = None,
+        tables: Mapping[str, Any] | None = None,
         limit: int | None = DEFAULT_LIMIT,
         retries: int = 5,
         backoff: WindowLike = "1 second",
@@ -74,7 +75,9 @@ class Reactor:
     ) -> None:
         reactions = resolve_actions(program, receivers)
         self._courier = courier_of(reactions.routes, retries, backoff, patience, dead_letters, delivered)
-        self._detector = _ProgramDetector(reactions.program, time=time, type=type, end=end, limit=limit, match_id=True)
+        self._detector = _ProgramDetector(
+            reactions.program, time=time, type=type, end=end, tables=tables, limit=limit, match_id=True
+        )
 
     @property
     def watermark(self) -> int | None:
