@@ -22,7 +22,7 @@ PROGRAM = """
     STREAM late FROM PATTERN SEQ(Order o, NOT Paid p) PARTITION BY id WITHIN 2 seconds RETURN o.id AS id, o.t AS since;
     STREAM busy FROM PATTERN SEQ(Order one, Order two) PARTITION BY shop WITHIN 1 second RETURN one.shop AS shop;
     TABLE owner(id, who);
-    RULE again(id, who) <- x: late(id=id), y: late(id=id), x before y, {x, y} within 4 seconds, owner(id, who);
+    RULE again(id, who) <- x: late(id=id), y: late(id=id), x before y, {x, y} within 20 seconds, owner(id, who);
     ON again a DO log(a.who);
     ON late l DO notify(l.id, since = l.since);
     ON late l WHERE l.id > 3 DO log(l.id);

@@ -17,7 +17,8 @@ def write_rows(
     session: SparkSession | None, rows: pa.Table, format: str, mode: str, options: Mapping[str, Any]
 ) -> None:
     """Writes a table by way of a session: the one given, else the one of this process, else a new one."""
-    frame: Any = (session or running_session() or spark_session()).createDataFrame(rows)
+    # Spark loses what stands behind a chunk without rows.
+    frame: Any = (session or running_session() or spark_session()).createDataFrame(rows.combine_chunks())
     frame.write.format(format).mode(mode).options(**options).save()
 
 
