@@ -46,9 +46,10 @@ def snapshot(session: Progress, per_stream: bool) -> pa.Table:
         "per_stream": per_stream,
         "report": asdict(session.report),
         "watched": watched_streams(_all_plans(session)),
-        "fixed": {name: _encoded(table.schema) for name, table in _fixed_tables(session).items()},
         "tables": [{**_columns(item), "schema": _encoded(item.table.schema)} for item in session.inputs],
     }
+    if fixed := _fixed_tables(session):
+        header["fixed"] = {name: _encoded(table.schema) for name, table in fixed.items()}
     return pa.table(columns).replace_schema_metadata({METADATA: json.dumps(header).encode()})
 
 

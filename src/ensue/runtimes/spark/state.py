@@ -167,6 +167,8 @@ class StateLook:
         stores = [load_events(sources, request_of(plan, True), Report()) for plan in plans]
         store = stores[0]
         kept = _kept_rows(store)
+        if kept.num_rows == 0:
+            return self.schema.empty_table()
         totals = kept.group_by("key").aggregate([("start", "count"), ("start", "min"), ("start", "max")]).sort_by("key")
         codes = totals.column("key").to_numpy()
         watermark = session.watermark if session.watermark is not None else 0
