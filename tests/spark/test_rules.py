@@ -54,7 +54,7 @@ def test_stream_with_a_restart_and_a_table_that_has_changed(spark: SparkSession,
         feed.put(part)
     run(spark, feed, tmp_path, WEIGHTS)
     kept = ensue.stream_state(str(tmp_path / "checkpoint"), spark).toArrow().to_pylist()
-    assert {"Link", "reach"} <= {stream for row in kept for stream, _ in row["streams"]}
+    assert "reach" in {stream for row in kept for stream, _ in row["streams"]}
     far = pa.table([instants(np.array([START + 500 * SECOND])), ["Link"], [9], [9], [9]], schema=SCHEMA)
     for part in (*parts[2:], far):
         feed.put(part)
