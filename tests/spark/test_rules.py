@@ -69,7 +69,7 @@ def run(spark: SparkSession, feed: Feed, folder: Path, weights: Any) -> None:
     with settings(spark, SMALL):
         running = ensue.start(
             PROGRAM,
-            feed.stream(spark, "t"),
+            feed.stream(spark, "t", "3 seconds"),
             to={name: str(folder / name) for name in ("reach", "heavy")},
             checkpoint=str(folder / "checkpoint"),
             time="t",
