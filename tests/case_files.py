@@ -19,6 +19,8 @@ Events, in the order of arrival, over as many lines as read well:
 
 Where a query has several statements, all but the last declare streams, and the matches are those of the last.
 A title that ends in `[tables]` gives the events as one table per stream, with the fields that its own events have.
+A program of rules may use tables that do not change: beside the events, each row on a line of its own,
+    TABLE price(product='tea', amount=5)
 
 Matches, one a line in any order:
     a=A1 b=B2       the event of each named variable; variables of OR branches not taken are left out
@@ -26,6 +28,8 @@ Matches, one a line in any order:
     [1, 4]          the interval, where the pattern names no variable
     t=[T2 T3]       the events of a variable of a repetition; `[]` where there is none
     n='a' at=4      the columns of RETURN; `[1, null]` is a list of values
+    h: x=1 [1, 4]   of a program with rules: an event of the head `h`, its attributes and its interval
+    p: n='a'        of a program with rules: a match of the pattern `p`, as above
     none            no match
     error CODE      the query is refused; one line for each problem, in the order reported
 Anything behind `  #` is a comment. A match without `@` is complete when its last event has ended.
@@ -34,7 +38,7 @@ Anything behind `  #` is a comment. A match without `@` is complete when its las
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -49,6 +53,7 @@ EPOCH = datetime(1970, 1, 1)
 
 _TIME = r"-?\d+(?:-\d\d-\d\dT)?(?:(?<=T)\d\d)?(?::\d\d)*(?:(?<=:\d\d)\.\d+)?"
 _EVENT = re.compile(rf"([A-Za-z_]\w*?)(@?)({_TIME})(?:\.\.({_TIME}))?('*)(?:\(([^()]*)\))?(?=\s|$)")
+_ROW = re.compile(r"^TABLE (\w+)\(([^()]*)\)[ ]*$", re.MULTILINE)
 _FIELD = re.compile(r"(\w+)=('(?:[^']|'')*'|[^\s,]+)(?:,\s*|$)")
 
 
@@ -105,7 +110,17 @@ class Case:
         return [parse_time(text) for text in found]
 
     def parsed_events(self) -> list[CaseEvent]:
-        return parse_events(self.events)
+        return parse_events(_ROW.sub("", self.events))
+
+    def rows_of_tables(self) -> dict[str, list[dict[str, FieldValue]]]:
+        """The rows of the tables that do not change."""
+        found: dict[str, list[dict[str, FieldValue]]] = {}
+        for name, values in _ROW.findall(self.events):
+            found.setdefault(name, []).append(_parse_fields(values))
+        return found
+
+    def fixed_tables(self) -> dict[str, pa.Table]:
+        return {name: pa.Table.from_pylist(rows) for name, rows in self.rows_of_tables().items()}
 
 
 def read_cases(path: Path) -> tuple[list[Case], str]:
@@ -244,6 +259,28 @@ def render_rows(table: pa.Table) -> list[str]:
         or f"[{render_time(start, is_clock)}, {render_time(end, is_clock)}]"
         for row, start, end in zip(table.to_pylist(), starts, ends, strict=True)
     ]
+
+
+def render_results(results: Mapping[str, pa.Table], heads: Collection[str]) -> list[str]:
+    """The rows of the results of a program with rules, each with the name of its head or pattern."""
+    return [
+        f"{name}: {row}"
+        for name, table in results.items()
+        for row in (render_derived(table) if name in heads else render_rows(table))
+    ]
+
+
+def render_derived(table: pa.Table) -> list[str]:
+    """Derived events: their attributes and their intervals."""
+    is_clock = pa.types.is_timestamp(table.schema.field("start").type)
+    attributes = table.drop_columns(["start", "end"]).to_pylist() if table.num_columns > 2 else [{}] * table.num_rows
+    times = zip(ticks_of(table, "start"), ticks_of(table, "end"), strict=True)
+    return [render_event(row, start, end, is_clock) for row, (start, end) in zip(attributes, times, strict=True)]
+
+
+def render_event(attributes: Mapping[str, object], start: int, end: int, is_clock: bool) -> str:
+    values = [f"{name}={render_value(value)}" for name, value in attributes.items()]
+    return " ".join([*values, f"[{render_time(start, is_clock)}, {render_time(end, is_clock)}]"])
 
 
 def is_variable(kind: pa.DataType) -> bool:

@@ -4,21 +4,33 @@ from __future__ import annotations
 
 import math
 
-from case_files import Case, render_time, render_value
-from ensue.algebra.nodes import Event, PatternQuery
+from case_files import Case, input_of, render_event, render_time, render_value
+from ensue.algebra.nodes import Event, PatternQuery, Statements
 from ensue.algebra.nodes import walk as walk_pattern
 from ensue.expr.nodes import Call, Expr, walk
 from ensue.lang.parser import parse_statements
 from oracle.model import Bound, OracleEvent, OracleMatch
 from oracle.programs import program_matches
+from oracle.rules import derive
 from oracle.tree import AGGREGATES, LINEAGE, PREVIOUS, homes
 
 KNOWN_TO_ORACLE = {"abs", "coalesce", "greatest", "least", "length", "lower", "upper", *AGGREGATES, PREVIOUS, LINEAGE}
 NANOSECONDS_PER_TICK = 1000
+TIMES = ("time", "until")
+
+
+def program_of(case: Case) -> Statements:
+    return parse_statements(case.query)
 
 
 def statements_of(case: Case) -> tuple[PatternQuery, ...]:
-    return parse_statements(case.query).statements
+    return program_of(case).statements
+
+
+def heads_of(case: Case) -> tuple[str, ...]:
+    """The heads of the rules of a case, none if it is about patterns alone."""
+    ruleset = program_of(case).ruleset
+    return ruleset.heads if ruleset is not None else ()
 
 
 def node_of(case: Case) -> PatternQuery:
@@ -49,13 +61,36 @@ def conditions_of(query: PatternQuery) -> list[Expr]:
 
 
 def oracle_matches(case: Case) -> list[OracleMatch]:
+    return program_matches(statements_of(case), events_of(case))[-1]
+
+
+def events_of(case: Case) -> list[OracleEvent]:
     scale = scale_of(case)
-    events = [
+    return [
         OracleEvent(number, event.stream, event.start * scale, event.end * scale, event.fields)
         for number, event in enumerate(case.parsed_events())
         if event.start <= event.end
     ]
-    return program_matches(statements_of(case), events)[-1]
+
+
+def oracle_results(case: Case) -> list[str]:
+    """What the oracle finds for a program with rules."""
+    scale, program = scale_of(case), program_of(case)
+    derived = derive(program, events_of(case), case.rows_of_tables(), attributes_of_tables(case))
+    found = [
+        f"{head}: {render_event(event.fields, event.s // scale, event.e // scale, case.has_clock_times)}"
+        for head, events in derived.heads.items()
+        for event in events
+    ]
+    for query, matches in zip(program.results, derived.patterns, strict=True):
+        found += [f"{query.name}: {render_columns(match)}" for match in matches]
+    return found
+
+
+def attributes_of_tables(case: Case) -> dict[str, list[str]]:
+    """The columns of streams with tables of their own, which are in order without a declaration."""
+    tables = input_of(case, []) if case.has_tables else {}
+    return {name: [field for field in table.column_names if field not in TIMES] for name, table in tables.items()}
 
 
 def oracle_rows(case: Case) -> list[tuple[str, int, int]]:
@@ -87,10 +122,11 @@ def label_of(case: Case, bound: Bound) -> str:
 
 def returned_rows(case: Case) -> list[str]:
     """The oracle's matches as rows of RETURN."""
-    return [
-        " ".join(f"{name}={render_value(value)}" for name, value in match.columns.items())
-        for match in oracle_matches(case)
-    ]
+    return list(map(render_columns, oracle_matches(case)))
+
+
+def render_columns(match: OracleMatch) -> str:
+    return " ".join(f"{name}={render_value(value)}" for name, value in match.columns.items())
 
 
 def completion(end: int, at: int | None, is_clock: bool) -> str:

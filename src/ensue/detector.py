@@ -86,6 +86,7 @@ class Detector:
         self._violations = violations
         self._options = Options(limit=checked_limit(limit))
         self._session: Progress | None = None
+        self._schemas: dict[str | None, pa.Schema] = {}
         self._per_stream = False
         self._kind = ARROW
         self._finished = False
@@ -138,7 +139,7 @@ class Detector:
         """The kept events with version, query and watermark, as one Arrow table for safekeeping."""
         if self._session is None:
             raise StateError("no-state", "nothing has been read yet, so there is no state to save", "advance first")
-        return snapshot(self._session, self._per_stream)
+        return snapshot(self._session, self._per_stream, self._schemas)
 
     def restore(self, saved: pa.Table) -> None:
         """Goes on where a snapshot of the same query was taken."""
@@ -177,13 +178,17 @@ class Detector:
 
     def _with_known_types(self, batch: Batch, session: Progress) -> Progress:
         """The session itself, or one that has learned the types of columns that held nothing so far."""
-        schemas = [
-            learn_types(item.table.schema, batch[item.stream].schema) if item.stream in batch else item.table.schema
+        self._schemas |= {
+            name: learn_types(self._schemas[name], table.schema)
+            for name, table in batch.items()
+            if name in self._schemas
+        }
+        if all(
+            learn_types(item.table.schema, self._schemas[item.stream]).equals(item.table.schema)
             for item in session.inputs
-        ]
-        if all(schema.equals(item.table.schema) for schema, item in zip(schemas, session.inputs, strict=True)):
+        ):
             return session
-        empty = {item.stream: schema.empty_table() for schema, item in zip(schemas, session.inputs, strict=True)}
+        empty = {name: schema.empty_table() for name, schema in self._schemas.items()}
         learned = self._start(
             {name: table for name, table in empty.items() if name is not None}
             if self._per_stream
@@ -232,6 +237,9 @@ class Detector:
         warm_up()
         if self._violations:
             planned = with_violations(planned, self._statements)
+        given: Batch = {}
+        given.update(tables if isinstance(tables, Mapping) else {planned.inputs[0].stream: tables})
+        self._schemas = {item.stream: given[item.stream].schema for item in planned.inputs}
         return start_session(
             planned.plans, planned.inputs, planned.outputs, self._options, derivations=planned.derivations
         )

@@ -103,11 +103,12 @@ def first_rule(rules: Ruleset, head: str) -> Rule:
 
 def head_attributes(rule: Rule) -> list[str]:
     """What the arguments of a head are called."""
-    names = []
+    names: list[str] = []
     for number, argument in enumerate(rule.arguments, start=1):
         expression = argument.expression
         bare = expression.name if isinstance(expression, Field) and expression.variable is None else None
-        names.append(argument.attribute or bare or f"arg_{number}")
+        own = argument.attribute or bare
+        names.append(f"arg_{number}" if own is None or own in names else own)
     return names
 
 

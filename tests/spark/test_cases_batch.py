@@ -19,7 +19,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 import ensue
-from case_files import Case, input_of, render_rows
+from case_files import Case, input_of, render_results, render_rows
+from case_oracle import heads_of
 from ensue.algebra.scopes import counts_events
 from ensue.errors import EnsueWarning, QueryError, SchemaError
 from ensue.plan import slices
@@ -31,9 +32,11 @@ from test_cases import (
     columns_of,
     detect,
     each,
+    has_rules,
     node_of,
     order_of_arrival_counts,
     refused,
+    run_rules,
     without_completion,
 )
 
@@ -80,13 +83,18 @@ def frame_of(spark: SparkSession, table: pa.Table) -> DataFrame:
     return spark.createDataFrame(table.combine_chunks(), spark_schema(table.schema))
 
 
-def detect_frames(case: Case, frames: Any) -> DataFrame:
+def detect_frames(case: Case, frames: Any) -> dict[str, DataFrame]:
+    """The results by name, for rules; a pattern alone has none."""
     type_column, end = columns_of(case)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EnsueWarning)
-        found = ensue.detect(frames, case.query, time="time", type=type_column, end=end)
-    assert isinstance(found, DataFrame)
-    return found
+        if has_rules(case):
+            tables = case.fixed_tables()
+            found = ensue.run(case.query, frames, time="time", type=type_column, end=end, tables=tables)
+        else:
+            found = {"": ensue.detect(frames, case.query, time="time", type=type_column, end=end)}
+    assert all(isinstance(frame, DataFrame) for frame in found.values())
+    return dict(found)
 
 
 def collect_together(results: Sequence[DataFrame]) -> list[pa.Table]:
@@ -126,14 +134,16 @@ class Found:
         for sensitive in (False, True):
             alike = [case for case in cases if differ_by_case(case) is sensitive]
             self.groups += [alike[begin : begin + RESULTS_PER_JOB] for begin in range(0, len(alike), RESULTS_PER_JOB)]
-        self.tables: dict[str, pa.Table] = {}
+        self.tables: dict[str, dict[str, pa.Table]] = {}
 
-    def __getitem__(self, case: Case) -> pa.Table:
+    def __getitem__(self, case: Case) -> dict[str, pa.Table]:
         if case.title not in self.tables:
             group = next(group for group in self.groups if case in group)
             with settings(self.spark, {"spark.sql.caseSensitive": str(differ_by_case(case)).lower()}):
-                found = collect_together([detect_frames(one, self.frames(one)) for one in group])
-            self.tables.update({one.title: table for one, table in zip(group, found, strict=True)})
+                results = [detect_frames(one, self.frames(one)) for one in group]
+                found = iter(collect_together([frame for by_name in results for frame in by_name.values()]))
+            for one, by_name in zip(group, results, strict=True):
+                self.tables[one.title] = {name: next(found) for name in by_name}
         return self.tables[case.title]
 
     def frames(self, case: Case) -> DataFrame | dict[str, DataFrame]:
@@ -164,15 +174,25 @@ def test_titles_tell_cases_apart() -> None:
 def test_batch(case: Case, found: Found) -> None:
     if not has_an_order(case):
         pytest.skip("a DataFrame has no order of arrival")
-    table = found[case]
-    assert sorted(render_rows(table)) == sorted(map(without_completion, case.rows))
-    assert table.schema == detect(case, case.parsed_events(), case.query).schema
+    tables = found[case]
+    assert sorted(rows_of(case, tables)) == sorted(map(without_completion, case.rows))
+    local = (
+        run_rules(case, case.parsed_events())
+        if has_rules(case)
+        else {"": detect(case, case.parsed_events(), case.query)}
+    )
+    assert {name: table.schema for name, table in tables.items()} == {name: one.schema for name, one in local.items()}
+
+
+def rows_of(case: Case, tables: Mapping[str, pa.Table]) -> list[str]:
+    return render_results(tables, heads_of(case)) if has_rules(case) else render_rows(tables[""])
 
 
 # --- rows in any order, over slices of time
 
 
-SLICED = [case for case in ACCEPTED if "WITHIN" in case.query and not counts_events(node_of(case))]
+PATTERNS = [case for case in ACCEPTED if not has_rules(case)]
+SLICED = [case for case in PATTERNS if "WITHIN" in case.query and not counts_events(node_of(case))]
 SAMPLE = SLICED[:: -(-len(SLICED) // MOST_SHUFFLED)]
 
 
@@ -186,7 +206,7 @@ def shuffled(spark: SparkSession) -> Iterator[Found]:
 
 @each((path, case) for path, case in ALL if case in SAMPLE)
 def test_rows_in_any_order_and_many_slices(case: Case, shuffled: Found) -> None:
-    assert sorted(render_rows(shuffled[case])) == sorted(map(without_completion, case.rows))
+    assert sorted(rows_of(case, shuffled[case])) == sorted(map(without_completion, case.rows))
 
 
 # --- refusals
@@ -214,7 +234,7 @@ def test_refusal(case: Case, spark: SparkSession) -> None:
     """Before anything runs; what only rows can show is said by the job that reads them."""
     if case.errors == ["time-range"]:
         with pytest.raises(PySparkException, match=r"error\[time-range\]"):
-            detect_frames(case, frames_of(spark, input_of(case, case.parsed_events()))).collect()
+            detect_frames(case, frames_of(spark, input_of(case, case.parsed_events())))[""].collect()
         return
     with pytest.raises((QueryError, SchemaError)) as refusal:
         detect_frames(case, unreadable_frames(spark, case))

@@ -132,8 +132,7 @@ def _has_constraints(manifest: Manifest) -> bool:
 
 
 def _declares_streams(manifest: Manifest) -> bool:
-    statements = parse_statements(manifest.queries)
-    return bool(statements.declared or statements.heads)
+    return bool(parse_statements(manifest.queries).declared)
 
 
 def check_succession(text: str, before: Manifest, plans: Sequence[QueryPlan], inputs: Sequence[InputTable]) -> None:

@@ -1,0 +1,146 @@
+"""Programs of rules, drawn at random: the engine derives what the oracle derives, in one batch and in any cut."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, reject
+from hypothesis import strategies as st
+
+import ensue
+from engine.test_batching import in_order_of_arrival
+from ensue.algebra.nodes import Event, PatternQuery, Return, Statements
+from ensue.errors import QueryError
+from ensue.expr.nodes import Field
+from ensue.lang.parser import parse_statements
+from ensue.lang.render import render_statements
+from harness import FIELD_TYPES, events_table
+from oracle.conditions import Value
+from oracle.model import OracleEvent, OracleMatch
+from oracle.rules import Derived, derive, derived_between, first_rule, head_attributes
+from strategies.histories import batches
+from strategies.rules import RuleCase, rule_cases
+
+pytestmark = pytest.mark.filterwarnings("ignore::ensue.errors.EnsueWarning")
+
+Rows = Counter[tuple[Value, ...]]
+
+
+# The engine and the oracle
+
+
+def tables_of(case: RuleCase) -> dict[str, pa.Table]:
+    return {
+        name: pa.table({column: pa.array([row[column] for row in rows], FIELD_TYPES[column]) for column in rows[0]})
+        for name, rows in case.tables.items()
+    }
+
+
+def settings_of(case: RuleCase, intervals: bool) -> dict[str, Any]:
+    return {"time": "time", "type": "type", "end": "until" if intervals else None, "tables": tables_of(case)}
+
+
+def run(case: RuleCase, intervals: bool) -> ensue.Results:
+    """One batch; a rule that can never hold is no case."""
+    text = render_statements(case.program)
+    try:
+        return ensue.run(text, events_table(case.history), **settings_of(case, intervals))
+    except QueryError as error:
+        if error.code == "never-holds":
+            reject()
+        raise
+
+
+def rows_in(table: pa.Table) -> Rows:
+    return Counter(tuple(map(rounded, row.values())) for row in table.to_pylist())
+
+
+def rows_of_events(events: list[OracleEvent]) -> Rows:
+    return Counter((event.s, event.e, *map(rounded, event.fields.values())) for event in events)
+
+
+def rows_of_matches(matches: list[OracleMatch]) -> Rows:
+    return Counter(tuple(map(rounded, match.columns.values())) for match in matches)
+
+
+def rounded(value: Value) -> Value:
+    """An average may differ in the last digit."""
+    return round(value, 9) if isinstance(value, float) else value
+
+
+def check_batch(case: RuleCase, intervals: bool) -> None:
+    found = run(case, intervals)
+    for head, events in case.derived.heads.items():
+        assert rows_in(found[head]) == rows_of_events(events), head
+        times = list(zip(found[head]["end"].to_pylist(), found[head]["start"].to_pylist(), strict=True))
+        assert times == sorted(times)
+    for query, matches in zip(case.program.results, case.derived.patterns, strict=True):
+        assert rows_in(found[query.name]) == rows_of_matches(matches)
+
+
+@given(case=rule_cases())
+def test_text_reads_back(case: RuleCase) -> None:
+    assert parse_statements(render_statements(case.program)) == case.program
+
+
+@given(case=rule_cases())
+def test_batch_of_points(case: RuleCase) -> None:
+    check_batch(case, intervals=False)
+
+
+@given(case=rule_cases(intervals=True))
+def test_batch_of_intervals(case: RuleCase) -> None:
+    check_batch(case, intervals=True)
+
+
+# Cuts
+
+
+def asking_for(program: Statements, head: str) -> Statements:
+    """The program with one pattern, whose matches are the events of a head."""
+    attributes = head_attributes(first_rule(program.ruleset, head))
+    columns = [("start", "s"), ("end", "e"), *((f"its {name}", name) for name in attributes)]
+    returns = tuple(Return(Field("v", name), alias) for alias, name in columns)
+    query = PatternQuery(Event(head, "v"), "wanted", returns=returns)
+    return replace(program, statements=(*program.declared, query))
+
+
+def check_cut(case: RuleCase, data: st.DataObject, intervals: bool) -> None:
+    """Every step gives the events that end in it, with or without a restart after each."""
+    cut = in_order_of_arrival(data.draw(batches(case.history)))
+    history = [event for events, _ in cut for event in events]
+    derived: Derived = derive(case.program, history, case.tables)
+    head = data.draw(st.sampled_from(sorted(derived.heads)))
+    restoring = data.draw(st.booleans())
+    run(case, intervals)
+    text = render_statements(asking_for(case.program, head))
+
+    def new_detector() -> ensue.Detector:
+        return ensue.Detector(text, **settings_of(case, intervals))
+
+    detector, after = new_detector(), -math.inf
+    for events, watermark in cut:
+        step = detector.advance(events_table(events), watermark=watermark)
+        assert rows_in(step.matches) == rows_of_events(derived_between(derived, head, after, watermark))
+        assert step.late.num_rows == 0
+        after = watermark
+        if restoring:
+            saved, detector = detector.snapshot(), new_detector()
+            detector.restore(saved)
+    last = detector.finish(events_table([]))
+    assert rows_in(last.matches) == rows_of_events(derived_between(derived, head, after, math.inf))
+
+
+@given(case=rule_cases(), data=st.data())
+def test_any_cut_of_points(case: RuleCase, data: st.DataObject) -> None:
+    check_cut(case, data, intervals=False)
+
+
+@given(case=rule_cases(intervals=True), data=st.data())
+def test_any_cut_of_intervals(case: RuleCase, data: st.DataObject) -> None:
+    check_cut(case, data, intervals=True)
