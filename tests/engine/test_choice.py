@@ -51,8 +51,9 @@ def found(query: PatternQuery, table: pa.Table) -> Chosen:
     return result
 
 
-def _bound(value: dict[str, int] | list[dict[str, int]]) -> Bound:
-    return value["id"] if isinstance(value, dict) else tuple(event["id"] for event in value)
+def _bound(value: dict[str, int] | list[dict[str, int] | None]) -> Bound:
+    """The id of an event, or those of a list; an element that took another branch has null there."""
+    return value["id"] if isinstance(value, dict) else tuple(event["id"] if event else None for event in value)
 
 
 def check_batch(case: Case, intervals: bool) -> None:

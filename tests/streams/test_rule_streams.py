@@ -13,7 +13,7 @@ from ensue.algebra.nodes import Lookup
 from ensue.algebra.rules import TableDeclaration
 from ensue.detector import Detector
 from ensue.engine import derived
-from ensue.errors import LimitError, QueryError, SchemaError
+from ensue.errors import LimitError, QueryError, SchemaError, StateError
 from streams.rule_programs import program
 
 EDGES = [(1, 2), (2, 3), (3, 1), (3, 4), (1, 3), (4, 4)]
@@ -120,7 +120,7 @@ def test_equal_events_are_one() -> None:
         STREAM h FROM PATTERN A a RETURN a.x AS k;
         PATTERN h v RETURN v.k AS k
     """)
-    assert found(table, rules) == [{"k": 1}, {"k": None}]
+    assert found(table, rules) == [{"k": None}, {"k": 1}]
 
 
 def test_events_differ_in_what_nobody_reads() -> None:
@@ -248,6 +248,27 @@ def test_events_of_before_are_kept_as_long_as_the_rule_needs() -> None:
         detector.advance(events((time, "A", {"x": 1})), watermark=time)
         kept.append(detector.kept_rows)
     assert kept[-1] == kept[10]
+
+
+LINKS = """
+    STREAM Edge(a, b); FACT vip(1);
+    RULE reach(a, b) <- Edge(a, b), vip(a);
+    RULE reach(a, c) <- x: reach(a, b), y: Edge(b, c), x before y, {x, y} within 40;
+"""
+
+
+def test_a_state_is_known_by_its_rules_and_not_by_rows() -> None:
+    detector = Detector(LINKS, time="t", type="type")
+    detector.advance(edges([(1, 2), (2, 3)]), watermark=2)
+    saved = detector.snapshot()
+    other_rows = Detector(LINKS.replace("FACT vip(1)", "FACT vip(1); FACT vip(9)"), time="t", type="type")
+    other_rows.restore(saved)
+    step = other_rows.finish(edges([(0, 0), (0, 0), (3, 4), (9, 8)]).slice(2))
+    found_then = [(row["a"], row["b"]) for row in step.matches.to_pylist()]
+    assert found_then == [(1, 4), (9, 8)]
+    other_rule = Detector(LINKS.replace("within 40", "within 30"), time="t", type="type")
+    with pytest.raises(StateError, match="state-query"):
+        other_rule.restore(saved)
 
 
 # -- sharing ----------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from ensue.algebra.catalog import TIME_NAMES
 from ensue.algebra.causes import identified
 from ensue.algebra.nodes import Events, Statements
 from ensue.algebra.rules import Atom, Causes, Condition, Name, Rule, Ruleset, Temporal, TimerItem, Together, While
@@ -72,13 +73,14 @@ def _check_heads(rules: Sequence[Rule]) -> Iterator[Problem]:
     """The rules of one head agree on its attributes."""
     first = rules[0]
     names = attribute_names(first)
-    for name in INTERVAL_COLUMNS:
+    for name in (*INTERVAL_COLUMNS, *TIME_NAMES):
         if name in names:
+            word = {"s": "start", "e": "end", "t": "time"}.get(name, name)
             yield Problem(
                 "reserved-column",
-                f"`{name}` is the {name} of every derived event, and no name for an attribute of `{first.head}`",
+                f"`{name}` is the {word} of every derived event, and no name for an attribute of `{first.head}`",
                 first.arguments[names.index(name)].span or first.span,
-                hint="rename it",
+                hint=f"give it another name: `{first.head}(value = ...)`",
             )
     for rule in rules:
         named = [argument.attribute for argument in rule.arguments if argument.attribute is not None]

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from ensue.algebra.nodes import Event, walk
+from ensue.algebra.rules import Ruleset
 from ensue.algebra.streams import END, LINEAGE, START, components
 from ensue.engine.distinct import distinct_events, in_settled_order
 from ensue.engine.evaluate import Frontier, evaluate
@@ -53,7 +54,8 @@ class Way:
 class Derivation:
     """A stream whose events are the matches of one statement, or of the rules with this head: then they are a set.
 
-    `schema` has all columns by which events of a set are told apart, `used` are those that somebody reads.
+    `schema` has all columns by which events of a set are told apart, `used` are those that somebody reads. `program` is
+    what its rules are written in the light of: declared streams and tables.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Derivation:
     schema: pa.Schema
     used: tuple[str, ...]
     is_set: bool = False
+    program: Ruleset | None = None
 
     @property
     def plans(self) -> tuple[QueryPlan, ...]:

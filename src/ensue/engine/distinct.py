@@ -94,18 +94,20 @@ def _ticks(events: pa.Table, name: str) -> np.ndarray:
 
 
 def _by_attributes(events: pa.Table) -> np.ndarray:
-    """The order of rows by (end, start, attributes)."""
+    """The order of rows by (end, start, attributes), null first."""
     columns = {"end": events.column(END), "start": events.column(START)}
     for place, field in enumerate(events.schema):
         if field.name not in (START, END, LINEAGE) and not pa.types.is_null(field.type):
             column = events.column(place)
+            if column.null_count:
+                columns[f"{place} is there"] = column.is_valid()
             columns[str(place)] = _ranks(one_chunk(column)) if pa.types.is_nested(field.type) else column
     table = pa.table(columns)
     return np.asarray(pc.sort_indices(table, sort_keys=[(name, "ascending") for name in table.column_names]))
 
 
 def _ranks(column: pa.Array) -> np.ndarray:
-    """Numbers in the order of the values, equal for equal ones, null last; lists are compared element by element."""
+    """Numbers in the order of the values, equal for equal ones, null first; lists are compared element by element."""
     if pa.types.is_null(column.type):
         return np.zeros(len(column), np.int64)
     if pa.types.is_struct(column.type):
@@ -116,4 +118,5 @@ def _ranks(column: pa.Array) -> np.ndarray:
         column = _joined_bytes(_ranks(column.flatten()), _lengths(column))
         column = pc.if_else(missing, None, column)
     plain = column.cast(pa.int8()) if pa.types.is_boolean(column.type) else column
-    return np.asarray(pc.rank(plain, tiebreaker="dense"))
+    ranks = np.asarray(pc.rank(plain, tiebreaker="dense"))
+    return np.where(column.is_null().to_numpy(zero_copy_only=False), 0, ranks)

@@ -11,12 +11,15 @@ from typing import Any
 
 import pyarrow as pa
 
+from ensue.algebra.causes import CHAINS, EDGES
+from ensue.algebra.nodes import PatternQuery
 from ensue.engine.cascade import Cascade, Progress, sessions_of
 from ensue.engine.derived import Derivation, all_plans
 from ensue.engine.session import Session
 from ensue.engine.sources import InputTable, Report, one_chunk
 from ensue.errors import StateError
 from ensue.lang.render import render_constraint, render_query
+from ensue.lang.render_rules import render_declarations, render_rule
 from ensue.plan.model import QueryPlan
 
 STATE_VERSION = 3
@@ -45,11 +48,10 @@ def snapshot(session: Progress, per_stream: bool, schemas: Mapping[str | None, p
         "per_stream": per_stream,
         "report": asdict(session.report),
         "watched": watched_streams(_all_plans(session)),
-        "tables": [
-            {**_columns(item), "schema": base64.b64encode(shapes[item.stream].serialize().to_pybytes()).decode()}
-            for item in session.inputs
-        ],
+        "tables": [{**_columns(item), "schema": _encoded(shapes[item.stream])} for item in session.inputs],
     }
+    if fixed := _fixed_tables(session):
+        header["fixed"] = {name: _encoded(table.schema) for name, table in fixed.items()}
     return pa.table(columns).replace_schema_metadata({METADATA: json.dumps(header).encode()})
 
 
@@ -59,13 +61,27 @@ def watched_streams(plans: Iterable[QueryPlan]) -> list[list[str]]:
 
 
 def query_text(plans: Sequence[QueryPlan], derivations: Sequence[Derivation] = ()) -> str:
-    """The queries of a session, their constraints and the streams that they use, by which its state is known."""
-    texts: dict[str, None] = {}
+    """The queries of a session, their constraints and the streams that they use, by which its state is known.
+
+    What the rows of tables are is no part of it.
+    """
     everything = all_plans(derivations, plans)
+    programs = [derivation.program for derivation in derivations if derivation.program is not None]
+    declared = render_declarations(programs[0]) if programs else ()
+    texts: dict[str, None] = dict.fromkeys(declared)
     for plan in everything:
         constraints = plan.law.constraints if plan.law is not None else ()
         texts |= dict.fromkeys(f"CONSTRAINT {render_constraint(constraint)}" for constraint in constraints)
-    return ";\n".join((*texts, *(render_query(plan.query) for plan in everything)))
+    written = (_written(plan.query) for plan in everything)
+    return ";\n".join((*texts, *(text for text in written if text is not None)))
+
+
+def _written(query: PatternQuery) -> str | None:
+    """A statement as a text; None for one that rules have made beside what they say."""
+    if query.rule is not None and query.rule.body:
+        return render_rule(query.rule)
+    beside = query.name in (EDGES, CHAINS) or (query.lookup is not None and query.rule is None)
+    return None if beside else render_query(query)
 
 
 def text_of(session: Progress) -> str:
@@ -129,10 +145,26 @@ def _restore_part(session: Session, saved: pa.Table, prefix: str) -> None:
 
 def saved_schemas(saved: pa.Table) -> dict[str | None, pa.Schema]:
     """The schemas of the tables that a saved state was fed with, by stream (None: the one table of all streams)."""
-    return {
-        item["stream"]: pa.ipc.read_schema(pa.py_buffer(base64.b64decode(item["schema"])))
-        for item in read_header(saved)["tables"]
-    }
+    return {item["stream"]: _decoded(item["schema"]) for item in read_header(saved)["tables"]}
+
+
+def saved_tables(saved: pa.Table) -> dict[str, pa.Table]:
+    """The tables that rules looked up when a state was saved, without their rows."""
+    return {name: _decoded(schema).empty_table() for name, schema in read_header(saved).get("fixed", {}).items()}
+
+
+def _fixed_tables(session: Progress) -> dict[str, pa.Table]:
+    derivations = session.derivations if isinstance(session, Cascade) else ()
+    ways = [way for derivation in derivations for way in derivation.ways]
+    return {way.plan.query.lookup.table: way.table for way in ways if way.plan.query.lookup and way.table is not None}
+
+
+def _encoded(schema: pa.Schema) -> str:
+    return base64.b64encode(schema.serialize().to_pybytes()).decode()
+
+
+def _decoded(text: str) -> pa.Schema:
+    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
 
 
 def _columns(item: InputTable) -> dict[str, str | None]:

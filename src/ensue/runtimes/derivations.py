@@ -11,6 +11,7 @@ from ensue.algebra.bound import bound_events, positive_names
 from ensue.algebra.catalog import Catalog, StreamSchema
 from ensue.algebra.check import column_name
 from ensue.algebra.nodes import PatternQuery, Return, Statements
+from ensue.algebra.rules import Ruleset
 from ensue.algebra.scopes import list_groups
 from ensue.algebra.streams import END, LINEAGE, START, columns_of, declarations, in_order, used_streams
 from ensue.engine.derived import Derivation, Way
@@ -172,6 +173,7 @@ def derivations_of(
     results: Sequence[QueryPlan],
     inputs: Sequence[InputTable],
     fixed: Mapping[str, pa.Table],
+    program: Ruleset | None = None,
 ) -> tuple[Derivation, ...]:
     """The streams that the results need, in order, with the columns that are used of them."""
     kept: list[_Needed] = []
@@ -182,7 +184,7 @@ def derivations_of(
             kept = [*needed, *kept]
             users += [(plan, made.lineage) for made in needed for plan in made.plans]
     tables = (*inputs, *(made.item for made in kept))
-    return tuple(made.derivation(tables, fixed) for made in kept)
+    return tuple(replace(made.derivation(tables, fixed), program=program) for made in kept)
 
 
 User = tuple[QueryPlan, bool]

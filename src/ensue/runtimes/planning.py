@@ -9,7 +9,9 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from ensue.algebra.catalog import inferred_catalog
-from ensue.algebra.nodes import PatternQuery, Statements
+from ensue.algebra.nodes import Event, PatternQuery, Statements, walk
+from ensue.algebra.rules import Ruleset, StreamDeclaration, TableDeclaration
+from ensue.algebra.rulesets import declared_attributes
 from ensue.algebra.settling import settle
 from ensue.algebra.streams import check_streams, declarations, streams_of
 from ensue.engine.derived import Derivation, all_plans
@@ -91,6 +93,7 @@ def plan_over(
     fixed: FixedTables = NO_TABLES,
 ) -> Planned:
     """Plans the queries over tables that are checked; unless `lawful`, their constraints are left aside."""
+    program = _declarations(statements, inputs)
     statements = settle(statements, lambda stream: attributes_of(inputs, stream))
     declared = frozenset(declarations(statements.statements))
     inputs = tuple(replace(item, elsewhere=declared) if item.stream is None else item for item in inputs)
@@ -98,10 +101,25 @@ def plan_over(
     laws = laws_by_query(statements, catalog) if lawful else {}
     catalog, below = plan_declared(statements, catalog, laws, fixed)
     plans = tuple(plan_query(node, catalog, statements.source, laws.get(node)) for node in statements.results)
-    derivations = derivations_of(below, plans, inputs, fixed)
+    derivations = derivations_of(below, plans, inputs, fixed, program)
     tables = (*inputs, *(derivation.item for derivation in derivations))
     outputs = tuple(output_schema(plan, raw_types(plan, tables), match_id) for plan in plans)
     return Planned(inputs, plans, outputs, derivations)
+
+
+def _declarations(statements: Statements, inputs: tuple[InputTable, ...]) -> Ruleset | None:
+    """What rules are written in the light of: the streams and tables, also those that only data or facts tell of."""
+    ruleset = statements.ruleset
+    if ruleset is None:
+        return None
+    events = [node for query in statements.statements for node in walk(query.pattern) if isinstance(node, Event)]
+    by_position = dict.fromkeys(event.stream for event in events if event.arity is not None)
+    known = tuple(StreamDeclaration(stream, attributes_of(inputs, stream)) for stream in by_position)
+    columns = declared_attributes(statements)
+    declared = [entry.name for entry in ruleset.tables]
+    of_facts = dict.fromkeys(fact.table for fact in ruleset.facts if fact.table not in declared)
+    tables = (TableDeclaration(name, columns[name]) for name in of_facts)
+    return Ruleset(tables=(*ruleset.tables, *tables), streams=(*ruleset.streams, *known))
 
 
 def _clashes(

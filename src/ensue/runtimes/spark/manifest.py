@@ -132,7 +132,8 @@ def _has_constraints(manifest: Manifest) -> bool:
 
 
 def _declares_streams(manifest: Manifest) -> bool:
-    return bool(parse_statements(manifest.queries).declared)
+    statements = parse_statements(manifest.queries)
+    return bool(statements.declared or statements.heads)
 
 
 def check_succession(text: str, before: Manifest, plans: Sequence[QueryPlan], inputs: Sequence[InputTable]) -> None:

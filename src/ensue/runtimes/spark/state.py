@@ -12,16 +12,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from ensue.algebra.check import check_query
-from ensue.algebra.nodes import PatternQuery, Ticks
+from ensue.algebra.nodes import PatternQuery, Statements, Ticks
 from ensue.algebra.operators import stream_words
 from ensue.algebra.partial import open_queries
+from ensue.algebra.rulesets import resolve_rules
 from ensue.engine.cascade import sessions_of, start_session
 from ensue.engine.evaluate import Frontier, evaluate
 from ensue.engine.events import EventStore, load_events
 from ensue.engine.matches import completion_times
 from ensue.engine.session import Session, request_of
-from ensue.engine.snapshot import read_header, restore, saved_schemas
-from ensue.engine.sources import SAFE_TIME, InputTable, Report, load_sources, one_chunk
+from ensue.engine.snapshot import read_header, restore, saved_schemas, saved_tables
+from ensue.engine.sources import SAFE_TIME, EventSource, InputTable, Report, load_sources, one_chunk
 from ensue.engine.workspace import cached_candidates
 from ensue.errors import StateError
 from ensue.expr.nodes import Duration
@@ -113,8 +114,16 @@ def look_at(saved: bytes) -> StateLook:
         InputTable(schemas[entry["stream"]].empty_table(), entry["time"], entry["end"], entry["stream"], entry["type"])
         for entry in header["tables"]
     )
-    planned = plan_over(inputs, parse_statements(header["query"]), lawful=False)
+    planned = plan_over(inputs, _statements(header["query"]), lawful=False, fixed=saved_tables(table))
     return StateLook(planned, state_schema(planned.plans[0].catalog.time_type))
+
+
+def _statements(text: str) -> Statements:
+    """The statements that a state was saved with. A head is a result only if the text says so."""
+    written = parse_statements(text)
+    resolved = resolve_rules(written)
+    made = [query for query in resolved.statements[len(written.statements) :] if query.declares]
+    return replace(resolved, statements=(*written.statements, *made))
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,21 +155,28 @@ class StateLook:
     def _rows_of(self, bucket: int, session: Session) -> pa.Table:
         inputs = [replace(item, table=kept) for item, kept in zip(session.inputs, session.state, strict=True)]
         sources, _ = load_sources(inputs, session.time_type)
-        stores = [load_events(sources, request_of(plan, True), Report()) for plan in session.plans]
-        return self._summary(bucket, session, stores)
+        by_keys: dict[tuple[str, ...], list[QueryPlan]] = {}
+        for plan in session.plans:
+            by_keys.setdefault(plan.query.partition_by, []).append(plan)
+        return pa.concat_tables(self._summary(bucket, session, sources, plans) for plans in by_keys.values())
 
-    def _summary(self, bucket: int, session: Session, stores: Sequence[EventStore]) -> pa.Table:
-        """One row per key. The keys have the same codes in the stores of all plans."""
+    def _summary(
+        self, bucket: int, session: Session, sources: tuple[EventSource, ...], plans: Sequence[QueryPlan]
+    ) -> pa.Table:
+        """One row per key, which all these plans share. So the keys have the same codes in the stores of all."""
+        stores = [load_events(sources, request_of(plan, True), Report()) for plan in plans]
         store = stores[0]
         kept = _kept_rows(store)
+        if kept.num_rows == 0:
+            return self.schema.empty_table()
         totals = kept.group_by("key").aggregate([("start", "count"), ("start", "min"), ("start", "max")]).sort_by("key")
         codes = totals.column("key").to_numpy()
         watermark = session.watermark if session.watermark is not None else 0
         size, time_type = sum(table.nbytes for table in session.state), session.time_type
         events, oldest = totals.column("start_count").to_numpy(), totals.column("start_min").to_numpy()
-        said = [wait for plan, own in zip(session.plans, stores, strict=True) for wait in waits(plan, own, watermark)]
+        said = [wait for plan, own in zip(plans, stores, strict=True) for wait in waits(plan, own, watermark)]
         columns = [
-            _key_maps(session.plans[0].query.partition_by, store, codes),
+            _key_maps(plans[0].query.partition_by, store, codes),
             pa.array(events),
             pa.array(events * size // max(1, kept.num_rows)),
             _stream_maps(kept, codes),
