@@ -20,9 +20,30 @@ BYTES_PER_NUMBER = 8
 
 
 def distinct_events(table: pa.Table) -> pa.Table:
-    """Each event once, in the order in which they first appear; its lineage is that of all that are equal to it."""
-    if table.num_rows == 0:
+    """Each event once; its lineage is that of all that are equal to it."""
+    tied = np.sort(_tied(table))
+    if len(tied) == 0:
         return table
+    kept = np.ones(table.num_rows, bool)
+    kept[tied] = False
+    same = _distinct(table.take(pa.array(tied)))
+    return pa.concat_tables([table.filter(pa.array(kept)), same]) if kept.any() else same
+
+
+def _tied(table: pa.Table) -> np.ndarray:
+    """The rows of which others have the same interval: only these can be equal."""
+    ends, starts = (_ticks(table, name) for name in (END, START))
+    order = np.lexsort((starts, ends))
+    return order[_with_equals(ends[order], starts[order])]
+
+
+def _with_equals(ends: np.ndarray, starts: np.ndarray) -> Mask:
+    """Which rows, in order, have the same interval as the one before or behind them."""
+    same = (ends[1:] == ends[:-1]) & (starts[1:] == starts[:-1])
+    return np.append(same, False) | np.append(False, same) if len(ends) else np.zeros(0, bool)
+
+
+def _distinct(table: pa.Table) -> pa.Table:
     codes, count = row_codes([one_chunk(table.column(name)) for name in table.column_names if name != LINEAGE])
     if count == table.num_rows:
         return table
@@ -80,9 +101,7 @@ def in_settled_order(events: pa.Table) -> pa.Table:
     """The events by (end, start, attributes): the same order however they came about."""
     ends, starts = (_ticks(events, name) for name in (END, START))
     order = np.lexsort((starts, ends))
-    ends, starts = ends[order], starts[order]
-    same = (ends[1:] == ends[:-1]) & (starts[1:] == starts[:-1])
-    tied: Mask = np.append(same, False) | np.append(False, same)
+    tied = _with_equals(ends[order], starts[order])
     if tied.any():
         rows = events.take(pa.array(order[tied]))
         order[tied] = order[tied][_by_attributes(rows)]

@@ -303,6 +303,7 @@ def render_in_batches(
 def collect_ordered(chunks: Iterable[MatchChunk], output: OutputSchema, limit: int | None, piece: int) -> pa.Table:
     """The whole result, ordered by (completion time, start), then by the times of the events, variable by variable.
 
+    What a rule derives comes in no order: it is a set, which is put in order when all rules of the head are together.
     Only the places of events are held until the count is known to be within the limit; then the columns are made,
     `piece` rows at a time.
     """
@@ -315,10 +316,11 @@ def collect_ordered(chunks: Iterable[MatchChunk], output: OutputSchema, limit: i
     groups = [replace(parts[0], rows=concatenate([part.rows for part in parts])) for parts in found.values()]
     if not groups:
         return output.schema.empty_table()
-    ordered = [_in_order(group, _sort_keys(group, output.plan)) for group in groups]
+    in_order = output.plan.query.rule is None
+    ordered = [_in_order(group, _sort_keys(group, output.plan)) if in_order else group for group in groups]
     tables = [pa.Table.from_batches(list(_render_pieces(group, output, piece))) for group in ordered]
-    if len(tables) == 1:
-        return tables[0]
+    if len(tables) == 1 or not in_order:
+        return pa.concat_tables(tables)
     return _merge_ordered(tables, [_sort_keys(group, output.plan) for group in ordered], piece)
 
 
