@@ -117,22 +117,28 @@ def connected(query: PatternQuery, queries: Sequence[PatternQuery]) -> tuple[Pat
 def shared_keys(queries: Sequence[PatternQuery]) -> tuple[str, ...]:
     """The keys by which the events of connected statements can be kept apart.
 
-    Each statement has them in its PARTITION BY, and each stream hands them on, as they are and under their name: then
-    an event of a declared stream and the events it is made of have the same key, at any depth.
+    Each statement has them in its PARTITION BY, or is about each event by itself, and each stream hands them on, as
+    they are and under their name: then an event of a declared stream and the events it is made of have the same key,
+    at any depth.
     """
-    declared = declarations(queries)
-    kept = [query for query in queries if query.declares or not _goes_anywhere(query, declared)]
+    together = [query for query in queries if not _is_about_one(query)]
+    if not together:
+        return ()
+    streams = [query for query in queries if query.declares]
     return tuple(
         key
-        for key in kept[0].partition_by
+        for key in together[0].partition_by
         if key not in TIME_NAMES
-        and all(key in query.partition_by and (not query.declares or _hands_on(key, query)) for query in kept)
+        and all(key in query.partition_by for query in together)
+        and all(_hands_on(key, query) for query in streams)
     )
 
 
-def _goes_anywhere(query: PatternQuery, declared: Collection[str]) -> bool:
-    """Whether a result is about each event of a declared stream by itself, wherever it is."""
-    return isinstance(query.pattern, Event) and query.pattern.stream in declared and not query.partition_by
+def _is_about_one(query: PatternQuery) -> bool:
+    """Whether a statement is about each event of a stream by itself, wherever it is."""
+    events = [node for node in walk(query.pattern) if isinstance(node, Event)]
+    alone = len(events) == 1 and (query.rule is not None or isinstance(query.pattern, Event))
+    return alone and not query.partition_by and query.policy is None and not query.consume
 
 
 def _hands_on(key: str, query: PatternQuery) -> bool:

@@ -20,14 +20,27 @@ BYTES_PER_NUMBER = 8
 
 
 def distinct_events(table: pa.Table) -> pa.Table:
-    """Each event once; its lineage is that of all that are equal to it."""
+    """Each event once, in the order in which they first appear; its lineage is that of all that are equal to it."""
     tied = np.sort(_tied(table))
     if len(tied) == 0:
         return table
+    attributes = [name for name in table.column_names if name != LINEAGE]
+    among = table.select(attributes).take(pa.array(tied))
+    codes, count = row_codes([one_chunk(among.column(name)) for name in attributes])
+    if count == len(tied):
+        return table
+    # Codes are numbered as values appear, so a row is the first of its like iff no code before is as great.
+    first = np.append(True, codes[1:] > np.maximum.accumulate(codes)[:-1])
     kept = np.ones(table.num_rows, bool)
-    kept[tied] = False
-    same = _distinct(table.take(pa.array(tied)))
-    return pa.concat_tables([table.filter(pa.array(kept)), same]) if kept.any() else same
+    kept[tied] = first
+    events = table.filter(pa.array(kept))
+    if LINEAGE not in table.column_names:
+        return events
+    equals = np.cumsum(kept) - 1
+    equals[tied] = equals[tied[first]][codes]
+    place = table.schema.get_field_index(LINEAGE)
+    united = united_members(one_chunk(table.column(LINEAGE)), equals.astype(np.int32), events.num_rows)
+    return events.set_column(place, LINEAGE, united)
 
 
 def _tied(table: pa.Table) -> np.ndarray:
@@ -41,19 +54,6 @@ def _with_equals(ends: np.ndarray, starts: np.ndarray) -> Mask:
     """Which rows, in order, have the same interval as the one before or behind them."""
     same = (ends[1:] == ends[:-1]) & (starts[1:] == starts[:-1])
     return np.append(same, False) | np.append(False, same) if len(ends) else np.zeros(0, bool)
-
-
-def _distinct(table: pa.Table) -> pa.Table:
-    codes, count = row_codes([one_chunk(table.column(name)) for name in table.column_names if name != LINEAGE])
-    if count == table.num_rows:
-        return table
-    # Codes are numbered as values appear, so a row is the first of its like iff no code before is as great.
-    first = np.append(True, codes[1:] > np.maximum.accumulate(codes)[:-1])
-    events = table.filter(pa.array(first))
-    if LINEAGE not in table.column_names:
-        return events
-    place = table.schema.get_field_index(LINEAGE)
-    return events.set_column(place, LINEAGE, united_members(one_chunk(table.column(LINEAGE)), codes, count))
 
 
 def row_codes(columns: Sequence[pa.Array]) -> tuple[Codes, int]:
