@@ -5,6 +5,7 @@ Conditions, negations and the like are not looked at: that is `oracle.partition`
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import replace
 from itertools import combinations
 
@@ -41,6 +42,7 @@ class Choices:
     def __init__(self, query: PatternQuery, events: list[OracleEvent], horizon: int) -> None:
         self.pattern = query.pattern
         self.windows = windows_of_whole(query)
+        self.limits = windows_of_whole(query, limiting=True)
         self.events = sorted(events, key=lambda event: (event.e, event.id))
         self.ordered = [event for event in self.events if not event.is_declared]
         self.position = {event.id: position for position, event in enumerate(self.ordered)}
@@ -65,12 +67,12 @@ class Choices:
                 ]
             case Seq() | And():
                 positive = [(*path, index) for index, item in enumerate(part.items) if is_positive(item)]
-                return self.with_spans(self.joined(positive, isinstance(part, Seq)), path)
+                return self.with_spans(self.joined(positive, isinstance(part, Seq), part.loose if isinstance(part, Seq) else ()), path)
             case Or():
                 return self.branches(part.items, path)
             case Within():
                 inner = self.with_spans(self.candidates((*path, 0)), path)
-                return [candidate for candidate in inner if self.fits(candidate, path, part.window)]
+                return [candidate for candidate in inner if part.loose or self.fits(candidate, path, part.window)]
             case Named() | Pick():
                 return self.with_spans(self.candidates((*path, 0)), path)
             case Repeat():
@@ -86,11 +88,11 @@ class Choices:
             for candidate in self.candidates((*path, index))
         ]
 
-    def joined(self, items: list[Path], is_sequence: bool) -> list[Candidate]:
-        """One match of every item; in SEQ each strictly before the next."""
+    def joined(self, items: list[Path], is_sequence: bool, loose: Container[int] = ()) -> list[Candidate]:
+        """One match of every item; in SEQ each strictly before the next, but for the gaps that are loose."""
         chosen = [NOTHING]
         for number, here in enumerate(items):
-            before = items[number - 1] if number > 0 and is_sequence else None
+            before = items[number - 1] if number > 0 and is_sequence and number - 1 not in loose else None
             of_item = self.candidates(here)
             chosen = [
                 together
@@ -263,12 +265,12 @@ def is_of_stream(event: OracleEvent, stream: str) -> bool:
     return event.stream not in excluded and not event.is_declared
 
 
-def windows_of_whole(query: PatternQuery) -> list[Window]:
-    """`W`: the WITHIN of the query and those that wrap the whole pattern."""
+def windows_of_whole(query: PatternQuery, limiting: bool = False) -> list[Window]:
+    """`W`: the WITHIN of the query and those that wrap the whole pattern; if `limiting`, but for those that are loose."""
     windows = [] if query.within is None else [query.within]
     pattern = query.pattern
     while isinstance(pattern, Within | Named):
-        if isinstance(pattern, Within):
+        if isinstance(pattern, Within) and not (limiting and pattern.loose):
             windows.append(pattern.window)
         pattern = pattern.item
     return windows

@@ -69,7 +69,7 @@ class Partition(Choices):
     def all_matches(self) -> Iterator[Candidate]:
         """Every match, whatever policy chooses among them, with what its collections list."""
         for candidate in self.candidates(WHOLE):
-            if all(self.fits(candidate, WHOLE, window) for window in self.windows):
+            if all(self.fits(candidate, WHOLE, window) for window in self.limits):
                 match = self.checked(candidate, WHOLE)
                 if match is not None:
                     yield match

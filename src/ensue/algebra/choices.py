@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import product
+from itertools import pairwise, product
 from math import prod
 
 from ensue.algebra.nodes import (
@@ -171,6 +171,8 @@ OF_END: Needs = frozenset({"e", "last"})
 def orders(pattern: Pattern, needs: Needs = NOTHING) -> Iterator[Pattern]:
     """A chosen pattern, once for each order of the items of an AND that its operators have to tell apart."""
     match pattern:
+        case Seq(loose=loose) if loose and needs:
+            yield from orders(_related(pattern), needs)
         case Seq():
             first, last = _edges(pattern.items)
             wanted = [
@@ -193,6 +195,18 @@ def orders(pattern: Pattern, needs: Needs = NOTHING) -> Iterator[Pattern]:
             yield pattern
         case Or() | Operation():
             raise AssertionError("operators are expanded and branches chosen before")
+
+
+def _related(pattern: Seq) -> Related:
+    """A SEQ of which some gaps are loose, and no item is beside the match, as the relations that are left."""
+    gaps = enumerate(pairwise(range(len(pattern.items))))
+    relations = [
+        Relation(Place(one, "e"), Place(other, "s"), strict=True)
+        for number, (one, other) in gaps
+        if number not in pattern.loose
+    ]
+    positive = _positive(pattern.items)
+    return Related("SEQ", pattern.items, tuple(relations), positive, positive, span=pattern.span)
 
 
 def _orders_of_items(pattern: Related, needs: Needs) -> Iterator[Pattern]:

@@ -52,10 +52,15 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Seq:
-    """`SEQ(x, y)`: each positive item strictly before the next."""
+    """`SEQ(x, y)`: each positive item strictly before the next.
+
+    At the gaps `loose`, counted from zero, nothing is said about the order. Nobody writes that: it is how the question
+    is put what the order has prevented.
+    """
 
     items: tuple[Pattern, ...]
     span: Span | None = field(default=None, compare=False, repr=False)
+    loose: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,20 +89,22 @@ class Copied:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """`NOT x`, an item of SEQ or AND: no match of `x` in the scope of the item."""
+    """`NOT x`, an item of SEQ or AND: no match of `x` in the scope of the item. A `loose` one forbids nothing."""
 
     item: Pattern
     span: Span | None = field(default=None, compare=False, repr=False)
     copied: Copied | None = field(default=None, compare=False, repr=False)
+    loose: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Within:
-    """`x WITHIN d` on a part of a pattern."""
+    """`x WITHIN d` on a part of a pattern. A `loose` one closes scopes and limits nothing; nobody writes it."""
 
     item: Pattern
     window: Window
     span: Span | None = field(default=None, compare=False, repr=False)
+    loose: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -160,13 +160,20 @@ def change_events(pattern: Pattern, change: Callable[[Event], Event]) -> Pattern
 
 def whole_windows(query: PatternQuery) -> tuple[Window, ...]:
     """The windows that hold for the whole match: the WITHIN clause and every WITHIN around the whole pattern."""
-    found: list[Window] = [] if query.within is None else [query.within]
-    pattern = query.pattern
+    own = () if query.within is None else (query.within,)
+    return (*own, *(part.window for part in _whole_parts(query.pattern)))
+
+
+def limiting_windows(pattern: Pattern) -> tuple[Window, ...]:
+    """The windows around the whole pattern, but for those that limit nothing."""
+    return tuple(part.window for part in _whole_parts(pattern) if not part.loose)
+
+
+def _whole_parts(pattern: Pattern) -> Iterator[Within]:
     while isinstance(pattern, Within | Named):
         if isinstance(pattern, Within):
-            found.append(pattern.window)
+            yield pattern
         pattern = pattern.item
-    return tuple(found)
 
 
 def counts_events(query: PatternQuery) -> bool:

@@ -9,13 +9,14 @@ from itertools import count, pairwise
 from ensue.algebra.catalog import Catalog
 from ensue.algebra.choices import choices, names_in, orders, renamed
 from ensue.algebra.expand import as_written, expand_query
-from ensue.algebra.nodes import Events, Named, Not, Pattern, PatternQuery, Pick, Repeat, Within, rewrite, walk
+from ensue.algebra.nodes import Events, Named, Not, Pattern, PatternQuery, Pick, Repeat, Window, Within, rewrite, walk
 from ensue.algebra.operators import NEXT_MATCH, STRICT
 from ensue.algebra.scopes import (
     Aside,
     counts_events,
     group_of,
     is_aside,
+    limiting_windows,
     name_anonymous,
     whole_windows,
     without_names,
@@ -179,13 +180,13 @@ class GraphBuilder:
         self.catalog = catalog
         self.scale = TimeScale(catalog.unit)
         self.reader = Reader(self.scale.ticks, anonymous)
-        self.windows = self._windows(query)
+        self.windows = self._windows(whole_windows(query))
+        self.limits = self._windows(limiting_windows(query.pattern))
         self.counting = counts_events(query)
         self.repetitions = Repetitions.of(query, longest)
         self.conditions = Conditions(query, catalog, self.repetitions)
 
-    def _windows(self, query: PatternQuery) -> Windows:
-        windows = whole_windows(query)
+    def _windows(self, windows: Sequence[Window]) -> Windows:
         return Windows(
             min((self.scale.ticks(window) for window in windows if not isinstance(window, Events)), default=None),
             min((window.count for window in windows if isinstance(window, Events)), default=None),
@@ -219,13 +220,13 @@ class GraphBuilder:
             parts.times.append(Bound(start_of(extent.starts[0]), WHOLE_START, ZERO, IMPLICIT))
         if len(extent.ends) == 1:
             parts.times.append(Bound(WHOLE_END, end_of(extent.ends[0]), ZERO, IMPLICIT))
-        if self.windows.ticks is not None:
-            parts.times.append(Bound(WHOLE_END, WHOLE_START, Limit(self.windows.ticks, False), IMPLICIT))
+        if self.limits.ticks is not None:
+            parts.times.append(Bound(WHOLE_END, WHOLE_START, Limit(self.limits.ticks, False), IMPLICIT))
         for name in parts.variables:
             parts.positions.append(Bound(WHOLE_FIRST, position_of(name), ZERO, IMPLICIT))
             parts.positions.append(Bound(position_of(name), WHOLE_LAST, ZERO, IMPLICIT))
-        if self.windows.events is not None:
-            parts.positions.append(Bound(WHOLE_LAST, WHOLE_FIRST, Limit(self.windows.events - 1, False), IMPLICIT))
+        if self.limits.events is not None:
+            parts.positions.append(Bound(WHOLE_LAST, WHOLE_FIRST, Limit(self.limits.events - 1, False), IMPLICIT))
 
     def _finish(
         self, parts: Parts, extent: Extent, aside: Aside | None, around: _Around, chosen: Pattern | None = None
@@ -261,7 +262,7 @@ class GraphBuilder:
             absences = tuple(
                 absence
                 for item in parts.asides
-                if isinstance(item.item, Not)
+                if isinstance(item.item, Not) and not item.item.loose
                 for absence in self._absences(item, inside)
             )
             collections = tuple(

@@ -105,6 +105,8 @@ def extent_of(pattern: Pattern) -> Extent:
             return extent_of(pattern.item)
         case Seq():
             positive = positive_items(pattern)
+            if pattern.loose:
+                return _union([extent_of(item) for item in positive])
             return Extent(extent_of(positive[0]).starts, extent_of(positive[-1]).ends)
         case And():
             return _union([extent_of(item) for item in positive_items(pattern)])
@@ -255,8 +257,8 @@ class Reader:
                 passed += 1
                 after = extents[passed] if passed < len(extents) else right
                 self.read(item, before, after, parts)
-        for first, second in pairwise(extents):
-            for x in first.ends:
+        for gap, (first, second) in enumerate(pairwise(extents)):
+            for x in () if gap in pattern.loose else first.ends:
                 for y in second.starts:
                     reason = Reason(f"SEQ puts {self.word(x)} before {self.word(y)}", pattern.span)
                     parts.times.append(Bound(end_of(x), start_of(y), BEFORE, reason))
@@ -357,6 +359,8 @@ class Reader:
             parts.series[pattern.name] = Series(end_of(first), end_of(last), self.ticks(item.moments))
 
     def _read_window(self, pattern: Within, parts: Parts) -> None:
+        if pattern.loose:
+            return
         window = pattern.window
         names = variables_in(pattern.item)
         words = ", ".join(self.word(name) for name in names)

@@ -44,6 +44,13 @@ def plan_query(
     problems = check_query(query) or bind_query(query, catalog)
     if problems:
         raise QueryError(problems, source)
+    return plan_checked(query, catalog, source, law, longest)
+
+
+def plan_checked(
+    query: PatternQuery, catalog: Catalog, source: Source | None = None, law: Law | None = None, longest: int = SHORT
+) -> QueryPlan:
+    """Normalizes and plans a query that is known to be right, or that comes from such a one."""
     normal_form = normalize_query(query, catalog, source, longest)
     asked = _asked_lists(query, normal_form)
     graphs = tuple(_plan_graph(graph, graph, normal_form, (), asked) for graph in normal_form.graphs)
@@ -81,7 +88,7 @@ def longer(plan: QueryPlan, rounds: int) -> QueryPlan:
     wanted = ("longer", rounds)
     if wanted not in remembered:
         growing = growing_lists(plan.normal_form.pattern)
-        whole = plan_query(plan.query, plan.catalog, plan.source, plan.law, rounds)
+        whole = plan_checked(plan.query, plan.catalog, plan.source, plan.law, rounds)
         graphs = tuple(
             graph for graph in whole.graphs if rounds == max(graph.graph.rounds.get(group, 0) for group in growing)
         )

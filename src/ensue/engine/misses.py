@@ -1,0 +1,178 @@
+"""Choices of events that fail a query by one requirement alone: the matches of the query without it, less its own."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from ensue.algebra.nodes import Events, PatternQuery
+from ensue.engine.cascade import sources_of
+from ensue.engine.evaluate import Frontier, evaluate
+from ensue.engine.events import Candidates, EventStore, load_events
+from ensue.engine.join import Join
+from ensue.engine.matches import MatchChunk
+from ensue.engine.rows import Rows
+from ensue.engine.session import request_of
+from ensue.engine.sources import EventSource, Report
+from ensue.graph.bounds import end_of, position_of, start_of
+from ensue.graph.timescale import TimeScale
+from ensue.kernels.compiled import Int64s
+from ensue.plan.build import plan_checked
+from ensue.plan.model import AbsencePlan, Options, QueryPlan
+from ensue.plan.requirements import ABSENCE, ORDER, WINDOW, Question, Requirement
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """Choices of events in chunks; `cut` if there are more, which were not counted."""
+
+    chunks: tuple[MatchChunk, ...]
+    cut: bool
+
+    @property
+    def count(self) -> int:
+        return sum(chunk.rows.length for chunk in self.chunks)
+
+
+@dataclass
+class Search:
+    """Looks for choices of events that meet some of the requirements of a question.
+
+    `most` is how many are counted at once; what is more is cut.
+    """
+
+    question: Question
+    plan: QueryPlan
+    sources: tuple[EventSource, ...]
+    most: int
+    options: Options = field(default_factory=Options)
+    stores: dict[Hashable, tuple[EventStore, dict[Hashable, Candidates]]] = field(default_factory=dict)
+
+    @cached_property
+    def matches(self) -> Choices:
+        """The matches of the query itself, policies aside."""
+        return self.choices(self.question.query)
+
+    def choices(self, query: PatternQuery) -> Choices:
+        """The matches of a query that is the question with something left out."""
+        plan = plan_checked(query, self.plan.catalog, self.plan.source)
+        store, found = self._store(plan)
+        chunks: list[MatchChunk] = []
+        left = self.most
+        for chunk in evaluate(plan, store, Frontier(), self.options, found):
+            if chunk.rows.length > left:
+                chunks.append(replace(chunk, rows=chunk.rows.take(np.arange(left, dtype=np.int32))))
+                return Choices(tuple(chunks), True)
+            chunks.append(chunk)
+            left -= chunk.rows.length
+        return Choices(tuple(chunks), False)
+
+    def _store(self, plan: QueryPlan) -> tuple[EventStore, dict[Hashable, Candidates]]:
+        request = request_of(plan)
+        wanted = (request.partition_by, request.counting)
+        if wanted not in self.stores:
+            self.stores[wanted] = load_events(sources_of(plan, self.sources), request, Report(), ()), {}
+        return self.stores[wanted]
+
+    def misses(self, requirement: Requirement) -> Choices:
+        """The choices that meet everything but this requirement."""
+        found = self._beside_matches(self.question.without([requirement]))
+        if not found.cut or requirement.kind != WINDOW:
+            return found
+        return replace(self._nearest_windows(requirement) or found, cut=True)
+
+    def _nearest_windows(self, requirement: Requirement) -> Choices | None:
+        """Where there are too many: those that a window of twice, four times, ... its length would let in."""
+        for doubled in range(1, 62):
+            found = self._beside_matches(self.question.within(requirement, 2**doubled))
+            if found.count or found.cut:
+                return None if found.cut and not found.count else found
+        return None
+
+    def _beside_matches(self, query: PatternQuery) -> Choices:
+        """The matches of the looser query that are none of the query itself."""
+        found = self.choices(query)
+        return Choices(tuple(_beside(found.chunks, self.matches.chunks)), found.cut)
+
+    def distances(self, requirement: Requirement, chunk: MatchChunk) -> Int64s | None:
+        """By how much each choice misses an order or a window, in ticks or positions; None: that is no distance."""
+        bound = chunk.rows.places.keys()
+        left, right = ([name for name in names if name in bound] for names in (requirement.left, requirement.right))
+        if requirement.kind == ORDER and left and right:
+            ends = np.maximum.reduce([chunk.space.value(end_of(name), chunk.rows) for name in left])
+            starts = np.minimum.reduce([chunk.space.value(start_of(name), chunk.rows) for name in right])
+            late: Int64s = ends - starts
+            return late
+        if requirement.kind == WINDOW and left:
+            return self._beyond_window(requirement, chunk, left)
+        return None
+
+    def _beyond_window(self, requirement: Requirement, chunk: MatchChunk, names: Sequence[str]) -> Int64s:
+        window = requirement.window
+        assert window is not None
+        if isinstance(window, Events):
+            positions = [chunk.space.value(position_of(name), chunk.rows) for name in names]
+            apart: Int64s = np.maximum.reduce(positions) - np.minimum.reduce(positions)
+            return apart - (window.count - 1)
+        ends = np.maximum.reduce([chunk.space.value(end_of(name), chunk.rows) for name in names])
+        starts = np.minimum.reduce([chunk.space.value(start_of(name), chunk.rows) for name in names])
+        length: Int64s = ends - starts
+        return length - TimeScale(self.plan.catalog.unit).ticks(window)
+
+    def forbidden(self, requirement: Requirement, chunk: MatchChunk) -> list[tuple[Join, Rows]]:
+        """What came in the scope of a NOT, for each choice: joins and rows whose origin is the place of the choice."""
+        assert requirement.kind == ABSENCE
+        around = Rows(chunk.rows.length, chunk.rows.places, np.arange(chunk.rows.length, dtype=np.int32))
+        found = []
+        for absence in self._absences(requirement, chunk):
+            join = Join(chunk.space.inside(absence.graph), {})
+            found += [(join, rows) for rows in join.all_matches(around)]
+        return found
+
+    def _absences(self, requirement: Requirement, chunk: MatchChunk) -> list[AbsencePlan]:
+        """The absences that a NOT means for the choices of a chunk."""
+        rounds = chunk.query_plan.normal_form.repetitions.unrolled
+        longest = max((repetition.most for repetition in rounds.values()), default=1)
+        plan = plan_checked(self.question.query, self.plan.catalog, self.plan.source, longest=longest)
+        own = next(graph for graph in plan.graphs if graph.graph.names == chunk.plan.graph.names)
+        names = {*requirement.left}
+        return [absence for absence in own.absences if _base_names(absence.graph.graph.names) <= names]
+
+
+def _base_names(names: Iterable[str]) -> set[str]:
+    """The names without the numbers of their rounds."""
+    return {name.partition("[")[0] for name in names}
+
+
+def _beside(chunks: Sequence[MatchChunk], others: Sequence[MatchChunk]) -> Iterable[MatchChunk]:
+    """The chunks without the choices that are among the others."""
+    names = sorted({name for chunk in (*chunks, *others) for name in chunk.rows.places})
+    mine, known = (
+        np.concatenate([_identities(chunk, names) for chunk in found] or [np.empty((0, len(names) + 1), np.int64)])
+        for found in (chunks, others)
+    )
+    _, codes = np.unique(np.concatenate([known, mine]), axis=0, return_inverse=True)
+    codes = codes.reshape(-1)
+    beside = ~np.isin(codes[len(known) :], codes[: len(known)])
+    begin = 0
+    for chunk in chunks:
+        kept = chunk.where(beside[begin : begin + chunk.rows.length])
+        begin += chunk.rows.length
+        if kept.rows.length:
+            yield kept
+
+
+def _identities(chunk: MatchChunk, names: Sequence[str]) -> Int64s:
+    """What tells choices apart: the events, the moments, and the branches of OR."""
+    rows, space = chunk.rows, chunk.space
+    columns = np.full((rows.length, len(names) + 1), -1, np.int64)
+    for place, name in enumerate(names):
+        if name in rows.places:
+            found = space.candidates.get(name)
+            columns[:, place] = rows.places[name] if found is None else found.rows[rows.places[name]]
+    if not chunk.query_plan.grows:
+        columns[:, -1] = chunk.plan.graph.number
+    return columns

@@ -1,0 +1,293 @@
+"""What a query asks of its matches, requirement by requirement, and the query without some of them.
+
+A requirement is a clause of the query that a choice of events can fail by itself: docs/semantics.md, section 8, "What
+a match lacks". What a NOT or a collection says of its own events is none; that is part of the NOT.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import pairwise
+
+from ensue.algebra.check import home_of, homes_of
+from ensue.algebra.choices import names_in
+from ensue.algebra.expand import as_written, expand_query
+from ensue.algebra.nodes import (
+    TIMER,
+    Event,
+    Events,
+    Not,
+    Pattern,
+    PatternQuery,
+    Pick,
+    Related,
+    Repeat,
+    Seq,
+    Ticks,
+    Window,
+    Within,
+    children,
+    rewrite,
+    walk,
+    with_children,
+)
+from ensue.algebra.operators import stream_words
+from ensue.algebra.scopes import is_aside, list_groups, name_anonymous, without_names
+from ensue.errors import Span
+from ensue.expr.nodes import Binary, Duration, Expr, Same, conjuncts
+from ensue.lang.render import render_expression, render_pattern, render_window
+
+Path = tuple[int, ...]
+"""The way to a part of a pattern: the number of the child at each level."""
+
+PREDICATE, KEY, ORDER, RELATION, WINDOW, CONDITION, COLLECTION, ABSENCE = (
+    "predicate",
+    "key",
+    "order",
+    "relation",
+    "window",
+    "condition",
+    "collection",
+    "absence",
+)
+KINDS = (PREDICATE, KEY, ORDER, RELATION, WINDOW, CONDITION, COLLECTION, ABSENCE)
+"""The kinds in the order in which a choice of events is judged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One thing that a query asks. `path` leads to the part that asks it, `number` says which of several of the part.
+
+    `left` and `right` are the variables that an order or a relation compares, or that a window or an absence is about.
+    """
+
+    kind: str
+    text: str
+    path: Path = ()
+    number: int = 0
+    left: tuple[str, ...] = ()
+    right: tuple[str, ...] = ()
+    window: Window | None = None
+    condition: Expr | None = None
+    repeated: bool = False
+    span: Span | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A query as it is looked into: every event named, operators spelt out, no policy, all of it in the pattern.
+
+    `chosen` says in words what chose among its matches, if something did.
+    """
+
+    query: PatternQuery
+    anonymous: frozenset[str]
+    requirements: tuple[Requirement, ...]
+    chosen: tuple[str, ...]
+
+    def word(self, name: str) -> str:
+        """A variable as the user would call it: by its name, or by its stream if it has none."""
+        base = name.partition("[")[0]
+        return stream_words(base.rpartition("#")[0]) if base in self.anonymous else name
+
+    def written(self, pattern: Pattern) -> str:
+        """A part of the query as the user would write it."""
+        return render_pattern(as_written(without_names(pattern, self.anonymous)))
+
+    def without(self, dropped: Collection[Requirement]) -> PatternQuery:
+        """The query with some requirements left out."""
+        paths: dict[Path, list[Requirement]] = {}
+        for requirement in dropped:
+            paths.setdefault(requirement.path, []).append(requirement)
+        conditions = [requirement.condition for requirement in dropped if requirement.kind == CONDITION]
+        kept = [part for part in conjuncts(self.query.where) if not any(part is condition for condition in conditions)]
+        keyed = all(requirement.kind != KEY for requirement in dropped)
+        return replace(
+            self.query,
+            pattern=_loosened(self.query.pattern, (), paths, self.query.rule is not None),
+            where=reduce(lambda left, right: Binary("and", left, right), kept) if kept else None,
+            partition_by=self.query.partition_by if keyed else (),
+        )
+
+    def within(self, requirement: Requirement, factor: int) -> PatternQuery:
+        """The query with a window that is so many times as long; what it closes, it closes as before."""
+        assert requirement.window is not None
+        longer = _times(requirement.window, factor)
+
+        def widened(part: Pattern) -> Pattern:
+            assert isinstance(part, Within)
+            return replace(part, loose=True, item=Within(part.item, longer))
+
+        return replace(self.query, pattern=_changed(self.query.pattern, requirement.path, widened))
+
+
+def question_of(query: PatternQuery) -> Question:
+    """A checked query, and what it asks."""
+    chosen = [f"MATCH {query.policy}"] if query.policy not in (None, "UNRESTRICTED") else []
+    chosen += ["CONSUME"] if query.consume else []
+    chosen += ["LAST" if part.latest else "FIRST" for part in walk(query.pattern) if isinstance(part, Pick)]
+    pattern = rewrite(query.pattern, lambda part: part.item if isinstance(part, Pick) else part)
+    if query.within is not None:
+        pattern = Within(pattern, query.within)
+    plain = replace(query, pattern=pattern, within=None, policy=None, consume=None, returns=())
+    named, anonymous = name_anonymous(plain)
+    question = Question(expand_query(named), anonymous, (), tuple(dict.fromkeys(chosen)))
+    found = [
+        *_requirements(question, question.query.pattern, (), frozenset()),
+        *_key(question.query),
+        *_conditions(question.query),
+    ]
+    found.sort(key=lambda requirement: KINDS.index(requirement.kind))
+    return replace(question, requirements=tuple(found))
+
+
+def _key(query: PatternQuery) -> Iterator[Requirement]:
+    if query.partition_by:
+        yield Requirement(KEY, f"PARTITION BY {', '.join(query.partition_by)}", span=query.partition_span)
+
+
+def _conditions(query: PatternQuery) -> Iterator[Requirement]:
+    """The conjuncts that say which matches are wanted."""
+    homes, groups = homes_of(query.pattern), list_groups(query.pattern)
+    for part in conjuncts(query.where):
+        home = None if isinstance(part, Same) else home_of(part, homes, groups)
+        if home is None or home.parent is None:
+            yield Requirement(CONDITION, render_expression(part), condition=part, span=getattr(part, "span", None))
+
+
+AROUND = frozenset[str]
+REPEATED, RELATED = "repeated", "related"
+
+
+def _requirements(question: Question, pattern: Pattern, path: Path, around: AROUND) -> Iterator[Requirement]:
+    """What a part asks, and everything below it; what NOTs and collections ask inside of themselves left out."""
+    repeated = REPEATED in around
+    match pattern:
+        case Event(predicate=predicate) if predicate is not None:
+            assert pattern.variable is not None
+            text = question.written(pattern)
+            yield Requirement(PREDICATE, text, path, left=(pattern.variable,), repeated=repeated, span=pattern.span)
+        case Seq():
+            if RELATED not in around or not any(map(is_aside, pattern.items)):
+                yield from _orders(question, pattern, path, repeated)
+        case Related():
+            yield from _relations(question, pattern, path, repeated)
+        case Within():
+            yield _window(question, pattern, path, repeated)
+        case Not():
+            text = question.written(pattern)
+            yield Requirement(ABSENCE, text, path, left=names_in(pattern.item), repeated=repeated, span=pattern.span)
+        case Repeat(every=True) if pattern.least > 0 or pattern.most is not None:
+            text = question.written(pattern)
+            yield Requirement(COLLECTION, text, path, left=names_in(pattern.item), repeated=repeated, span=pattern.span)
+        case _:
+            pass
+    if is_aside(pattern):
+        return
+    inside = around | ({REPEATED} if isinstance(pattern, Repeat) else set())
+    inside |= {RELATED} if isinstance(pattern, Related) else set()
+    for place, child in enumerate(children(pattern)):
+        yield from _requirements(question, child, (*path, place), inside)
+
+
+def _orders(question: Question, pattern: Seq, path: Path, repeated: bool) -> Iterator[Requirement]:
+    positive = [item for item in pattern.items if not is_aside(item)]
+    for gap, (one, other) in enumerate(pairwise(positive)):
+        left, right = _bound_names(one), _bound_names(other)
+        text = f"SEQ: {_words(question, left)} before {_words(question, right)}"
+        yield Requirement(ORDER, text, path, gap, left, right, repeated=repeated, span=pattern.span)
+
+
+def _relations(question: Question, pattern: Related, path: Path, repeated: bool) -> Iterator[Requirement]:
+    """The relations between the items of the match: those of a pair of items, and of one window, are one requirement."""
+    for number, group in enumerate(_relation_groups(pattern, question.query.rule is not None)):
+        first = pattern.relations[group[0]]
+        places = [place for place in (first.left.item, first.right.item) if place != TIMER]
+        sides = [_bound_names(pattern.items[place]) for place in places]
+        text = f"{pattern.operator}: {' and '.join(_words(question, side) for side in sides)}"
+        if first.window is not None:
+            text += f" within {render_window(first.window)}"
+        left, right = sides[0], sides[1] if len(sides) > 1 else ()
+        yield Requirement(RELATION, text, path, number, left, right, repeated=repeated, span=pattern.span)
+
+
+def _relation_groups(pattern: Related, by_pair: bool) -> list[tuple[int, ...]]:
+    """The relations of a part that are one requirement; those about NOTs and collections are left out.
+
+    An operator asks all of them at once. In a rule, those of a pair of items and of one window stand for themselves.
+    """
+    groups: dict[object, list[int]] = {}
+    for number, relation in enumerate(pattern.relations):
+        places = (relation.left.item, relation.right.item)
+        if not any(place != TIMER and is_aside(pattern.items[place]) for place in places):
+            key = (frozenset(places), relation.window) if by_pair else None
+            groups.setdefault(key, []).append(number)
+    return [tuple(group) for group in groups.values()]
+
+
+def _window(question: Question, pattern: Within, path: Path, repeated: bool) -> Requirement:
+    names = _bound_names(pattern.item)
+    of_all = set(names) == set(_bound_names(question.query.pattern))
+    text = f"WITHIN {render_window(pattern.window)}" + ("" if of_all else f" of {_words(question, names)}")
+    span = pattern.window.span or pattern.span
+    return Requirement(WINDOW, text, path, left=names, window=pattern.window, repeated=repeated, span=span)
+
+
+def _words(question: Question, names: tuple[str, ...]) -> str:
+    return ", ".join(dict.fromkeys(question.word(name) for name in names))
+
+
+def _bound_names(pattern: Pattern) -> tuple[str, ...]:
+    """The variables below a part that a match binds."""
+    if isinstance(pattern, Event):
+        return (pattern.variable,) if pattern.variable is not None else ()
+    if is_aside(pattern):
+        return ()
+    return tuple(dict.fromkeys(name for child in children(pattern) for name in _bound_names(child)))
+
+
+def _loosened(pattern: Pattern, path: Path, dropped: dict[Path, list[Requirement]], by_pair: bool) -> Pattern:
+    below = tuple(_loosened(child, (*path, place), dropped, by_pair) for place, child in enumerate(children(pattern)))
+    pattern = with_children(pattern, below)
+    own = dropped.get(path, [])
+    kinds, numbers = {requirement.kind for requirement in own}, {requirement.number for requirement in own}
+    match pattern:
+        case Event() if PREDICATE in kinds:
+            return replace(pattern, predicate=None)
+        case Seq() if ORDER in kinds:
+            return replace(pattern, loose=frozenset(numbers))
+        case Within() | Not() if kinds & {WINDOW, ABSENCE}:
+            return replace(pattern, loose=True)
+        case Repeat() if COLLECTION in kinds:
+            return replace(pattern, least=0, most=None)
+        case Related() if RELATION in kinds:
+            return _unrelated(pattern, numbers, by_pair)
+    return pattern
+
+
+def _unrelated(pattern: Related, numbers: Collection[int], by_pair: bool) -> Related:
+    """The part without some groups of its relations: then any of its items may be the first or the last."""
+    groups = _relation_groups(pattern, by_pair)
+    dropped = {place for number in numbers for place in groups[number]}
+    kept = tuple(relation for place, relation in enumerate(pattern.relations) if place not in dropped)
+    positive = tuple(place for place, item in enumerate(pattern.items) if not is_aside(item))
+    ends = (*positive, TIMER) if TIMER in pattern.ends else positive
+    return replace(pattern, relations=kept, starts=positive, ends=ends, first=None, last=None)
+
+
+def _changed(pattern: Pattern, path: Path, change: Callable[[Pattern], Pattern]) -> Pattern:
+    if not path:
+        return change(pattern)
+    items = list(children(pattern))
+    items[path[0]] = _changed(items[path[0]], path[1:], change)
+    return with_children(pattern, tuple(items))
+
+
+def _times(window: Window, factor: int) -> Window:
+    match window:
+        case Duration():
+            return replace(window, nanoseconds=window.nanoseconds * factor)
+        case Events() | Ticks():
+            return replace(window, count=window.count * factor)
