@@ -100,6 +100,7 @@ if TYPE_CHECKING:
         SetupError,
         StateError,
     )
+    from ensue.goals import WhyNot, why_not
     from ensue.mining import Proposal, mine
     from ensue.runtimes.spark.running import Running
     from ensue.runtimes.spark.session import spark_session
@@ -134,6 +135,7 @@ _HOMES = {
     "SetupError": "ensue.errors",
     "StateError": "ensue.errors",
     "Value": "ensue.dsl",
+    "WhyNot": "ensue.goals",
     "Workflow": "ensue.workflows",
     "absent": "ensue.dsl",
     "act": "ensue.actions",
@@ -209,6 +211,7 @@ _HOMES = {
     "violations": "ensue.api",
     "webhook": "ensue.actions",
     "while_": "ensue.dsl",
+    "why_not": "ensue.goals",
     "workflow": "ensue.workflows",
 }
 
@@ -252,6 +255,7 @@ __all__ = [
     "SetupError",
     "StateError",
     "Value",
+    "WhyNot",
     "Workflow",
     "absent",
     "act",
@@ -327,5 +331,6 @@ __all__ = [
     "violations",
     "webhook",
     "while_",
+    "why_not",
     "workflow",
 ]

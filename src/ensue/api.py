@@ -181,7 +181,7 @@ def _explained(statements: Statements, time: str) -> Iterator[str]:
 def single_statement(query: QueryLike, constraints: ConstraintsLike | None = None) -> Statements:
     """The one query meant, with its constraints and its text, so that messages can point into it."""
     written = _single_statement(query, constraints)
-    statements = _resolved(written)
+    statements = resolved(written)
     wanted = _wanted_results(written)
     chosen = (node for node in statements.statements if node.declares or node.name == wanted or not written.heads)
     return replace(statements, statements=tuple(chosen))
@@ -221,14 +221,18 @@ def _several_queries(statements: Statements, what: str, span: Span | None) -> Qu
 
 def program_statements(program: Program | QueryLike, constraints: ConstraintsLike | None = None) -> Statements:
     """The patterns and rules of a program with its constraints."""
-    checked = parse(program) if isinstance(program, str) else program
-    statements = _constrained(_statements_of(checked), constraints)
+    statements = written_statements(program, constraints)
     if not statements.results and not statements.heads:
         raise _no_pattern(statements)
-    return _resolved(statements)
+    return resolved(statements)
 
 
-def _resolved(statements: Statements) -> Statements:
+def written_statements(program: Program | QueryLike, constraints: ConstraintsLike | None = None) -> Statements:
+    """What a program says, with its constraints, as it is written."""
+    return _constrained(_statements_of(parse(program) if isinstance(program, str) else program), constraints)
+
+
+def resolved(statements: Statements) -> Statements:
     """The statements, those with a context as several; what is wrong with these is said of what was written."""
     chosen = [query for query in statements.statements if query.policy in CONTEXTS]
     problems = [problem for query in chosen for problem in check_query(query)]
@@ -363,7 +367,7 @@ def detect(
 
         emission = Emission(match_id, eager, tick, buckets)
         return detect_frames(events, statements, columns, options, emission, fixed).frames[0]
-    loaded = _derive(_load(events, statements, columns, match_id, fixed), options)
+    loaded = with_declared(load_tables(events, statements, columns, match_id, fixed), options)
     table, report = _evaluate_one(loaded, 0, options)
     warn_set_aside(report)
     return loaded.kind.from_arrow(table)
@@ -385,7 +389,7 @@ def detect_batches(
     options = Options(limit=checked_limit(limit))
     statements = single_statement(query, constraints)
     fixed = fixed_tables(tables, statements)
-    loaded = _derive(_load(events, statements, Columns(time, type, end), match_id, fixed), options)
+    loaded = with_declared(load_tables(events, statements, Columns(time, type, end), match_id, fixed), options)
     plan, output = loaded.planned.plans[0], loaded.planned.outputs[0]
     watched = loaded.watched(0)
     _warn_of_missing_streams(plan, watched.store)
@@ -437,7 +441,7 @@ def run(
         results.update(zip(names, matched.frames, strict=True))
         results.shared = matched.shared
         return results
-    loaded = _derive(_load(sources, statements, columns, match_id, fixed), options)
+    loaded = with_declared(load_tables(sources, statements, columns, match_id, fixed), options)
     for place, name in enumerate(names):
         table, report = _evaluate_one(loaded, place, options)
         results[name] = loaded.kind.from_arrow(table)
@@ -510,7 +514,7 @@ def checked_emit(emit: object, statements: Statements) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Loaded:
+class Loaded:
     """Queries planned over tables whose times are read; in the end also those of the declared streams."""
 
     kind: TableKind
@@ -528,15 +532,15 @@ class _Loaded:
         return watched
 
 
-def _load(events: Any, statements: Statements, columns: Columns, match_id: bool, fixed: FixedTables) -> _Loaded:
+def load_tables(events: Any, statements: Statements, columns: Columns, match_id: bool, fixed: FixedTables) -> Loaded:
     kind, tables = arrow_tables(events)
     planned = plan_queries(tables, statements, columns, match_id, fixed)
     warm_up()
     sources, report = load_sources(planned.inputs, planned.plans[0].catalog.time_type)
-    return _Loaded(kind, sources, report, planned)
+    return Loaded(kind, sources, report, planned)
 
 
-def _derive(loaded: _Loaded, options: Options) -> _Loaded:
+def with_declared(loaded: Loaded, options: Options) -> Loaded:
     """The same with the events of the declared streams that the queries use."""
     report = replace(loaded.report)
     _note_streams(loaded)
@@ -550,7 +554,7 @@ def _derive(loaded: _Loaded, options: Options) -> _Loaded:
     return loaded
 
 
-def _evaluate_one(loaded: _Loaded, place: int, options: Options) -> tuple[pa.Table, Report]:
+def _evaluate_one(loaded: Loaded, place: int, options: Options) -> tuple[pa.Table, Report]:
     plan, watched = loaded.planned.plans[place], loaded.watched(place)
     store = watched.store
     _warn_of_missing_streams(plan, store)
@@ -561,7 +565,7 @@ def _evaluate_one(loaded: _Loaded, place: int, options: Options) -> tuple[pa.Tab
     return table, store.report
 
 
-def _note_streams(loaded: _Loaded) -> None:
+def _note_streams(loaded: Loaded) -> None:
     """Reads the type column once, where several statements would read it."""
     derived = loaded.planned.derivations
     plans = all_plans(derived, loaded.planned.plans)

@@ -67,7 +67,9 @@ class Choices:
                 ]
             case Seq() | And():
                 positive = [(*path, index) for index, item in enumerate(part.items) if is_positive(item)]
-                return self.with_spans(self.joined(positive, isinstance(part, Seq), part.loose if isinstance(part, Seq) else ()), path)
+                return self.with_spans(
+                    self.joined(positive, isinstance(part, Seq), part.loose if isinstance(part, Seq) else ()), path
+                )
             case Or():
                 return self.branches(part.items, path)
             case Within():
@@ -266,7 +268,7 @@ def is_of_stream(event: OracleEvent, stream: str) -> bool:
 
 
 def windows_of_whole(query: PatternQuery, limiting: bool = False) -> list[Window]:
-    """`W`: the WITHIN of the query and those that wrap the whole pattern; if `limiting`, but for those that are loose."""
+    """`W`: the WITHIN of the query and those that wrap the whole pattern; if `limiting`, without the loose ones."""
     windows = [] if query.within is None else [query.within]
     pattern = query.pattern
     while isinstance(pattern, Within | Named):

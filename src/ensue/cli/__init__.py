@@ -153,6 +153,42 @@ def detect(
         write_matches(found, format.value, rows)
 
 
+@app.command(
+    "why-not",
+    epilog="Example: `ensue why-not fraud.ensue --data transfers.csv --time at --type kind --name big_transfer`",
+)
+def why_not(
+    file: ProgramFile,
+    data: Annotated[
+        list[str],
+        typer.Option(
+            metavar="DATA", help="a .parquet, .csv, .csv.gz, .json or .jsonl file, or STREAM=DATA", show_default=False
+        ),
+    ],
+    time: Annotated[str, typer.Option(metavar="COLUMN", help="the time of an event", show_default=False)],
+    type: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="the stream that an event belongs to", show_default=False)
+    ] = None,
+    end: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="when an event ends, if events last", show_default=False)
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(help="the pattern or stream that is asked about, if there are several", show_default=False),
+    ] = None,
+    examples: Annotated[int, typer.Option(min=0, help="near misses shown for each requirement")] = 3,
+    format: Annotated[ProblemFormat, typer.Option(help="json: one object on stdout")] = ProblemFormat.TEXT,
+) -> None:
+    """Say why a pattern does not match: how far events came, what stopped them, and the nearest misses."""
+    from ensue.cli.programs import read_program
+    from ensue.cli.questions import why_not_in_files
+    from ensue.cli.reporting import reported
+
+    with reported():
+        program = read_program(file)
+        typer.echo(why_not_in_files(program, data, time, type, end, name, examples, format is ProblemFormat.JSON))
+
+
 @app.command(epilog="Example: `ensue demo --orders 100000 --save .`")
 def demo(
     orders: Annotated[int, typer.Option(min=1, help="how many orders to draw")] = 5_000,

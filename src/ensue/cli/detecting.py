@@ -40,7 +40,7 @@ def detect_in_files(
 def write_matches(found: Mapping[str, pa.Table], format: str, shown: int | None) -> None:
     """Writes matches to stdout. JSON is one object with a list of matches per pattern; CSV takes one pattern only."""
     if format == "json":
-        rows = {name: [_plain(row) for row in _head(table, shown).to_pylist()] for name, table in found.items()}
+        rows = {name: [plain_value(row) for row in _head(table, shown).to_pylist()] for name, table in found.items()}
         typer.echo(json.dumps(rows, ensure_ascii=False, allow_nan=False))
     elif format == "csv":
         if len(found) != 1:
@@ -85,18 +85,18 @@ def _readable(value: Any) -> str:
         case datetime.datetime():
             return value.isoformat(" ")
         case dict() | list():
-            return json.dumps(_plain(value), ensure_ascii=False)
+            return json.dumps(plain_value(value), ensure_ascii=False)
         case _:
             return str(value)
 
 
-def _plain(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
     """A value as JSON has it: moments as ISO 8601 text, durations as seconds, NaN as null, bytes as base64."""
     match value:
         case dict():
-            return {key: _plain(part) for key, part in value.items()}
+            return {key: plain_value(part) for key, part in value.items()}
         case list():
-            return [_plain(part) for part in value]
+            return [plain_value(part) for part in value]
         case float():
             return value if math.isfinite(value) else None
         case datetime.timedelta():
@@ -116,7 +116,7 @@ def _as_csv(table: pa.Table) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(table.column_names)
     for row in table.to_pylist():
-        values = [_plain(value) for value in row.values()]
+        values = [plain_value(value) for value in row.values()]
         writer.writerow(
             json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value for value in values
         )

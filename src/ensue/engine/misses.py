@@ -17,12 +17,15 @@ from ensue.engine.matches import MatchChunk
 from ensue.engine.rows import Rows
 from ensue.engine.session import request_of
 from ensue.engine.sources import EventSource, Report
+from ensue.engine.workspace import find_candidates
+from ensue.errors import QueryError
 from ensue.graph.bounds import end_of, position_of, start_of
+from ensue.graph.model import Variable
 from ensue.graph.timescale import TimeScale
 from ensue.kernels.compiled import Int64s
 from ensue.plan.build import plan_checked
 from ensue.plan.model import AbsencePlan, Options, QueryPlan
-from ensue.plan.requirements import ABSENCE, ORDER, WINDOW, Question, Requirement
+from ensue.plan.requirements import ABSENCE, ORDER, WINDOW, Compared, Question, Requirement
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,12 @@ class Search:
 
     def choices(self, query: PatternQuery) -> Choices:
         """The matches of a query that is the question with something left out."""
-        plan = plan_checked(query, self.plan.catalog, self.plan.source)
+        try:
+            plan = self.planned(query)
+        except QueryError as error:
+            if error.code != "never-holds":
+                raise
+            return Choices((), False)
         store, found = self._store(plan)
         chunks: list[MatchChunk] = []
         left = self.most
@@ -69,6 +77,20 @@ class Search:
             chunks.append(chunk)
             left -= chunk.rows.length
         return Choices(tuple(chunks), False)
+
+    def planned(self, query: PatternQuery) -> QueryPlan:
+        return plan_checked(query, self.plan.catalog, self.plan.source)
+
+    def present(self, stream: str) -> int:
+        """How many events of a stream there are, with a key or without."""
+        store, _ = self._store(self.planned(replace(self.question.query, partition_by=())))
+        return len(store.streams[stream])
+
+    def satisfying(self, variable: Variable) -> int:
+        """How many events of a variable's stream satisfy what it asks of them by themselves."""
+        plan = self.planned(replace(self.question.query, partition_by=()))
+        store, _ = self._store(plan)
+        return len(find_candidates(variable, plan.graphs[0].graph, store, plan.catalog))
 
     def _store(self, plan: QueryPlan) -> tuple[EventStore, dict[Hashable, Candidates]]:
         request = request_of(plan)
@@ -98,29 +120,29 @@ class Search:
         return Choices(tuple(_beside(found.chunks, self.matches.chunks)), found.cut)
 
     def distances(self, requirement: Requirement, chunk: MatchChunk) -> Int64s | None:
-        """By how much each choice misses an order or a window, in ticks or positions; None: that is no distance."""
-        bound = chunk.rows.places.keys()
-        left, right = ([name for name in names if name in bound] for names in (requirement.left, requirement.right))
-        if requirement.kind == ORDER and left and right:
-            ends = np.maximum.reduce([chunk.space.value(end_of(name), chunk.rows) for name in left])
-            starts = np.minimum.reduce([chunk.space.value(start_of(name), chunk.rows) for name in right])
-            late: Int64s = ends - starts
-            return late
-        if requirement.kind == WINDOW and left:
-            return self._beyond_window(requirement, chunk, left)
-        return None
+        """By how much each choice misses an order, a relation or a window, in ticks or positions.
 
-    def _beyond_window(self, requirement: Requirement, chunk: MatchChunk, names: Sequence[str]) -> Int64s:
-        window = requirement.window
-        assert window is not None
-        if isinstance(window, Events):
-            positions = [chunk.space.value(position_of(name), chunk.rows) for name in names]
+        None: that is no distance.
+        """
+        if requirement.kind == WINDOW and isinstance(requirement.window, Events):
+            positions = [chunk.space.value(position_of(name), chunk.rows) for name in _bound(requirement.left, chunk)]
             apart: Int64s = np.maximum.reduce(positions) - np.minimum.reduce(positions)
-            return apart - (window.count - 1)
-        ends = np.maximum.reduce([chunk.space.value(end_of(name), chunk.rows) for name in names])
-        starts = np.minimum.reduce([chunk.space.value(start_of(name), chunk.rows) for name in names])
-        length: Int64s = ends - starts
-        return length - TimeScale(self.plan.catalog.unit).ticks(window)
+            return apart - (requirement.window.count - 1)
+        beyond = [self._beyond(compared, chunk) for compared in _comparisons(requirement)]
+        known = [values for values in beyond if values is not None]
+        furthest: Int64s | None = np.maximum.reduce(known) if known else None
+        return furthest
+
+    def _beyond(self, compared: Compared, chunk: MatchChunk) -> Int64s | None:
+        """By how much the difference of two points exceeds what it may be."""
+        left, right = _bound(compared.left, chunk), _bound(compared.right, chunk)
+        if not left or not right:
+            return None
+        values = [
+            _edge(names, side, chunk) for names, side in ((left, compared.left_side), (right, compared.right_side))
+        ]
+        allowed = 0 if compared.window is None else TimeScale(self.plan.catalog.unit).ticks(compared.window)
+        return values[0] - values[1] - allowed
 
     def forbidden(self, requirement: Requirement, chunk: MatchChunk) -> list[tuple[Join, Rows]]:
         """What came in the scope of a NOT, for each choice: joins and rows whose origin is the place of the choice."""
@@ -140,6 +162,25 @@ class Search:
         own = next(graph for graph in plan.graphs if graph.graph.names == chunk.plan.graph.names)
         names = {*requirement.left}
         return [absence for absence in own.absences if _base_names(absence.graph.graph.names) <= names]
+
+
+def _comparisons(requirement: Requirement) -> tuple[Compared, ...]:
+    if requirement.kind == ORDER:
+        return (Compared(requirement.left, "e", requirement.right, "s", None),)
+    if requirement.kind == WINDOW:
+        return (Compared(requirement.left, "e", requirement.left, "s", requirement.window),)
+    return requirement.compared
+
+
+def _bound(names: Sequence[str], chunk: MatchChunk) -> list[str]:
+    return [name for name in names if name in chunk.rows.places]
+
+
+def _edge(names: Sequence[str], side: str, chunk: MatchChunk) -> Int64s:
+    """The least start or the greatest end of some variables."""
+    combine, point = (np.minimum, start_of) if side == "s" else (np.maximum, end_of)
+    found: Int64s = combine.reduce([chunk.space.value(point(name), chunk.rows) for name in names])
+    return found
 
 
 def _base_names(names: Iterable[str]) -> set[str]:

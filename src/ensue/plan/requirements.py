@@ -23,6 +23,7 @@ from ensue.algebra.nodes import (
     PatternQuery,
     Pick,
     Related,
+    Relation,
     Repeat,
     Seq,
     Ticks,
@@ -57,10 +58,22 @@ KINDS = (PREDICATE, KEY, ORDER, RELATION, WINDOW, CONDITION, COLLECTION, ABSENCE
 
 
 @dataclass(frozen=True, slots=True)
+class Compared:
+    """A relation between parts of a match: `left - right <= window`, each the start ("s") or end ("e") of variables."""
+
+    left: tuple[str, ...]
+    left_side: str
+    right: tuple[str, ...]
+    right_side: str
+    window: Window | None
+
+
+@dataclass(frozen=True, slots=True)
 class Requirement:
     """One thing that a query asks. `path` leads to the part that asks it, `number` says which of several of the part.
 
-    `left` and `right` are the variables that an order or a relation compares, or that a window or an absence is about.
+    `left` and `right` are the variables that an order compares, or that a window or an absence is about; `compared` is
+    what a relation compares. With `repeated` it is asked of every round of a repetition.
     """
 
     kind: str
@@ -71,6 +84,7 @@ class Requirement:
     right: tuple[str, ...] = ()
     window: Window | None = None
     condition: Expr | None = None
+    compared: tuple[Compared, ...] = ()
     repeated: bool = False
     span: Span | None = None
 
@@ -91,6 +105,9 @@ class Question:
         """A variable as the user would call it: by its name, or by its stream if it has none."""
         base = name.partition("[")[0]
         return stream_words(base.rpartition("#")[0]) if base in self.anonymous else name
+
+    def word_of_stream(self, stream: str) -> str:
+        return stream_words(stream)
 
     def written(self, pattern: Pattern) -> str:
         """A part of the query as the user would write it."""
@@ -201,7 +218,7 @@ def _orders(question: Question, pattern: Seq, path: Path, repeated: bool) -> Ite
 
 
 def _relations(question: Question, pattern: Related, path: Path, repeated: bool) -> Iterator[Requirement]:
-    """The relations between the items of the match: those of a pair of items, and of one window, are one requirement."""
+    """The relations between the items of the match, as many of them at once as are one requirement."""
     for number, group in enumerate(_relation_groups(pattern, question.query.rule is not None)):
         first = pattern.relations[group[0]]
         places = [place for place in (first.left.item, first.right.item) if place != TIMER]
@@ -209,8 +226,18 @@ def _relations(question: Question, pattern: Related, path: Path, repeated: bool)
         text = f"{pattern.operator}: {' and '.join(_words(question, side) for side in sides)}"
         if first.window is not None:
             text += f" within {render_window(first.window)}"
-        left, right = sides[0], sides[1] if len(sides) > 1 else ()
-        yield Requirement(RELATION, text, path, number, left, right, repeated=repeated, span=pattern.span)
+        compared = tuple(_compared(pattern, pattern.relations[place]) for place in group)
+        known = tuple(entry for entry in compared if entry is not None)
+        yield Requirement(RELATION, text, path, number, compared=known, repeated=repeated, span=pattern.span)
+
+
+def _compared(pattern: Related, relation: Relation) -> Compared | None:
+    """What a relation between events compares; None where it is about a moment or about positions."""
+    left, right = relation.left, relation.right
+    if TIMER in (left.item, right.item) or relation.adjacent or {left.side, right.side} - {"s", "e"}:
+        return None
+    names = [_bound_names(pattern.items[place.item]) for place in (left, right)]
+    return Compared(names[0], left.side, names[1], right.side, relation.window)
 
 
 def _relation_groups(pattern: Related, by_pair: bool) -> list[tuple[int, ...]]:

@@ -1,0 +1,5 @@
+"""Goals: what a pattern waits for, why it did not match, and what proves a match."""
+
+from ensue.goals.whynot import WhyNot, why_not
+
+__all__ = ["WhyNot", "why_not"]

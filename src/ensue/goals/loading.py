@@ -1,0 +1,115 @@
+"""The statement that a question is about, and the events that it is asked of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from ensue.algebra.nodes import PatternQuery, Statements
+from ensue.algebra.operators import excluded_streams
+from ensue.algebra.scopes import counts_events
+from ensue.algebra.streams import declarations, streams_of
+from ensue.api import Loaded, Program, QueryLike, load_tables, resolved, with_declared, written_statements
+from ensue.dsl.constraints import ConstraintsLike
+from ensue.errors import Problem, QueryError, SchemaError, did_you_mean
+from ensue.plan.model import Options, QueryPlan
+from ensue.runtimes.planning import Columns
+from ensue.runtimes.tables import are_frames
+
+MOST_ROWS = 1_000_000
+"""How many rows of a Spark DataFrame are brought into this process at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A statement of a program, by what it is called, and the program."""
+
+    name: str
+    query: PatternQuery
+    statements: Statements
+
+    def as_result(self, query: PatternQuery) -> Statements:
+        """The program with this query as its only result, in place of the statement that it comes from."""
+        others = tuple(other for other in self.statements.statements if other.declares and other is not self.query)
+        own = (self.query,) if self.query.declares else ()
+        return replace(self.statements, statements=(*others, *own, query), constraints=())
+
+
+def plain(query: PatternQuery) -> PatternQuery:
+    """The statement as a pattern whose matches are shown with all that they bind, whatever chooses among them."""
+    return replace(query, name=None, declares=False, rule=None, policy=None, consume=None, returns=())
+
+
+def chosen_statements(
+    program: Program | QueryLike, name: str | None, constraints: ConstraintsLike | None = None
+) -> list[Chosen]:
+    """The statements that a name means; without one, the only pattern of the program."""
+    statements = written_statements(program, constraints)
+    named = _names(statements)
+    wanted = _only_result(statements, named) if name is None else name
+    found = [Chosen(called, query, statements) for called, query in named if called == wanted]
+    if not found:
+        names = list(dict.fromkeys(called for called, _ in named))
+        hint = did_you_mean(wanted, names) or f"names: {', '.join(names)}"
+        raise QueryError(
+            [Problem("no-such-pattern", f"no statement is called `{wanted}`", hint=hint)], statements.source
+        )
+    return found
+
+
+def _names(statements: Statements) -> list[tuple[str, PatternQuery]]:
+    results = list(zip(Program(statements).names, statements.results, strict=True))
+    return [*results, *((query.name or "", query) for query in statements.declared)]
+
+
+def _only_result(statements: Statements, named: list[tuple[str, PatternQuery]]) -> str:
+    places = list(dict.fromkeys(name for name, _ in named))
+    results = Program(statements).names
+    if len(results) == 1 or len(places) == 1:
+        return results[0] if results else places[0]
+    raise QueryError(
+        [
+            Problem(
+                "which-pattern",
+                f"the program has {len(places)} statements, and the question is about one of them",
+                hint=f"choose with `name=`: {', '.join(places)}",
+            )
+        ],
+        statements.source,
+    )
+
+
+def load_for(
+    chosen: Chosen, query: PatternQuery, events: Any, columns: Columns, where: Any, options: Options
+) -> Loaded:
+    """The events, those of declared streams included, that this form of the statement looks at."""
+    statements = resolved(chosen.as_result(query))
+    if are_frames(events):
+        from ensue.runtimes.spark.collecting import collect_events
+
+        declared = declarations(statements.statements)
+        streams = [name for name in streams_of(statements.statements) if name not in declared]
+        everything = any(excluded_streams(name) is not None for name in streams) or any(
+            map(counts_events, statements.statements)
+        )
+        events = collect_events(events, columns, None if everything else streams, where, MOST_ROWS)
+    elif where is not None:
+        raise SchemaError("where-frame", "`where` filters Spark DataFrames", "filter the table itself before the call")
+    return with_declared(load_tables(events, statements, columns, match_id=False), options)
+
+
+def key_of(plan: QueryPlan, row: Mapping[str, Any]) -> dict[str, Any]:
+    """The key of a result row."""
+    return {name: row[name] for name in plan.query.partition_by}
+
+
+def tables_of(loaded: Loaded) -> tuple[Any, ...]:
+    """What is known of the tables that a plan reads, those of declared streams included."""
+    return (*loaded.planned.inputs, *(derivation.item for derivation in loaded.planned.derivations))
+
+
+def time_type_of(loaded: Loaded) -> pa.DataType:
+    return loaded.planned.plans[0].catalog.time_type

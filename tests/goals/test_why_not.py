@@ -1,0 +1,180 @@
+"""`why_not`: what it blames, what it counts, what it shows, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv
+import pytest
+from typer.testing import CliRunner
+
+import ensue
+from ensue.cli import app
+
+BEGIN = datetime(2024, 1, 1, 10)
+QUERY = (
+    "PATTERN paid SEQ(Order o [qty < 20], NOT Cancel c, Paid p) WHERE p.sum >= o.sum PARTITION BY id WITHIN 10 minutes"
+)
+ROWS = [
+    ("Order", 0, 7),
+    ("Paid", 604, 7),
+    ("Order", 0, 8),
+    ("Paid", 700, 8),
+    ("Order", 800, 9),
+    ("Cancel", 820, 9),
+    ("Paid", 830, 9),
+    ("Paid", 995, 10),
+    ("Order", 998, 10),
+]
+
+
+def table(rows: list[tuple[str, int, int]], qty: int = 5, sums: int = 3) -> pa.Table:
+    return pa.table(
+        {
+            "t": [BEGIN + timedelta(seconds=seconds) for _, seconds, _ in rows],
+            "type": [stream for stream, _, _ in rows],
+            "id": [key for _, _, key in rows],
+            "qty": [qty] * len(rows),
+            "sum": [sums if stream == "Paid" else 3 for stream, _, _ in rows],
+        }
+    )
+
+
+def ask(events: pa.Table, query: str = QUERY, **options: object) -> ensue.WhyNot:
+    return ensue.why_not(events, query, time="t", type="type", **options)
+
+
+def step(found: ensue.WhyNot, kind: str) -> dict[str, object]:
+    return next(row for row in found.table.to_pylist() if row["kind"] == kind)
+
+
+def test_the_window_is_blamed_with_the_closest_miss() -> None:
+    found = ask(table(ROWS))
+    assert found.matches == 0
+    assert found.verdict == "no match: WITHIN 10 minutes failed 2 times, closest 10 min 4 s"
+    window = step(found, "window")
+    assert (window["tried"], window["failed"], window["near_misses"]) == (3, 2, 2)
+    assert window["distance"] == 4_000_000
+    nearest = window["examples"][0]
+    assert nearest["key"] == "id = 7"
+    assert [(event["variable"], event["end"]) for event in nearest["events"]] == [
+        ("o", BEGIN),
+        ("p", BEGIN + timedelta(seconds=604)),
+    ]
+
+
+def test_every_other_requirement_has_its_misses() -> None:
+    found = ask(table(ROWS))
+    assert step(found, "order")["closest"] == "3 s late"
+    assert step(found, "absence")["closest"] == "c at 2024-01-01 10:13:40 came"
+    assert step(found, "condition")["near_misses"] == 0
+    assert step(found, "predicate")["near_misses"] == 0
+
+
+@pytest.mark.parametrize(
+    ("events", "verdict"),
+    [
+        (table(ROWS[:1]), "no match: there is no event of stream Paid"),
+        (
+            table([("Order", 0, 7), ("Paid", 5, 7)], qty=22),
+            "no match: Order o [qty < 20] failed once, closest 22 < 20 does not hold",
+        ),
+        (
+            table([("Order", 0, 7), ("Paid", 5, 7)], sums=1),
+            "no match: p.sum >= o.sum failed once, closest 1 >= 3 does not hold",
+        ),
+        (table([("Order", 0, 7), ("Paid", 5, 8)]), "no match: PARTITION BY id failed once, closest id = (7, 8)"),
+        (
+            table([("Order", 0, 7), ("Paid", 5, 7)], qty=22, sums=1),
+            "no match: nothing that came as far passes Order o [qty < 20], and more than one requirement fails",
+        ),
+        (table([("Order", 0, 7), ("Paid", 5, 7)]), "1 match"),
+    ],
+)
+def test_verdicts(events: pa.Table, verdict: str) -> None:
+    assert ask(events).verdict == verdict
+
+
+def test_the_text_tells_how_far_they_came() -> None:
+    lines = ask(table(ROWS), examples=1).to_text().splitlines()
+    assert "  stream Order: 4 of 9 events" in lines
+    assert "  WITHIN 10 minutes: 1 of 3 choices" in lines
+    assert "    id = 7; o at 2024-01-01 10:00:00, p at 2024-01-01 10:10:04" in lines
+
+
+def test_a_policy_that_chose_other_matches_is_named() -> None:
+    events = table([("Order", 0, 7), ("Order", 1, 7), ("Paid", 5, 7)])
+    found = ask(events, "PATTERN SEQ(Order o, Paid p) MATCH RECENT")
+    assert found.matches == 1
+    assert found.verdict == "1 match: MATCH RECENT chose among 2"
+
+
+def test_branches_lists_and_operators_have_requirements_of_their_own() -> None:
+    events = table([("Order", 0, 7), ("Cancel", 2, 7), ("Paid", 60, 7)])
+    either = ask(events, "PATTERN SEQ(OR(Order o, Cancel c), Paid p) WITHIN 30 seconds")
+    assert either.verdict == "no match: WITHIN 30 seconds failed 2 times, closest 58 s"
+    several = ask(events, "PATTERN SEQ(Order o, Cancel c{2,} ALL, Paid p)")
+    assert several.verdict == "no match: Cancel c{2,} ALL failed once"
+    follows = ask(events, "PATTERN FOLLOWS(Order o, Paid p, 10 seconds)")
+    assert follows.verdict == "no match: FOLLOWS: o and p failed once, closest off by 50 s"
+    absent = ask(events, "PATTERN NOTFOLLOWS(Order o, Cancel c, 10 seconds)")
+    assert absent.verdict == "no match: NOT Cancel c failed once, closest c at 2024-01-01 10:00:02 came"
+
+
+def test_many_misses_are_cut_and_the_nearest_are_still_found() -> None:
+    rows = [("Order", 0, 7)] + [("Paid", 1_000 + second, 7) for second in range(400)]
+    found = ask(table(rows), limit=100)
+    window = step(found, "window")
+    assert window["cut"]
+    assert window["closest"] == "16 min 40 s"
+
+
+def test_a_declared_stream_can_be_asked_about() -> None:
+    program = (
+        "STREAM fast FROM PATTERN SEQ(Order o, Paid p) PARTITION BY id WITHIN 10 minutes RETURN o.id AS id;"
+        "PATTERN both SEQ(fast f, Cancel c) PARTITION BY id"
+    )
+    assert ask(table(ROWS[:4]), program, name="fast").verdict.startswith("no match: WITHIN 10 minutes failed 2 times")
+    assert ask(table(ROWS[:4]), program, name="both").verdict == "no match: there is no event of stream fast"
+
+
+def test_names_that_are_not_there() -> None:
+    with pytest.raises(ensue.QueryError) as unknown:
+        ask(table(ROWS), QUERY, name="payed")
+    assert unknown.value.code == "no-such-pattern"
+    assert "paid" in str(unknown.value)
+    with pytest.raises(ensue.QueryError) as several:
+        ask(table(ROWS), "PATTERN p SEQ(Order o, Paid x); PATTERN q SEQ(Paid x, Order o)")
+    assert several.value.code == "which-pattern"
+
+
+def test_a_pattern_with_more_matches_than_are_counted() -> None:
+    rows = [("Order", second, 7) for second in range(20)] + [("Paid", 100 + second, 7) for second in range(20)]
+    with pytest.raises(ensue.LimitError) as many:
+        ask(table(rows), limit=50)
+    assert many.value.code == "too-many-matches"
+
+
+def test_where_is_for_frames() -> None:
+    with pytest.raises(ensue.SchemaError) as misplaced:
+        ask(table(ROWS), where="id = 7")
+    assert misplaced.value.code == "where-frame"
+
+
+def test_on_the_command_line(tmp_path: Path) -> None:
+    (tmp_path / "paid.ensue").write_text(QUERY)
+    pa.csv.write_csv(table(ROWS), tmp_path / "events.csv")
+    command = ["why-not", str(tmp_path / "paid.ensue"), "--data", str(tmp_path / "events.csv"), "--time", "t"]
+    told = CliRunner().invoke(app, [*command, "--type", "type"])
+    assert told.exit_code == 0
+    assert told.stdout.startswith("paid: no match: WITHIN 10 minutes failed 2 times, closest 10 min 4 s")
+    as_json = json.loads(CliRunner().invoke(app, [*command, "--type", "type", "--format", "json"]).stdout)
+    assert as_json["name"] == "paid"
+    assert {entry["kind"] for entry in as_json["steps"]} >= {"stream", "window", "absence"}
+    unknown = CliRunner().invoke(app, [*command, "--type", "type", "--name", "other"])
+    assert unknown.exit_code != 0
+    missing = CliRunner().invoke(app, ["why-not", str(tmp_path / "no.ensue"), *command[2:], "--type", "type"])
+    assert missing.exit_code == 2
