@@ -19,10 +19,6 @@ from ensue.plan.model import Options, QueryPlan
 from ensue.runtimes.planning import Columns
 from ensue.runtimes.tables import are_frames
 
-MOST_ROWS = 1_000_000
-"""How many rows of a Spark DataFrame are brought into this process at most."""
-
-
 @dataclass(frozen=True, slots=True)
 class Chosen:
     """A statement of a program, by what it is called, and the program."""
@@ -83,7 +79,7 @@ def _only_result(statements: Statements, named: list[tuple[str, PatternQuery]]) 
 
 
 def load_for(
-    chosen: Chosen, query: PatternQuery, events: Any, columns: Columns, where: Any, options: Options
+    chosen: Chosen, query: PatternQuery, events: Any, columns: Columns, where: Any, most: int
 ) -> Loaded:
     """The events, those of declared streams included, that this form of the statement looks at."""
     statements = resolved(chosen.as_result(query))
@@ -95,10 +91,10 @@ def load_for(
         everything = any(excluded_streams(name) is not None for name in streams) or any(
             map(counts_events, statements.statements)
         )
-        events = collect_events(events, columns, None if everything else streams, where, MOST_ROWS)
+        events = collect_events(events, columns, None if everything else streams, where, most)
     elif where is not None:
         raise SchemaError("where-frame", "`where` filters Spark DataFrames", "filter the table itself before the call")
-    return with_declared(load_tables(events, statements, columns, match_id=False), options)
+    return with_declared(load_tables(events, statements, columns, match_id=False), Options(limit=None))
 
 
 def key_of(plan: QueryPlan, row: Mapping[str, Any]) -> dict[str, Any]:

@@ -123,8 +123,8 @@ def why_not(
 
     `events`, `time`, `type` and `end` are as in `ensue.detect`; `name` chooses a statement of a program. `examples` is
     how many of the nearest misses are shown for each requirement, `limit` how many choices of events are counted.
-    Of a Spark DataFrame the rows of the pattern's streams are brought into this process: `where`, a condition of Spark,
-    narrows them.
+    Of a Spark DataFrame the rows of the pattern's streams are brought into this process, `limit` at most: `where`, a
+    condition of Spark, narrows them.
 
     >>> table = pa.table({"t": [1, 15], "type": ["Order", "Paid"], "id": [7, 7]})
     >>> query = "PATTERN SEQ(Order o, Paid p) PARTITION BY id WITHIN 10"
@@ -138,8 +138,7 @@ def why_not(
 
 
 def _explained(chosen: Chosen, events: Any, columns: Columns, where: Any, shown: int, limit: int) -> WhyNot:
-    options = Options(limit=None)
-    loaded = load_for(chosen, plain(chosen.query), events, columns, where, options)
+    loaded = load_for(chosen, plain(chosen.query), events, columns, where, limit)
     question = question_of(chosen.query)
     plan = loaded.planned.plans[0]
     search = Search(question, plan, loaded.sources, limit)
@@ -154,19 +153,17 @@ def _explained(chosen: Chosen, events: Any, columns: Columns, where: Any, shown:
     matches = search.matches.count
     kept = matches
     if question.chosen and matches:
-        kept = _kept(chosen, events, columns, where)
+        kept = _kept(chosen, events, columns, where, limit)
     verdict = _verdict(question, steps, matches, kept)
     return WhyNot(chosen.name, kept, verdict, steps, plan.catalog.time_type)
 
 
-def _kept(chosen: Chosen, events: Any, columns: Columns, where: Any) -> int:
+def _kept(chosen: Chosen, events: Any, columns: Columns, where: Any, limit: int) -> int:
     """How many matches the query has as it is written."""
-    options = Options(limit=None)
-    loaded = load_for(
-        chosen, replace(chosen.query, name=None, declares=False, rule=None), events, columns, where, options
-    )
+    result = replace(chosen.query, name=None, declares=False, rule=None)
+    loaded = load_for(chosen, result, events, columns, where, limit)
     plan, watched = loaded.planned.plans[0], loaded.watched(0)
-    chunks = evaluate(plan, watched.store, Frontier(), options, watched.completing)
+    chunks = evaluate(plan, watched.store, Frontier(), Options(limit=None), watched.completing)
     return sum(chunk.rows.length for chunk in chunks)
 
 
