@@ -178,3 +178,37 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     assert unknown.exit_code != 0
     missing = CliRunner().invoke(app, ["why-not", str(tmp_path / "no.ensue"), *command[2:], "--type", "type"])
     assert missing.exit_code == 2
+
+
+RULES = """
+STREAM order(id, qty); STREAM shipped(id, qty);
+RULE overdue(id) <- o: order(id, q), w: extend(o, 6), while w: not shipped(id, _), q > 1;
+RULE done(id, q) <- o: order(id, q), s: shipped(id, _), o before s, {o, s} within 1;
+"""
+
+
+def test_rules_are_asked_about_in_their_own_words() -> None:
+    events = pa.table(
+        {
+            "t": [1, 3, 20, 30, 33],
+            "type": ["order", "shipped", "order", "order", "shipped"],
+            "id": [1, 1, 2, 3, 4],
+            "qty": [5, 5, 1, 2, 2],
+        }
+    )
+    done = ask(events, RULES, name="done")
+    assert done.verdict == "no match: {o, s} within 1 failed once, closest off by 1"
+    overdue = ask(events, RULES, name="overdue")
+    assert overdue.matches == 1
+    assert step(overdue, "absence")["what"] == "while w: not shipped(id, _)"
+    assert step(overdue, "absence")["closest"] == "shipped at 3 came"
+    assert step(overdue, "condition")["closest"] == "1 > 1 does not hold"
+
+
+def test_rules_with_one_head_are_told_apart() -> None:
+    program = "RULE near(x) <- a: A(x=x), b: B(x=x), {a, b} within 1; RULE near(x) <- a: A(x=x), c: C(x=x), a before c"
+    events = pa.table({"t": [1, 5, 1], "type": ["A", "B", "C"], "x": [1, 1, 1]})
+    found = ask(events, program)
+    whats = [row["what"] for row in found.table.to_pylist()]
+    assert "rule 1: {a, b} within 1" in whats
+    assert "rule 2: a before c" in whats

@@ -173,13 +173,17 @@ TIMER = -1
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """`left - right <= window`, with `strict` `<`; no window: zero. With `adjacent`, `left` is the next position."""
+    """`left - right <= window`, with `strict` `<`; no window: zero. With `adjacent`, `left` is the next position.
+
+    `span` is where a rule says it.
+    """
 
     left: Place
     right: Place
     window: Window | None = None
     strict: bool = False
     adjacent: bool = False
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ from ensue.algebra.rules import (
     Causes,
     Condition,
     HeadArgument,
+    Item,
     Name,
     Rule,
     Ruleset,
@@ -44,6 +45,7 @@ from ensue.algebra.rules import (
     While,
 )
 from ensue.algebra.streams import columns_of, declarations
+from ensue.errors import Span
 from ensue.expr.lists import is_aggregate
 from ensue.expr.nodes import Binary, Duration, Expr, Field, IsNull, Literal, children, walk
 from ensue.expr.rewrite import rewrite, substitute_fields
@@ -216,6 +218,7 @@ class RuleReader:
         self.rows: list[_Row] = []
         self.lists: set[str] = set()
         self.representatives: dict[str, str] = {}
+        self.span: Span | None = None
         self._numbers = count(1)
         named = [item.atom if isinstance(item, While) else item for item in rule.body]
         self._taken = [item.name for item in named if isinstance(item, Atom | TimerItem) and item.name is not None]
@@ -418,7 +421,7 @@ class RuleReader:
         return End(place, Binary("+" if direction > 0 else "-", end.value, length_of(item.window), item.span))
 
     def _relate(self, left: Place, right: Place, strict: bool = False, window: Window | None = None) -> None:
-        self.relations.append(Relation(left, right, window, strict))
+        self.relations.append(Relation(left, right, window, strict, span=self.span))
 
     def _read_while(self, item: While, variable: str, grouping: Mapping[str, str]) -> None:
         event = self._event(item.atom, variable)
@@ -465,7 +468,8 @@ class RuleReader:
 
     # -- the rest of the body, and the head ---------------------------------------------------------------------------
 
-    def _read_item(self, item: object) -> None:
+    def _read_item(self, item: Item) -> None:
+        self.span = item.span
         match item:
             case Together():
                 for x in item.names:

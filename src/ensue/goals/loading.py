@@ -10,6 +10,9 @@ import pyarrow as pa
 
 from ensue.algebra.nodes import PatternQuery, Statements
 from ensue.algebra.operators import excluded_streams
+from ensue.algebra.rule_checks import check_rules
+from ensue.algebra.rules import Ruleset
+from ensue.algebra.rulesets import resolve_rules, unused_heads
 from ensue.algebra.scopes import counts_events
 from ensue.algebra.streams import declarations, streams_of
 from ensue.api import Loaded, Program, QueryLike, load_tables, resolved, with_declared, written_statements
@@ -18,6 +21,7 @@ from ensue.errors import Problem, QueryError, SchemaError, did_you_mean
 from ensue.plan.model import Options, QueryPlan
 from ensue.runtimes.planning import Columns
 from ensue.runtimes.tables import are_frames
+
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
@@ -29,23 +33,25 @@ class Chosen:
 
     def as_result(self, query: PatternQuery) -> Statements:
         """The program with this query as its only result, in place of the statement that it comes from."""
-        others = tuple(other for other in self.statements.statements if other.declares and other is not self.query)
-        own = (self.query,) if self.query.declares else ()
-        return replace(self.statements, statements=(*others, *own, query), constraints=())
+        declared = (other for other in self.statements.statements if other.declares)
+        return replace(self.statements, statements=(*declared, query), constraints=())
 
 
 def plain(query: PatternQuery) -> PatternQuery:
     """The statement as a pattern whose matches are shown with all that they bind, whatever chooses among them."""
-    return replace(query, name=None, declares=False, rule=None, policy=None, consume=None, returns=())
+    return replace(query, name=None, declares=False, lookup=None, policy=None, consume=None, returns=())
 
 
 def chosen_statements(
     program: Program | QueryLike, name: str | None, constraints: ConstraintsLike | None = None
 ) -> list[Chosen]:
     """The statements that a name means; without one, the only pattern of the program."""
-    statements = written_statements(program, constraints)
+    written = written_statements(program, constraints)
+    if problems := check_rules(written):
+        raise QueryError(problems, written.source)
+    statements = resolve_rules(written)
     named = _names(statements)
-    wanted = _only_result(statements, named) if name is None else name
+    wanted = _only_result(written, named) if name is None else name
     found = [Chosen(called, query, statements) for called, query in named if called == wanted]
     if not found:
         names = list(dict.fromkeys(called for called, _ in named))
@@ -57,15 +63,21 @@ def chosen_statements(
 
 
 def _names(statements: Statements) -> list[tuple[str, PatternQuery]]:
-    results = list(zip(Program(statements).names, statements.results, strict=True))
-    return [*results, *((query.name or "", query) for query in statements.declared)]
+    """Every statement that can be asked about, by its name: of a head its rules, not the result that shows them."""
+    declared = [(query.name or "", query) for query in statements.declared]
+    heads = {query.name for query in statements.declared if query.rule is not None}
+    results = zip(Program(statements).names, statements.results, strict=True)
+    return [*((name, query) for name, query in results if query.name not in heads), *declared]
 
 
-def _only_result(statements: Statements, named: list[tuple[str, PatternQuery]]) -> str:
+def _only_result(written: Statements, named: list[tuple[str, PatternQuery]]) -> str:
+    """The name of the one pattern; where there are only rules, of the one head that no other rule uses."""
+    results = written.results or unused_heads(written.ruleset or Ruleset())
+    if len(results) == 1:
+        return named[0][0] if written.results else str(results[0])
     places = list(dict.fromkeys(name for name, _ in named))
-    results = Program(statements).names
-    if len(results) == 1 or len(places) == 1:
-        return results[0] if results else places[0]
+    if len(places) == 1:
+        return places[0]
     raise QueryError(
         [
             Problem(
@@ -74,13 +86,11 @@ def _only_result(statements: Statements, named: list[tuple[str, PatternQuery]]) 
                 hint=f"choose with `name=`: {', '.join(places)}",
             )
         ],
-        statements.source,
+        written.source,
     )
 
 
-def load_for(
-    chosen: Chosen, query: PatternQuery, events: Any, columns: Columns, where: Any, most: int
-) -> Loaded:
+def load_for(chosen: Chosen, query: PatternQuery, events: Any, columns: Columns, where: Any, most: int) -> Loaded:
     """The events, those of declared streams included, that this form of the statement looks at."""
     statements = resolved(chosen.as_result(query))
     if are_frames(events):

@@ -20,7 +20,17 @@ from ensue.goals.words import length_in_words
 from ensue.graph.model import Variable
 from ensue.graph.timescale import TimeScale
 from ensue.plan.model import Options
-from ensue.plan.requirements import KEY, ORDER, PREDICATE, RELATION, WINDOW, Question, Requirement, question_of
+from ensue.plan.requirements import (
+    KEY,
+    ORDER,
+    PREDICATE,
+    RELATION,
+    WINDOW,
+    Question,
+    Requirement,
+    question_of,
+    what_chooses,
+)
 from ensue.runtimes.planning import ColumnNames, Columns
 
 MOST_CHOICES = 1_000_000
@@ -139,8 +149,8 @@ def why_not(
 
 def _explained(chosen: Chosen, events: Any, columns: Columns, where: Any, shown: int, limit: int) -> WhyNot:
     loaded = load_for(chosen, plain(chosen.query), events, columns, where, limit)
-    question = question_of(chosen.query)
     plan = loaded.planned.plans[0]
+    question = replace(question_of(plan.query, plan.source), chosen=what_chooses(chosen.query))
     search = Search(question, plan, loaded.sources, limit)
     with citing(plan.source):
         steps = tuple(_steps(search, loaded, shown))
@@ -160,7 +170,7 @@ def _explained(chosen: Chosen, events: Any, columns: Columns, where: Any, shown:
 
 def _kept(chosen: Chosen, events: Any, columns: Columns, where: Any, limit: int) -> int:
     """How many matches the query has as it is written."""
-    result = replace(chosen.query, name=None, declares=False, rule=None)
+    result = replace(chosen.query, name=None, declares=False)
     loaded = load_for(chosen, result, events, columns, where, limit)
     plan, watched = loaded.planned.plans[0], loaded.watched(0)
     chunks = evaluate(plan, watched.store, Frontier(), Options(limit=None), watched.completing)

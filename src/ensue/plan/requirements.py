@@ -15,7 +15,6 @@ from ensue.algebra.check import home_of, homes_of
 from ensue.algebra.choices import names_in
 from ensue.algebra.expand import as_written, expand_query
 from ensue.algebra.nodes import (
-    TIMER,
     Event,
     Events,
     Not,
@@ -36,7 +35,7 @@ from ensue.algebra.nodes import (
 )
 from ensue.algebra.operators import stream_words
 from ensue.algebra.scopes import is_aside, list_groups, name_anonymous, without_names
-from ensue.errors import Span
+from ensue.errors import Source, Span
 from ensue.expr.nodes import Binary, Duration, Expr, Same, conjuncts
 from ensue.lang.render import render_expression, render_pattern, render_window
 
@@ -100,11 +99,16 @@ class Question:
     anonymous: frozenset[str]
     requirements: tuple[Requirement, ...]
     chosen: tuple[str, ...]
+    source: Source | None = None
+
+    def quoted(self, span: Span | None) -> str:
+        """A stretch of the text of the query, in one line; empty if there is none."""
+        return "" if span is None or self.source is None else " ".join(self.source.text[span.start : span.end].split())
 
     def word(self, name: str) -> str:
         """A variable as the user would call it: by its name, or by its stream if it has none."""
         base = name.partition("[")[0]
-        return stream_words(base.rpartition("#")[0]) if base in self.anonymous else name
+        return stream_words(base.rpartition("#")[0]) if "#" in base else name
 
     def word_of_stream(self, stream: str) -> str:
         return stream_words(stream)
@@ -112,6 +116,10 @@ class Question:
     def written(self, pattern: Pattern) -> str:
         """A part of the query as the user would write it."""
         return render_pattern(as_written(without_names(pattern, self.anonymous)))
+
+    def said(self, pattern: Pattern) -> str:
+        """A part of the query in its own words: those of a rule, or as the pattern would be written."""
+        return (self.quoted(pattern.span) if self.query.rule is not None else "") or self.written(pattern)
 
     def without(self, dropped: Collection[Requirement]) -> PatternQuery:
         """The query with some requirements left out."""
@@ -140,17 +148,22 @@ class Question:
         return replace(self.query, pattern=_changed(self.query.pattern, requirement.path, widened))
 
 
-def question_of(query: PatternQuery) -> Question:
-    """A checked query, and what it asks."""
+def what_chooses(query: PatternQuery) -> tuple[str, ...]:
+    """What chooses among the matches of a query, in words."""
     chosen = [f"MATCH {query.policy}"] if query.policy not in (None, "UNRESTRICTED") else []
     chosen += ["CONSUME"] if query.consume else []
     chosen += ["LAST" if part.latest else "FIRST" for part in walk(query.pattern) if isinstance(part, Pick)]
+    return tuple(dict.fromkeys(chosen))
+
+
+def question_of(query: PatternQuery, source: Source | None = None) -> Question:
+    """A checked query, and what it asks."""
     pattern = rewrite(query.pattern, lambda part: part.item if isinstance(part, Pick) else part)
     if query.within is not None:
         pattern = Within(pattern, query.within)
     plain = replace(query, pattern=pattern, within=None, policy=None, consume=None, returns=())
     named, anonymous = name_anonymous(plain)
-    question = Question(expand_query(named), anonymous, (), tuple(dict.fromkeys(chosen)))
+    question = Question(expand_query(named), anonymous, (), what_chooses(query), source)
     found = [
         *_requirements(question, question.query.pattern, (), frozenset()),
         *_key(question.query),
@@ -194,10 +207,10 @@ def _requirements(question: Question, pattern: Pattern, path: Path, around: AROU
         case Within():
             yield _window(question, pattern, path, repeated)
         case Not():
-            text = question.written(pattern)
+            text = question.said(pattern)
             yield Requirement(ABSENCE, text, path, left=names_in(pattern.item), repeated=repeated, span=pattern.span)
         case Repeat(every=True) if pattern.least > 0 or pattern.most is not None:
-            text = question.written(pattern)
+            text = question.said(pattern)
             yield Requirement(COLLECTION, text, path, left=names_in(pattern.item), repeated=repeated, span=pattern.span)
         case _:
             pass
@@ -221,11 +234,9 @@ def _relations(question: Question, pattern: Related, path: Path, repeated: bool)
     """The relations between the items of the match, as many of them at once as are one requirement."""
     for number, group in enumerate(_relation_groups(pattern, question.query.rule is not None)):
         first = pattern.relations[group[0]]
-        places = [place for place in (first.left.item, first.right.item) if place != TIMER]
-        sides = [_bound_names(pattern.items[place]) for place in places]
-        text = f"{pattern.operator}: {' and '.join(_words(question, side) for side in sides)}"
-        if first.window is not None:
-            text += f" within {render_window(first.window)}"
+        places = [place for place in (first.left.item, first.right.item) if place >= 0]
+        sides = [_words(question, _bound_names(pattern.items[place])) for place in places]
+        text = question.quoted(first.span) or f"{pattern.operator}: {' and '.join(dict.fromkeys(sides))}"
         compared = tuple(_compared(pattern, pattern.relations[place]) for place in group)
         known = tuple(entry for entry in compared if entry is not None)
         yield Requirement(RELATION, text, path, number, compared=known, repeated=repeated, span=pattern.span)
@@ -234,22 +245,22 @@ def _relations(question: Question, pattern: Related, path: Path, repeated: bool)
 def _compared(pattern: Related, relation: Relation) -> Compared | None:
     """What a relation between events compares; None where it is about a moment or about positions."""
     left, right = relation.left, relation.right
-    if TIMER in (left.item, right.item) or relation.adjacent or {left.side, right.side} - {"s", "e"}:
+    if min(left.item, right.item) < 0 or relation.adjacent or {left.side, right.side} - {"s", "e"}:
         return None
     names = [_bound_names(pattern.items[place.item]) for place in (left, right)]
     return Compared(names[0], left.side, names[1], right.side, relation.window)
 
 
-def _relation_groups(pattern: Related, by_pair: bool) -> list[tuple[int, ...]]:
+def _relation_groups(pattern: Related, by_rule: bool) -> list[tuple[int, ...]]:
     """The relations of a part that are one requirement; those about NOTs and collections are left out.
 
-    An operator asks all of them at once. In a rule, those of a pair of items and of one window stand for themselves.
+    An operator asks all of them at once, a rule those of each of its items.
     """
     groups: dict[object, list[int]] = {}
     for number, relation in enumerate(pattern.relations):
         places = (relation.left.item, relation.right.item)
-        if not any(place != TIMER and is_aside(pattern.items[place]) for place in places):
-            key = (frozenset(places), relation.window) if by_pair else None
+        if not any(place >= 0 and is_aside(pattern.items[place]) for place in places):
+            key = (relation.span or frozenset(places)) if by_rule else None
             groups.setdefault(key, []).append(number)
     return [tuple(group) for group in groups.values()]
 
@@ -275,8 +286,8 @@ def _bound_names(pattern: Pattern) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for child in children(pattern) for name in _bound_names(child)))
 
 
-def _loosened(pattern: Pattern, path: Path, dropped: dict[Path, list[Requirement]], by_pair: bool) -> Pattern:
-    below = tuple(_loosened(child, (*path, place), dropped, by_pair) for place, child in enumerate(children(pattern)))
+def _loosened(pattern: Pattern, path: Path, dropped: dict[Path, list[Requirement]], by_rule: bool) -> Pattern:
+    below = tuple(_loosened(child, (*path, place), dropped, by_rule) for place, child in enumerate(children(pattern)))
     pattern = with_children(pattern, below)
     own = dropped.get(path, [])
     kinds, numbers = {requirement.kind for requirement in own}, {requirement.number for requirement in own}
@@ -290,18 +301,18 @@ def _loosened(pattern: Pattern, path: Path, dropped: dict[Path, list[Requirement
         case Repeat() if COLLECTION in kinds:
             return replace(pattern, least=0, most=None)
         case Related() if RELATION in kinds:
-            return _unrelated(pattern, numbers, by_pair)
+            return _unrelated(pattern, numbers, by_rule)
     return pattern
 
 
-def _unrelated(pattern: Related, numbers: Collection[int], by_pair: bool) -> Related:
+def _unrelated(pattern: Related, numbers: Collection[int], by_rule: bool) -> Related:
     """The part without some groups of its relations: then any of its items may be the first or the last."""
-    groups = _relation_groups(pattern, by_pair)
+    groups = _relation_groups(pattern, by_rule)
     dropped = {place for number in numbers for place in groups[number]}
     kept = tuple(relation for place, relation in enumerate(pattern.relations) if place not in dropped)
     positive = tuple(place for place, item in enumerate(pattern.items) if not is_aside(item))
-    ends = (*positive, TIMER) if TIMER in pattern.ends else positive
-    return replace(pattern, relations=kept, starts=positive, ends=ends, first=None, last=None)
+    starts, ends = ((*positive, *(place for place in places if place < 0)) for places in (pattern.starts, pattern.ends))
+    return replace(pattern, relations=kept, starts=starts, ends=ends, first=None, last=None)
 
 
 def _changed(pattern: Pattern, path: Path, change: Callable[[Pattern], Pattern]) -> Pattern:
