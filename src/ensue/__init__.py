@@ -100,7 +100,7 @@ if TYPE_CHECKING:
         SetupError,
         StateError,
     )
-    from ensue.goals import WhyNot, why_not
+    from ensue.goals import WhyNot, waiting, why_not
     from ensue.mining import Proposal, mine
     from ensue.runtimes.spark.running import Running
     from ensue.runtimes.spark.session import spark_session
@@ -209,6 +209,7 @@ _HOMES = {
     "value": "ensue.dsl",
     "var": "ensue.dsl",
     "violations": "ensue.api",
+    "waiting": "ensue.goals",
     "webhook": "ensue.actions",
     "while_": "ensue.dsl",
     "why_not": "ensue.goals",
@@ -329,6 +330,7 @@ __all__ = [
     "value",
     "var",
     "violations",
+    "waiting",
     "webhook",
     "while_",
     "why_not",

@@ -70,14 +70,14 @@ def _every_match(
     Repetitions without a limit grow by one round at a time, until no match is that long even without its negations.
     """
     reached: list[int] = []
-    yield from _matches_of(plan, store, frontier, options, found, used, reached)
+    yield from matches_of_graphs(plan, store, frontier, options, found, used, reached)
     rounds = SHORT
     while plan.grows and rounds in reached:
         rounds += 1
-        yield from _matches_of(longer(plan, rounds), store, frontier, options, found, used, reached)
+        yield from matches_of_graphs(longer(plan, rounds), store, frontier, options, found, used, reached)
 
 
-def _matches_of(
+def matches_of_graphs(
     plan: QueryPlan,
     store: EventStore,
     frontier: Frontier,

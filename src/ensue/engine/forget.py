@@ -82,11 +82,11 @@ def _needed(events: Candidates, retention: Retention, store: EventStore, until: 
         mask &= events.ends + retention.from_end > until
     if retention.positions is not None:
         assert events.positions is not None
-        mask &= events.positions + retention.positions > _last_positions(store)[events.keys]
+        mask &= events.positions + retention.positions > last_positions(store)[events.keys]
     return mask
 
 
-def _last_positions(store: EventStore) -> Int64s:
+def last_positions(store: EventStore) -> Int64s:
     """The position of the newest event of each key."""
     assert store.timeline is not None
     return store.timeline.base + np.diff(store.timeline.offsets) - 1
@@ -94,7 +94,7 @@ def _last_positions(store: EventStore) -> Int64s:
 
 def keep_markers(kept: list[Mask], store: EventStore) -> None:
     """Keeps the newest event of each key of which anything is kept, because positions go on from it."""
-    last = _last_positions(store)
+    last = last_positions(store)
     in_use = np.zeros(len(last), bool)
     for mask, keys in zip(kept, store.row_keys, strict=True):
         in_use[keys[mask & (keys >= 0)]] = True

@@ -16,7 +16,7 @@ from ensue.engine.join import Join
 from ensue.engine.matches import MatchChunk
 from ensue.engine.rows import Rows
 from ensue.engine.session import request_of
-from ensue.engine.sources import EventSource, Report
+from ensue.engine.sources import EventSource, Mask, Report
 from ensue.engine.workspace import find_candidates
 from ensue.errors import QueryError
 from ensue.graph.bounds import end_of, position_of, start_of
@@ -195,15 +195,21 @@ def _beside(chunks: Sequence[MatchChunk], others: Sequence[MatchChunk]) -> Itera
         np.concatenate([_identities(chunk, names) for chunk in found] or [np.empty((0, len(names) + 1), np.int64)])
         for found in (chunks, others)
     )
-    _, codes = np.unique(np.concatenate([known, mine]), axis=0, return_inverse=True)
-    codes = codes.reshape(-1)
-    beside = ~np.isin(codes[len(known) :], codes[: len(known)])
+    beside = ~are_among(mine, known)
     begin = 0
     for chunk in chunks:
         kept = chunk.where(beside[begin : begin + chunk.rows.length])
         begin += chunk.rows.length
         if kept.rows.length:
             yield kept
+
+
+def are_among(rows: Int64s, known: Int64s) -> Mask:
+    """Which rows of a matrix are among those of another."""
+    _, codes = np.unique(np.concatenate([known, rows]), axis=0, return_inverse=True)
+    codes = codes.reshape(-1)
+    among: Mask = np.isin(codes[len(known) :], codes[: len(known)])
+    return among
 
 
 def _identities(chunk: MatchChunk, names: Sequence[str]) -> Int64s:

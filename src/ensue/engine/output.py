@@ -241,7 +241,7 @@ def _default_columns(chunk: MatchChunk, output: OutputSchema) -> list[pa.Array]:
     time_type = plan.catalog.time_type
     streams = variable_streams(plan.query)
     names = positive_names(plan.query.pattern)
-    columns = [_key_column(chunk, name, plan.catalog) for name in plan.query.partition_by]
+    columns = [key_column_of(chunk, name, plan.catalog) for name in plan.query.partition_by]
     columns += [pa.array(values).view(time_type) for values in (chunk.starts, chunk.ends)]
     columns += [_variable_column(chunk, name, output.raw_types[streams[name]], plan) for name in names]
     return columns
@@ -265,7 +265,7 @@ def _variable_column(chunk: MatchChunk, name: str, types: Mapping[str, pa.DataTy
     return pa.ListArray.from_arrays(pa.array(lists.offsets.astype(np.int32)), events)
 
 
-def _key_column(chunk: MatchChunk, name: str, catalog: Catalog) -> pa.Array:
+def key_column_of(chunk: MatchChunk, name: str, catalog: Catalog) -> pa.Array:
     variable, places = next(iter(chunk.rows.places.items()))
     found = chunk.space.candidates[variable]
     if name in found.source.input.table.column_names:
@@ -418,7 +418,7 @@ def _busiest_key(chunk: MatchChunk, plan: QueryPlan) -> str:
     place = int(np.flatnonzero(keys == busiest)[0])
     one = chunk.rows.take(np.array([place], np.int32))
     values = [
-        f"{name} = {_key_column(replace(chunk, rows=one), name, plan.catalog)[0].as_py()!r}"
+        f"{name} = {key_column_of(replace(chunk, rows=one), name, plan.catalog)[0].as_py()!r}"
         for name in plan.query.partition_by
     ]
     return f", most of them now for {', '.join(values)}"

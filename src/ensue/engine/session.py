@@ -119,13 +119,13 @@ class Session:
         late, combined, report = self._admit(fresh, late_until)
         inputs = [replace(shape, table=table) for shape, table in zip(self.inputs, combined, strict=True)]
         sources, _ = load_sources(inputs, self.time_type)
-        pending = [_beyond(source, until) for source in sources]
+        pending = [beyond(source, until) for source in sources]
         frontier = Frontier(self.watermark, until, self.horizon)
         if self.eager:
             frontier = Frontier(fresh=_arrived_with(sources, [table.num_rows for table in self.state]))
         else:
-            sources = tuple(_only_ready(source, waiting) for source, waiting in zip(sources, pending, strict=True))
-        known = [_positions(table) for table in combined] if self.counting else []
+            sources = tuple(only_ready(source, waiting) for source, waiting in zip(sources, pending, strict=True))
+        known = [kept_positions(table) for table in combined] if self.counting else []
         kept = [np.zeros(table.num_rows, bool) for table in combined]
         return Turn(self, until, late, combined, report, sources, pending, frontier, known, kept)
 
@@ -355,15 +355,18 @@ def _with_marks(table: pa.Table, plans: Sequence[QueryPlan]) -> pa.Table:
     return table
 
 
-def _positions(table: pa.Table) -> Int64s:
+def kept_positions(table: pa.Table) -> Int64s:
+    """The settled positions of kept events, -1 where they are not."""
     return np.asarray(table.column(POSITION).to_numpy())
 
 
-def _beyond(source: EventSource, until: int | None) -> Mask:
+def beyond(source: EventSource, until: int | None) -> Mask:
+    """The rows that end after a moment."""
     return np.zeros(len(source.ends), bool) if until is None else source.ends > until
 
 
-def _only_ready(source: EventSource, pending: Mask) -> EventSource:
+def only_ready(source: EventSource, pending: Mask) -> EventSource:
+    """The table without the rows that lie beyond the watermark."""
     if not pending.any():
         return source
     ready = ~pending if source.valid is None else source.valid & ~pending

@@ -1,5 +1,6 @@
 """Goals: what a pattern waits for, why it did not match, and what proves a match."""
 
+from ensue.goals.waiting import waiting
 from ensue.goals.whynot import WhyNot, why_not
 
-__all__ = ["WhyNot", "why_not"]
+__all__ = ["WhyNot", "waiting", "why_not"]

@@ -53,7 +53,7 @@ def plan_checked(
     """Normalizes and plans a query that is known to be right, or that comes from such a one."""
     normal_form = normalize_query(query, catalog, source, longest)
     asked = _asked_lists(query, normal_form)
-    graphs = tuple(_plan_graph(graph, graph, normal_form, (), asked) for graph in normal_form.graphs)
+    graphs = tuple(plan_graph(graph, graph, normal_form, (), asked) for graph in normal_form.graphs)
     counting, grows = counts_events(query), bool(growing_lists(normal_form.pattern))
     if law is not None:
         lawful, dropped = lawful_graphs(graphs, law, catalog, source)
@@ -105,7 +105,7 @@ def _is_plain(graphs: Sequence[GraphPlan]) -> bool:
     return not stated and not of_any and not any(graph.moments or graph.collections for graph in every)
 
 
-def _plan_graph(
+def plan_graph(
     graph: Graph, whole: Graph, form: NormalForm, outer: tuple[Graph, ...], asked: frozenset[str] = frozenset()
 ) -> GraphPlan:
     """`asked` are the lists that the result shows."""
@@ -144,7 +144,7 @@ def _plan_collection(
     named = any(set(collection.names) & variables_of(condition) for condition in graph.list_conditions)
     return CollectionPlan(
         collection,
-        tuple(_plan_graph(inner, whole, form, around) for inner in collection.graphs),
+        tuple(plan_graph(inner, whole, form, around) for inner in collection.graphs),
         counted or named or collection.name in asked,
     )
 
@@ -164,7 +164,7 @@ def _apart(x: str, y: str, times: Network) -> bool:
 
 
 def _plan_absence(absence: Absence, whole: Graph, form: NormalForm, around: tuple[Graph, ...]) -> AbsencePlan:
-    graph = _plan_graph(absence.graph, whole, form, around)
+    graph = plan_graph(absence.graph, whole, form, around)
     correlated = _correlation(graph, frozenset())
     moments = {moment.name: moment for graph in around for moment in graph.moments}
     sides = None if correlated else _sides(absence, whole.extent, form.windows)

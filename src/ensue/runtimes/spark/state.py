@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 from pyspark.errors import AnalysisException, PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from ensue.algebra.check import check_query
@@ -56,6 +56,15 @@ def read_state_of(spark: SparkSession, checkpoint: str) -> DataFrame:
     return parts[0] if len(parts) == 1 else _together(parts)
 
 
+def saved_states(spark: SparkSession, checkpoint: str) -> Iterator[pa.Table]:
+    """The saved states of all streams under a checkpoint, one for each bucket that keeps anything."""
+    folders = [f"{checkpoint}/{folder_of(keys)}" for keys in read_manifests(spark, checkpoint)] or [checkpoint]
+    for folder in folders:
+        saved = _saved_buckets(spark, folder)[0]
+        for row in saved.filter(F.col("events").isNotNull()).select("events").toLocalIterator():
+            yield read_state(bytes(row["events"]))
+
+
 def _together(parts: Sequence[DataFrame]) -> DataFrame:
     whole = parts[0]
     for part in parts[1:]:
@@ -83,6 +92,15 @@ def state_schema(time_type: pa.DataType) -> pa.Schema:
 
 def _state_of_stream(spark: SparkSession, folder: str) -> DataFrame | None:
     """The kept events of one stream; None if it keeps none."""
+    saved, first = _saved_buckets(spark, folder)
+    if not first:
+        return None
+    look = look_at(bytes(first[0]["events"]))
+    return saved.mapInArrow(look, spark_schema(look.schema))
+
+
+def _saved_buckets(spark: SparkSession, folder: str) -> tuple[DataFrame, Sequence[Row]]:
+    """The states of one stream, by bucket, and one of them, if any keeps something."""
     try:
         state = spark.read.format("statestore").load(folder)
         saved = state.select(
@@ -99,10 +117,7 @@ def _state_of_stream(spark: SparkSession, folder: str) -> DataFrame | None:
             f"there is no state of a stream in `{folder}`",
             "give the checkpoint of a stream that has run at least one micro-batch",
         ) from error
-    if not first:
-        return None
-    look = look_at(bytes(first[0]["events"]))
-    return saved.mapInArrow(look, spark_schema(look.schema))
+    return saved, first
 
 
 def look_at(saved: bytes) -> StateLook:

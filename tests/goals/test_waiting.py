@@ -1,0 +1,163 @@
+"""`waiting`: which goals are open, what they wait for, and that no match comes that was not among them."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import ensue
+from ensue.algebra.nodes import PatternQuery
+from ensue.errors import QueryError
+from ensue.lang.render import render_query
+from harness import events_table
+from oracle.oracle import OracleEvent, matches
+from strategies.patterns import cases
+
+quiet = pytest.mark.filterwarnings("ignore::ensue.EnsueWarning")
+Rows = list[tuple[str, int, int]]
+
+
+def detector_of(query: str, rows: Rows, watermark: int) -> ensue.Detector:
+    detector = ensue.Detector(query, time="t", type="type")
+    columns = {
+        "t": [at for _, at, _ in rows],
+        "type": [stream for stream, _, _ in rows],
+        "id": [key for *_, key in rows],
+    }
+    detector.advance(pa.table(columns), watermark=watermark)
+    return detector
+
+
+def texts(query: str, rows: Rows, watermark: int) -> list[str]:
+    return ensue.waiting(query, detector_of(query, rows, watermark))["text"].to_pylist()
+
+
+def test_what_is_matched_awaited_and_forbidden() -> None:
+    query = "PATTERN SEQ(A a, NOT X x, B b, C c) PARTITION BY id WITHIN 10"
+    rows = [("A", 1, 7), ("B", 3, 7), ("A", 2, 8), ("X", 3, 8), ("A", 4, 9)]
+    assert texts(query, rows, 5) == [
+        "a at 1, b at 3; waits for C c after 5 until 11",
+        "a at 4; waits for B b after 5 until 13; cancelled by X x",
+    ]
+    table = ensue.waiting(query, detector_of(query, rows, 5))
+    assert table.column_names == ["name", "id", "matched", "awaited", "until", "cancelled_by", "text"]
+    assert table.select(["name", "id", "awaited", "until", "cancelled_by"]).to_pylist()[1] == {
+        "name": "pattern_1",
+        "id": 9,
+        "awaited": "B b after 5",
+        "until": 13,
+        "cancelled_by": ["X x"],
+    }
+    assert table["matched"].to_pylist()[0] == [
+        {"variable": "a", "stream": "A", "start": 1, "end": 1},
+        {"variable": "b", "stream": "B", "start": 3, "end": 3},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("query", "rows", "expected"),
+    [
+        (
+            "PATTERN SEQ(A a, NOT B b) PARTITION BY id WITHIN 10",
+            [("A", 1, 7), ("A", 2, 8), ("B", 3, 8)],
+            ["a at 1; waits for the time 11; cancelled by B b"],
+        ),
+        (
+            "PATTERN AND(A a, B b, C) WITHIN 10",
+            [("A", 1, 7), ("B", 2, 8), ("B", 3, 8)],
+            ["a at 1, b at 2; waits for C after 5 until 11", "a at 1, b at 3; waits for C after 5 until 11"],
+        ),
+        ("PATTERN SEQ(A a, B b [id > 3])", [("A", 1, 7)], ["a at 1; waits for B b [b.id > 3] after 5"]),
+        ("PATTERN SEQ(A a, B b) WITHIN 3", [("A", 1, 7)], []),
+        ("PATTERN SEQ(A a, B b) WITHIN 10", [("A", 1, 7), ("B", 9, 7)], ["a at 1, b at 9; waits for the time 9"]),
+        ("PATTERN SEQ(A a, B b) WITHIN 3 EVENTS", [("A", 1, 7), ("X", 2, 8), ("X", 3, 8)], []),
+        (
+            "PATTERN SEQ(A a, B b) WITHIN 3 EVENTS",
+            [("A", 1, 7), ("X", 2, 8)],
+            ["a at 1; waits for B b after 5"],
+        ),
+        (
+            "STREAM order(id); STREAM shipped(id);"
+            "RULE overdue(id) <- o: order(id), w: extend(o, 6), while w: not shipped(id)",
+            [("order", 1, 7), ("order", 2, 8), ("shipped", 3, 8)],
+            ["o at 1; waits for the time 7; cancelled by shipped"],
+        ),
+    ],
+)
+def test_goals(query: str, rows: Rows, expected: list[str]) -> None:
+    assert texts(query, rows, 5) == expected
+
+
+def test_a_snapshot_says_the_same() -> None:
+    query = "PATTERN SEQ(A a, B b) PARTITION BY id WITHIN 10"
+    detector = detector_of(query, [("A", 1, 7), ("A", 2, 8)], 5)
+    assert ensue.waiting(query, detector.snapshot()).equals(ensue.waiting(query, detector))
+
+
+def test_goals_of_declared_streams_are_listed_under_their_names() -> None:
+    program = (
+        "STREAM pair FROM PATTERN SEQ(A a, B b) PARTITION BY id WITHIN 10 RETURN a.id AS id;"
+        "PATTERN SEQ(pair p, C c) PARTITION BY id WITHIN 20"
+    )
+    found = ensue.waiting(program, detector_of(program, [("A", 1, 7), ("A", 1, 8), ("B", 3, 8)], 5))
+    assert [(row["name"], row["id"]) for row in found.to_pylist()] == [("pair", 7), ("pair", 8), ("pattern_1", 8)]
+
+
+def test_what_is_refused() -> None:
+    query = "PATTERN SEQ(A a, B b) WITHIN 10"
+    detector = detector_of(query, [("A", 1, 7), ("A", 2, 8)], 5)
+    with pytest.raises(ensue.LimitError) as many:
+        ensue.waiting(query, detector, limit=1)
+    assert many.value.code == "too-many-goals"
+    with pytest.raises(ensue.StateError) as other:
+        ensue.waiting("PATTERN SEQ(A a, C c) WITHIN 10", detector)
+    assert other.value.code == "state-query"
+    with pytest.raises(ensue.StateError) as nothing:
+        ensue.waiting(query, pa.table({"t": [1]}))
+    assert nothing.value.code == "not-a-state"
+
+
+def begun(query: PatternQuery, history: list[OracleEvent], watermark: int) -> list[set[tuple[object, ...]]]:
+    """Of every match that completes after the watermark, the named events that have ended by then, where there are."""
+    events = {event.id: event for event in history}
+    found = []
+    for match in matches(query, history):
+        bound = [(name, events[number]) for name, number in match.bindings if not name.startswith("#")]
+        known = {(name, e.stream, e.s, e.e) for name, e in bound if e.e <= watermark}
+        if match.completion > watermark and known:
+            found.append(known)
+    return found
+
+
+def check(query: PatternQuery, history: list[OracleEvent], watermark: int, end: str | None) -> None:
+    text = render_query(query)
+    try:
+        detector = ensue.Detector(text, time="time", type="type", end=end)
+        known = [event for event in history if event.e <= watermark]
+        detector.advance(events_table(known), watermark=watermark)
+    except QueryError as error:
+        if error.code != "never-holds":
+            raise
+        return
+    listed = [
+        {(event["variable"], event["stream"], event["start"], event["end"]) for event in goal}
+        for goal in ensue.waiting(text, detector)["matched"].to_pylist()
+    ]
+    for known in begun(query, history, watermark):
+        assert any(known <= goal for goal in listed), known
+
+
+@quiet
+@given(cases(), st.integers(0, 12))
+def test_every_match_that_completes_later_was_a_goal(
+    case: tuple[PatternQuery, list[OracleEvent]], watermark: int
+) -> None:
+    check(*case, watermark, None)
+
+
+@quiet
+@given(cases(intervals=True), st.integers(0, 12))
+def test_every_match_of_intervals_was_a_goal(case: tuple[PatternQuery, list[OracleEvent]], watermark: int) -> None:
+    check(*case, watermark, "until")
