@@ -203,3 +203,12 @@ def test_rules_are_asked_about_in_their_own_words() -> None:
     assert step(overdue, "absence")["what"] == "while w: not shipped(id, _)"
     assert step(overdue, "absence")["closest"] == "shipped at 3 came"
     assert step(overdue, "condition")["closest"] == "1 > 1 does not hold"
+
+
+def test_rules_with_one_head_are_told_apart() -> None:
+    program = "RULE near(x) <- a: A(x=x), b: B(x=x), {a, b} within 1; RULE near(x) <- a: A(x=x), c: C(x=x), a before c"
+    events = pa.table({"t": [1, 5, 1], "type": ["A", "B", "C"], "x": [1, 1, 1]})
+    found = ask(events, program)
+    whats = [row["what"] for row in found.table.to_pylist()]
+    assert "rule 1: {a, b} within 1" in whats
+    assert "rule 2: a before c" in whats

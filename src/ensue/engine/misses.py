@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from ensue.algebra.nodes import Events, PatternQuery
-from ensue.engine.cascade import sources_of
+from ensue.engine.derived import sources_of
 from ensue.engine.evaluate import Frontier, evaluate
 from ensue.engine.events import Candidates, EventStore, load_events
 from ensue.engine.join import Join

@@ -19,7 +19,7 @@ from ensue.graph.model import Graph
 from ensue.kernels.compiled import Int64s
 from ensue.plan.build import plan_graph
 from ensue.plan.model import Options, QueryPlan
-from ensue.plan.openings import Opening, is_point, openings_of, without_numbers
+from ensue.plan.openings import Opening, is_point, openings_of, shortened
 
 Listed = tuple[frozenset[str], Sequence[str], Int64s]
 """The variables of choices that are listed, in order, and the rows of their events."""
@@ -161,5 +161,5 @@ def _still_forbidden(graph: Graph) -> tuple[str, ...]:
         stated = absence.scope.stated or ()
         timed = any({bound.left.variable, bound.right.variable} & moments for bound in stated)
         if absence.scope.trailing or timed:
-            texts.append(without_numbers(absence.text))
+            texts.append(shortened(absence.text))
     return tuple(dict.fromkeys(texts))

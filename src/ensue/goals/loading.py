@@ -19,8 +19,19 @@ from ensue.api import Loaded, Program, QueryLike, load_tables, resolved, with_de
 from ensue.dsl.constraints import ConstraintsLike
 from ensue.errors import Problem, QueryError, SchemaError, did_you_mean
 from ensue.plan.model import Options, QueryPlan
+from ensue.runtimes.fixed import fixed_tables
 from ensue.runtimes.planning import Columns
 from ensue.runtimes.tables import are_frames
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The events that a question is about, as they were handed over, and the tables that the program looks up."""
+
+    events: Any
+    columns: Columns
+    where: Any = None
+    tables: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +101,10 @@ def _only_result(written: Statements, named: list[tuple[str, PatternQuery]]) -> 
     )
 
 
-def load_for(chosen: Chosen, query: PatternQuery, events: Any, columns: Columns, where: Any, most: int) -> Loaded:
+def load_for(chosen: Chosen, query: PatternQuery, asked: Asked, most: int) -> Loaded:
     """The events, those of declared streams included, that this form of the statement looks at."""
     statements = resolved(chosen.as_result(query))
+    events, columns = asked.events, asked.columns
     if are_frames(events):
         from ensue.runtimes.spark.collecting import collect_events
 
@@ -101,10 +113,12 @@ def load_for(chosen: Chosen, query: PatternQuery, events: Any, columns: Columns,
         everything = any(excluded_streams(name) is not None for name in streams) or any(
             map(counts_events, statements.statements)
         )
-        events = collect_events(events, columns, None if everything else streams, where, most)
-    elif where is not None:
+        events = collect_events(events, columns, None if everything else streams, asked.where, most)
+    elif asked.where is not None:
         raise SchemaError("where-frame", "`where` filters Spark DataFrames", "filter the table itself before the call")
-    return with_declared(load_tables(events, statements, columns, match_id=False), Options(limit=None))
+    fixed = fixed_tables(asked.tables, statements)
+    loaded = load_tables(events, statements, columns, match_id=False, fixed=fixed)
+    return with_declared(loaded, Options())
 
 
 def key_of(plan: QueryPlan, row: Mapping[str, Any]) -> dict[str, Any]:

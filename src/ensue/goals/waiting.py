@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ensue.algebra.nodes import Statements
 from ensue.algebra.operators import stream_words
 from ensue.api import Program, QueryLike, program_statements
 from ensue.dsl.constraints import ConstraintsLike
 from ensue.engine.cascade import sessions_of, start_session
+from ensue.engine.derived import all_plans
 from ensue.engine.events import FOREVER, NEVER
 from ensue.engine.matches import MatchChunk
 from ensue.engine.open_goals import Goals, open_goals
@@ -24,9 +27,9 @@ from ensue.engine.sources import InputTable
 from ensue.errors import LimitError, StateError
 from ensue.graph.bounds import end_of, start_of
 from ensue.graph.model import Variable
-from ensue.kernels.compiled import Int64s
 from ensue.lang.render import render_expression, render_query
 from ensue.plan.model import Options
+from ensue.runtimes.fixed import FixedTables, fixed_tables
 from ensue.runtimes.grouping import by_keys
 from ensue.runtimes.planning import Planned, plan_over
 
@@ -40,6 +43,7 @@ def waiting(
     *,
     limit: int | None = MOST_GOALS,
     constraints: ConstraintsLike | None = None,
+    tables: Mapping[str, Any] | None = None,
     spark: Any = None,
 ) -> pa.Table:
     """The open goals of a run: for each key what has been matched, what is awaited next, until when, what cancels it.
@@ -56,10 +60,12 @@ def waiting(
     >>> waiting(query, detector)["text"].to_pylist()
     ['o at 1; waits for Paid p after 1 until 11; cancelled by Cancel c']
     """
+    statements = program_statements(program, constraints)
+    fixed = fixed_tables(tables, statements)
     found: list[pa.Table] = []
     count = 0
     for saved in _saved(state, spark):
-        for name, session, place in _sessions(program, constraints, saved):
+        for name, session, place in _sessions(statements, fixed, saved):
             for goals in open_goals(session, place, Options(limit=None)):
                 count += goals.chunk.rows.length
                 if limit is not None and count > limit:
@@ -85,9 +91,7 @@ def _saved(state: Any, spark: Any) -> Iterator[pa.Table]:
         yield state.snapshot() if hasattr(state, "snapshot") else state
 
 
-def _sessions(
-    program: Program | QueryLike, constraints: ConstraintsLike | None, saved: pa.Table
-) -> Iterator[tuple[str, Session, int]]:
+def _sessions(statements: Statements, fixed: FixedTables, saved: pa.Table) -> Iterator[tuple[str, Session, int]]:
     """The statements that run in a saved state: their names, and the session and place of each."""
     header = read_header(saved)
     schemas = saved_schemas(saved)
@@ -95,8 +99,7 @@ def _sessions(
         InputTable(schemas[entry["stream"]].empty_table(), entry["time"], entry["end"], entry["stream"], entry["type"])
         for entry in header["tables"]
     )
-    statements = program_statements(program, constraints)
-    planned = plan_over(inputs, statements)
+    planned = plan_over(inputs, statements, fixed=fixed)
     running = [run for run in _runs(planned) if run.is_part_of(header["query"])]
     if not running:
         raise StateError("state-query", "the state belongs to another program", f"it was saved by:\n{header['query']}")
@@ -121,7 +124,7 @@ class _Run:
 
     def is_part_of(self, text: str) -> bool:
         """Whether a state that was saved by these statements, and perhaps others, holds what these keep."""
-        everything = (*self.plans, *(made.plan for made in self.derivations))
+        everything = all_plans(self.derivations, self.plans)
         return all(render_query(plan.query) in text for plan in everything)
 
 
@@ -204,7 +207,7 @@ def _awaited(goals: Goals, until: pa.Array, time_type: pa.DataType) -> pa.Array:
     return pc.binary_join_element_wise(*words, "")
 
 
-def _awaited_event(variable: Variable, after: Int64s, time_type: pa.DataType) -> pa.Array:
+def _awaited_event(variable: Variable, after: npt.NDArray[np.int64], time_type: pa.DataType) -> pa.Array:
     conditions = " AND ".join(render_expression(part) for part in variable.predicates)
     what = stream_words(variable.stream) + ("" if "#" in variable.name else f" {variable.name}")
     what += f" [{conditions}]" if conditions else ""

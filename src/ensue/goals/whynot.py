@@ -15,7 +15,7 @@ from ensue.engine.evaluate import Frontier, evaluate
 from ensue.engine.misses import Search
 from ensue.errors import LimitError, citing
 from ensue.goals.examples import Example, Examples
-from ensue.goals.loading import Chosen, chosen_statements, load_for, plain, tables_of
+from ensue.goals.loading import Asked, Chosen, chosen_statements, load_for, plain, tables_of
 from ensue.goals.words import length_in_words
 from ensue.graph.model import Variable
 from ensue.graph.timescale import TimeScale
@@ -125,16 +125,17 @@ def why_not(
     end: ColumnNames | None = None,
     name: str | None = None,
     constraints: ConstraintsLike | None = None,
+    tables: Mapping[str, Any] | None = None,
     examples: int = 3,
     limit: int = MOST_CHOICES,
     where: Any = None,
 ) -> WhyNot:
     """How far matches of a pattern came in these events, what stopped how many of them, and the nearest misses.
 
-    `events`, `time`, `type` and `end` are as in `ensue.detect`; `name` chooses a statement of a program. `examples` is
-    how many of the nearest misses are shown for each requirement, `limit` how many choices of events are counted.
-    Of a Spark DataFrame the rows of the pattern's streams are brought into this process, `limit` at most: `where`, a
-    condition of Spark, narrows them.
+    `events`, `time`, `type`, `end` and `tables` are as in `ensue.detect`; `name` chooses a statement of a program.
+    `examples` is how many of the nearest misses are shown for each requirement, `limit` how many choices of events are
+    counted. Of a Spark DataFrame the rows of the pattern's streams are brought into this process, `limit` at most:
+    `where`, a condition of Spark, narrows them.
 
     >>> table = pa.table({"t": [1, 15], "type": ["Order", "Paid"], "id": [7, 7]})
     >>> query = "PATTERN SEQ(Order o, Paid p) PARTITION BY id WITHIN 10"
@@ -142,13 +143,13 @@ def why_not(
     'no match: WITHIN 10 failed once, closest 14'
     """
     chosen = chosen_statements(query, name, constraints)
-    columns = Columns(time, type, end)
-    found = [_explained(one, events, columns, where, examples, limit) for one in chosen]
+    asked = Asked(events, Columns(time, type, end), where, tables)
+    found = [_explained(one, asked, examples, limit) for one in chosen]
     return found[0] if len(found) == 1 else _together(found)
 
 
-def _explained(chosen: Chosen, events: Any, columns: Columns, where: Any, shown: int, limit: int) -> WhyNot:
-    loaded = load_for(chosen, plain(chosen.query), events, columns, where, limit)
+def _explained(chosen: Chosen, asked: Asked, shown: int, limit: int) -> WhyNot:
+    loaded = load_for(chosen, plain(chosen.query), asked, limit)
     plan = loaded.planned.plans[0]
     question = replace(question_of(plan.query, plan.source), chosen=what_chooses(chosen.query))
     search = Search(question, plan, loaded.sources, limit)
@@ -163,15 +164,15 @@ def _explained(chosen: Chosen, events: Any, columns: Columns, where: Any, shown:
     matches = search.matches.count
     kept = matches
     if question.chosen and matches:
-        kept = _kept(chosen, events, columns, where, limit)
+        kept = _kept(chosen, asked, limit)
     verdict = _verdict(question, steps, matches, kept)
     return WhyNot(chosen.name, kept, verdict, steps, plan.catalog.time_type)
 
 
-def _kept(chosen: Chosen, events: Any, columns: Columns, where: Any, limit: int) -> int:
+def _kept(chosen: Chosen, asked: Asked, limit: int) -> int:
     """How many matches the query has as it is written."""
     result = replace(chosen.query, name=None, declares=False)
-    loaded = load_for(chosen, result, events, columns, where, limit)
+    loaded = load_for(chosen, result, asked, limit)
     plan, watched = loaded.planned.plans[0], loaded.watched(0)
     chunks = evaluate(plan, watched.store, Frontier(), Options(limit=None), watched.completing)
     return sum(chunk.rows.length for chunk in chunks)

@@ -11,7 +11,7 @@ from ensue.expr.nodes import variables_of
 from ensue.graph.bounds import Network, end_of, start_of
 from ensue.graph.model import Absence, Extent, Graph, Moment, Scope
 
-_MADE_UP = re.compile(r" `[^`]*#[0-9]+`")
+_TWICE = re.compile(r"\b(\w+) \1\b")
 
 MOST_PARTS = 4096
 """How many parts of one graph are looked at."""
@@ -44,20 +44,18 @@ def openings_of(graph: Graph) -> Iterator[Opening]:
             missing,
             tuple(name for name in missing if not any(_comes_first(other, name, graph) for other in missing)),
             tuple(
-                dict.fromkeys(
-                    without_numbers(absence.text) for absence in graph.absences if not _is_closed(absence, names)
-                )
+                dict.fromkeys(shortened(absence.text) for absence in graph.absences if not _is_closed(absence, names))
             ),
         )
 
 
-def without_numbers(text: str) -> str:
-    """The text of an absence without the names that were made up for it.
+def shortened(text: str) -> str:
+    """The text of an absence; an item that is called like its stream is named once.
 
-    >>> without_numbers("shipped `shipped#1`")
-    'shipped'
+    >>> shortened("shipped shipped [qty > 1]")
+    'shipped [qty > 1]'
     """
-    return _MADE_UP.sub("", text)
+    return _TWICE.sub(r"\1", text)
 
 
 def _beginnings(graph: Graph) -> list[frozenset[str]]:
