@@ -100,7 +100,7 @@ if TYPE_CHECKING:
         SetupError,
         StateError,
     )
-    from ensue.goals import WhyNot, waiting, why_not
+    from ensue.goals import Proof, WhyNot, justify, waiting, why_not
     from ensue.mining import Proposal, mine
     from ensue.runtimes.spark.running import Running
     from ensue.runtimes.spark.session import spark_session
@@ -120,6 +120,7 @@ _HOMES = {
     "LimitError": "ensue.errors",
     "PatternExpression": "ensue.dsl",
     "Program": "ensue.api",
+    "Proof": "ensue.goals",
     "Proposal": "ensue.mining",
     "Query": "ensue.dsl",
     "QueryError": "ensue.errors",
@@ -167,6 +168,7 @@ _HOMES = {
     "follows": "ensue.dsl",
     "implies": "ensue.dsl",
     "kafka": "ensue.actions",
+    "justify": "ensue.goals",
     "last_of": "ensue.dsl",
     "lineage": "ensue.dsl",
     "list_of": "ensue.dsl",
@@ -241,6 +243,7 @@ __all__ = [
     "LimitError",
     "PatternExpression",
     "Program",
+    "Proof",
     "Proposal",
     "Query",
     "QueryError",
@@ -287,6 +290,7 @@ __all__ = [
     "flatten_of",
     "follows",
     "implies",
+    "justify",
     "kafka",
     "last_of",
     "lineage",

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ensue.algebra.nodes import Events, PatternQuery
+from ensue.algebra.nodes import Events, PatternQuery, Window
 from ensue.engine.derived import sources_of
 from ensue.engine.evaluate import Frontier, evaluate
 from ensue.engine.events import Candidates, EventStore, load_events
@@ -133,6 +133,9 @@ class Search:
         furthest: Int64s | None = np.maximum.reduce(known) if known else None
         return furthest
 
+    def ticks(self, window: Window) -> int:
+        return TimeScale(self.plan.catalog.unit).ticks(window)
+
     def _beyond(self, compared: Compared, chunk: MatchChunk) -> Int64s | None:
         """By how much the difference of two points exceeds what it may be."""
         left, right = _bound(compared.left, chunk), _bound(compared.right, chunk)
@@ -141,7 +144,7 @@ class Search:
         values = [
             _edge(names, side, chunk) for names, side in ((left, compared.left_side), (right, compared.right_side))
         ]
-        allowed = 0 if compared.window is None else TimeScale(self.plan.catalog.unit).ticks(compared.window)
+        allowed = 0 if compared.window is None else self.ticks(compared.window)
         return values[0] - values[1] - allowed
 
     def forbidden(self, requirement: Requirement, chunk: MatchChunk) -> list[tuple[Join, Rows]]:

@@ -112,6 +112,11 @@ class Examples:
             found[key] = values[0] if len(set(map(repr, values))) == 1 else tuple(values)
         return found
 
+    def key_of(self, one: MatchChunk) -> dict[str, Any]:
+        """The key that all events of a choice have."""
+        name = one.plan.graph.names[0]
+        return {key: self._value(one, name, key) for key in self.search.question.query.partition_by}
+
     def _value(self, one: MatchChunk, name: str, column: str) -> Any:
         candidates, places = one.space.candidates[name], one.rows.places[name]
         if column in candidates.source.input.table.column_names:
@@ -121,13 +126,13 @@ class Examples:
     # -- distances and what there is to say -----------------------------------------------------------------------
 
     def _distances(self, requirement: Requirement, chunk: MatchChunk) -> Distances | None:
-        sides = self._sides(requirement, chunk)
+        sides = self.sides(requirement, chunk)
         if sides is not None:
             return _apart(*sides)
         found = None if requirement.repeated else self.search.distances(requirement, chunk)
         return None if found is None else found.astype(np.float64)
 
-    def _sides(self, requirement: Requirement, chunk: MatchChunk) -> tuple[pa.Array, pa.Array] | None:
+    def sides(self, requirement: Requirement, chunk: MatchChunk) -> tuple[pa.Array, pa.Array] | None:
         """The two values that a comparison compares, for each choice; None for other conditions."""
         condition = self._comparison(requirement)
         if condition is None or not variables_of(condition) <= {*chunk.rows.places, *chunk.plan.graph.intervals}:
@@ -156,7 +161,7 @@ class Examples:
     def _note(self, requirement: Requirement, one: MatchChunk) -> str:
         if requirement.kind == ABSENCE:
             return self._forbidden(requirement, one)
-        sides = self._sides(requirement, one)
+        sides = self.sides(requirement, one)
         condition = self._comparison(requirement)
         if sides is None or condition is None:
             return ""

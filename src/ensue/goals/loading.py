@@ -23,6 +23,9 @@ from ensue.runtimes.fixed import fixed_tables
 from ensue.runtimes.planning import Columns
 from ensue.runtimes.tables import are_frames
 
+MOST_ROWS = 1_000_000
+"""How many rows of a Spark DataFrame are brought into this process unless the user says otherwise."""
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:
@@ -41,6 +44,7 @@ class Chosen:
     name: str
     query: PatternQuery
     statements: Statements
+    is_head: bool = False
 
     def as_result(self, query: PatternQuery) -> Statements:
         """The program with this query as its only result, in place of the statement that it comes from."""
@@ -65,12 +69,26 @@ def chosen_statements(
     wanted = _only_result(written, named) if name is None else name
     found = [Chosen(called, query, statements) for called, query in named if called == wanted]
     if not found:
-        names = list(dict.fromkeys(called for called, _ in named))
-        hint = did_you_mean(wanted, names) or f"names: {', '.join(names)}"
-        raise QueryError(
-            [Problem("no-such-pattern", f"no statement is called `{wanted}`", hint=hint)], statements.source
-        )
+        raise _no_such(wanted, list(dict.fromkeys(called for called, _ in named)), statements)
     return found
+
+
+def chosen_result(program: Program | QueryLike, name: str | None, constraints: ConstraintsLike | None = None) -> Chosen:
+    """The pattern or head whose matches are meant; without a name, the only one."""
+    written = written_statements(program, constraints)
+    if problems := check_rules(written):
+        raise QueryError(problems, written.source)
+    statements = resolve_rules(written)
+    found = dict(zip(Program(statements).names, statements.results, strict=True))
+    wanted = _only_result(written, list(found.items())) if name is None else name
+    if wanted not in found:
+        raise _no_such(wanted, list(found), statements)
+    return Chosen(wanted, found[wanted], statements, is_head=wanted in written.heads)
+
+
+def _no_such(name: str, names: list[str], statements: Statements) -> QueryError:
+    hint = did_you_mean(name, names) or f"names: {', '.join(names)}"
+    return QueryError([Problem("no-such-pattern", f"no statement is called `{name}`", hint=hint)], statements.source)
 
 
 def _names(statements: Statements) -> list[tuple[str, PatternQuery]]:
@@ -101,7 +119,7 @@ def _only_result(written: Statements, named: list[tuple[str, PatternQuery]]) -> 
     )
 
 
-def load_for(chosen: Chosen, query: PatternQuery, asked: Asked, most: int) -> Loaded:
+def load_for(chosen: Chosen, query: PatternQuery, asked: Asked, most: int, match_id: bool = False) -> Loaded:
     """The events, those of declared streams included, that this form of the statement looks at."""
     statements = resolved(chosen.as_result(query))
     events, columns = asked.events, asked.columns
@@ -117,7 +135,7 @@ def load_for(chosen: Chosen, query: PatternQuery, asked: Asked, most: int) -> Lo
     elif asked.where is not None:
         raise SchemaError("where-frame", "`where` filters Spark DataFrames", "filter the table itself before the call")
     fixed = fixed_tables(asked.tables, statements)
-    loaded = load_tables(events, statements, columns, match_id=False, fixed=fixed)
+    loaded = load_tables(events, statements, columns, match_id, fixed)
     return with_declared(loaded, Options())
 
 

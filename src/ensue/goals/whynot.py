@@ -18,7 +18,6 @@ from ensue.goals.examples import Example, Examples
 from ensue.goals.loading import Asked, Chosen, chosen_statements, load_for, plain, tables_of
 from ensue.goals.words import length_in_words
 from ensue.graph.model import Variable
-from ensue.graph.timescale import TimeScale
 from ensue.plan.model import Options
 from ensue.plan.requirements import (
     KEY,
@@ -256,7 +255,7 @@ def _closest(search: Search, requirement: Requirement, nearest: Sequence[Example
         assert window is not None
         if isinstance(window, Events):
             return f"{window.count + int(first.distance)} EVENTS"
-        return length_in_words(TimeScale(search.plan.catalog.unit).ticks(window) + int(first.distance), time_type)
+        return length_in_words(search.ticks(window) + int(first.distance), time_type)
     if requirement.kind == ORDER and first.distance is not None:
         return "at the same time" if first.distance == 0 else f"{length_in_words(int(first.distance), time_type)} late"
     if requirement.kind == RELATION and first.distance is not None:

@@ -41,7 +41,7 @@ def _collected(frame: DataFrame, where: Column | str | None, most: int, whose: s
     found = frame.limit(most + 1).toArrow()
     if found.num_rows > most:
         raise SchemaError(
-            "too-many-rows",
+            "rows-in-process",
             f"there are more than {most:,} events {whose}to look into",
             "narrow them with `where=`, such as the key or the time that the question is about",
         )
