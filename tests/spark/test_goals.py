@@ -1,0 +1,75 @@
+"""Goals on Spark: why a batch has no matches, what proves one, and what a stream waits for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+import ensue
+from spark.streams import SMALL, settings
+from spark.test_state import PROGRAM, begun
+
+PAID = "PATTERN paid SEQ(Order o, Paid p) PARTITION BY id WITHIN 10 RETURN o.id AS id, p.t AS at"
+EVENTS = pa.table(
+    {
+        "t": [1, 15, 20, 32, 40, 45, 50],
+        "type": ["Order", "Paid", "Order", "Paid", "Order", "Paid", "Other"],
+        "id": [7, 7, 8, 8, 9, 9, 9],
+    }
+)
+
+
+def test_a_batch_says_the_same_as_a_table(spark: SparkSession) -> None:
+    frame = spark.createDataFrame(EVENTS)
+    in_process = ensue.why_not(EVENTS.slice(0, 6), PAID, time="t", type="type")
+    assert ensue.why_not(frame, PAID, time="t", type="type").to_text() == in_process.to_text()
+    narrowed = ensue.why_not(frame, PAID, time="t", type="type", where="id = 7")
+    assert narrowed.verdict == "no match: WITHIN 10 failed once, closest 14"
+    streams = {name: frame.where(f"type = '{name}'") for name in ("Order", "Paid")}
+    assert ensue.why_not(streams, PAID, time="t", where=frame["id"] == 7).verdict == narrowed.verdict
+
+
+def test_a_match_of_a_batch_is_proved(spark: SparkSession) -> None:
+    frame = spark.createDataFrame(EVENTS)
+    (row,) = ensue.detect(frame, PAID, time="t", type="type", match_id=True).collect()
+    proof = ensue.justify(frame, PAID, row["match_id"], time="t", type="type")
+    assert proof == ensue.justify(EVENTS, PAID, {"at": 45}, time="t", type="type")
+
+
+def test_too_many_rows_and_streams_are_refused(spark: SparkSession) -> None:
+    with pytest.raises(ensue.SchemaError) as many:
+        ensue.why_not(spark.createDataFrame(EVENTS), PAID, time="t", type="type", limit=3)
+    assert many.value.code == "rows-in-process"
+    stream = spark.readStream.format("rate").load().selectExpr("timestamp", "value AS id", "'Order' AS type")
+    with pytest.raises(ensue.SchemaError) as endless:
+        ensue.why_not(stream, PAID.replace("10", "10 minutes").replace("p.t", "p.id"), time="timestamp", type="type")
+    assert endless.value.code == "streaming-frame"
+
+
+def test_what_a_stopped_stream_waits_for(spark: SparkSession, tmp_path: Path) -> None:
+    feed = begun(tmp_path / "in")
+    checkpoint = str(tmp_path / "checkpoint")
+    with settings(spark, SMALL):
+        running = ensue.start(
+            PROGRAM,
+            feed.stream(spark, "t", "10 seconds"),
+            to=dict.fromkeys(("ordered", "either", "quiet"), lambda rows, batch: None),
+            checkpoint=checkpoint,
+            time="t",
+            type="type",
+            buckets=2,
+            status=False,
+        )
+    with running:
+        running.process_all()
+    found = ensue.waiting(PROGRAM, checkpoint, spark=spark)
+    said = sorted((row["name"], row["id"], row["awaited"].split(" after")[0]) for row in found.to_pylist())
+    assert said[:2] == [("either", 3, "E e"), ("either", 5, "E e")]
+    assert said[2:5] == [("ordered", 1, "B b"), ("ordered", 2, "C c"), ("ordered", 5, "B b")]
+    assert [(name, key) for name, key, _ in said[5:]] == [("quiet", 4)]
+    with pytest.raises(ensue.StateError) as other:
+        ensue.waiting(PAID.replace("10", "10 minutes"), checkpoint, spark=spark)
+    assert other.value.code == "state-query"
