@@ -72,11 +72,11 @@ def query_text(plans: Sequence[QueryPlan], derivations: Sequence[Derivation] = (
     for plan in everything:
         constraints = plan.law.constraints if plan.law is not None else ()
         texts |= dict.fromkeys(f"CONSTRAINT {render_constraint(constraint)}" for constraint in constraints)
-    written = (_written(plan.query) for plan in everything)
+    written = (statement_text(plan.query) for plan in everything)
     return ";\n".join((*texts, *(text for text in written if text is not None)))
 
 
-def _written(query: PatternQuery) -> str | None:
+def statement_text(query: PatternQuery) -> str | None:
     """A statement as a text; None for one that rules have made beside what they say."""
     if query.rule is not None and query.rule.body:
         return render_rule(query.rule)

@@ -22,12 +22,12 @@ from ensue.engine.matches import MatchChunk
 from ensue.engine.open_goals import Goals, open_goals
 from ensue.engine.output import key_column_of
 from ensue.engine.session import Session
-from ensue.engine.snapshot import read_header, restore, saved_schemas
+from ensue.engine.snapshot import read_header, restore, saved_schemas, statement_text
 from ensue.engine.sources import InputTable
 from ensue.errors import LimitError, StateError
 from ensue.graph.bounds import end_of, start_of
 from ensue.graph.model import Variable
-from ensue.lang.render import render_expression, render_query
+from ensue.lang.render import render_expression
 from ensue.plan.model import Options
 from ensue.runtimes.fixed import FixedTables, fixed_tables
 from ensue.runtimes.grouping import by_keys
@@ -125,7 +125,8 @@ class _Run:
     def is_part_of(self, text: str) -> bool:
         """Whether a state that was saved by these statements, and perhaps others, holds what these keep."""
         everything = all_plans(self.derivations, self.plans)
-        return all(render_query(plan.query) in text for plan in everything)
+        written = (statement_text(plan.query) for plan in everything)
+        return all(part in text for part in written if part is not None)
 
 
 def _runs(planned: Planned) -> Iterator[_Run]:
