@@ -201,14 +201,12 @@ class Body:
     # Choices
 
     def choices(self) -> Iterator[Choice]:
-        """Every choice of events and rows that fits, with what it lists."""
+        """Every choice of events and rows that fits, with what it lists; conditions are judged for each group of it."""
         for things, names in self.bound({}, {}, list(self.atoms)):
             if self.binds_different(things):
                 choice = Choice(names, things, self.spans_of(things), {})
                 if self.fits(choice):
-                    complete = self.with_lists(choice)
-                    if all(self.judged(conjunct, complete) for conjunct in self.conditions):
-                        yield complete
+                    yield self.with_lists(choice)
 
     def bound(
         self, things: dict[str, Bindable], names: dict[str, Value], left: list[str]
@@ -241,13 +239,9 @@ class Body:
         return len(set(wholes)) == len(wholes)
 
     def whole(self, key: str, things: dict[str, Bindable]) -> tuple[object, ...]:
-        """What counts as one event: the event with the rows that go with it."""
-        rows = [
-            (thing.table, thing.number)
-            for other, thing in things.items()
-            if isinstance(thing, Row) and self.carriers[other] == key
-        ]
-        return things[key].id, *rows
+        """What counts as one event; with rows of tables it is one of its own."""
+        has_rows = any(isinstance(thing, Row) and self.carriers[other] == key for other, thing in things.items())
+        return (things[key].id, key) if has_rows else (things[key].id,)
 
     @cached_property
     def carriers(self) -> dict[str, str]:
@@ -351,13 +345,9 @@ class Body:
         expressions = [self.resolved(argument.expression) for argument in self.rule.arguments]
         for choice in self.choices():
             for group, values in self.groups(expressions, choice):
-                yield (
-                    tuple(
-                        evaluate(expression, self.lookup(group, values), self.lists(group))
-                        for expression in expressions
-                    ),
-                    choice,
-                )
+                if all(self.judged(conjunct, group) for conjunct in self.conditions):
+                    lookup, lists = self.lookup(group, values), self.lists(group)
+                    yield tuple(evaluate(expression, lookup, lists) for expression in expressions), group
 
     def groups(self, expressions: list[Expr], choice: Choice) -> Iterator[tuple[Choice, dict[str, Choice]]]:
         """The choice with the lists of one group each, and an element of each that has the group's values."""
