@@ -52,7 +52,7 @@ def test_derived_events_rest_on_their_rules() -> None:
         "overdue from 30 to 36",
         "o: order at 30 (id = 3, qty = 2)",
         "id = 3",
-        "o.qty > 1: 2 and 1",
+        "q > 1: 2 and 1",
         "no shipped after 30 before 36",
         "shipped s: 1 listed",
         "s: shipped at 33 (id = 4, qty = 2)",

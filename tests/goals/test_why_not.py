@@ -212,3 +212,16 @@ def test_rules_with_one_head_are_told_apart() -> None:
     whats = [row["what"] for row in found.table.to_pylist()]
     assert "rule 1: {a, b} within 1" in whats
     assert "rule 2: a before c" in whats
+
+
+def test_a_rule_that_looks_up_a_table() -> None:
+    program = "TABLE price(id, amount); RULE dear(id) <- a: A(id=id), price(id, p), p > 10"
+    events = pa.table({"t": [1, 2], "type": ["A", "A"], "id": [1, 2]})
+    prices = pa.table({"id": [1, 3], "amount": [9, 20]})
+    found = ask(events, program, tables={"price": prices})
+    assert found.blamed is not None
+    assert found.blamed.kind in ("condition", "predicate")
+    assert found.blamed.near_misses == 1
+    proved = pa.table({"id": [1], "amount": [30]})
+    proof = ensue.justify(events, program, {"id": 1}, time="t", type="type", tables={"price": proved})
+    assert "A at 1" in proof.to_text()

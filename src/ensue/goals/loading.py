@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import pyarrow as pa
-
 from ensue.algebra.nodes import PatternQuery, Statements
 from ensue.algebra.operators import excluded_streams
 from ensue.algebra.rule_checks import check_rules
@@ -17,8 +15,9 @@ from ensue.algebra.scopes import counts_events
 from ensue.algebra.streams import declarations, streams_of
 from ensue.api import Loaded, Program, QueryLike, load_tables, resolved, with_declared, written_statements
 from ensue.dsl.constraints import ConstraintsLike
+from ensue.engine.sources import InputTable
 from ensue.errors import Problem, QueryError, SchemaError, did_you_mean
-from ensue.plan.model import Options, QueryPlan
+from ensue.plan.model import Options
 from ensue.runtimes.fixed import fixed_tables
 from ensue.runtimes.planning import Columns
 from ensue.runtimes.tables import are_frames
@@ -139,15 +138,6 @@ def load_for(chosen: Chosen, query: PatternQuery, asked: Asked, most: int, match
     return with_declared(loaded, Options())
 
 
-def key_of(plan: QueryPlan, row: Mapping[str, Any]) -> dict[str, Any]:
-    """The key of a result row."""
-    return {name: row[name] for name in plan.query.partition_by}
-
-
-def tables_of(loaded: Loaded) -> tuple[Any, ...]:
+def tables_of(loaded: Loaded) -> tuple[InputTable, ...]:
     """What is known of the tables that a plan reads, those of declared streams included."""
     return (*loaded.planned.inputs, *(derivation.item for derivation in loaded.planned.derivations))
-
-
-def time_type_of(loaded: Loaded) -> pa.DataType:
-    return loaded.planned.plans[0].catalog.time_type

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ensue.algebra.nodes import Events
-from ensue.algebra.operators import stream_words
 from ensue.api import Loaded
 from ensue.engine.derived import Derivation, Way, sources_of
 from ensue.engine.evaluate import Frontier, evaluate
@@ -30,7 +29,18 @@ from ensue.lang.render import render_query
 from ensue.lang.render_rules import render_rule
 from ensue.plan.model import AbsencePlan, GraphPlan, Options, QueryPlan
 from ensue.plan.openings import shortened
-from ensue.plan.requirements import ABSENCE, COLLECTION, KEY, ORDER, WINDOW, Question, Requirement, question_of
+from ensue.plan.requirements import (
+    ABSENCE,
+    COLLECTION,
+    KEY,
+    ORDER,
+    WINDOW,
+    Question,
+    Requirement,
+    column_in_words,
+    question_of,
+    stream_in_words,
+)
 
 OWN = "ensue:"
 """What the names of columns begin with that are not the user's."""
@@ -88,7 +98,7 @@ class Prover:
         question = question_of(plan.query, plan.source)
         begins, ends = int(one.starts[0]), int(one.ends[0])
         words = self._interval(begins, ends)
-        name = plan.query.name or "match"
+        name = stream_in_words(plan.query.name or "match")
         parts = [self._event(one, name_, question, path) for name_ in one.plan.graph.names]
         parts += self._requirements(plan, question, one)
         parts += [self._absence(absence, question, one) for absence in one.plan.absences]
@@ -108,8 +118,12 @@ class Prover:
         source, stream = space.candidates[name].source, space.streams[name]
         values = {key: value for key, value in _row(source, row).items() if not key.startswith(OWN)}
         word = question.word(name)
-        called = stream_words(stream) if word == stream_words(stream) else f"{word}: {stream_words(stream)}"
-        shown = ", ".join(f"{key} = {value!r}" for key, value in values.items() if key not in _columns_of_time(source))
+        called = stream_in_words(stream) if word == stream_in_words(stream) else f"{word}: {stream_in_words(stream)}"
+        shown = ", ".join(
+            f"{column_in_words(key)} = {value!r}"
+            for key, value in values.items()
+            if key not in _columns_of_time(source)
+        )
         text = f"{called} {self._interval(int(source.starts[row]), int(source.ends[row]))}"
         proofs = self._derived(source, stream, row, path) if source.input.derived else ()
         return Proof("event", text + (f" ({shown})" if shown else ""), values, proofs)

@@ -28,6 +28,7 @@ from ensue.plan.requirements import (
     Question,
     Requirement,
     question_of,
+    stream_in_words,
     what_chooses,
 )
 from ensue.runtimes.planning import ColumnNames, Columns
@@ -178,7 +179,7 @@ def _kept(chosen: Chosen, asked: Asked, limit: int) -> int:
 
 
 def _together(found: Sequence[WhyNot]) -> WhyNot:
-    """Several rules with one head: each with its steps, the one that came closest first to be named."""
+    """Several rules with one head: the steps of each, and the verdict on the one that came closest."""
     matches = sum(one.matches for one in found)
     closest = max(found, key=lambda one: (one.blamed is not None, one.blamed.near_misses or 0 if one.blamed else 0))
     steps = tuple(
@@ -186,7 +187,8 @@ def _together(found: Sequence[WhyNot]) -> WhyNot:
         for number, one in enumerate(found, start=1)
         for step in one.steps
     )
-    return WhyNot(closest.name, matches, closest.verdict, steps, closest.time_type)
+    verdict = _times(matches) if matches else closest.verdict
+    return WhyNot(closest.name, matches, verdict, steps, closest.time_type)
 
 
 def _steps(search: Search, loaded: Loaded, shown: int) -> Iterator[Step]:
@@ -235,7 +237,7 @@ def _streams(search: Search, loaded: Loaded, variables: Mapping[str, Variable]) 
     total = sum(source.input.table.num_rows for source in loaded.sources)
     for stream in dict.fromkeys(variable.stream for variable in variables.values()):
         present = search.present(stream)
-        yield Step(STREAM, search.question.word_of_stream(stream), total, total - present, None, False, "", None, ())
+        yield Step(STREAM, stream_in_words(stream), total, total - present, None, False, "", None, ())
 
 
 def _judged_events(search: Search, requirement: Requirement, variables: Mapping[str, Variable]) -> tuple[int, int]:

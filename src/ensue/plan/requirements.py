@@ -6,6 +6,7 @@ a match lacks". What a NOT or a collection says of its own events is none; that 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -38,6 +39,9 @@ from ensue.algebra.scopes import is_aside, list_groups, name_anonymous, without_
 from ensue.errors import Source, Span
 from ensue.expr.nodes import Binary, Duration, Expr, Same, conjuncts
 from ensue.lang.render import render_expression, render_pattern, render_window
+
+_WITH_ROWS = re.compile(r"\+([^#+]+)#[0-9.]+")
+_OF_ROWS = re.compile(r"^([^#]+)#[0-9.]*\.")
 
 Path = tuple[int, ...]
 """The way to a part of a pattern: the number of the child at each level."""
@@ -110,9 +114,6 @@ class Question:
         base = name.partition("[")[0]
         return stream_words(base.rpartition("#")[0]) if "#" in base else name
 
-    def word_of_stream(self, stream: str) -> str:
-        return stream_words(stream)
-
     def written(self, pattern: Pattern) -> str:
         """A part of the query as the user would write it."""
         return render_pattern(as_written(without_names(pattern, self.anonymous)))
@@ -148,6 +149,24 @@ class Question:
         return replace(self.query, pattern=_changed(self.query.pattern, requirement.path, widened))
 
 
+def stream_in_words(stream: str) -> str:
+    """A stream as a text speaks of it; one of events with rows of tables by what it is made of.
+
+    >>> stream_in_words("order+price#1.2")
+    'order with price'
+    """
+    return _WITH_ROWS.sub(r" with \1", stream_words(stream))
+
+
+def column_in_words(column: str) -> str:
+    """A column as a text speaks of it; one of a table's row by the table.
+
+    >>> column_in_words("price#1.2.amount")
+    'price.amount'
+    """
+    return _OF_ROWS.sub(r"\1.", column)
+
+
 def what_chooses(query: PatternQuery) -> tuple[str, ...]:
     """What chooses among the matches of a query, in words."""
     chosen = [f"MATCH {query.policy}"] if query.policy not in (None, "UNRESTRICTED") else []
@@ -167,7 +186,7 @@ def question_of(query: PatternQuery, source: Source | None = None) -> Question:
     found = [
         *_requirements(question, question.query.pattern, (), frozenset()),
         *_key(question.query),
-        *_conditions(question.query),
+        *_conditions(question),
     ]
     found.sort(key=lambda requirement: KINDS.index(requirement.kind))
     return replace(question, requirements=tuple(found))
@@ -178,13 +197,15 @@ def _key(query: PatternQuery) -> Iterator[Requirement]:
         yield Requirement(KEY, f"PARTITION BY {', '.join(query.partition_by)}", span=query.partition_span)
 
 
-def _conditions(query: PatternQuery) -> Iterator[Requirement]:
-    """The conjuncts that say which matches are wanted."""
+def _conditions(question: Question) -> Iterator[Requirement]:
+    """The conjuncts that say which matches are wanted; those of a rule in its own words, if it has some for them."""
+    query = question.query
     homes, groups = homes_of(query.pattern), list_groups(query.pattern)
     for part in conjuncts(query.where):
         home = None if isinstance(part, Same) else home_of(part, homes, groups)
         if home is None or home.parent is None:
-            yield Requirement(CONDITION, render_expression(part), condition=part, span=getattr(part, "span", None))
+            quoted = question.quoted(part.span) if query.rule is not None and part.span != query.span else ""
+            yield Requirement(CONDITION, quoted or render_expression(part), condition=part, span=part.span)
 
 
 AROUND = frozenset[str]
