@@ -58,7 +58,7 @@ def waiting(
     >>> detector = Detector(query, time="t", type="type")
     >>> _ = detector.advance(pa.table({"t": [1], "type": ["Order"], "id": [7]}), watermark=5)
     >>> waiting(query, detector)["text"].to_pylist()
-    ['o at 1; waits for Paid p after 1 until 11; cancelled by Cancel c']
+    ['o at 1; waits for Paid p after 5 until 11; cancelled by Cancel c']
     """
     statements = program_statements(program, constraints)
     fixed = fixed_tables(tables, statements)
