@@ -251,4 +251,4 @@ def test_the_keys_of_a_rule_are_what_all_its_events_share() -> None:
     """They need no condition any more, so that the absence is decided without enumeration."""
     text = ensue.parse(RULES).explain()
     assert "events are grouped by id and sorted by time" in text
-    assert "absence of shipped shipped: by the earliest completion after each start, no enumeration" in text
+    assert "absence of shipped: by the earliest completion after each start, no enumeration" in text

@@ -9,7 +9,20 @@ from itertools import count, pairwise
 from ensue.algebra.catalog import Catalog
 from ensue.algebra.choices import choices, names_in, orders, renamed
 from ensue.algebra.expand import as_written, expand_query
-from ensue.algebra.nodes import Events, Named, Not, Pattern, PatternQuery, Pick, Repeat, Window, Within, rewrite, walk
+from ensue.algebra.nodes import (
+    Event,
+    Events,
+    Named,
+    Not,
+    Pattern,
+    PatternQuery,
+    Pick,
+    Repeat,
+    Window,
+    Within,
+    rewrite,
+    walk,
+)
 from ensue.algebra.operators import NEXT_MATCH, STRICT
 from ensue.algebra.scopes import (
     Aside,
@@ -177,6 +190,8 @@ class GraphBuilder:
         query, anonymous = name_anonymous(query)
         query = expand_query(query)
         self.pattern: Pattern = query.pattern
+        events = [node for node in walk(query.pattern) if isinstance(node, Event)] if query.rule is not None else []
+        self.unnamed = frozenset(event.stream for event in events if event.variable == event.stream)
         self.catalog = catalog
         self.scale = TimeScale(catalog.unit)
         self.reader = Reader(self.scale.ticks, anonymous)
@@ -194,7 +209,7 @@ class GraphBuilder:
 
     def text_of(self, pattern: Pattern) -> str:
         """A part of the expanded pattern as the user would write it."""
-        return render_pattern(as_written(without_names(pattern, self.reader.anonymous)))
+        return render_pattern(as_written(without_names(pattern, self.reader.anonymous | self.unnamed)))
 
     def whole_graph(self, chosen: Pattern, pattern: Pattern, number: int) -> Graph:
         """The graph of a chosen pattern in one order of its items; `number` is that of the choice."""

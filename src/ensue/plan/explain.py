@@ -381,10 +381,11 @@ def _spark_together(query: PatternQuery, program: Sequence[PatternQuery]) -> Ite
         yield f"batch: its operators together{where}; time is not cut into slices"
         yield f"stream: keys of {keys} in buckets, one state each" if keys else "stream: in one task, with one state"
         return
-    names = ", ".join(dict.fromkeys(other.name or "the pattern" for other in together))
+    names = list(dict.fromkeys(other.name or "the pattern" for other in together))
+    those = f"{', '.join(names)} together" if len(names) > 1 else "its rules and their result"
     if keys:
-        yield f"batch: {names} together, shuffled by {keys}; time is not cut into slices"
-        yield f"stream: {names} together, keys of {keys} in buckets, one state each"
+        yield f"batch: {those}, shuffled by {keys}; time is not cut into slices"
+        yield f"stream: {those}, keys of {keys} in buckets, one state each"
     else:
-        yield f"batch: {names} together in one task, because they share no key that their streams hand on"
+        yield f"batch: {those} in one task, because they share no key that their streams hand on"
         yield "stream: in one task, with one state, for the same reason"
