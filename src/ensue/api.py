@@ -26,11 +26,11 @@ from ensue.algebra.streams import check_streams
 from ensue.dsl import PatternExpression, Query, RuleStatement, query_of
 from ensue.dsl.constraints import ConstraintsLike, statements_of
 from ensue.engine.derived import all_plans, derive, groups_of, sources_of
-from ensue.engine.evaluate import Frontier, evaluate
 from ensue.engine.events import EventStore, note_streams
 from ensue.engine.output import collect_ordered, render_in_batches
+from ensue.engine.past import in_range, matches_in_range
 from ensue.engine.session import request_of
-from ensue.engine.sources import EventSource, InputTable, Report, load_sources
+from ensue.engine.sources import EventSource, InputTable, Report, latest_end, load_sources
 from ensue.engine.traces import Watched, watch
 from ensue.engine.violations import track
 from ensue.errors import EnsueWarning, LimitError, Problem, QueryError, SchemaError, Span, citing, closest, counted
@@ -42,6 +42,7 @@ from ensue.plan.explain import explain_without_data
 from ensue.plan.lawful import laws_by_query
 from ensue.plan.model import DEFAULT_LIMIT, Options, QueryPlan
 from ensue.runtimes.fixed import FixedTables, fixed_tables
+from ensue.runtimes.moments import ALL_TIME, Period
 from ensue.runtimes.planning import ColumnNames, Columns, Emission, Planned, plan_queries, plan_violations
 from ensue.runtimes.tables import TableKind, are_frames, arrow_tables
 
@@ -337,6 +338,8 @@ def detect(
     buckets: int | None = None,
     constraints: ConstraintsLike | None = None,
     tables: Mapping[str, Any] | None = None,
+    since: Any = None,
+    until: Any = None,
 ) -> Any:
     """The matches of a query, as the kind of table that `events` is: pyarrow, pandas, polars, or a Spark DataFrame.
 
@@ -354,6 +357,10 @@ def detect(
 
     `tables` are those of the program's TABLEs, by name, in any of these kinds. They are read when the run begins.
 
+    With `since` and `until`, either of which may be left out, the tables are an archive, of which only a part is read:
+    the matches are those that complete after `since` and not after `until`, as a stream would have reported them
+    between these two watermarks. They are integers for integer time, otherwise moments as in `Detector.advance`.
+
     >>> table = pa.table({"t": [1, 2, 4], "type": ["A", "B", "C"], "id": [7, 7, 7]})
     >>> query = "PATTERN SEQ(A a, C c) PARTITION BY id WITHIN 5 RETURN a.id AS id, c.t AS at"
     >>> detect(table, query, time="t", type="type").to_pylist()
@@ -361,14 +368,14 @@ def detect(
     """
     statements, columns = single_statement(query, constraints), Columns(time, type, end)
     options, eager = Options(limit=checked_limit(limit)), checked_emit(emit, statements)
-    fixed = fixed_tables(tables, statements)
+    fixed, period = fixed_tables(tables, statements), Period(since, until)
     if are_frames(events):
         from ensue.runtimes.spark.detection import detect_frames
 
         emission = Emission(match_id, eager, tick, buckets)
-        return detect_frames(events, statements, columns, options, emission, fixed).frames[0]
-    loaded = with_declared(load_tables(events, statements, columns, match_id, fixed), options)
-    table, report = _evaluate_one(loaded, 0, options)
+        return detect_frames(events, statements, columns, options, emission, fixed, period).frames[0]
+    loaded = with_declared(load_tables(events, statements, columns, match_id, fixed, options, period))
+    table, report = _evaluate_one(loaded, 0)
     warn_set_aside(report)
     return loaded.kind.from_arrow(table)
 
@@ -384,20 +391,22 @@ def detect_batches(
     match_id: bool = False,
     constraints: ConstraintsLike | None = None,
     tables: Mapping[str, Any] | None = None,
+    since: Any = None,
+    until: Any = None,
 ) -> Iterator[pa.RecordBatch]:
     """The matches as Arrow record batches, as they are found, in no particular order: any number in bounded memory."""
-    options = Options(limit=checked_limit(limit))
+    options, period = Options(limit=checked_limit(limit)), Period(since, until)
     statements = single_statement(query, constraints)
     fixed = fixed_tables(tables, statements)
-    loaded = with_declared(load_tables(events, statements, Columns(time, type, end), match_id, fixed), options)
+    loaded = with_declared(load_tables(events, statements, Columns(time, type, end), match_id, fixed, options, period))
     plan, output = loaded.planned.plans[0], loaded.planned.outputs[0]
     watched = loaded.watched(0)
-    _warn_of_missing_streams(plan, watched.store)
+    loaded.warn_of_missing_streams(plan, watched.store)
     warn_set_aside(watched.store.report)
 
     def batches() -> Iterator[pa.RecordBatch]:
         with citing(plan.source):
-            chunks = evaluate(plan, watched.store, Frontier(), options, watched.completing)
+            chunks = matches_in_range(plan, watched.store, loaded.options, watched.completing, loaded.horizon)
             yield from render_in_batches(chunks, output, options.limit)
 
     return batches()
@@ -417,6 +426,8 @@ def run(
     buckets: int | None = None,
     constraints: ConstraintsLike | None = None,
     tables: Mapping[str, Any] | None = None,
+    since: Any = None,
+    until: Any = None,
 ) -> Results:
     """The matches of every pattern of a program, by name, over the same tables, which are read once.
 
@@ -431,19 +442,19 @@ def run(
     names = Program(statements).names
     columns = Columns(time, type, end)
     options, eager = Options(limit=checked_limit(limit)), checked_emit(emit, statements)
-    fixed = fixed_tables(tables, statements)
+    fixed, period = fixed_tables(tables, statements), Period(since, until)
     results = Results()
     if are_frames(sources):
         from ensue.runtimes.spark.detection import detect_frames
 
         emission = Emission(match_id, eager, tick, buckets)
-        matched = detect_frames(sources, statements, columns, options, emission, fixed)
+        matched = detect_frames(sources, statements, columns, options, emission, fixed, period)
         results.update(zip(names, matched.frames, strict=True))
         results.shared = matched.shared
         return results
-    loaded = with_declared(load_tables(sources, statements, columns, match_id, fixed), options)
+    loaded = with_declared(load_tables(sources, statements, columns, match_id, fixed, options, period))
     for place, name in enumerate(names):
-        table, report = _evaluate_one(loaded, place, options)
+        table, report = _evaluate_one(loaded, place)
         results[name] = loaded.kind.from_arrow(table)
         results.reports[name] = report
         warn_set_aside(report)
@@ -515,12 +526,17 @@ def checked_emit(emit: object, statements: Statements) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Queries planned over tables whose times are read; in the end also those of the declared streams."""
+    """Queries planned over tables whose times are read; in the end also those of the declared streams.
+
+    `sources` have the rows that matter between the ends of `options`; `horizon` is the last end of all rows.
+    """
 
     kind: TableKind
     sources: tuple[EventSource, ...]
     report: Report
     planned: Planned
+    options: Options
+    horizon: int | None
 
     def watched(self, place: int) -> Watched:
         plan = self.planned.plans[place]
@@ -531,35 +547,54 @@ class Loaded:
             report.null_keys = max(self.report.null_keys, report.null_keys - self.report.null_keys)
         return watched
 
+    def warn_of_missing_streams(self, plan: QueryPlan, store: EventStore) -> None:
+        """A name that is nearly that of another stream, or a column that holds none of them, is probably a slip."""
+        constrained = plan.law.streams if plan.law is not None else ()
+        for item in self.planned.inputs:
+            streams = tuple(filter(item.holds, plan.streams))
+            if item.type is not None and (constrained or not all(len(store.streams[name]) for name in streams)):
+                _warn_of_names(item, streams, constrained, stacklevel=5, alone=streams == plan.streams)
 
-def load_tables(events: Any, statements: Statements, columns: Columns, match_id: bool, fixed: FixedTables) -> Loaded:
+
+def load_tables(
+    events: Any,
+    statements: Statements,
+    columns: Columns,
+    match_id: bool,
+    fixed: FixedTables,
+    options: Options,
+    period: Period = ALL_TIME,
+) -> Loaded:
     kind, tables = arrow_tables(events)
     planned = plan_queries(tables, statements, columns, match_id, fixed)
+    time_type = planned.plans[0].catalog.time_type
+    options = period.within(options, time_type)
     warm_up()
-    sources, report = load_sources(planned.inputs, planned.plans[0].catalog.time_type)
-    return Loaded(kind, sources, report, planned)
+    sources, report = load_sources(planned.inputs, time_type)
+    needed = in_range(sources, planned.plans, planned.derivations, options)
+    return Loaded(kind, needed, report, planned, options, latest_end(sources))
 
 
-def with_declared(loaded: Loaded, options: Options) -> Loaded:
+def with_declared(loaded: Loaded) -> Loaded:
     """The same with the events of the declared streams that the queries use."""
     report = replace(loaded.report)
     _note_streams(loaded)
     for group in groups_of(loaded.planned.derivations):
         for derivation in group:
             _warn_of_hidden_rows(loaded.sources, derivation.name)
-        derived = derive(group, loaded.sources, options, report)
+        derived = derive(group, loaded.sources, loaded.options, report, loaded.horizon)
         for plan, store in derived.looked_in:
-            _warn_of_missing_streams(plan, store)
+            loaded.warn_of_missing_streams(plan, store)
         loaded = replace(loaded, sources=(*loaded.sources, *derived.sources), report=report)
     return loaded
 
 
-def _evaluate_one(loaded: Loaded, place: int, options: Options) -> tuple[pa.Table, Report]:
-    plan, watched = loaded.planned.plans[place], loaded.watched(place)
+def _evaluate_one(loaded: Loaded, place: int) -> tuple[pa.Table, Report]:
+    plan, watched, options = loaded.planned.plans[place], loaded.watched(place), loaded.options
     store = watched.store
-    _warn_of_missing_streams(plan, store)
+    loaded.warn_of_missing_streams(plan, store)
     with citing(plan.source):
-        chunks = evaluate(plan, store, Frontier(), options, watched.completing)
+        chunks = matches_in_range(plan, store, options, watched.completing, loaded.horizon)
         table = collect_ordered(chunks, loaded.planned.outputs[place], options.limit, options.chunk_rows)
     store.report.matches = table.num_rows
     return table, store.report
@@ -582,15 +617,6 @@ def _warn_of_hidden_rows(sources: Sequence[EventSource], declared: str) -> None:
         if rows:
             said = f"{counted(rows, 'row', 'rows')} of type `{declared}` took no part, because the stream is declared"
             warnings.warn(said, EnsueWarning, stacklevel=4)
-
-
-def _warn_of_missing_streams(plan: QueryPlan, store: EventStore) -> None:
-    """A name that is nearly that of another stream, or a column that holds none of the streams, is probably a slip."""
-    constrained = plan.law.streams if plan.law is not None else ()
-    for item in (source.input for source in store.sources):
-        streams = tuple(filter(item.holds, plan.streams))
-        if item.type is not None and (constrained or not all(len(store.streams[name]) for name in streams)):
-            _warn_of_names(item, streams, constrained, stacklevel=5, alone=streams == plan.streams)
 
 
 def _warn_of_names(

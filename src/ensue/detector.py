@@ -5,10 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any, TypeAlias
 
-import numpy as np
 import pyarrow as pa
 
 from ensue.algebra.check import check_query
@@ -22,13 +20,14 @@ from ensue.api import (
 )
 from ensue.dsl.constraints import ConstraintsLike
 from ensue.engine.cascade import Progress, go_on, start_session
+from ensue.engine.kept import kept_derived, kept_events
 from ensue.engine.snapshot import read_header, restore, saved_schemas, snapshot
 from ensue.engine.sources import Mask, Report
 from ensue.errors import EnsueWarning, QueryError, SchemaError, StateError, counted
-from ensue.expr.types import NANOSECONDS_PER_UNIT
 from ensue.kernels.warm import warm_up
 from ensue.plan.model import DEFAULT_LIMIT, Options
 from ensue.runtimes.fixed import fixed_tables
+from ensue.runtimes.moments import ticks_of
 from ensue.runtimes.planning import ColumnNames, Columns, plan_queries, with_violations
 from ensue.runtimes.tables import ARROW, arrow_tables, conform, learn_types
 
@@ -111,6 +110,29 @@ class Detector:
     def kept_bytes(self) -> int:
         """The size of the kept events in memory."""
         return sum(table.nbytes for table in self._session.state) if self._session else 0
+
+    def kept_events(self, *, derived: bool = False) -> Any:
+        """The kept events as tables for other questions: one table, or one per stream, as the batches come.
+
+        They have the columns that the query reads; those beyond the watermark, which still wait, are among them. With
+        `derived` the kept events of the declared streams and rules instead, one table for each by name; their times are
+        the columns `start` and `end`.
+
+        >>> detector = Detector("PATTERN SEQ(A a, B b) PARTITION BY k WITHIN 5 RETURN a.k AS k", time="t", type="type")
+        >>> batch = pa.table({"t": [1, 3, 4], "type": ["A", "C", "A"], "k": [1, 1, 2]})
+        >>> _ = detector.advance(batch, watermark=5)
+        >>> detector.kept_events().to_pylist()
+        [{'t': 1, 'type': 'A', 'k': 1}, {'t': 4, 'type': 'A', 'k': 2}]
+        """
+        if self._session is None:
+            raise StateError("no-state", "nothing has been read yet, so no events are kept", "advance first")
+        give = self._kind.from_arrow
+        if derived:
+            return {name: give(table) for name, table in kept_derived(self._session).items()}
+        tables = [give(table) for table in kept_events(self._session)]
+        if not self._per_stream:
+            return tables[0]
+        return {item.stream: table for item, table in zip(self._session.inputs, tables, strict=True)}
 
     def advance(self, events: Any = None, *, watermark: Any) -> Advance:
         """Takes a batch (a table, or a mapping of streams to tables; None: no events) and moves the watermark.
@@ -247,42 +269,3 @@ class Detector:
 
 def _rows_of(table: pa.Table, mask: Mask) -> pa.Table:
     return table.filter(pa.array(mask)) if mask.any() else table.slice(0, 0)
-
-
-def ticks_of(moment: Any, time_type: pa.DataType) -> int:
-    """A watermark in ticks of the time column; a moment without a zone is UTC.
-
-    >>> ticks_of("1970-01-01T00:00:01", pa.timestamp("ms"))
-    1000
-    """
-    if pa.types.is_integer(time_type):
-        if isinstance(moment, bool) or not hasattr(moment, "__index__"):
-            raise SchemaError("watermark-type", f"time is integer, so a watermark is one too, not {moment!r}")
-        return int(moment)
-    scalar = _moment(moment)
-    if scalar is None or not scalar.is_valid:
-        raise SchemaError(
-            "watermark-type",
-            f"time holds timestamps, so a watermark is a moment, not {moment!r}",
-            "pass a datetime, a timestamp, or ISO text such as '2024-01-31 12:00:00'",
-        )
-    nanoseconds = scalar.value * NANOSECONDS_PER_UNIT[scalar.type.unit]
-    return int(nanoseconds // NANOSECONDS_PER_UNIT[time_type.unit])
-
-
-def _moment(moment: Any) -> Any:
-    """A timestamp scalar in UTC, or None for what is no moment."""
-    if isinstance(moment, str):
-        try:
-            moment = datetime.fromisoformat(moment)
-        except ValueError:
-            return None
-    if isinstance(moment, np.datetime64) and np.datetime_data(moment.dtype)[0] not in ("s", "ms", "us", "ns"):
-        moment = moment.astype("datetime64[us]")
-    try:
-        scalar = pa.scalar(moment)
-    except (ValueError, TypeError, NotImplementedError):
-        return None
-    if pa.types.is_date(scalar.type):
-        return scalar.cast(pa.timestamp("us"))
-    return scalar if pa.types.is_timestamp(scalar.type) else None

@@ -145,8 +145,11 @@ def derive(
     report: Report,
     horizon: int | None = None,
 ) -> Derived:
-    """All events of a declared stream, or of several that use each other; `horizon` is how far time is known."""
-    frontier = Frontier(horizon=horizon)
+    """All events of a declared stream, or of several that use each other; `horizon` is how far time is known.
+
+    Those before `options.since` are needed for what completes after it.
+    """
+    frontier = Frontier(until=options.until, horizon=horizon)
     time_type = group[0].plans[0].catalog.time_type
     none_yet, _ = load_sources([derivation.item for derivation in group], time_type)
     looked_in: list[tuple[QueryPlan, EventStore]] = []

@@ -127,7 +127,7 @@ def _default_fields(plan: QueryPlan, raw_types: Mapping[str, Mapping[str, pa.Dat
     lists = plan.normal_form.repetitions.groups
     variables = []
     for name in positive_names(query.pattern):
-        event = pa.struct(_event_fields(raw_types[streams[name]]))
+        event = pa.struct(event_fields(raw_types[streams[name]]))
         variables.append(pa.field(name, pa.list_(event) if name in lists else event))
     return _distinct_names([*keys, *interval, *variables])
 
@@ -257,7 +257,7 @@ def _variable_column(chunk: MatchChunk, name: str, types: Mapping[str, pa.DataTy
         return gathered(
             [_event_struct(chunk.space, chunk.rows, round_name(name, number), types) for number in range(rounds)]
         )
-    kind = pa.struct(_event_fields(types))
+    kind = pa.struct(event_fields(types))
     if group not in chunk.rows.lists:
         return pa.nulls(chunk.rows.length, pa.list_(kind))
     lists = chunk.rows.lists[group]
@@ -274,7 +274,7 @@ def key_column_of(chunk: MatchChunk, name: str, catalog: Catalog) -> pa.Array:
     return pa.array(chunk.space.value(point, chunk.rows)).view(catalog.time_type)
 
 
-def _event_fields(types: Mapping[str, pa.DataType]) -> list[pa.Field]:
+def event_fields(types: Mapping[str, pa.DataType]) -> list[pa.Field]:
     """The fields of an event that is returned as a whole; one of a declared stream has its times as well."""
     shown = {START: "start", END: "end"}
     return _distinct_names([pa.field(shown.get(name, name), kind) for name, kind in types.items()])
@@ -282,11 +282,11 @@ def _event_fields(types: Mapping[str, pa.DataType]) -> list[pa.Field]:
 
 def _event_struct(space: Workspace, matches: Rows, name: str, types: Mapping[str, pa.DataType]) -> pa.Array:
     if name not in matches.places:
-        return pa.nulls(matches.length, pa.struct(_event_fields(types)))
+        return pa.nulls(matches.length, pa.struct(event_fields(types)))
     found = space.candidates[name]
     rows = pa.array(found.rows[matches.places[name]])
     columns = [_as_type(found.source.raw_column(field).take(rows), kind) for field, kind in types.items()]
-    return pa.StructArray.from_arrays(columns, fields=_event_fields(types))
+    return pa.StructArray.from_arrays(columns, fields=event_fields(types))
 
 
 def render_in_batches(

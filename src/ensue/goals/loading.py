@@ -134,8 +134,7 @@ def load_for(chosen: Chosen, query: PatternQuery, asked: Asked, most: int, match
     elif asked.where is not None:
         raise SchemaError("where-frame", "`where` filters Spark DataFrames", "filter the table itself before the call")
     fixed = fixed_tables(asked.tables, statements)
-    loaded = load_tables(events, statements, columns, match_id, fixed)
-    return with_declared(loaded, Options())
+    return with_declared(load_tables(events, statements, columns, match_id, fixed, Options()))
 
 
 def tables_of(loaded: Loaded) -> tuple[InputTable, ...]:

@@ -172,7 +172,7 @@ DEFAULT_LIMIT = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Switches of the engine. The answer is the same for every setting, as tests and benchmarks show."""
+    """Switches of the engine, for which the answer is the same, as tests and benchmarks show, and what is asked for."""
 
     prune: bool = True
     earliest_completion: bool = True
@@ -186,6 +186,11 @@ class Options:
     """What no later match can use is dropped."""
     chunk_rows: int = 1 << 18
     limit: int | None = DEFAULT_LIMIT
+    """How many matches a collected result may have."""
+    since: int | None = None
+    """In a run over tables of the past: only results that complete after this tick are wanted. None: no limit."""
+    until: int | None = None
+    """In a run over tables of the past: time ends at this tick. None: with the last event."""
 
 
 PLAIN = Options(

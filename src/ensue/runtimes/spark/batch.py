@@ -23,13 +23,14 @@ from pyspark.sql.types import (
 
 from ensue.engine.derived import Derivation, all_plans
 from ensue.engine.output import OutputSchema
+from ensue.engine.past import Bounds, bounds_of
 from ensue.engine.session import needed_columns, plain_schema
 from ensue.engine.sources import InputTable
 from ensue.plan.model import Options, QueryPlan, Retention
 from ensue.plan.slices import Slicing, slicing_of
 from ensue.plan.wakes import is_endless
 from ensue.runtimes.spark.frames import FrameInput, carried, spark_schema
-from ensue.runtimes.spark.pushdown import column, in_streams, needed_rows
+from ensue.runtimes.spark.pushdown import column, in_streams, needed_rows, rows_between
 from ensue.runtimes.spark.worker import HORIZON, NEXT, PATTERN, SOURCE, BatchTask, Layout, struct_name, union_schema
 
 _KEYS = BooleanType | NumericType | DateType | TimestampType | TimestampNTZType | DayTimeIntervalType
@@ -65,7 +66,8 @@ def match_frames(
         options,
         tuple(derivations),
     )
-    rows = _shuffled(inputs, layout, everything, slicing, keys)
+    bounds = bounds_of([entry.item for entry in inputs], plans, derivations, options)
+    rows = _shuffled(inputs, layout, everything, slicing, keys, bounds)
     return rows.mapInArrow(task, spark_schema(schema))
 
 
@@ -96,13 +98,15 @@ def _shuffled(
     plans: Sequence[QueryPlan],
     slicing: Slicing | None,
     keys: Sequence[str],
+    bounds: Sequence[Bounds],
 ) -> DataFrame:
     """All rows that matter, those of one key and slice together."""
-    horizon = [_last_end(inputs).alias(HORIZON)] if any(map(is_endless, plans)) else []
+    ends_with_rows = all(own.until is None for own in bounds)
+    horizon = [_last_end(inputs).alias(HORIZON)] if ends_with_rows and any(map(is_endless, plans)) else []
     beside = [*([column(NEXT)] if slicing is not None else []), *horizon]
     frames = []
     for place, entry in enumerate(inputs):
-        frame = relevant_rows(entry, plans)
+        frame = _rows_in_time(entry, relevant_rows(entry, plans), bounds[place], plans[0].catalog.time_type)
         by = route(inputs, place, keys)
         if slicing is not None:
             frame = frame.withColumn(NEXT, _needed_again(entry, slicing))
@@ -142,6 +146,12 @@ def relevant_rows(entry: FrameInput, plans: Sequence[QueryPlan]) -> DataFrame:
     """The rows that some query can use."""
     condition = needed_rows(plans, entry.item, entry.frame.schema)
     return entry.frame if condition is None else entry.frame.filter(condition)
+
+
+def _rows_in_time(entry: FrameInput, frame: DataFrame, bounds: Bounds, time_type: pa.DataType) -> DataFrame:
+    """The rows of the frame that can lie within the bounds, told by comparisons that a scan can skip files by."""
+    condition = rows_between(bounds, entry.item, entry.frame.schema, time_type)
+    return frame if condition is None else frame.filter(condition)
 
 
 def as_structs(items: Sequence[InputTable], place: int) -> list[Column]:

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 
 from ensue.algebra.nodes import Statements
+from ensue.errors import SchemaError
 from ensue.plan.model import Options
 from ensue.plan.slices import slicing_of
 from ensue.runtimes.fixed import FixedTables
 from ensue.runtimes.grouping import Group, components, of_result
+from ensue.runtimes.moments import Period
 from ensue.runtimes.planning import Columns, Emission, Planned, plan_queries, plan_violations
 from ensue.runtimes.spark.batch import match_frames, of_pattern
 from ensue.runtimes.spark.frames import FrameInput, empty_tables, frame_inputs
@@ -38,12 +40,20 @@ def detect_frames(
     options: Options,
     emission: Emission,
     fixed: FixedTables,
+    period: Period,
 ) -> Matched:
     """The matches of each query as a DataFrame; nothing runs before one of them is used."""
     require_pyspark()
     planned = plan_queries(empty_tables(events), statements, columns, emission.match_id, fixed)
     inputs = frame_inputs(events, planned.inputs)
     streaming = inputs[0].frame.isStreaming
+    if streaming and period.is_limited:
+        raise SchemaError(
+            "range-stream",
+            "`since` and `until` ask about the past, and the DataFrame is a stream",
+            "read the archive with `spark.read`; a stream gives what completes from its start on",
+        )
+    options = period.within(options, planned.plans[0].catalog.time_type)
     advise(inputs[0].frame.sparkSession, streaming=streaming, stacklevel=CALLERS)
     if streaming:
         return match_stream(inputs, planned, options, emission)

@@ -17,12 +17,14 @@ from math import ceil, floor
 from types import MappingProxyType
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
 from ensue.algebra.catalog import StreamSchema
 from ensue.algebra.operators import excluded_streams
+from ensue.engine.past import Bounds
 from ensue.engine.sources import InputTable
 from ensue.expr.like import like_parts
 from ensue.expr.nodes import (
@@ -87,6 +89,33 @@ def needed_rows(plans: Sequence[QueryPlan], item: InputTable, schema: T.StructTy
     arms = [rows.with_keys(keys, demands) for keys, demands in by_keys.items() if demands]
     times = [column(name).isNotNull() for name in dict.fromkeys((item.time, item.end)) if name is not None]
     return _all_of([*times, _any_of(arms)])
+
+
+def rows_between(bounds: Bounds, item: InputTable, schema: T.StructType, time_type: pa.DataType) -> Column | None:
+    """The rows of a DataFrame that can lie within the bounds, which are ticks of `time_type`; None if all can."""
+    end = item.end or item.time
+    compared = dict.fromkeys(
+        [
+            (">", item.time, bounds.start_after),
+            (">", end, bounds.end_after),
+            ("<=", item.time, bounds.until),
+            ("<=", end, bounds.until),
+        ]
+    )
+    return _all_of(
+        _compared_ticks(comparison, _Cell(column(name), schema[name]), moment, time_type)
+        for comparison, name, moment in compared
+        if moment is not None
+    )
+
+
+def _compared_ticks(comparison: str, cell: _Cell, moment: int, time_type: pa.DataType) -> Column | None:
+    if isinstance(cell.type, T.IntegralType):
+        return _compared_place(comparison, cell, Fraction(moment))
+    if type(cell.type) not in _TICKS or not pa.types.is_timestamp(time_type):
+        return None
+    nanoseconds = moment * NANOSECONDS_PER_UNIT[time_type.unit]
+    return _compared_place(comparison, cell, Fraction(nanoseconds, _TICKS[type(cell.type)]))
 
 
 def column(name: str) -> Column:

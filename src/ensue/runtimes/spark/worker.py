@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from ensue.engine.derived import Derivation, all_plans, derive, groups_of, sources_of
-from ensue.engine.evaluate import Frontier, evaluate
 from ensue.engine.matches import MatchChunk, completion_times
 from ensue.engine.output import OutputSchema, render_in_batches
+from ensue.engine.past import in_range, matches_in_range
 from ensue.engine.session import request_of
 from ensue.engine.sources import InputTable, Report, load_sources, one_chunk, read_times
 from ensue.engine.traces import watch
@@ -105,7 +105,7 @@ class BatchTask:
 
     def _matches(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
         tables = self.layout.unpack(rows)
-        frontier = Frontier(horizon=rows.column(HORIZON)[0].as_py() if HORIZON in rows.column_names else None)
+        horizon = rows.column(HORIZON)[0].as_py() if HORIZON in rows.column_names else None
         inputs = [replace(item, table=table) for item, table in zip(self.layout.inputs, tables, strict=True)]
         everything = all_plans(self.derivations, self.plans)
         if any(plan.by_arrival for plan in everything):
@@ -114,8 +114,9 @@ class BatchTask:
         if self.width is not None:
             inputs = [_with_slices(item, self.width, time_type) for item in inputs]
         sources, _ = load_sources(inputs, time_type)
+        sources = in_range(sources, self.plans, self.derivations, self.options)
         for group in groups_of(self.derivations):
-            sources = (*sources, *derive(group, sources, self.options, Report(), frontier.horizon).sources)
+            sources = (*sources, *derive(group, sources, self.options, Report(), horizon).sources)
         for place, (plan, output) in enumerate(zip(self.plans, self.outputs, strict=True)):
             request = request_of(plan)
             if self.width is not None:
@@ -126,7 +127,7 @@ class BatchTask:
                     yield self._carry(batch, place)
                 continue
             watched = watch(plan, sources_of(plan, sources), request, Report())
-            chunks = evaluate(plan, watched.store, frontier, self.options, watched.completing)
+            chunks = matches_in_range(plan, watched.store, self.options, watched.completing, horizon)
             if self.width is not None:
                 chunks = _of_own_slice(chunks, plan, self.width)
             with citing(plan.source):

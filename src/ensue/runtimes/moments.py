@@ -1,0 +1,101 @@
+"""Moments as users give them: a watermark, or the two between which matches are wanted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ensue.errors import SchemaError
+from ensue.expr.types import NANOSECONDS_PER_UNIT
+from ensue.plan.model import Options
+
+FARTHEST = 2**62
+"""Moments beyond this are before or after everything: times and windows stay below half of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """What completes after `since` and not after `until` is wanted; None: no limit."""
+
+    since: Any = None
+    until: Any = None
+
+    @property
+    def is_limited(self) -> bool:
+        return self.since is not None or self.until is not None
+
+    def within(self, options: Options, time_type: pa.DataType) -> Options:
+        """The options with the ends of the period in ticks of the time column."""
+        since, until = (
+            None if moment is None else _limit(moment, time_type, role)
+            for moment, role in ((self.since, "`since`"), (self.until, "`until`"))
+        )
+        if since is not None and until is not None and since > until:
+            raise SchemaError(
+                "range-order",
+                f"`since` ({self.since!r}) lies after `until` ({self.until!r})",
+                "`since` is the earlier of the two; what completes after it and not after `until` is given",
+            )
+        return replace(options, since=since, until=until)
+
+
+ALL_TIME = Period()
+
+
+def _limit(moment: Any, time_type: pa.DataType, role: str) -> int:
+    ticks = _ticks(moment, time_type)
+    if ticks is None:
+        raise SchemaError("range-type", *_no_moment(moment, time_type, role))
+    return max(-FARTHEST, min(ticks, FARTHEST))
+
+
+def ticks_of(watermark: Any, time_type: pa.DataType) -> int:
+    """A watermark in ticks of the time column; a moment without a zone is UTC.
+
+    >>> ticks_of("1970-01-01T00:00:01", pa.timestamp("ms"))
+    1000
+    """
+    ticks = _ticks(watermark, time_type)
+    if ticks is None:
+        raise SchemaError("watermark-type", *_no_moment(watermark, time_type, "a watermark"))
+    return ticks
+
+
+def _no_moment(moment: Any, time_type: pa.DataType, role: str) -> tuple[str, ...]:
+    """What is wrong, and a hint if there is one."""
+    if pa.types.is_integer(time_type):
+        return (f"time is integer, so {role} is one too, not {moment!r}",)
+    hint = "pass a datetime, a timestamp, or ISO text such as '2024-01-31 12:00:00'"
+    return f"time holds timestamps, so {role} is a moment, not {moment!r}", hint
+
+
+def _ticks(moment: Any, time_type: pa.DataType) -> int | None:
+    if pa.types.is_integer(time_type):
+        return None if isinstance(moment, bool) or not hasattr(moment, "__index__") else int(moment)
+    scalar = _scalar(moment)
+    if scalar is None or not scalar.is_valid:
+        return None
+    nanoseconds = scalar.value * NANOSECONDS_PER_UNIT[scalar.type.unit]
+    return int(nanoseconds // NANOSECONDS_PER_UNIT[time_type.unit])
+
+
+def _scalar(moment: Any) -> Any:
+    """A timestamp scalar in UTC, or None for what is no moment."""
+    if isinstance(moment, str):
+        try:
+            moment = datetime.fromisoformat(moment)
+        except ValueError:
+            return None
+    if isinstance(moment, np.datetime64) and np.datetime_data(moment.dtype)[0] not in ("s", "ms", "us", "ns"):
+        moment = moment.astype("datetime64[us]")
+    try:
+        scalar = pa.scalar(moment)
+    except (ValueError, TypeError, NotImplementedError):
+        return None
+    if pa.types.is_date(scalar.type):
+        return scalar.cast(pa.timestamp("us"))
+    return scalar if pa.types.is_timestamp(scalar.type) else None
