@@ -126,15 +126,15 @@ def tables_of(case: RuleCase) -> dict[str, pa.Table]:
 # What is read
 
 
-def bounds_for(text: str, options: Options) -> Bounds:
+def bounds_for(text: str, options: Options, end: str | None = None) -> Bounds:
     statements = program_statements(text)
-    planned = plan_queries(events_table([]), statements, Columns("time", "type", "until"))
+    planned = plan_queries(events_table([]), statements, Columns("time", "type", end))
     (bounds,) = bounds_of(planned.inputs, planned.plans, planned.derivations, options)
     return bounds
 
 
 def test_levels_of_streams_reach_back_one_after_the_other() -> None:
-    assert bounds_for(LEVELS, Options(since=100, until=200)) == Bounds(85, 85, 200)
+    assert bounds_for(LEVELS, Options(since=100, until=200), "until") == Bounds(85, 85, 200)
 
 
 @pytest.mark.parametrize(
