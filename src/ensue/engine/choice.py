@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -98,39 +99,57 @@ def _consume(chunks: Sequence[MatchChunk], plan: QueryPlan, used: Used) -> Itera
     """Matches in their order, each if nothing that it needs is used up."""
     if not chunks:
         return
-    names = _names_as_written(chunks, plan)
-    events = np.concatenate([_events_of(chunk, names, used) for chunk in chunks])
+    places = _places_as_written(chunks, plan)
+    events = np.concatenate([_events_of(chunk, places, used) for chunk in chunks])
     completions = np.concatenate([completion_times(chunk, plan) for chunk in chunks])
     starts = np.concatenate([chunk.starts for chunk in chunks])
-    ranks = _ranks(events, used)
+    beyond = np.concatenate([np.tile(_beyond_lists(chunk, places), (chunk.rows.length, 1)) for chunk in chunks])
+    ranks = np.where(beyond, -1, _ranks(events, used))
     order = np.lexsort((*ranks.T[::-1], starts, completions))
     taken = np.empty(len(order), bool)
     taken[order] = take_unused(np.ascontiguousarray(events[order]), used.flags)
     yield from _kept(chunks, taken)
 
 
-def _names_as_written(chunks: Sequence[MatchChunk], plan: QueryPlan) -> list[str]:
+class _Place(NamedTuple):
+    """A variable that matches bind: a single one, or that of one round of a repetition."""
+
+    name: str
+    group: str | None = None
+    number: int = 0
+
+
+def _places_as_written(chunks: Sequence[MatchChunk], plan: QueryPlan) -> list[_Place]:
     """The variables that matches bind, each round of a repetition by itself."""
     repetitions = plan.normal_form.repetitions
     rounds = [chunk.plan.graph.rounds for chunk in chunks]
-    names: list[str] = []
+    places: list[_Place] = []
     for name in positive_names(plan.normal_form.pattern):
         group = repetitions.groups.get(name)
         if group is None:
-            names.append(name)
+            places.append(_Place(name))
         elif group in repetitions.unrolled:
             most = max(found.get(group, 0) for found in rounds)
-            names += [round_name(name, number) for number in range(most)]
-    return names
+            places += [_Place(round_name(name, number), group, number) for number in range(most)]
+    return places
 
 
-def _events_of(chunk: MatchChunk, names: Sequence[str], used: Used) -> Int64s:
+def _events_of(chunk: MatchChunk, places: Sequence[_Place], used: Used) -> Int64s:
     """The number of the event of each variable in each match, -1 where there is none."""
-    events = np.full((chunk.rows.length, max(1, len(names))), -1, np.int64)
-    for column, name in enumerate(names):
+    events = np.full((chunk.rows.length, max(1, len(places))), -1, np.int64)
+    for column, (name, _, _) in enumerate(places):
         if name in chunk.rows.places:
             events[:, column] = used.numbers(chunk.space.candidates[name])[chunk.rows.places[name]]
     return events
+
+
+def _beyond_lists(chunk: MatchChunk, places: Sequence[_Place]) -> Mask:
+    """Which rounds are behind the last one of their list: a list comes before those that go on from it."""
+    rounds = chunk.plan.graph.rounds
+    beyond = np.zeros(max(1, len(places)), bool)
+    for column, (_, group, number) in enumerate(places):
+        beyond[column] = group is not None and 0 < rounds.get(group, 0) <= number
+    return beyond
 
 
 def _ranks(events: Int64s, used: Used) -> Int64s:
