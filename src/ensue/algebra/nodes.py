@@ -239,7 +239,7 @@ class Lookup:
     """Rows of a table that does not change, which go with each match: one event for each of them.
 
     `on` pairs columns of RETURN with columns of the table that have to be equal and not null; `columns` are those of
-    the table that are added, each with its name in the event. Nobody writes it; see algebra.rulesets.
+    the table that are added, each with its name in the event. Nobody writes it; see algebra.rule_reader.
     """
 
     table: str

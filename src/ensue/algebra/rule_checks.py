@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from ensue.algebra.attributes import Attributes, attribute_names, declared_attributes, in_order_of, tables_of
 from ensue.algebra.catalog import TIME_NAMES
 from ensue.algebra.causes import identified
 from ensue.algebra.nodes import Events, Statements
 from ensue.algebra.rules import Atom, Causes, Condition, Name, Rule, Ruleset, Temporal, TimerItem, Together, While
-from ensue.algebra.rulesets import Attributes, attribute_names, declared_attributes, in_order_of, tables_of
 from ensue.algebra.streams import declarations, streams_of
 from ensue.errors import Problem, Span, did_you_mean
 from ensue.expr.nodes import Call, Duration, Expr, Field, children

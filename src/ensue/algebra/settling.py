@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from ensue.algebra.attributes import position_name
 from ensue.algebra.nodes import Event, PatternQuery, Statements, rewrite, walk
-from ensue.algebra.rulesets import all_of, position_name
+from ensue.algebra.rule_reader import all_of
 from ensue.algebra.streams import streams_of
 from ensue.errors import Problem, QueryError
 from ensue.expr.nodes import Binary, Expr, Field, IsNull, conjuncts

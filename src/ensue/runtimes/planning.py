@@ -8,10 +8,10 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from ensue.algebra.attributes import declared_attributes
 from ensue.algebra.catalog import inferred_catalog
 from ensue.algebra.nodes import Event, PatternQuery, Statements, walk
 from ensue.algebra.rules import Ruleset, StreamDeclaration, TableDeclaration
-from ensue.algebra.rulesets import declared_attributes
 from ensue.algebra.settling import settle
 from ensue.algebra.streams import check_streams, declarations, streams_of
 from ensue.engine.derived import Derivation, all_plans
