@@ -144,17 +144,22 @@ def start(
     return start_groups(spark, groups, checkpoint, _trigger(every, available_now), upgrade, status)
 
 
-def stream_state(checkpoint: str, spark: Any = None) -> Any:
+def stream_state(checkpoint: str, spark: Any = None, *, events: bool = False) -> Any:
     """The events that a stream keeps, by key, as a DataFrame: a running stream's or a stopped one's.
 
     `checkpoint` is the folder that `ensue.start` or Spark's `checkpointLocation` was given. A row says for one key how
     many events are kept, of which streams, their size in bytes, the times of the oldest and the newest, how long the
     oldest has been kept at the watermark, and what the key waits for.
+
+    With `events` the kept events themselves, for other questions: a DataFrame, or one per stream, as the stream was
+    given, with the columns that its queries read. Where nothing is kept, it has no columns either.
     """
+    from ensue.runtimes.spark.kept import read_events_of
     from ensue.runtimes.spark.session import running_session, spark_session
     from ensue.runtimes.spark.state import read_state_of
 
-    return read_state_of(spark or running_session() or spark_session(), checkpoint.rstrip("/"))
+    read = read_events_of if events else read_state_of
+    return read(spark or running_session() or spark_session(), checkpoint.rstrip("/"))
 
 
 def _trigger(every: str | None, available_now: bool) -> dict[str, Any]:

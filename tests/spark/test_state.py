@@ -41,6 +41,9 @@ ROWS = [
 """With a delay of ten seconds the watermark is at 10 seconds."""
 
 
+PER_STREAM = {"A": [(0, "A", 1), (1, "A", 2)], "B": [(2, "B", 2)]}
+
+
 def events(*rows: tuple[float, str, int]) -> pa.Table:
     seconds, types, ids = zip(*rows, strict=True)
     moments = instants([START + round(second * SECOND) for second in seconds])
@@ -83,6 +86,22 @@ def check_state(state: DataFrame) -> None:
     assert all(0 <= row["bucket"] < 2 for row in rows.values())
 
 
+def check_events(kept: DataFrame) -> None:
+    """The kept events can be asked something else than what they are kept for."""
+    assert kept.columns == ["t", "type", "id"]
+    assert sorted((row["type"], row["id"]) for row in kept.collect()) == [
+        ("A", 1),
+        ("A", 2),
+        ("A", 5),
+        ("B", 2),
+        ("D", 3),
+        ("D", 5),
+        ("F", 4),
+    ]
+    query = "PATTERN SEQ(A a, D d) PARTITION BY id WITHIN 1 second RETURN a.id AS id"
+    assert [row["id"] for row in ensue.detect(kept, query, time="t", type="type").collect()] == [5]
+
+
 def utc(moment: datetime) -> datetime:
     """Spark gives moments in the zone of this machine, without saying so."""
     return moment.astimezone(UTC)
@@ -111,6 +130,7 @@ def test_a_stream_that_runs_and_then_has_stopped(spark: SparkSession, tmp_path: 
         check_state(running.state())
         check_state(ensue.stream_state(f"{checkpoint}/"))
     check_state(ensue.stream_state(checkpoint, spark))
+    check_events(ensue.stream_state(checkpoint, spark, events=True))
 
 
 def test_a_checkpoint_of_spark_and_a_state_that_has_become_empty(spark: SparkSession, tmp_path: Path) -> None:
@@ -131,6 +151,17 @@ def test_a_checkpoint_of_spark_and_a_state_that_has_become_empty(spark: SparkSes
     empty = go_on()
     assert empty.columns == state.columns
     assert empty.count() == 0
+    assert ensue.stream_state(str(tmp_path / "checkpoint"), events=True).columns == []
+
+
+def test_kept_events_of_a_table_per_stream(spark: SparkSession, tmp_path: Path) -> None:
+    folders = {name: feed_of(tmp_path / name, [events(*rows)]) for name, rows in PER_STREAM.items()}
+    streams = {name: feed.stream(spark, "t", "10 seconds") for name, feed in folders.items()}
+    query = "PATTERN SEQ(A a, B b) PARTITION BY id WITHIN 1 minute RETURN a.id AS id"
+    run_to_end(ensue.detect(streams, query, time="t"), tmp_path / "checkpoint")
+    kept = ensue.stream_state(str(tmp_path / "checkpoint"), spark, events=True)
+    assert {name: frame.columns for name, frame in kept.items()} == {"A": ["t", "id"], "B": ["t", "id"]}
+    assert sorted(row["id"] for row in kept["A"].collect()) == [1, 2]
 
 
 def test_all_events_together_and_integer_time(spark: SparkSession, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from ensue.algebra.nodes import PatternQuery, Statements, Ticks
 from ensue.algebra.operators import stream_words
 from ensue.algebra.partial import open_queries
 from ensue.algebra.rulesets import resolve_rules
-from ensue.engine.cascade import sessions_of, start_session
+from ensue.engine.cascade import Progress, sessions_of, start_session
 from ensue.engine.evaluate import Frontier, evaluate
 from ensue.engine.events import EventStore, load_events
 from ensue.engine.matches import completion_times
@@ -49,8 +49,9 @@ NO_STATE = "STDS_"
 
 def read_state_of(spark: SparkSession, checkpoint: str) -> DataFrame:
     """The kept events per key of all streams under a checkpoint."""
-    folders = [f"{checkpoint}/{folder_of(keys)}" for keys in read_manifests(spark, checkpoint)] or [checkpoint]
-    parts = [part for folder in folders if (part := _state_of_stream(spark, folder)) is not None]
+    parts = [
+        part for folder in state_folders(spark, checkpoint) if (part := _state_of_stream(spark, folder)) is not None
+    ]
     if not parts:
         return spark.createDataFrame([], spark_schema(state_schema(pa.timestamp("us", "UTC"))))
     return parts[0] if len(parts) == 1 else _together(parts)
@@ -58,11 +59,15 @@ def read_state_of(spark: SparkSession, checkpoint: str) -> DataFrame:
 
 def saved_states(spark: SparkSession, checkpoint: str) -> Iterator[pa.Table]:
     """The saved states of all streams under a checkpoint, one for each bucket that keeps anything."""
-    folders = [f"{checkpoint}/{folder_of(keys)}" for keys in read_manifests(spark, checkpoint)] or [checkpoint]
-    for folder in folders:
-        saved = _saved_buckets(spark, folder)[0]
+    for folder in state_folders(spark, checkpoint):
+        saved = saved_buckets(spark, folder)[0]
         for row in saved.filter(F.col("events").isNotNull()).select("events").toLocalIterator():
             yield read_state(bytes(row["events"]))
+
+
+def state_folders(spark: SparkSession, checkpoint: str) -> list[str]:
+    """The folders of the streams under a checkpoint: one for each choice of keys, or the checkpoint itself."""
+    return [f"{checkpoint}/{folder_of(keys)}" for keys in read_manifests(spark, checkpoint)] or [checkpoint]
 
 
 def _together(parts: Sequence[DataFrame]) -> DataFrame:
@@ -92,14 +97,14 @@ def state_schema(time_type: pa.DataType) -> pa.Schema:
 
 def _state_of_stream(spark: SparkSession, folder: str) -> DataFrame | None:
     """The kept events of one stream; None if it keeps none."""
-    saved, first = _saved_buckets(spark, folder)
+    saved, first = saved_buckets(spark, folder)
     if not first:
         return None
     look = look_at(bytes(first[0]["events"]))
     return saved.mapInArrow(look, spark_schema(look.schema))
 
 
-def _saved_buckets(spark: SparkSession, folder: str) -> tuple[DataFrame, Sequence[Row]]:
+def saved_buckets(spark: SparkSession, folder: str) -> tuple[DataFrame, Sequence[Row]]:
     """The states of one stream, by bucket, and one of them, if any keeps something."""
     try:
         state = spark.read.format("statestore").load(folder)
@@ -141,6 +146,17 @@ def _statements(text: str) -> Statements:
     return replace(resolved, statements=(*written.statements, *made))
 
 
+def new_session(planned: Planned) -> Progress:
+    return start_session(planned.plans, planned.inputs, planned.outputs, UNLIMITED, derivations=planned.derivations)
+
+
+def restored(planned: Planned, saved: bytes) -> Progress:
+    """The queries as they were saved. An older query's state is read with what it kept of this one's columns."""
+    progress, table = new_session(planned), read_state(saved)
+    restore(progress, table, {read_header(table)["query"]})
+    return progress
+
+
 @dataclass(frozen=True, slots=True)
 class StateLook:
     """Turns saved states (a bucket and its bytes) into one row per key.
@@ -158,14 +174,9 @@ class StateLook:
                     yield from self.rows(bucket, events.as_py()).to_batches()
 
     def rows(self, bucket: int, saved: bytes) -> pa.Table:
-        """The keys of one bucket. An older query's state is read with what it kept of this one's columns."""
-        planned = self.planned
-        progress = start_session(
-            planned.plans, planned.inputs, planned.outputs, UNLIMITED, derivations=planned.derivations
-        )
-        table = read_state(saved)
-        restore(progress, table, {read_header(table)["query"]})
-        return pa.concat_tables(self._rows_of(bucket, session) for session in sessions_of(progress))
+        """The keys of one bucket."""
+        sessions = sessions_of(restored(self.planned, saved))
+        return pa.concat_tables(self._rows_of(bucket, session) for session in sessions)
 
     def _rows_of(self, bucket: int, session: Session) -> pa.Table:
         inputs = [replace(item, table=kept) for item, kept in zip(session.inputs, session.state, strict=True)]
