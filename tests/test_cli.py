@@ -188,6 +188,40 @@ def test_programs_with_declared_streams(folder: Path) -> None:
     assert ensue_command("detect", "visits.ensue", "--pattern", "pattern_2", *columns).stdout == "n\n3\n"
 
 
+RULES = """
+TABLE price(id, amount);
+RULE costly(id, amount) <- a: A(id=id), price(id, amount), amount > 5;
+RULE pair(id) <- c: costly(id, _), b: B(id=id), c before b;
+PATTERN lone (B b)
+"""
+
+
+def test_rules_and_tables(folder: Path) -> None:
+    (folder / "rules.ensue").write_text(RULES)
+    (folder / "rules.csv").write_text("t,type,id\n1,A,1\n2,A,2\n3,B,1\n")
+    (folder / "price.csv").write_text("id,amount\n1,9\n2,3\n")
+    given = ["--events", "rules.csv", "--time", "t", "--type", "type", "--format", "json"]
+    result = ensue_command("detect", "rules.ensue", *given, "--table", "price=price.csv", "--pattern", "pair")
+    assert json.loads(result.stdout) == {"pair": [{"start": 1, "end": 3, "id": 1}]}, result.stderr
+    assert "unnamed-table" in ensue_command("detect", "rules.ensue", *given, "--table", "price.csv").stderr
+    assert "no-table" in ensue_command("detect", "rules.ensue", *given).stderr
+
+
+def test_one_head_is_explained_with_what_it_stands_on(folder: Path) -> None:
+    (folder / "rules.ensue").write_text(RULES)
+    text = ensue_command("explain", "rules.ensue", "--pattern", "pair").stdout
+    assert "RULE pair(id)" in text
+    assert "RULE costly(id, amount)" in text
+    assert "lone" not in text
+
+
+def test_rules_that_never_hold_are_found_without_data(folder: Path) -> None:
+    (folder / "never.ensue").write_text("RULE r(id) <- a: A(id=id), b: B(id=id), a before b, b before a")
+    result = ensue_command("check", "never.ensue")
+    assert result.exit_code == 1
+    assert "`b before a`, but `a before b`" in result.stdout + result.stderr
+
+
 def test_detect_reads_a_file_per_stream(folder: Path) -> None:
     table = pyarrow.parquet.read_table("events.parquet")
     for stream in ("A", "B"):

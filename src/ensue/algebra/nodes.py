@@ -175,7 +175,7 @@ TIMER = -1
 class Relation:
     """`left - right <= window`, with `strict` `<`; no window: zero. With `adjacent`, `left` is the next position.
 
-    `span` is where a rule says it.
+    `span` is where a rule says it, `words` how.
     """
 
     left: Place
@@ -184,6 +184,7 @@ class Relation:
     strict: bool = False
     adjacent: bool = False
     span: Span | None = field(default=None, compare=False, repr=False)
+    words: str = field(default="", compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

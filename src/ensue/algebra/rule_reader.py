@@ -128,6 +128,7 @@ class RuleReader:
         self.rows: list[_Row] = []
         self.representatives: dict[str, str] = {}
         self.span: Span | None = None
+        self.words = ""
         self._numbers = count(1)
         named = [item.atom if isinstance(item, While) else item for item in rule.body]
         self._taken = [item.name for item in named if isinstance(item, Atom | TimerItem) and item.name is not None]
@@ -330,7 +331,7 @@ class RuleReader:
         return End(place, Binary("+" if direction > 0 else "-", end.value, length_of(item.window), item.span))
 
     def _relate(self, left: Place, right: Place, strict: bool = False, window: Window | None = None) -> None:
-        self.relations.append(Relation(left, right, window, strict, span=self.span))
+        self.relations.append(Relation(left, right, window, strict, span=self.span, words=self.words))
 
     def _read_while(self, item: While, variable: str, grouping: Mapping[str, str]) -> None:
         event = self._event(item.atom, variable)
@@ -376,7 +377,7 @@ class RuleReader:
     # -- the rest of the body, and the head ---------------------------------------------------------------------------
 
     def _read_item(self, item: Item) -> None:
-        self.span = item.span
+        self.span, self.words = item.span, _words_of(item)
         match item:
             case Together():
                 for x in item.names:
@@ -462,6 +463,17 @@ class RuleReader:
             return found
 
         return rewrite(expression, value)
+
+
+def _words_of(item: Item) -> str:
+    """What an item says of time, for messages."""
+    match item:
+        case Together():
+            return f"`{{{', '.join(item.names)}}} within` holds them together"
+        case Temporal():
+            return f"`{item.left} {item.relation} {item.right}`"
+        case _:
+            return ""
 
 
 def is_nothing(window: Window) -> bool:

@@ -57,13 +57,23 @@ def is_result_of(query: PatternQuery, head: str) -> bool:
 
 def unused_heads(ruleset: Ruleset) -> tuple[str, ...]:
     """The heads that no rule of another head uses."""
-    used = {
-        item.atom.stream if isinstance(item, While) else item.stream
-        for rule in ruleset.rules
-        for item in rule.body
-        if isinstance(item, While | Atom) and (item.atom if isinstance(item, While) else item).stream != rule.head
-    }
+    used = {stream for rule in ruleset.rules for stream in _streams_of(rule) if stream != rule.head}
     return tuple(head for head in ruleset.heads if head not in used)
+
+
+def heads_below(head: str, ruleset: Ruleset) -> tuple[str, ...]:
+    """A head and all that it stands on, at any depth."""
+    found = [head]
+    for current in found:
+        used = [stream for rule in ruleset.rules if rule.head == current for stream in _streams_of(rule)]
+        found += [stream for stream in dict.fromkeys(used) if stream in ruleset.heads and stream not in found]
+    return tuple(found)
+
+
+def _streams_of(rule: Rule) -> list[str]:
+    """What the body of a rule is about."""
+    atoms = [item.atom if isinstance(item, While) else item for item in rule.body if isinstance(item, While | Atom)]
+    return [atom.stream for atom in atoms]
 
 
 def result_of(head: str, attributes: Sequence[str], rule: Rule) -> PatternQuery:

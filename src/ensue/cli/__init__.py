@@ -127,7 +127,11 @@ def detect(
     end: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="when an event ends, if events last", show_default=False)
     ] = None,
-    pattern: Annotated[str | None, typer.Option(help="only this pattern", show_default=False)] = None,
+    table: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=DATA", help="the rows of a TABLE of the program", show_default=False),
+    ] = None,
+    pattern: Annotated[str | None, typer.Option(help="only this pattern or head", show_default=False)] = None,
     format: Annotated[TableFormat, typer.Option(help="how matches are written")] = TableFormat.TABLE,
     rows: Annotated[
         int | None,
@@ -149,8 +153,9 @@ def detect(
 
     with reported():
         program = choose_pattern(read_program(file), pattern)
-        found = detect_in_files(program, events, time, type, end, limit)
-        write_matches(found, format.value, rows)
+        found = detect_in_files(program, events, time, type, end, limit, table or ())
+        wanted = {name: table for name, table in found.items() if pattern in (None, name)}
+        write_matches(wanted, format.value, rows)
 
 
 @app.command(

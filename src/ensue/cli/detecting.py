@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ensue.api import Program, run
-from ensue.cli.events import read_sources
+from ensue.cli.events import read_sources, read_tables
 from ensue.cli.programs import name_patterns
 from ensue.cli.reporting import UsageError, counted, messages, table_width
 from ensue.plan.model import DEFAULT_LIMIT
@@ -29,12 +29,22 @@ SHOWN_ROWS = 20
 
 
 def detect_in_files(
-    program: Program, events: Sequence[str], time: str, type: str | None, end: str | None, limit: int | None
+    program: Program,
+    events: Sequence[str],
+    time: str,
+    type: str | None,
+    end: str | None,
+    limit: int | None,
+    tables: Sequence[str] = (),
 ) -> Mapping[str, pa.Table]:
-    """The matches of each pattern, by name; without a `limit`, as many as `ensue.run` gives without one."""
+    """The matches of each pattern, by name; without a `limit`, as many as `ensue.run` gives without one.
+
+    `tables` are files for the TABLEs of the program, as NAME=FILE.
+    """
     sources = read_sources(events, [name for name in (time, end) if name is not None])
     most = DEFAULT_LIMIT if limit is None else limit
-    return run(name_patterns(program), sources, time=time, type=type, end=end, limit=most)
+    named = read_tables(tables) if tables else None
+    return run(name_patterns(program), sources, time=time, type=type, end=end, limit=most, tables=named)
 
 
 def write_matches(found: Mapping[str, pa.Table], format: str, shown: int | None) -> None:

@@ -33,6 +33,14 @@ def read_sources(given: Sequence[str], times: Sequence[str]) -> dict[str, pa.Tab
     return {stream: _read_table(path, times) for stream, (_, path) in zip(streams, named, strict=True)}
 
 
+def read_tables(given: Sequence[str]) -> dict[str, pa.Table]:
+    """The tables that are given as NAME=FILE."""
+    named = [_split(item) for item in given]
+    if any(name is None for name, _ in named):
+        raise UsageError("unnamed-table", "a file of a TABLE says which one it is", "--table NAME=FILE")
+    return {str(name): _read_table(path, ()) for name, path in named}
+
+
 def _split(item: str) -> tuple[str | None, Path]:
     stream, equals, path = item.partition("=")
     if not equals or not stream or Path(item).exists():

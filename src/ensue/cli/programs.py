@@ -9,6 +9,8 @@ from pathlib import Path
 
 from ensue.algebra.contexts import resolve_contexts
 from ensue.algebra.nodes import Statements
+from ensue.algebra.rulesets import heads_below, resolve_rules
+from ensue.algebra.settling import with_keys
 from ensue.algebra.streams import program_catalog, streams_below
 from ensue.api import Program, parse
 from ensue.cli.reporting import UsageError, existing_file
@@ -80,9 +82,22 @@ def choose_pattern(program: Program, pattern: str | None) -> Program:
             f"the program has no pattern `{pattern}`; patterns: {', '.join(program.names)}",
             did_you_mean(pattern, program.names),
         )
+    if pattern in program.statements.heads:
+        return _only_head(program, pattern)
     node = program.statements.results[program.names.index(pattern)]
     below = streams_below(node, program.statements.statements)
     return Program(replace(program.statements, statements=(*below, replace(node, name=pattern))))
+
+
+def _only_head(program: Program, head: str) -> Program:
+    """The program without patterns, and only with the rules for a head and for those that it stands on."""
+    statements = program.statements
+    assert statements.ruleset is not None
+    needed = heads_below(head, statements.ruleset)
+    rules = tuple(rule for rule in statements.ruleset.rules if rule.head in needed)
+    return Program(
+        replace(statements, statements=statements.declared, ruleset=replace(statements.ruleset, rules=rules))
+    )
 
 
 def _check_text(text: str, name: str) -> list[Finding]:
@@ -96,7 +111,7 @@ def _check_text(text: str, name: str) -> list[Finding]:
     except QueryError as error:
         return [Finding(problem, source) for problem in error.problems]
     findings = []
-    everything = program.statements.statements
+    everything = with_keys(resolve_rules(program.statements).statements)
     for node in everything:
         law = laws.get(node)
         try:

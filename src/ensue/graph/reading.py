@@ -308,7 +308,8 @@ class Reader:
             for place in (relation.left.item, relation.right.item)
             if place >= 0 and not is_aside(pattern.items[place])
         ]
-        reason = Reason(f"{pattern.operator} relates {' and '.join(dict.fromkeys(words))}", pattern.span)
+        said = relation.words or f"{pattern.operator} relates {' and '.join(dict.fromkeys(words))}"
+        reason = Reason(said, relation.span or pattern.span)
         if relation.adjacent or relation.left.side in ("first", "last"):
             self._relate_positions(pattern, relation, reason, parts)
             return
