@@ -29,7 +29,6 @@ app = typer.Typer(
     help="Complex event processing: which events, in which order, with which of them absent.",
     epilog="Start with `ensue demo`; then `ensue explain FILE` shows what a pattern means and how it runs.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 
@@ -212,3 +211,41 @@ def demo(
 
     with reported():
         run_demo(orders, seed, save, on is Runtime.SPARK)
+
+
+@app.command(epilog="Example: `ensue run pipeline.yaml --dry-run`, then `ensue run pipeline.yaml`")
+def run(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="a pipeline file, YAML", show_default=False)],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="show what would run, without starting Spark")] = False,
+    upgrade: Annotated[
+        bool, typer.Option("--upgrade", help="go on from a checkpoint although the program has changed")
+    ] = False,
+    format: Annotated[
+        ProblemFormat, typer.Option(help="json: problems, the plan and rows of the console as JSON on stdout")
+    ] = ProblemFormat.TEXT,
+) -> None:
+    """Run a pipeline file on Spark: sources, a program, and where its results go.
+
+    The file is checked before Spark starts; all problems are reported together. Ctrl-C and SIGTERM stop a stream
+    cleanly, and the next run goes on. Exit code 0: the pipeline has ended; 1: it failed or the file has problems; 2: the
+    file cannot be read; 130, 143: stopped by Ctrl-C, by SIGTERM.
+    """
+    from ensue.cli.pipelines import read_pipeline_file, run_file, show_plan
+    from ensue.cli.reporting import reported
+
+    as_json = format is ProblemFormat.JSON
+    with reported():
+        pipeline = read_pipeline_file(file, as_json)
+        if dry_run:
+            show_plan(pipeline, as_json)
+            return
+        code = run_file(pipeline, as_json, upgrade)
+    raise typer.Exit(code)
+
+
+@app.command(epilog="Example: `ensue schema > pipeline.schema.json`, for an editor that completes YAML")
+def schema() -> None:
+    """Print the JSON schema of pipeline files."""
+    from ensue.pipelines.schema import published_schema
+
+    typer.echo(published_schema(), nl=False)

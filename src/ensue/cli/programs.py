@@ -48,12 +48,12 @@ class Finding:
 
 def read_program(path: Path) -> Program:
     """The program in a file; problems cite the path as it was given."""
-    return parse(_read(path), str(path))
+    return parse(read_text(path), str(path))
 
 
 def check_files(paths: Sequence[Path]) -> list[Finding]:
     """Every problem of every file, as far as it can be seen without data."""
-    return [finding for path in paths for finding in _check_text(_read(path), str(path))]
+    return [finding for path in paths for finding in _check_text(read_text(path), str(path))]
 
 
 def problems_as_json(findings: Sequence[Finding]) -> str:
@@ -125,7 +125,8 @@ def _check_text(text: str, name: str) -> list[Finding]:
     return findings
 
 
-def _read(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """The text of a file that the user has named."""
     try:
         return existing_file(path).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:

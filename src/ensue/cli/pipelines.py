@@ -1,0 +1,110 @@
+"""`ensue run`: a pipeline file, checked, described or run until it ends or is stopped."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pyarrow as pa
+import typer
+from rich.console import Console
+
+from ensue.cli.detecting import SHOWN_ROWS, matches_table, plain_value
+from ensue.cli.programs import Finding, problems_as_json, read_text
+from ensue.cli.reporting import counted, messages, table_width
+from ensue.errors import QueryError
+from ensue.pipelines import Pipeline, read_pipeline_text
+from ensue.pipelines.describing import describe, described
+from ensue.pipelines.running import run_pipeline
+
+STOPPED = 128
+"""What shells add to the number of a signal that ended a command."""
+
+
+def read_pipeline_file(path: Path, as_json: bool) -> Pipeline:
+    """The pipeline in a file; with `as_json`, problems go to stdout as a list."""
+    text = read_text(path)
+    try:
+        return read_pipeline_text(text, path)
+    except QueryError as error:
+        if not as_json or error.source is None:
+            raise
+        source = error.source
+        typer.echo(problems_as_json([Finding(problem, source) for problem in error.problems]))
+        raise typer.Exit(1) from None
+
+
+def show_plan(pipeline: Pipeline, as_json: bool) -> None:
+    """Writes what the pipeline would do to stdout."""
+    plan = json.dumps(described(pipeline), indent=2, ensure_ascii=False) if as_json else describe(pipeline)
+    typer.echo(plan)
+
+
+def run_file(pipeline: Pipeline, as_json: bool, upgrade: bool) -> int:
+    """Runs a pipeline; gives the exit code: 0, or 130 and 143 after Ctrl-C and SIGTERM."""
+    what = "stream" if pipeline.streaming else "batch"
+    messages(f"Running {pipeline.name} ({what}) ...")
+    with _told_to_stop() as told:
+        try:
+            ran = run_pipeline(
+                pipeline, _Shower(as_json), stop=lambda: told.signal is not None, upgrade=upgrade
+            )
+        except KeyboardInterrupt:
+            told.signal = told.signal or signal.SIGINT
+            ran = None
+    if ran is not None and ran.deliveries is not None:
+        done = ran.deliveries
+        messages(f"{counted(done.delivered, 'call')} delivered, {done.failed:,} became dead letters")
+    if told.signal is None:
+        messages(f"{pipeline.name} has ended")
+        return 0
+    goes_on = "; the next run goes on from here" if pipeline.streaming else ""
+    messages(f"{pipeline.name} was stopped{goes_on}")
+    return STOPPED + told.signal
+
+
+@dataclass(slots=True)
+class _Told:
+    """The signal that asked for an end, if one did."""
+
+    signal: int | None = None
+
+
+@contextmanager
+def _told_to_stop() -> Iterator[_Told]:
+    """Ctrl-C and SIGTERM are heeded between two micro-batches; a second one ends the program at once."""
+    told = _Told()
+
+    def remember(number: int, frame: FrameType | None) -> None:
+        if told.signal is not None:
+            raise KeyboardInterrupt
+        told.signal = number
+        messages("Stopping; once more to stop at once ...")
+
+    before: dict[int, Any] = {number: signal.signal(number, remember) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield told
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shower:
+    """Writes rows of outputs that go to the console: as tables, or as lines of JSON."""
+
+    as_json: bool
+
+    def __call__(self, name: str, rows: pa.Table) -> None:
+        if self.as_json:
+            for row in rows.to_pylist():
+                line = {"output": name, "row": {key: plain_value(value) for key, value in row.items()}}
+                typer.echo(json.dumps(line, ensure_ascii=False, allow_nan=False))
+        else:
+            Console(width=table_width()).print(matches_table(rows, SHOWN_ROWS, title=name))

@@ -1,0 +1,95 @@
+"""Variables of the environment in a pipeline, and secrets that must not stand in the file itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from ensue.errors import Problem, Span, did_you_mean
+
+VARIABLE = re.compile(r"\$\{([^}]*)\}")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SECRET_KEY = re.compile(r"passw|secret|token|credential|authorization|api[-_.]?key|access[-_.]?key|jaas", re.IGNORECASE)
+_LOGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s:@]*:([^/\s@]+)@", re.IGNORECASE)
+_SHORT = 4
+"""Values with fewer characters are not searched for in messages: they are in ordinary words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A value as the file has it (`raw`), which may be shown, and as it is with its variables, which may not."""
+
+    raw: str
+    value: str = field(repr=False)
+    span: Span = field(compare=False, repr=False)
+
+    def __str__(self) -> str:
+        return self.raw
+
+
+@dataclass(slots=True)
+class Environment:
+    """The variables that a pipeline may use, and those that it has used."""
+
+    variables: Mapping[str, str]
+    used: dict[str, str] = field(default_factory=dict)
+
+    def filled(self, raw: str, span: Span) -> tuple[str, list[Problem]]:
+        """The text with the values of its variables, and what is wrong with them."""
+        problems = [problem for name in VARIABLE.findall(raw) for problem in self._problems(name, span)]
+        if problems:
+            return raw, problems
+        for name in VARIABLE.findall(raw):
+            self.used[name] = self.variables[name]
+        return VARIABLE.sub(lambda found: self.variables[found[1]], raw), []
+
+    def _problems(self, name: str, span: Span) -> Iterator[Problem]:
+        if not _NAME.fullmatch(name):
+            yield Problem("pipeline-variable", f"`${{{name}}}` does not name a variable", span, hint="write `${NAME}`")
+        elif name not in self.variables:
+            near = did_you_mean(name, (known for known in self.variables if known.startswith(name[:2])))
+            yield Problem(
+                "pipeline-variable",
+                f"the environment has no variable `{name}`",
+                span,
+                hint=near or f"set it before the run: `export {name}=...`",
+            )
+
+    def redacted(self, text: str) -> str:
+        """The text with the names of variables in place of their values."""
+        return redact(text, self.used)
+
+
+def redact(text: str, used: Mapping[str, str]) -> str:
+    """The text with the names of variables in place of their values.
+
+    >>> redact("no answer from https://hook/Xy12z", {"TOKEN": "Xy12z"})
+    'no answer from https://hook/${TOKEN}'
+    """
+    for name, value in sorted(used.items(), key=lambda pair: -len(pair[1])):
+        if len(value) >= _SHORT:
+            text = text.replace(value, f"${{{name}}}")
+    return text
+
+
+def secret_part(key: str, raw: str) -> str | None:
+    """The part of a value that is a secret and stands in the file itself, or None.
+
+    >>> secret_part("password", "hunter2"), secret_part("password", "${PASSWORD}")
+    ('hunter2', None)
+    >>> secret_part("url", "jdbc:postgresql://me:hunter2@host/db")
+    'hunter2'
+    """
+    login = _LOGIN.search(raw)
+    if login is not None and not VARIABLE.search(login[1]):
+        return login[1]
+    return raw if raw and _SECRET_KEY.search(key) and not VARIABLE.search(raw) else None
+
+
+def masked(text: str, secrets: Iterable[Span]) -> str:
+    """The text with stars in place of secrets; every other character keeps its place."""
+    for span in secrets:
+        hidden = re.sub(r"\S", "*", text[span.start : span.end])
+        text = text[: span.start] + hidden + text[span.end :]
+    return text

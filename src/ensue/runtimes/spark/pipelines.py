@@ -1,0 +1,147 @@
+"""Tables and streams by format and options, as pipeline files name them, and what Spark says when it fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ensue.errors import SchemaError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+KAFKA_COLUMNS = ("key", "topic", "timestamp")
+FILES = ("avro", "csv", "json", "orc", "parquet", "text", "xml")
+_LONGEST = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What to read. `value` are the columns in the JSON of a column `value`, `columns` expressions by their names."""
+
+    format: str
+    path: str | None
+    options: Mapping[str, str]
+    schema: str | None = None
+    value: str | None = None
+    columns: Mapping[str, str] | None = None
+
+
+def read_frame(spark: SparkSession, reading: Reading, *, streaming: bool) -> DataFrame:
+    """The DataFrame, or the streaming one."""
+    reader: Any = spark.readStream if streaming else spark.read
+    reader = reader.format(reading.format).options(**reading.options)
+    if reading.schema is not None:
+        reader = reader.schema(reading.schema)
+    frame: DataFrame = reader.load(reading.path) if reading.path is not None else reader.load()
+    if reading.value is not None:
+        frame = parsed_values(frame, reading.value)
+    for name, expression in (reading.columns or {}).items():
+        from pyspark.sql import functions as spark_functions
+
+        frame = frame.withColumn(name, spark_functions.expr(expression))
+    return frame
+
+
+def parsed_values(frame: DataFrame, schema: str) -> DataFrame:
+    """The columns in the JSON of `value`; what else Kafka knows of a record as `kafka_key`, `kafka_topic`, ..."""
+    from pyspark.sql import functions as spark_functions
+
+    if "value" not in frame.columns:
+        raise SchemaError(
+            "no-such-column",
+            f"the source has no column `value` with JSON; columns: {', '.join(frame.columns)}",
+            "`value` is for Kafka and for text files; leave it out, or say the columns with `schema`",
+        )
+    parsed = spark_functions.from_json(spark_functions.col("value").cast("string"), schema).alias("parsed")
+    others = [
+        spark_functions.col(name).cast("string").alias(f"kafka_{name}")
+        if name == "key"
+        else spark_functions.col(name).alias(f"kafka_{name}")
+        for name in KAFKA_COLUMNS
+        if name in frame.columns
+    ]
+    return frame.select(parsed, *others).select("parsed.*", *(f"kafka_{n}" for n in KAFKA_COLUMNS if n in frame.columns))
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """Where rows go. Without `keeps_id`, the id of a match is left out."""
+
+    format: str
+    path: str | None
+    options: Mapping[str, str]
+    mode: str
+    keeps_id: bool = True
+
+
+def write_frame(rows: DataFrame, writing: Writing) -> None:
+    """Writes a DataFrame of the past."""
+    _write(rows, writing, writing.path, writing.mode)
+
+
+@dataclass(frozen=True, slots=True)
+class MicroBatchSink:
+    """Writes micro-batches. Files of one go to a folder of its own, so that a repeated one takes the place of the first."""
+
+    writing: Writing
+
+    def __call__(self, rows: DataFrame, batch: int) -> None:
+        if rows.isEmpty():
+            return
+        own = self.writing
+        if own.path is not None and own.format in FILES:
+            _write(rows, own, f"{own.path.rstrip('/')}/batch={batch}", "overwrite")
+        else:
+            _write(rows, own, own.path, own.mode)
+
+
+def _write(rows: DataFrame, writing: Writing, path: str | None, mode: str) -> None:
+    if writing.format == "kafka":
+        rows = _kafka_records(rows)
+    elif not writing.keeps_id:
+        rows = rows.drop("match_id")
+    writer = rows.write.format(writing.format).mode(mode).options(**writing.options)
+    if path is None:
+        writer.save()
+    else:
+        writer.save(path)
+
+
+def _kafka_records(rows: DataFrame) -> DataFrame:
+    """A record per row: the row as JSON, and its id as key."""
+    from pyspark.sql import functions as spark_functions
+
+    value = spark_functions.to_json(spark_functions.struct("*")).alias("value")
+    return rows.select(spark_functions.col("match_id").alias("key"), value)
+
+
+def with_watermark(frame: DataFrame, column: str, length: str) -> DataFrame:
+    return frame.withWatermark(column, length)
+
+
+@contextmanager
+def spark_errors() -> Iterator[None]:
+    """What Spark raises comes as an error of one code, without Java's part of the message."""
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except PySparkException as error:
+        raise SchemaError("pipeline-spark", _said(error), _hint(str(error))) from error
+
+
+def _said(error: Exception) -> str:
+    text = str(error).partition("\n\tat ")[0].partition("\n\nJVM stacktrace")[0].strip()
+    if "error[" in text:
+        # An error of Ensue in a worker: Spark puts its own words before it.
+        text = text[text.rindex("error[") :]
+    return f"Spark says: {text[:_LONGEST]}"
+
+
+def _hint(text: str) -> str:
+    if "Failed to find data source" in text or "DATA_SOURCE_NOT_FOUND" in text:
+        return "add the package of this format to `spark: {config: {spark.jars.packages: ...}}`"
+    return ""

@@ -1,0 +1,168 @@
+"""Pipelines on Spark: batch and stream, outputs, tables and actions, and that a stream goes on after it was killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.dataset
+import pytest
+
+import ensue
+from ensue.pipelines.reading import read_pipeline_text
+from ensue.pipelines.running import Ran, run_pipeline
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SOURCE = """
+  - format: text
+    path: in
+    value: at TIMESTAMP, kind STRING, order BIGINT
+    columns: {id: order + 0}
+    time: at
+    type: kind
+"""
+PROGRAM = """
+TABLE vip(id);
+STREAM paid FROM PATTERN SEQ(Order o, Paid p) PARTITION BY id WITHIN 1 hour RETURN o.id AS id, p.at AS at;
+PATTERN pair SEQ(Order o, Paid p) PARTITION BY id WITHIN 1 hour RETURN o.id AS id;
+PATTERN unpaid SEQ(Order o, NOT Paid p) PARTITION BY id WITHIN 1 hour RETURN o.id AS id;
+RULE vip_paid(id) <- p: paid(id, _), vip(id);
+ON paid p DO tell(p.id, at = p.at);
+"""
+STREAM_QUERY = "PATTERN pair SEQ(Order o, Paid p) PARTITION BY id WITHIN 1 hour RETURN o.id AS id"
+
+
+def write_events(folder: Path, number: int, events: list[tuple[str, str, int]]) -> None:
+    (folder / "in").mkdir(exist_ok=True)
+    rows = [{"at": f"2025-03-10T{at}:00", "kind": kind, "order": order} for at, kind, order in events]
+    hidden = folder / f"_{number}"
+    hidden.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    hidden.rename(folder / "in" / f"{number}.jsonl")
+
+
+def run_text(text: str, folder: Path, **options: Any) -> tuple[Ran, dict[str, list[dict[str, Any]]]]:
+    """Runs a pipeline; what it showed, by output."""
+    shown: dict[str, list[dict[str, Any]]] = {}
+
+    def show(name: str, rows: pa.Table) -> None:
+        shown.setdefault(name, []).extend(rows.to_pylist())
+
+    return run_pipeline(read_pipeline_text(text, folder / "pipeline.yaml", {}), show, **options), shown
+
+
+def ids_in(folder: Path, format: str) -> list[int]:
+    if not folder.exists():
+        return []
+    table = pyarrow.dataset.dataset(folder, format=format).to_table()
+    return sorted(int(value) for value in table.column("id").to_pylist())
+
+
+def test_batch(spark: SparkSession, tmp_path: Path) -> None:
+    write_events(tmp_path, 1, [("08:00", "Order", 1), ("08:10", "Paid", 1), ("09:00", "Order", 2)])
+    (tmp_path / "vip.csv").write_text("id\n1\n5\n")
+    (tmp_path / "program.ensue").write_text(PROGRAM)
+    text = f"""
+program: program.ensue
+sources: {SOURCE}
+tables:
+  vip: {{format: csv, path: vip.csv, options: {{header: true}}, schema: id BIGINT}}
+outputs:
+  pair: console
+  unpaid: {{format: json, path: out/unpaid, mode: overwrite}}
+  vip_paid: console
+actions:
+  tell: {{format: json, path: out/told}}
+"""
+    ran, shown = run_text(text, tmp_path)
+    assert [row["id"] for row in shown["pair"]] == [1]
+    assert [row["id"] for row in shown["vip_paid"]] == [1]
+    assert ids_in(tmp_path / "out" / "unpaid", "json") == [2]
+    assert pyarrow.dataset.dataset(tmp_path / "out" / "told", format="json").to_table().column("arg_1").to_pylist() == [1]
+    assert ran.deliveries is not None
+    assert ran.deliveries.delivered == 1
+
+
+def test_what_spark_says_is_an_error_without_secrets(spark: SparkSession, tmp_path: Path) -> None:
+    write_events(tmp_path, 1, [("08:00", "Order", 1)])
+    text = f"query: {STREAM_QUERY}\nsources: {SOURCE}\noutputs: {{pair: {{format: no-such-format-${{PLACE}}}}}}"
+    pipeline = read_pipeline_text(text, tmp_path / "pipeline.yaml", {"PLACE": "hunter2"})
+    with pytest.raises(ensue.SchemaError) as caught:
+        run_pipeline(pipeline, lambda name, rows: None)
+    assert caught.value.code == "pipeline-spark"
+    assert "hunter2" not in str(caught.value)
+    assert "spark.jars.packages" in caught.value.hint
+
+
+def stream_text(trigger: str, output: str = "{format: json, path: out}") -> str:
+    return f"""
+name: paid orders
+mode: stream
+query: {STREAM_QUERY}
+sources: {SOURCE}
+    watermark: 0 seconds
+outputs: {{pair: {output}}}
+checkpoint: checkpoint
+trigger: {trigger}
+spark:
+  master: local[2]
+  memory: 1g
+  config: {{spark.sql.shuffle.partitions: 2, spark.ui.enabled: false}}
+"""
+
+
+def test_stream_goes_on_where_it_was(spark: SparkSession, tmp_path: Path) -> None:
+    write_events(tmp_path, 1, [("08:00", "Order", 1), ("08:05", "Order", 2)])
+    run_text(stream_text("available-now"), tmp_path)
+    assert ids_in(tmp_path / "out", "json") == []
+    write_events(tmp_path, 2, [("08:10", "Paid", 1), ("08:11", "Paid", 2), ("12:00", "Other", 0)])
+    ran, _ = run_text(stream_text("available-now"), tmp_path)
+    assert not ran.stopped
+    assert ids_in(tmp_path / "out", "json") == [1, 2]
+
+
+def test_stream_stops_when_told(spark: SparkSession, tmp_path: Path) -> None:
+    write_events(tmp_path, 1, [("08:00", "Order", 1), ("08:05", "Paid", 1), ("12:00", "Other", 0)])
+    found: list[str] = []
+
+    def show(name: str, rows: pa.Table) -> None:
+        found.append(name)
+
+    pipeline = read_pipeline_text(stream_text("1 second", "console"), tmp_path / "pipeline.yaml", {})
+    deadline = time.monotonic() + 120
+    ran = run_pipeline(pipeline, show, stop=lambda: bool(found) or time.monotonic() > deadline)
+    assert ran.stopped
+    assert found == ["pair"]
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])
+def test_a_process_that_is_killed_loses_nothing(spark: SparkSession, tmp_path: Path, ending: signal.Signals) -> None:
+    write_events(tmp_path, 1, [("08:00", "Order", 1), ("08:05", "Paid", 1), ("08:06", "Order", 2), ("08:30", "Other", 0)])
+    (tmp_path / "pipeline.yaml").write_text(stream_text("1 second"))
+    command = [sys.executable, "-m", "ensue.cli", "run", str(tmp_path / "pipeline.yaml")]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=dict(os.environ))
+    try:
+        deadline = time.monotonic() + 240
+        while not list((tmp_path / "out").rglob("*.json")) and time.monotonic() < deadline:
+            assert process.poll() is None, process.stderr.read() if process.stderr else ""
+            time.sleep(0.2)
+        process.send_signal(ending)
+        said = process.communicate(timeout=120)[1]
+    finally:
+        if process.poll() is None:
+            process.kill()
+    if ending is signal.SIGTERM:
+        assert process.returncode == 128 + signal.SIGTERM, said
+        assert "the next run goes on from here" in said
+    assert ids_in(tmp_path / "out", "json") == [1]
+    write_events(tmp_path, 2, [("08:40", "Paid", 2), ("12:00", "Other", 0)])
+    run_text(stream_text("available-now"), tmp_path)
+    assert ids_in(tmp_path / "out", "json") == [1, 2]
