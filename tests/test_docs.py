@@ -5,6 +5,7 @@ The word behind the opening fence says what a block is:
     text, output    directly below a python block: exactly what that block prints
     ensue           query text; it parses
     case            a case as in `tests/cases`; the engine finds what it expects
+    yaml            a pipeline; its keys and values are those of the definition
     console, shell  commands; `make` targets exist, and the lines below `$ make demo` are among those that it prints
 
 UPDATE_DOCS=1 writes what python blocks print today into the pages.
@@ -31,10 +32,15 @@ import pytest
 import ensue
 from case_files import input_of, read_cases, render_rows
 from ensue.algebra.operators import OPERATORS, POLICIES
+from ensue.errors import Source
 from ensue.expr.aggregates import AGGREGATES
 from ensue.expr.functions import FUNCTIONS
 from ensue.lang.names import RESERVED
 from ensue.lang.operations import operator_form
+from ensue.pipelines.check import Checker
+from ensue.pipelines.definition import PIPELINE
+from ensue.pipelines.tree import parse_tree
+from ensue.pipelines.variables import VARIABLE, Environment
 
 ROOT = Path(__file__).parent.parent
 # The blocks of docs/errors.md have a test of their own, which compares every code with its example.
@@ -45,7 +51,7 @@ PAGES = [path for path in WRITTEN if path not in OWN_TEST]
 
 OUTPUT = ("text", "output")
 COMMANDS = ("console", "shell")
-KNOWN = ("python", "ensue", "case", *OUTPUT, *COMMANDS)
+KNOWN = ("python", "ensue", "case", "yaml", *OUTPUT, *COMMANDS)
 
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<word>.*)$")
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
@@ -172,6 +178,15 @@ def test_cases_hold(page: Path, tmp_path: Path) -> None:
             table = ensue.detect(input_of(case, case.parsed_events()), case.query, time="time", type="type", end=end)
             expected = [row.split(" @")[0] for row in case.rows]
             assert sorted(render_rows(table)) == sorted(expected), f"{name_of(page)}:{block.first}"
+
+
+@every_page
+def test_pipelines_follow_the_definition(page: Path) -> None:
+    for block in blocks_of(page):
+        if block.word == "yaml":
+            checker = Checker(Environment(dict.fromkeys(VARIABLE.findall(block.text), "given")))
+            checker.check(parse_tree(Source(block.text)), PIPELINE)
+            assert not checker.problems, f"{name_of(page)}:{block.first}"
 
 
 # --- commands

@@ -227,8 +227,8 @@ def run(
     """Run a pipeline file on Spark: sources, a program, and where its results go.
 
     The file is checked before Spark starts; all problems are reported together. Ctrl-C and SIGTERM stop a stream
-    cleanly, and the next run goes on. Exit code 0: the pipeline has ended; 1: it failed or the file has problems; 2: the
-    file cannot be read; 130, 143: stopped by Ctrl-C, by SIGTERM.
+    cleanly, and the next run goes on. Exit code 0: the pipeline has ended; 1: it failed or the file has problems;
+    2: the file cannot be read; 130, 143: stopped by Ctrl-C, by SIGTERM.
     """
     from ensue.cli.pipelines import read_pipeline_file, run_file, show_plan
     from ensue.cli.reporting import reported
@@ -249,3 +249,68 @@ def schema() -> None:
     from ensue.pipelines.schema import published_schema
 
     typer.echo(published_schema(), nl=False)
+
+
+@app.command(epilog="Examples: `ensue fmt *.ensue`; in a build: `ensue fmt --check *.ensue`")
+def fmt(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help=".ensue files", show_default=False)],
+    check: Annotated[bool, typer.Option("--check", help="write nothing; exit code 1 if a file would change")] = False,
+    format: Annotated[
+        ProblemFormat, typer.Option(help="json: a list of files and whether they change, on stdout")
+    ] = ProblemFormat.TEXT,
+) -> None:
+    """Rewrite programs in the standard form, with their comments.
+
+    A statement with a comment inside stays as it is written: the standard form has no place for it. With a syntax error
+    in any file, none is written.
+    """
+    from ensue.cli.formatting import formatted_files, write_changed
+    from ensue.cli.reporting import counted, messages, reported
+
+    with reported():
+        found = formatted_files(files)
+        if not check:
+            write_changed(found)
+    changed = [file for file in found if file.changed]
+    if format is ProblemFormat.JSON:
+        import json
+
+        typer.echo(json.dumps([{"file": str(file.path), "changed": file.changed} for file in found], indent=2))
+    else:
+        verb = "would change" if check else "changed"
+        messages("".join(f"{verb}: {file.path}\n" for file in changed) + f"{counted(len(found), 'file')} looked at")
+    raise typer.Exit(1 if check and changed else 0)
+
+
+@app.command(epilog="Example: `ensue init --data events.parquet --to first`, then `ensue run first/pipeline.yaml`")
+def init(
+    data: Annotated[Path, typer.Option(metavar="FILE", help="a .parquet, .csv or .json file", show_default=False)],
+    to: Annotated[Path, typer.Option(metavar="FOLDER", help="where to write the project")] = Path(),
+    time: Annotated[str | None, typer.Option(metavar="COLUMN", help="the time of an event", show_default=False)] = None,
+    type: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="the stream that an event belongs to", show_default=False)
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="what belongs together: an order, a user", show_default=False)
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="overwrite files that are there")] = False,
+    format: Annotated[ProblemFormat, typer.Option(help="json: what was proposed, on stdout")] = ProblemFormat.TEXT,
+) -> None:
+    """Write a commented starter project for a table: a program, a pipeline and a README.
+
+    It looks at the columns and rows and proposes the time, the type and the key of events, unless they are named, and
+    two streams that often follow one another.
+    """
+    from ensue.cli.reporting import messages, reported
+    from ensue.cli.starting import start_project
+
+    with reported():
+        found = start_project(data, to, time, type, key, force)
+    if format is ProblemFormat.JSON:
+        import json
+
+        typer.echo(json.dumps({"time": found.time, "type": found.type, "key": found.key, "folder": str(to)}))
+    messages(
+        f"time: {found.time}, type: {found.type or '-'}, key: {found.key or '-'}\n"
+        f"Written to {to}: program.ensue, pipeline.yaml, README.md; next: ensue run {to / 'pipeline.yaml'} --dry-run"
+    )

@@ -67,7 +67,7 @@ def _read_table(path: Path, times: Sequence[str]) -> pa.Table:
     for name in times:
         if name in table.column_names:
             place = table.column_names.index(name)
-            table = table.set_column(place, name, _as_time(table.column(name)))
+            table = table.set_column(place, name, as_time(table.column(name)))
     return table
 
 
@@ -79,7 +79,7 @@ def _read_json(path: Path) -> pa.Table:
     return pa.Table.from_pylist(json.loads(path.read_text(encoding="utf-8")))
 
 
-def _as_time(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def as_time(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Text as moments, where all of it reads as ISO 8601; anything else as it is, for the engine to judge."""
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
         return column.cast(pa.timestamp("s")) if pa.types.is_date(column.type) else column

@@ -50,11 +50,9 @@ def run_file(pipeline: Pipeline, as_json: bool, upgrade: bool) -> int:
     """Runs a pipeline; gives the exit code: 0, or 130 and 143 after Ctrl-C and SIGTERM."""
     what = "stream" if pipeline.streaming else "batch"
     messages(f"Running {pipeline.name} ({what}) ...")
-    with _told_to_stop() as told:
+    with _told_to_stop(pipeline.streaming) as told:
         try:
-            ran = run_pipeline(
-                pipeline, _Shower(as_json), stop=lambda: told.signal is not None, upgrade=upgrade
-            )
+            ran = run_pipeline(pipeline, _Shower(as_json), stop=lambda: told.signal is not None, upgrade=upgrade)
         except KeyboardInterrupt:
             told.signal = told.signal or signal.SIGINT
             ran = None
@@ -77,14 +75,14 @@ class _Told:
 
 
 @contextmanager
-def _told_to_stop() -> Iterator[_Told]:
-    """Ctrl-C and SIGTERM are heeded between two micro-batches; a second one ends the program at once."""
+def _told_to_stop(streaming: bool) -> Iterator[_Told]:
+    """Ctrl-C and SIGTERM ask a stream to stop, a second one stops at once, as does the first one in a batch."""
     told = _Told()
 
     def remember(number: int, frame: FrameType | None) -> None:
-        if told.signal is not None:
+        again, told.signal = told.signal is not None, number
+        if again or not streaming:
             raise KeyboardInterrupt
-        told.signal = number
         messages("Stopping; once more to stop at once ...")
 
     before: dict[int, Any] = {number: signal.signal(number, remember) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -47,7 +47,7 @@ class Checker:
                 return self._list(tree, item, key)
             case TextOf(), Text():
                 return self._text(tree, shape, key)
-            case (Number() | Flag()), Text():
+            case ((Number() | Flag()), Text()):
                 return self._plain(tree, shape, key)
         self._wrong(tree.span, key, _described(shape), tree)
         return None

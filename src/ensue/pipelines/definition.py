@@ -87,8 +87,11 @@ _FORMAT = Key("format", FORMAT, "a format that Spark knows: parquet, csv, json, 
 _PATH = Key("path", PATH, "the file or folder; relative to the pipeline file")
 _OPTIONS = Key("options", Settings(), "options of Spark for this format")
 _SCHEMA = Key("schema", DDL, "columns and types; streams of files need it")
-_COLUMNS = Key("columns", MapOf(TextOf(expected="an expression of Spark SQL", multiline=True), "columns"),
-               "columns to add or to replace: a name and an expression of Spark SQL")
+_COLUMNS = Key(
+    "columns",
+    MapOf(TextOf(expected="an expression of Spark SQL", multiline=True), "columns"),
+    "columns to add or to replace: a name and an expression of Spark SQL",
+)
 
 SOURCE = Record(
     "a source of events",
@@ -113,13 +116,13 @@ _WEBHOOK = Key("webhook", TextOf(expected="an address of http or https"), "POST 
 _HEADERS = Key("headers", Settings(), "headers of the request")
 _TIMEOUT = Key("timeout", Number(1), "seconds to wait for an answer: 10")
 OUTPUT = Record(
-    "where the matches of a pattern or the events of a rule's head go",
+    "an output",
     (Key("format", FORMAT, "a format that Spark can write"), _PATH, _OPTIONS, _MODE, _WEBHOOK, _HEADERS, _TIMEOUT),
     one_of=("format", "webhook"),
     short=TextOf(("console",)),
 )
 ACTION = Record(
-    "who takes the calls of an action",
+    "an action",
     (Key("format", FORMAT, "a format that Spark can write"), _PATH, _OPTIONS, _MODE, _WEBHOOK, _HEADERS, _TIMEOUT),
     one_of=("format", "webhook"),
 )
@@ -142,7 +145,8 @@ SPARK = Record(
     ),
 )
 TRIGGER = TextOf(
-    pattern=rf"available-now|{LENGTH.pattern}", expected="`available-now` or a length of time such as `10 seconds`"
+    pattern=rf"available-now|once|{LENGTH.pattern}",
+    expected="`available-now`, `once` or a length of time such as `10 seconds`",
 )
 PIPELINE = Record(
     "a pipeline of Ensue",
@@ -150,7 +154,7 @@ PIPELINE = Record(
         Key("name", NAME, "what Spark calls it"),
         Key("mode", TextOf(("batch", "stream")), "tables of the past, or streams: batch"),
         Key("program", PATH, "the `.ensue` file; relative to the pipeline file"),
-        Key("query", TextOf(expected="the text of a program", multiline=True), "the program itself, instead of a file"),
+        Key("query", TextOf(expected="the text of a program", multiline=True), "the program itself"),
         Key("sources", ListOf(SOURCE), "where events come from: one, or one for each stream", True),
         Key("tables", MapOf(TABLE, "TABLEs of the program"), "the tables of the program's TABLEs"),
         Key("outputs", MapOf(OUTPUT, "patterns and heads of rules"), "where results go; others are not kept"),

@@ -40,7 +40,12 @@ def describe(pipeline: Pipeline) -> str:
     if unnamed and plan["outputs"]:
         lines.append(f"  (not kept: {', '.join(unnamed)})")
     if pipeline.streaming:
-        lines += ["", "STREAM", f"  checkpoint: {plan['checkpoint']}", f"  trigger: {plan['trigger'] or 'as rows come'}"]
+        lines += [
+            "",
+            "STREAM",
+            f"  checkpoint: {plan['checkpoint']}",
+            f"  trigger: {plan['trigger'] or 'as rows come'}",
+        ]
     if plan["variables"]:
         lines += ["", "VARIABLES", f"  {', '.join(plan['variables'])}"]
     return "\n".join([*lines, "", "PROGRAM", *_indented(plan["explain"])])

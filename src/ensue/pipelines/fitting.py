@@ -16,7 +16,18 @@ from ensue.pipelines.check import Mapped
 from ensue.pipelines.variables import Given
 
 FILE_FORMATS = ("avro", "binaryFile", "csv", "json", "orc", "parquet", "text", "xml")
-KNOWN_FORMATS = (*FILE_FORMATS, "delta", "hudi", "iceberg", "jdbc", "kafka", "noop", "rate", "rate-micro-batch", "socket")
+KNOWN_FORMATS = (
+    *FILE_FORMATS,
+    "delta",
+    "hudi",
+    "iceberg",
+    "jdbc",
+    "kafka",
+    "noop",
+    "rate",
+    "rate-micro-batch",
+    "socket",
+)
 NEEDS_SCHEMA = ("avro", "csv", "json", "orc", "parquet", "xml")
 """What Spark does not read as a stream without being told the columns."""
 
@@ -58,7 +69,9 @@ class _Fit:
         if not self.streaming:
             for key in STREAM_ONLY:
                 if key in self.values.places:
-                    yield _option(f"`{key}` is for streams", self.values.places[key], "add `mode: stream`, or leave it out")
+                    yield _option(
+                        f"`{key}` is for streams", self.values.places[key], "add `mode: stream`, or leave it out"
+                    )
         elif "checkpoint" not in self.values.places:
             hint = "add `checkpoint: checkpoint`, a folder of this pipeline alone"
             yield _option("a stream needs `checkpoint`, to go on after a restart", self.values.places["mode"], hint)
@@ -73,7 +86,9 @@ class _Fit:
                 hint = "add `stream: NAME`; rows of several streams come from one source with `type`"
                 yield _option("of several sources, each says which stream it is", _begin(source), hint)
             if stream is not None and stream in seen:
-                yield _option(f"stream `{stream}` has two sources", source.places["stream"], "read both with one `path`")
+                yield _option(
+                    f"stream `{stream}` has two sources", source.places["stream"], "read both with one `path`"
+                )
             seen.add(stream or "")
         yield from self._shared_mode(sources)
 
@@ -93,7 +108,9 @@ class _Fit:
             if not self.streaming:
                 for key in ("watermark", "watermark_column"):
                     if key in source.places:
-                        yield _option(f"`{key}` is for streams", source.places[key], "add `mode: stream`, or leave it out")
+                        yield _option(
+                            f"`{key}` is for streams", source.places[key], "add `mode: stream`, or leave it out"
+                        )
                 continue
             if "watermark" not in source.places:
                 hint = "add `watermark: 10 minutes`: how late events may come; without it nothing is ever complete"
@@ -127,18 +144,16 @@ class _Fit:
             if key in sink.places:
                 other = "a format of Spark" if hook else "a webhook"
                 yield _option(f"`{key}` is for {other}", sink.places[key], "leave it out")
-        if not hook and _value(sink, "format") in FILE_FORMATS and "path" not in sink.places:
-            if "path" not in _members(sink, "options"):
-                yield Problem("pipeline-key", "files need `path`", _begin(sink), hint="the folder to write to")
+        has_path = "path" in sink.places or "path" in _members(sink, "options")
+        if _value(sink, "format") in FILE_FORMATS and not has_path:
+            yield Problem("pipeline-key", "files need `path`", _begin(sink), hint="the folder to write to")
         mode = _value(sink, "mode")
         if self.streaming and mode not in (None, "append"):
             hint = "leave `mode` out: a stream appends"
             yield _option(f"`{mode}` would lose what earlier micro-batches wrote", sink.places["mode"], hint)
         address = sink.values.get("webhook")
         if isinstance(address, Given) and not re.match(r"https?://[^/]", address.value):
-            yield Problem(
-                "pipeline-value", f"`webhook` is an address of http or https, not `{address}`", address.span
-            )
+            yield Problem("pipeline-value", f"`webhook` is an address of http or https, not `{address}`", address.span)
 
     def _dead_letters(self) -> Iterator[Problem]:
         delivery = self.values.values.get("delivery")

@@ -1,4 +1,4 @@
-"""A pipeline file to a `Pipeline`: YAML, definition, program, and what must fit together. Spark is not needed for it."""
+"""A pipeline file to a `Pipeline`: YAML, definition, program, and what must fit together. All without Spark."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def read_pipeline_text(text: str, path: str | Path, environment: Mapping[str, st
       |
     1 | mode: batch
       | ^
-    hint: `program` is the `.ensue` file; relative to the pipeline file; `query` is the program itself, instead of a file
+    hint: `program` is the `.ensue` file; relative to the pipeline file; `query` is the program itself
     """
     source = Source(text, str(path))
     tree = parse_tree(source)
@@ -65,7 +65,7 @@ def read_pipeline_text(text: str, path: str | Path, environment: Mapping[str, st
         raise QueryError(checker.problems, shown)
     program = None
     if isinstance(tree, Entries):
-        program = _program(values, tree, shown, Path(path), checker.problems)
+        program = _program(values, tree, source, Path(path), checker.problems)
     checker.problems += check_fit(values, program, Path(path).parent)
     if checker.problems or program is None:
         raise QueryError(_in_order(checker.problems), shown)
@@ -77,7 +77,7 @@ def _in_order(problems: list[Problem]) -> list[Problem]:
     return sorted(problems, key=lambda problem: problem.span.start if problem.span is not None else -1)
 
 
-def _program(values: Mapped, tree: Entries, shown: Source, path: Path, problems: list[Problem]) -> Program | None:
+def _program(values: Mapped, tree: Entries, source: Source, path: Path, problems: list[Problem]) -> Program | None:
     """The program, or None with a problem; problems of its own text are raised, with their places in it."""
     if isinstance(given := values.values.get("program"), Given):
         file = path.parent / given.value
@@ -94,8 +94,8 @@ def _program(values: Mapped, tree: Entries, shown: Source, path: Path, problems:
         entry = tree.get("query")
         block = entry.value if entry is not None else None
         if isinstance(block, Text) and block.literal and given.raw == given.value:
-            return _parsed_in_place(shown, block.span, problems)
-        return _parsed(given.value, f"{shown.name}, query", problems)
+            return _parsed_in_place(source, block.span, problems)
+        return _parsed(given.value, f"{source.name}, query", problems)
     return None
 
 
@@ -106,16 +106,18 @@ def _parsed(text: str, name: str, problems: list[Problem]) -> Program | None:
         if not problems:
             raise
         first = str(error).partition("\n")[0]
-        problems.append(Problem("pipeline-program", f"the program has problems as well: {first}", hint="see `ensue check`"))
+        problems.append(
+            Problem("pipeline-program", f"the program has problems as well: {first}", hint="see `ensue check`")
+        )
         return None
 
 
-def _parsed_in_place(shown: Source, span: Span, problems: list[Problem]) -> Program | None:
+def _parsed_in_place(source: Source, span: Span, problems: list[Problem]) -> Program | None:
     """The program in a block after `|`. All before it is made blank, so that its places are places of the file."""
-    begin = shown.text.index("\n", span.start) + 1
-    blank = re.sub(r"[^\n]", " ", shown.text[:begin])
+    begin = source.text.index("\n", span.start) + 1
+    blank = re.sub(r"[^\n]", " ", source.text[:begin])
     try:
-        program = parse(blank + shown.text[begin : span.end], shown.name)
+        program = parse(blank + source.text[begin : span.end], source.name)
     except QueryError as error:
         problems += error.problems
         return None

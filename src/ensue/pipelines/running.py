@@ -46,9 +46,7 @@ def run_pipeline(
     with _without_secrets(pipeline.used):
         was_there = running_session() is not None
         wanted = pipeline.session
-        spark = spark_session(
-            pipeline.name, master=wanted.master, memory=wanted.memory, config=_values(wanted.config)
-        )
+        spark = spark_session(pipeline.name, master=wanted.master, memory=wanted.memory, config=_values(wanted.config))
         try:
             with spark_errors():
                 job = _Job(pipeline, spark, show)
@@ -108,7 +106,7 @@ class _Job:
         events, reading = self._events(), self._reading()
         own, checkpoint = self.pipeline, str(self.pipeline.checkpoint)
         reading |= {"emit": own.emit or "complete", "tick": own.tick, "buckets": own.buckets, "upgrade": upgrade}
-        reading |= {"available_now": True} if own.trigger == "available-now" else {"every": own.trigger}
+        reading |= {"available_now": True} if own.trigger in ("available-now", "once") else {"every": own.trigger}
         running = []
         try:
             if own.outputs:
@@ -261,10 +259,12 @@ def _ignore(rows: Any, batch: int) -> None:
 
 def _wait(running: list[Any], stop: Callable[[], bool]) -> bool:
     """Waits until all have ended; False if it was told to stop before."""
-    while not all([query.wait(PAUSE) for query in running]):
-        if stop():
-            return False
-    return not stop()
+    while not stop():
+        # Each is waited for, so that what ends one of them is raised although the others go on.
+        ended = [query.wait(PAUSE) for query in running]
+        if all(ended):
+            return True
+    return False
 
 
 def _receiver(sink: Sink) -> Any:

@@ -9,6 +9,7 @@ from typing import TypeAlias
 import yaml
 
 from ensue.errors import Problem, QueryError, Source, Span
+from ensue.pipelines.variables import masked
 
 Scalar: TypeAlias = "str | int | float | bool | None"
 
@@ -56,14 +57,15 @@ Tree: TypeAlias = "Text | Items | Entries"
 
 def parse_tree(source: Source) -> Tree:
     """The tree of a YAML text; what is not YAML, or more of YAML than a pipeline needs, is a QueryError."""
+    shown = Source(masked(source.text), source.name)
     try:
-        _refuse_aliases(source)
+        _refuse_aliases(source, shown)
         node = yaml.compose(source.text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
-        raise QueryError([_syntax_problem(error)], source) from None
+        raise QueryError([_syntax_problem(error)], shown) from None
     except yaml.reader.ReaderError as error:
         raise QueryError(
-            [Problem("pipeline-yaml", f"the file has a character that YAML does not allow: {error.reason}")], source
+            [Problem("pipeline-yaml", f"the file has a character that YAML does not allow: {error.reason}")], shown
         ) from None
     if node is None:
         raise QueryError(
@@ -73,7 +75,7 @@ def parse_tree(source: Source) -> Tree:
     return _tree(node)
 
 
-def _refuse_aliases(source: Source) -> None:
+def _refuse_aliases(source: Source, shown: Source) -> None:
     for event in yaml.parse(source.text, Loader=yaml.SafeLoader):
         if isinstance(event, yaml.AliasEvent):
             problem = Problem(
@@ -82,7 +84,7 @@ def _refuse_aliases(source: Source) -> None:
                 Span(event.start_mark.index, event.end_mark.index),
                 hint="write the value out",
             )
-            raise QueryError([problem], source)
+            raise QueryError([problem], shown)
 
 
 def _syntax_problem(error: yaml.MarkedYAMLError) -> Problem:
@@ -91,6 +93,8 @@ def _syntax_problem(error: yaml.MarkedYAMLError) -> Problem:
     hint = "write text that has `: `, `#` or `{` in it between quotes" if "mapping values" in str(error.problem) else ""
     if "character '\\t'" in str(error.problem):
         hint = "indent with blanks"
+    elif "but got '{'" in str(error.problem):
+        hint = 'within `{...}`, write `"${NAME}"` between quotes'
     return Problem("pipeline-yaml", f"the file is not YAML: {error.problem or error.context}", span, hint=hint)
 
 

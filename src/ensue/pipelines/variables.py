@@ -10,7 +10,12 @@ from ensue.errors import Problem, Span, did_you_mean
 
 VARIABLE = re.compile(r"\$\{([^}]*)\}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_SECRET_KEY = re.compile(r"passw|secret|token|credential|authorization|api[-_.]?key|access[-_.]?key|jaas", re.IGNORECASE)
+_SECRET_KEY = re.compile(
+    r"passw|secret|token|credential|authorization|api[-_.]?key|access[-_.]?key|jaas", re.IGNORECASE
+)
+_SECRET_LINE = re.compile(
+    rf"""[\w."'-]*(?:{_SECRET_KEY.pattern})[\w."'-]*[^\S\n]*:[^\S\n]+(?![^,\n]*\$\{{)([^,}}\n]+)""", re.IGNORECASE
+)
 _LOGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s:@]*:([^/\s@]+)@", re.IGNORECASE)
 _SHORT = 4
 """Values with fewer characters are not searched for in messages: they are in ordinary words."""
@@ -87,9 +92,14 @@ def secret_part(key: str, raw: str) -> str | None:
     return raw if raw and _SECRET_KEY.search(key) and not VARIABLE.search(raw) else None
 
 
-def masked(text: str, secrets: Iterable[Span]) -> str:
-    """The text with stars in place of secrets; every other character keeps its place."""
-    for span in secrets:
+def masked(text: str, secrets: Iterable[Span] = ()) -> str:
+    """The text with stars in place of secrets, those of keys that no pipeline has too; all else keeps its place.
+
+    >>> masked("pasword: [a\\ntoken: abc\\npassword: ${PASSWORD}")
+    'pasword: [a\\ntoken: ***\\npassword: ${PASSWORD}'
+    """
+    found = [Span(*match.span(1)) for pattern in (_SECRET_LINE, _LOGIN) for match in pattern.finditer(text)]
+    for span in (*secrets, *found):
         hidden = re.sub(r"\S", "*", text[span.start : span.end])
         text = text[: span.start] + hidden + text[span.end :]
     return text

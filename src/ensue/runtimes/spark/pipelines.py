@@ -63,7 +63,9 @@ def parsed_values(frame: DataFrame, schema: str) -> DataFrame:
         for name in KAFKA_COLUMNS
         if name in frame.columns
     ]
-    return frame.select(parsed, *others).select("parsed.*", *(f"kafka_{n}" for n in KAFKA_COLUMNS if n in frame.columns))
+    return frame.select(parsed, *others).select(
+        "parsed.*", *(f"kafka_{n}" for n in KAFKA_COLUMNS if n in frame.columns)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ def write_frame(rows: DataFrame, writing: Writing) -> None:
 
 @dataclass(frozen=True, slots=True)
 class MicroBatchSink:
-    """Writes micro-batches. Files of one go to a folder of its own, so that a repeated one takes the place of the first."""
+    """Writes micro-batches. Each has a folder of files of its own: a repeated one takes the place of the first."""
 
     writing: Writing
 
@@ -125,16 +127,19 @@ def with_watermark(frame: DataFrame, column: str, length: str) -> DataFrame:
 @contextmanager
 def spark_errors() -> Iterator[None]:
     """What Spark raises comes as an error of one code, without Java's part of the message."""
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     try:
         yield
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:
         raise SchemaError("pipeline-spark", _said(error), _hint(str(error))) from error
 
 
 def _said(error: Exception) -> str:
     text = str(error).partition("\n\tat ")[0].partition("\n\nJVM stacktrace")[0].strip()
+    if text.startswith("An error occurred while calling"):
+        text = text.partition("\n: ")[2] or text
     if "error[" in text:
         # An error of Ensue in a worker: Spark puts its own words before it.
         text = text[text.rindex("error[") :]
@@ -142,6 +147,6 @@ def _said(error: Exception) -> str:
 
 
 def _hint(text: str) -> str:
-    if "Failed to find data source" in text or "DATA_SOURCE_NOT_FOUND" in text:
+    if "DATA_SOURCE_NOT_FOUND" in text or "Failed to find" in text:
         return "add the package of this format to `spark: {config: {spark.jars.packages: ...}}`"
     return ""

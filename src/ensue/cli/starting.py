@@ -1,0 +1,167 @@
+"""`ensue init`: a commented starter project for a table of events."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow as pa
+
+from ensue.cli.events import as_time, read_sources
+from ensue.cli.proposing import TIME_NAMES, Proposal, propose
+from ensue.cli.reporting import UsageError
+from ensue.lang.names import quote_name, quote_stream
+from ensue.pipelines import read_pipeline_text
+
+PROGRAM, PIPELINE, README = "program.ensue", "pipeline.yaml", "README.md"
+DDL = {
+    "int8": "TINYINT",
+    "int16": "SMALLINT",
+    "int32": "INT",
+    "int64": "BIGINT",
+    "float": "FLOAT",
+    "double": "DOUBLE",
+    "bool": "BOOLEAN",
+    "date32[day]": "DATE",
+}
+"""Types of Arrow as those of Spark; every other one that is no time is read as text."""
+
+
+def start_project(
+    data: Path, folder: Path, time: str | None, type: str | None, key: str | None, force: bool
+) -> Proposal:
+    """Looks at the table and writes the project; files that are there stay, unless `force`."""
+    table = read_sources([str(data)], [])
+    assert isinstance(table, pa.Table)
+    for name in table.column_names:
+        if name == time or TIME_NAMES.search(name):
+            table = table.set_column(table.column_names.index(name), name, as_time(table.column(name)))
+    proposal = propose(table, time, type, key)
+    files = {
+        PROGRAM: _program(proposal),
+        PIPELINE: _pipeline(data, folder, table.schema, proposal),
+        README: _readme(data, folder, proposal),
+    }
+    _write(files, folder, force)
+    # What was just written is read as a user's file is: a starter project has no problems.
+    read_pipeline_text(files[PIPELINE], folder / PIPELINE)
+    return proposal
+
+
+def _write(files: Mapping[str, str], folder: Path, force: bool) -> None:
+    there = [name for name in files if (folder / name).exists()]
+    if there and not force:
+        names = ", ".join(f"`{folder / name}`" for name in there)
+        raise UsageError(
+            "file-exists", f"{names} would be overwritten", "--to FOLDER writes elsewhere, --force overwrites"
+        )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            (folder / name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError("unwritable-file", f"`{folder}` cannot be written to: {error.strerror}") from error
+
+
+def _program(own: Proposal) -> str:
+    first, second = quote_stream(own.first), quote_stream(own.second)
+    partition = f"\n  PARTITION BY {quote_name(own.key)}" if own.key else ""
+    key = f"a.{quote_name(own.key)} AS {quote_name(own.key)}, " if own.key else ""
+    per = f" of the same `{own.key}`" if own.key else ""
+    time = quote_name(own.time)
+    return f"""\
+-- Two events{per}, one after the other: `{own.second}` follows `{own.first}` within {own.window}.
+-- Change the streams, the window and what is returned; `ensue check {PROGRAM}` says what is wrong,
+-- `ensue explain {PROGRAM} --time {own.time}` what the pattern means and how it runs.
+PATTERN followed
+  SEQ({first} a, {second} b){partition}
+  WITHIN {own.window}
+  RETURN {key}a.{time} AS began, b.{time} AS ended;
+
+-- The opposite: `{own.first}`, and no `{own.second}` for {own.window}.
+PATTERN not_followed
+  SEQ({first} a, NOT {second} b){partition}
+  WITHIN {own.window}
+  RETURN {key}a.{time} AS began;
+"""
+
+
+def _pipeline(data: Path, folder: Path, schema: pa.Schema, own: Proposal) -> str:
+    format, options = _format(data)
+    columns = _ddl(schema, format)
+    given = f"\n    schema: {columns}" if format != "parquet" else ""
+    type = f"\n    type: {own.type}          # the column that names the stream of an event" if own.type else ""
+    return f"""\
+# A pipeline of Ensue. `ensue run {PIPELINE} --dry-run` shows what it does, `ensue run {PIPELINE}` does it.
+# `ensue schema` prints the JSON schema of this file, for editors. Secrets stand in the environment: ${{NAME}}.
+name: starter
+program: {PROGRAM}
+
+sources:
+  - format: {format}        # any format that Spark knows: parquet, csv, json, delta, kafka, jdbc, ...
+    path: {_quoted(_relative(data, folder))}{options}{given}
+    time: {own.time}          # the column of an event's time{type}
+
+outputs:
+  followed: console         # or a sink of Spark, as below, or `webhook: https://...`
+  not_followed:
+    format: json
+    path: out/not_followed
+    mode: overwrite
+
+# As a stream: say `mode: stream`, take `mode: overwrite` out above, name a folder of files as `path`, and add
+#   to the source:   schema: {columns}
+#                    watermark: 10 minutes
+#   to the pipeline: checkpoint: checkpoint
+#                    trigger: 10 seconds
+"""
+
+
+def _readme(data: Path, folder: Path, own: Proposal) -> str:
+    type = f" --type {own.type}" if own.type else ""
+    return f"""\
+# Starter project
+
+`{PROGRAM}` has two patterns over `{data.name}`, `{PIPELINE}` says where events come from and where matches go.
+
+    ensue detect {PROGRAM} --events {_relative(data, folder)} --time {own.time}{type}
+    ensue run {PIPELINE} --dry-run
+    ensue run {PIPELINE}
+
+The first needs no Spark and is the fastest way to try a pattern; the last runs the pipeline on Spark.
+What was guessed: time `{own.time}`, type `{own.type or "-"}`, key `{own.key or "-"}`.
+Where that is wrong, change it in both files.
+"""
+
+
+def _format(data: Path) -> tuple[str, str]:
+    """The format of Spark for a file, and its options as they stand in the pipeline."""
+    suffixes = {suffix.lower() for suffix in data.suffixes}
+    if ".parquet" in suffixes:
+        return "parquet", ""
+    if ".csv" in suffixes:
+        return "csv", "\n    options: {header: true}"
+    with data.open("rb") as file:
+        whole = file.read(64).lstrip().startswith(b"[")
+    return "json", "\n    options: {multiLine: true}" if whole else ""
+
+
+def _ddl(schema: pa.Schema, format: str) -> str:
+    return _quoted(", ".join(f"`{field.name.replace('`', '``')}` {_type(field.type, format)}" for field in schema))
+
+
+def _type(kind: pa.DataType, format: str) -> str:
+    if pa.types.is_timestamp(kind):
+        return "TIMESTAMP_NTZ" if format == "parquet" and kind.tz is None else "TIMESTAMP"
+    return DDL.get(str(kind), "STRING")
+
+
+def _relative(data: Path, folder: Path) -> str:
+    return Path(os.path.relpath(data.absolute(), folder.absolute())).as_posix()
+
+
+def _quoted(text: str) -> str:
+    """A text between single quotes, as YAML takes every text."""
+    doubled = text.replace("'", "''")
+    return f"'{doubled}'"

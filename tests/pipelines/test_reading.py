@@ -1,0 +1,97 @@
+"""Pipelines as they are read: paths, variables, the program in place, the schema, and what a plan shows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import ensue
+from ensue.pipelines import published_schema, read_pipeline, read_pipeline_text
+from ensue.pipelines.definition import PIPELINE, ListOf, MapOf, Record, Shape
+from ensue.pipelines.describing import describe, described
+from ensue.pipelines.model import ConsoleSink, WebhookSink
+from ensue.pipelines.schema import made_schema
+
+TEXT = """
+query: |
+  PATTERN p SEQ(A a, B b) WITHIN 5; -- inline
+  RULE r(id) <- token: A(id), x: B(id), token before x, {token, x} within 10;
+sources:
+  - {format: parquet, path: events, time: at, type: kind, options: {mergeSchema: true}}
+outputs:
+  p:
+    webhook: https://example.org/${HOOK}
+    headers: {Authorization: "Bearer ${TOKEN}"}
+  r: console
+"""
+SECRETS = {"HOOK": "kitchen", "TOKEN": "hunter2"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "events").mkdir()
+    return tmp_path
+
+
+def test_values_and_paths(folder: Path) -> None:
+    (folder / "pipeline.yaml").write_text(TEXT)
+    pipeline = read_pipeline(folder / "pipeline.yaml", SECRETS)
+    (source,) = pipeline.sources
+    assert source.table.path == str(folder / "events")
+    assert source.table.options["mergeSchema"].value == "true"
+    hook = pipeline.outputs["p"]
+    assert isinstance(hook, WebhookSink)
+    assert hook.url.value == "https://example.org/kitchen"
+    assert hook.headers["Authorization"].value == "Bearer hunter2"
+    assert pipeline.outputs["r"] == ConsoleSink()
+    assert pipeline.program.names == ("p", "r")
+
+
+def test_addresses_are_no_paths(folder: Path) -> None:
+    text = TEXT.replace("path: events", "path: s3a://bucket/events")
+    pipeline = read_pipeline_text(text, folder / "pipeline.yaml", SECRETS)
+    assert pipeline.sources[0].table.path == "s3a://bucket/events"
+
+
+def test_a_plan_shows_names_of_variables_only(folder: Path) -> None:
+    pipeline = read_pipeline_text(TEXT, folder / "pipeline.yaml", SECRETS)
+    for shown in (describe(pipeline), json.dumps(described(pipeline)), repr(pipeline)):
+        assert "hunter2" not in shown
+        assert "kitchen" not in shown
+    assert "webhook https://example.org/${HOOK}, headers {Authorization: Bearer ${TOKEN}}" in describe(pipeline)
+    assert described(pipeline)["variables"] == ["HOOK", "TOKEN"]
+
+
+def test_text_that_looks_like_a_secret_does_not_change_the_program(folder: Path) -> None:
+    """A rule may call an event `token:`; only what is shown is masked."""
+    pipeline = read_pipeline_text(TEXT, folder / "pipeline.yaml", SECRETS)
+    assert "token: A(id)" in pipeline.program.to_text()
+
+
+def test_a_program_of_several_styles_is_the_same(folder: Path) -> None:
+    rest = "\nsources: [{format: parquet, path: events, time: at}]\noutputs: {p: console}\n"
+    programs = {
+        read_pipeline_text(f"query: {written}{rest}", folder / "p.yaml", {}).program
+        for written in ("PATTERN p (A a)", '"PATTERN p (A a)"', "|\n  PATTERN\n  p (A a)", ">\n  PATTERN\n  p (A a)")
+    }
+    assert programs == {ensue.parse("PATTERN p (A a)")}
+
+
+def test_the_published_schema_is_that_of_the_definition() -> None:
+    assert published_schema() == made_schema()
+
+
+def keys_of(shape: Shape) -> set[str]:
+    match shape:
+        case Record():
+            return {key.name for key in shape.keys}.union(*(keys_of(key.shape) for key in shape.keys))
+        case ListOf(item) | MapOf(item):
+            return keys_of(item)
+    return set()
+
+
+def test_the_page_names_every_key() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "pipelines.md").read_text(encoding="utf-8")
+    assert not {key for key in keys_of(PIPELINE) if f"`{key}`" not in page}

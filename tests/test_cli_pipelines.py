@@ -1,0 +1,218 @@
+"""`ensue run`, `schema`, `fmt` and `init`: success, wrong input, and what programs read. No Spark is started."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from typer.testing import CliRunner, Result
+
+import ensue
+from ensue.cli import app
+
+EVENTS = """\
+at,kind,order_id,amount
+2025-03-10T08:00:00,Order,1,10.5
+2025-03-10T08:10:00,Paid,1,10.5
+2025-03-10T09:00:00,Order,2,3.0
+2025-03-10T09:20:00,Paid,2,3.0
+2025-03-10T10:00:00,Order,3,7.0
+"""
+PIPELINE = """\
+query: PATTERN pair SEQ(Order o, Paid p) PARTITION BY order_id WITHIN 1 hour
+sources:
+  - {format: csv, path: events.csv, time: at, type: kind, options: {header: true, inferSchema: true}}
+outputs:
+  pair: console
+"""
+ROUGH = "-- pairs\npattern pair seq(A a,B b)   within 60 min; -- of an hour\n"
+TIDY = "-- pairs\nPATTERN pair\n  SEQ(A a, B b)\n  WITHIN 1 hour; -- of an hour\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "events.csv").write_text(EVENTS)
+    (tmp_path / "pipeline.yaml").write_text(PIPELINE)
+    (tmp_path / "rough.ensue").write_text(ROUGH)
+    (tmp_path / "tidy.ensue").write_text(TIDY)
+    return tmp_path
+
+
+def command(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments))
+
+
+# --- run
+
+
+def test_dry_run(folder: Path) -> None:
+    result = command("run", "pipeline.yaml", "--dry-run")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("PIPELINE pipeline (batch)\n\nSOURCES\n  format csv")
+    assert "pair: format console" in result.stdout
+    assert "join o, p" in result.stdout
+
+
+def test_dry_run_as_json(folder: Path) -> None:
+    plan = json.loads(command("run", "pipeline.yaml", "--dry-run", "--format", "json").stdout)
+    assert plan["mode"] == "batch"
+    assert plan["outputs"] == {"pair": {"format": "console"}}
+    assert plan["sources"][0]["time"] == "at"
+
+
+def test_problems_of_a_pipeline(folder: Path) -> None:
+    (folder / "pipeline.yaml").write_text(PIPELINE.replace("pair: console", "pear: console"))
+    result = command("run", "pipeline.yaml")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "error[pipeline-output]" in result.stderr
+    assert "--> pipeline.yaml:5:3" in result.stderr
+    assert "did you mean `pair`?" in result.stderr
+
+
+def test_problems_of_a_pipeline_as_json(folder: Path) -> None:
+    (folder / "pipeline.yaml").write_text(PIPELINE.replace("pair: console", "pear: console") + "limit: none\n")
+    result = command("run", "pipeline.yaml", "--format", "json")
+    assert result.exit_code == 1
+    found = json.loads(result.stdout)
+    assert [(item["code"], item["line"], item["column"]) for item in found] == [
+        ("pipeline-output", 5, 3),
+        ("pipeline-value", 6, 8),
+    ]
+
+
+def test_a_pipeline_that_is_not_there(folder: Path) -> None:
+    result = command("run", "pipline.yaml")
+    assert result.exit_code == 2
+    assert "did you mean `pipeline.yaml`?" in result.stderr
+
+
+# --- schema
+
+
+def test_schema(folder: Path) -> None:
+    schema = json.loads(command("schema").stdout)
+    assert schema["required"] == ["sources"]
+    assert schema["properties"]["sources"]["items"]["required"] == ["format", "time"]
+
+
+# --- fmt
+
+
+def test_fmt_keeps_comments(folder: Path) -> None:
+    result = command("fmt", "rough.ensue", "tidy.ensue")
+    assert result.exit_code == 0
+    assert result.stderr == "changed: rough.ensue\n2 files looked at\n"
+    assert (folder / "rough.ensue").read_text() == TIDY
+    assert command("fmt", "--check", "rough.ensue").exit_code == 0
+
+
+def test_fmt_check_writes_nothing(folder: Path) -> None:
+    result = command("fmt", "--check", "rough.ensue", "tidy.ensue", "--format", "json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout) == [
+        {"file": "rough.ensue", "changed": True},
+        {"file": "tidy.ensue", "changed": False},
+    ]
+    assert (folder / "rough.ensue").read_text() == ROUGH
+
+
+def test_fmt_of_a_syntax_error_writes_no_file(folder: Path) -> None:
+    (folder / "broken.ensue").write_text("PATERN")
+    result = command("fmt", "rough.ensue", "broken.ensue")
+    assert result.exit_code == 1
+    assert "error[syntax]" in result.stderr
+    assert (folder / "rough.ensue").read_text() == ROUGH
+
+
+def test_fmt_leaves_a_statement_with_a_comment_inside(folder: Path) -> None:
+    inside = "pattern pair seq(A a, -- the first\n  B b) within 5;\n"
+    (folder / "inside.ensue").write_text(inside)
+    assert command("fmt", "inside.ensue").exit_code == 0
+    assert (folder / "inside.ensue").read_text() == inside
+
+
+@pytest.mark.parametrize("path", sorted((Path(__file__).parents[1]).glob("*/**/*.ensue")), ids=lambda path: path.name)
+def test_fmt_of_programs_of_the_project(path: Path, tmp_path: Path) -> None:
+    copy = tmp_path / path.name
+    copy.write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
+    assert command("fmt", str(copy)).exit_code == 0
+    assert ensue.parse_file(copy) == ensue.parse_file(path)
+    assert command("fmt", "--check", str(copy)).exit_code == 0
+
+
+# --- init
+
+
+def test_init_writes_a_project_that_finds_something(folder: Path) -> None:
+    result = command("init", "--data", "events.csv", "--to", "first")
+    assert result.exit_code == 0, result.stderr
+    assert "time: at, type: kind, key: order_id" in result.stderr
+    assert command("run", "first/pipeline.yaml", "--dry-run").exit_code == 0
+    assert command("fmt", "--check", "first/program.ensue").exit_code == 0
+    found = command(
+        "detect", "first/program.ensue", "--events", "events.csv", "--time", "at", "--type", "kind", "--format", "json"
+    )
+    matches = json.loads(found.stdout)
+    assert [row["order_id"] for row in matches["followed"]] == [1, 2]
+    assert [row["order_id"] for row in matches["not_followed"]] == [3]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "jsonl", "json"])
+def test_init_reads_every_format(folder: Path, kind: str) -> None:
+    rows = pyarrow.csv.read_csv(folder / "events.csv").to_pylist()
+    if kind == "parquet":
+        pyarrow.parquet.write_table(pa.Table.from_pylist(rows), "events.parquet")
+    else:
+        lines = [json.dumps(row, default=str) for row in rows]
+        (folder / f"events.{kind}").write_text("\n".join(lines) if kind == "jsonl" else f"[{','.join(lines)}]")
+    result = command("init", "--data", f"events.{kind}", "--to", kind, "--format", "json")
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout) == {"time": "at", "type": "kind", "key": "order_id", "folder": kind}
+    assert command("run", f"{kind}/pipeline.yaml", "--dry-run").exit_code == 0
+
+
+def test_init_takes_columns_that_are_named(folder: Path) -> None:
+    (folder / "ticks.csv").write_text("n,what kind,case no\n1,go now,x\n5,it's done,x\n9,go now,y\n20,it's done,y\n")
+    result = command(
+        "init", "--data", "ticks.csv", "--time", "n", "--type", "what kind", "--key", "case no", "--to", "ticks"
+    )
+    assert result.exit_code == 0, result.stderr
+    program = (folder / "ticks" / "program.ensue").read_text()
+    assert "SEQ(`go now` a, `it's done` b)" in program
+    assert "PARTITION BY `case no`" in program
+    assert command("check", "ticks/program.ensue").exit_code == 0
+
+
+def test_init_overwrites_nothing(folder: Path) -> None:
+    result = command("init", "--data", "events.csv")
+    assert result.exit_code == 2
+    assert "error[file-exists]" in result.stderr
+    assert (folder / "pipeline.yaml").read_text() == PIPELINE
+    assert not (folder / "program.ensue").exists()
+    assert command("init", "--data", "events.csv", "--force").exit_code == 0
+    assert (folder / "pipeline.yaml").read_text() != PIPELINE
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["--data", "event.csv"], "no-such-file"),
+        (["--data", "events.csv", "--key", "nobody"], "no-such-column"),
+        (["--data", "timeless.csv"], "no-time"),
+    ],
+)
+def test_init_mistakes(folder: Path, arguments: list[str], code: str) -> None:
+    (folder / "timeless.csv").write_text("a,b\nx,y\n")
+    result = command("init", *arguments, "--to", "new")
+    assert result.exit_code == 2
+    assert f"error[{code}]" in result.stderr
+    assert not (folder / "new").exists()
+
+
+@pytest.mark.parametrize("name", ["run", "schema", "fmt", "init"])
+def test_help_has_an_example(name: str) -> None:
+    assert "Example" in command(name, "--help").output
