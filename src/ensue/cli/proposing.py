@@ -84,7 +84,7 @@ def _is_type(table: pa.Table, name: str) -> bool:
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         return False
     distinct = pc.count_distinct(table.column(name)).as_py()
-    return 2 <= distinct <= MOST_TYPES and distinct * 2 <= table.num_rows
+    return bool(2 <= distinct <= MOST_TYPES and distinct * 2 <= table.num_rows)
 
 
 def _is_key(table: pa.Table, name: str) -> bool:
