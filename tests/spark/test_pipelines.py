@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ import pyarrow.dataset
 import pytest
 
 import ensue
+from actions.test_webhooks import Server
 from ensue.pipelines.reading import read_pipeline_text
 from ensue.pipelines.running import Ran, run_pipeline
 
@@ -91,6 +93,31 @@ actions:
     ]
     assert ran.deliveries is not None
     assert ran.deliveries.delivered == 1
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["batch", "stream"])
+def test_rows_to_a_webhook(spark: SparkSession, tmp_path: Path, streaming: bool) -> None:
+    write_events(tmp_path, 1, [("08:00", "Order", 1), ("08:10", "Paid", 1), ("12:00", "Other", 0)])
+    stream = "mode: stream\ncheckpoint: checkpoint\ntrigger: once" if streaming else ""
+    with Server() as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        text = f"""
+{stream}
+query: {STREAM_QUERY}
+sources: {SOURCE}{"    watermark: 0 seconds" if streaming else ""}
+outputs:
+  pair:
+    webhook: {server.url}
+    headers: {{Authorization: "Bearer ${{TOKEN}}"}}
+delivery: {{dead_letters: dead}}
+"""
+        pipeline = read_pipeline_text(text, tmp_path / "pipeline.yaml", {"TOKEN": "hunter2"})
+        run_pipeline(pipeline, lambda name, rows: None)
+        server.shutdown()
+    ((_, headers, body),) = server.requests
+    assert headers["Authorization"] == "Bearer hunter2"
+    assert headers["Idempotency-Key"] == body["delivery_id"]
+    assert (body["action"], body["arguments"]) == ("pair", {"id": 1})
 
 
 def test_what_spark_says_is_an_error_without_secrets(spark: SparkSession, tmp_path: Path) -> None:

@@ -163,7 +163,6 @@ class Checker:
         found = {Entries: "a mapping", Items: "a list"}.get(type(tree), "")
         if isinstance(tree, Text):
             found = "nothing" if tree.value in (None, "") else f"`{_as_option(tree.value)}`"
-        # Over one line at most: the place of a mapping is all of it.
         hint = did_you_mean(str(tree.value), choices) if isinstance(tree, Text) else ""
         subject = f"`{key}`" if key else "a pipeline"
         problem = Problem("pipeline-value", f"{subject} is {expected}, not {found}", span, hint=hint)
@@ -189,8 +188,7 @@ def _fits(value: str, shape: TextOf) -> bool:
 def _fits_plain(value: str, shape: Number | Flag) -> bool:
     if isinstance(shape, Flag):
         return value in ("true", "false")
-    digits = r"[0-9]+(\.[0-9]+)?" if shape.fraction else r"[0-9]+"
-    return re.fullmatch(digits, value) is not None and float(value) >= shape.least
+    return re.fullmatch("[0-9]+", value) is not None and int(value) >= shape.least
 
 
 def _described(shape: Shape) -> str:

@@ -18,10 +18,9 @@ class TextOf:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number from `least` on, without a fraction unless `fraction`."""
+    """A whole number from `least` on."""
 
     least: int
-    fraction: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from ensue.actions import act, spark_sink, webhook
-from ensue.actions.acting import on_session
 from ensue.actions.calls import ACTION, ID, RESERVED
 from ensue.actions.delivery import Courier, Deliveries, Route
 from ensue.actions.options import courier_of
@@ -205,7 +204,7 @@ class _Job:
         }
 
     def _courier(self, name: str, sink: WebhookSink) -> RowCourier:
-        return RowCourier(name, _receiver(sink), self._delivery_options(), self.spark)
+        return RowCourier(name, _receiver(sink), self._delivery_options())
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,13 +214,12 @@ class RowCourier:
     name: str
     receiver: Any
     options: Mapping[str, Any]
-    spark: Any
 
     def deliver(self, rows: pa.Table) -> Deliveries:
         calls = row_calls(rows, self.name)
         parameters = tuple(calls.column_names[2:])
         courier: Courier = courier_of([Route(self.name, parameters, self.receiver)], **self.options)
-        return on_session(courier, self.spark).deliver([calls])
+        return courier.deliver([calls])
 
 
 def row_calls(rows: pa.Table, name: str) -> pa.Table:

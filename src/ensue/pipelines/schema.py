@@ -38,7 +38,7 @@ def _schema(shape: Shape) -> dict[str, Any]:
             return _text(shape)
         case Number():
             # A number may come from a variable of the environment.
-            number = {"type": "number" if shape.fraction else "integer", "minimum": shape.least}
+            number = {"type": "integer", "minimum": shape.least}
             return {"anyOf": [number, {"type": "string", "pattern": f"^{VARIABLE}$"}]}
         case Flag():
             return {"anyOf": [{"type": "boolean"}, {"type": "string", "pattern": f"^{VARIABLE}$"}]}

@@ -61,10 +61,6 @@ class Environment:
                 hint=near or f"set it before the run: `export {name}=...`",
             )
 
-    def redacted(self, text: str) -> str:
-        """The text with the names of variables in place of their values."""
-        return redact(text, self.used)
-
 
 def redact(text: str, used: Mapping[str, str]) -> str:
     """The text with the names of variables in place of their values.
