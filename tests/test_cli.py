@@ -384,6 +384,19 @@ finally:
     subprocess.run([sys.executable, "-c", code, str(package)], check=True, capture_output=True)
 
 
+def test_check_imports_neither_the_engine_nor_spark(folder: Path) -> None:
+    code = """
+import sys
+from ensue.cli import app
+try:
+    app(["check", "pair.ensue"])
+finally:
+    loaded = {name for name in sys.modules if name.startswith(("ensue.engine", "ensue.api"))}
+    assert not loaded | ({"numba", "pyspark"} & set(sys.modules)), loaded
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
 # --- docs/cli.md
 
 

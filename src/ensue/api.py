@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ensue.algebra.check import check_constraints, check_query, check_statement_names
+from ensue.algebra.check import check_constraints, check_query
 from ensue.algebra.constraints import ConstraintStatement
 from ensue.algebra.contexts import resolve_contexts
 from ensue.algebra.nodes import Statements
@@ -35,6 +35,7 @@ from ensue.engine.traces import Watched, watch
 from ensue.engine.violations import track
 from ensue.errors import EnsueWarning, LimitError, Problem, QueryError, SchemaError, Span, citing, closest, counted
 from ensue.kernels.warm import warm_up
+from ensue.lang.checked import parse_checked
 from ensue.lang.parser import parse_statements
 from ensue.lang.render import render_statements
 from ensue.lang.rules import joined_rulesets
@@ -109,15 +110,7 @@ def parse(text: str, name: str = "query") -> Program:
       |                  ^^^^^^^
     hint: add a WITHIN to the whole pattern, or put the NOT between two items of a SEQ
     """
-    statements = parse_statements(text, name)
-    problems = [*check_constraints(statements.constraints)]
-    problems += [problem for node in statements.statements for problem in check_query(node)]
-    problems += check_statement_names([(node.name, node.span) for node in statements.results if node.name])
-    problems += check_streams(statements)
-    problems += check_rules(statements)
-    if problems:
-        raise QueryError(problems, statements.source)
-    return Program(statements)
+    return Program(parse_checked(text, name))
 
 
 def parse_file(path: str | Path) -> Program:

@@ -79,7 +79,7 @@ def check(
     All problems of a file are reported together; where there is a syntax error, only the first one. Names of fields
     need data: `detect` checks them. Exit code 0: no problem; 1: some; 2: a file cannot be read.
     """
-    from ensue.cli.programs import check_files, problems_as_json
+    from ensue.cli.checking import check_files, problems_as_json
     from ensue.cli.reporting import counted, messages, reported
 
     with reported():

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ensue.cli.programs import read_text
+from ensue.cli.checking import read_text
 from ensue.cli.reporting import UsageError
 from ensue.lang.formatting import format_text
 

@@ -15,8 +15,8 @@ import pyarrow as pa
 import typer
 from rich.console import Console
 
+from ensue.cli.checking import Finding, problems_as_json, read_text
 from ensue.cli.detecting import SHOWN_ROWS, matches_table, plain_value
-from ensue.cli.programs import Finding, problems_as_json, read_text
 from ensue.cli.reporting import counted, messages, table_width
 from ensue.errors import QueryError
 from ensue.pipelines import Pipeline, read_pipeline_text

@@ -1,0 +1,92 @@
+"""Checking program files without data; imports neither the engine nor its compiler, so that it answers soon."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ensue.algebra.contexts import resolve_contexts
+from ensue.algebra.nodes import Statements
+from ensue.algebra.rulesets import resolve_rules
+from ensue.algebra.settling import with_keys
+from ensue.algebra.streams import program_catalog
+from ensue.cli.reporting import UsageError, existing_file
+from ensue.errors import Problem, QueryError, Source, render_problem
+from ensue.lang.checked import parse_checked
+from ensue.plan.build import plan_query
+from ensue.plan.lawful import laws_by_query
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A problem and the text it stands in."""
+
+    problem: Problem
+    source: Source
+
+    @property
+    def rendered(self) -> str:
+        return render_problem(self.problem, self.source)
+
+    @property
+    def fields(self) -> dict[str, str | int | None]:
+        """What a program reads of it; `line` and `column` count from 1."""
+        span = self.problem.span
+        line, column = self.source.position(span.start) if span is not None else (None, None)
+        return {
+            "code": self.problem.code,
+            "message": self.problem.message,
+            "file": self.source.name,
+            "line": line,
+            "column": column,
+            "label": self.problem.label,
+            "hint": self.problem.hint,
+        }
+
+
+def check_files(paths: Sequence[Path]) -> list[Finding]:
+    """Every problem of every file, as far as it can be seen without data."""
+    return [finding for path in paths for finding in _check_text(read_text(path), str(path))]
+
+
+def problems_as_json(findings: Sequence[Finding]) -> str:
+    return json.dumps([finding.fields for finding in findings], indent=2, ensure_ascii=False)
+
+
+def _check_text(text: str, name: str) -> list[Finding]:
+    source = Source(text, name)
+    try:
+        statements = parse_checked(text, name)
+    except QueryError as error:
+        return [Finding(problem, error.source or source) for problem in error.problems]
+    try:
+        laws = laws_by_query(statements)
+    except QueryError as error:
+        return [Finding(problem, source) for problem in error.problems]
+    findings = []
+    everything = with_keys(resolve_rules(statements).statements)
+    for node in everything:
+        law = laws.get(node)
+        try:
+            stages = resolve_contexts(Statements((node,), source)).statements
+            for stage in stages:
+                own = law if len(stages) == 1 else None
+                catalog = program_catalog(stage, (*everything, *stages), other_windows=own.windows if own else ())
+                plan_query(stage, catalog, source, own)
+        except QueryError as error:
+            findings += [Finding(problem, source) for problem in error.problems]
+    return findings
+
+
+def read_text(path: Path) -> str:
+    """The text of a file that the user has named."""
+    try:
+        return existing_file(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            "not-text", f"`{path}` is not UTF-8 text: byte {error.start}", "is it an .ensue file?"
+        ) from error
+    except OSError as error:
+        raise UsageError("unreadable-file", f"`{path}` cannot be read: {error.strerror}") from error
