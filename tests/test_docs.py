@@ -37,10 +37,6 @@ from ensue.expr.aggregates import AGGREGATES
 from ensue.expr.functions import FUNCTIONS
 from ensue.lang.names import RESERVED
 from ensue.lang.operations import operator_form
-from ensue.pipelines.check import Checker
-from ensue.pipelines.definition import PIPELINE
-from ensue.pipelines.tree import parse_tree
-from ensue.pipelines.variables import VARIABLE, Environment
 
 ROOT = Path(__file__).parent.parent
 # The blocks of docs/errors.md have a test of their own, which compares every code with its example.
@@ -184,9 +180,19 @@ def test_cases_hold(page: Path, tmp_path: Path) -> None:
 def test_pipelines_follow_the_definition(page: Path) -> None:
     for block in blocks_of(page):
         if block.word == "yaml":
-            checker = Checker(Environment(dict.fromkeys(VARIABLE.findall(block.text), "given")))
-            checker.check(parse_tree(Source(block.text)), PIPELINE)
-            assert not checker.problems, f"{name_of(page)}:{block.first}"
+            assert problems_of_pipeline(block.text) == [], f"{name_of(page)}:{block.first}"
+
+
+def problems_of_pipeline(text: str) -> list[object]:
+    """What the definition has against a pipeline in an environment that has all its variables."""
+    from ensue.pipelines.check import Checker
+    from ensue.pipelines.definition import PIPELINE
+    from ensue.pipelines.tree import parse_tree
+    from ensue.pipelines.variables import VARIABLE, Environment
+
+    checker = Checker(Environment(dict.fromkeys(VARIABLE.findall(text), "given")))
+    checker.check(parse_tree(Source(text)), PIPELINE)
+    return [*checker.problems]
 
 
 # --- commands
