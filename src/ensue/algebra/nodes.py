@@ -60,7 +60,7 @@ class Seq:
 
     items: tuple[Pattern, ...]
     span: Span | None = field(default=None, compare=False, repr=False)
-    loose: frozenset[int] = frozenset()
+    loose: frozenset[int] = field(default=frozenset(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Not:
     item: Pattern
     span: Span | None = field(default=None, compare=False, repr=False)
     copied: Copied | None = field(default=None, compare=False, repr=False)
-    loose: bool = False
+    loose: bool = field(default=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Within:
     item: Pattern
     window: Window
     span: Span | None = field(default=None, compare=False, repr=False)
-    loose: bool = False
+    loose: bool = field(default=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
