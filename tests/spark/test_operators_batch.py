@@ -54,14 +54,14 @@ def cut(spark: SparkSession) -> Iterator[Found]:
 def test_same_as_in_this_process(case: Case, found: Found) -> None:
     here = detect(case, case.parsed_events(), case.query)
     assert here.num_rows > 0
-    assert sorted(render_rows(found[case])) == sorted(render_rows(here))
-    assert found[case].schema == here.schema
+    assert sorted(render_rows(found[case][""])) == sorted(render_rows(here))
+    assert found[case][""].schema == here.schema
 
 
 @pytest.mark.parametrize("case", SLICED, ids=lambda case: case.title)
 def test_over_many_slices(case: Case, cut: Found) -> None:
     here = detect(case, case.parsed_events(), case.query)
-    assert sorted(render_rows(cut[case])) == sorted(render_rows(here))
+    assert sorted(render_rows(cut[case][""])) == sorted(render_rows(here))
 
 
 def test_slices_are_where_the_bounds_allow_them() -> None:

@@ -127,13 +127,14 @@ def with_watermark(frame: DataFrame, column: str, length: str) -> DataFrame:
 @contextmanager
 def spark_errors() -> Iterator[None]:
     """What Spark raises comes as an error of one code, without Java's part of the message."""
-    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     try:
         yield
-    except (PySparkException, Py4JError) as error:
-        raise SchemaError("pipeline-spark", _said(error), _hint(str(error))) from error
+    except Exception as error:
+        if isinstance(error, PySparkException) or hasattr(error, "java_exception"):
+            raise SchemaError("pipeline-spark", _said(error), _hint(str(error))) from error
+        raise
 
 
 def _said(error: Exception) -> str:
