@@ -1,7 +1,8 @@
 """Causality: what `x causes y` stands for.
 
-The chains of parents are events of a stream of their own, which depends on itself: one for each cause and effect, from
-the start of the first event behind the cause to the end of the effect.
+Chains of events, each the parent of the next, are events of a stream of their own, which depends on itself. A chain has
+one event at least and lasts from the start of its first event, the cause, to the end of its last one, which the effect
+names as its parent.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from ensue.algebra.nodes import Event, PatternQuery, Place, Related, Relation, Return, Ticks, Window
 from ensue.algebra.operators import any_event_but
 from ensue.algebra.rules import Causes, Rule, Ruleset, StreamDeclaration, Together
-from ensue.expr.nodes import Binary, Duration, Expr, Field, IsNull
+from ensue.expr.nodes import Binary, Duration, Expr, Field, IsNull, Literal
 
 EDGES, CHAINS = "causes#parents", "causes#chains"
 """The streams of what names a parent, and of the chains of parents."""
@@ -28,10 +29,14 @@ class CauseItem:
 
 def cause_item(item: Causes, variable: str, cause: str, effect: str, ruleset: Ruleset) -> CauseItem:
     """The chain that leads from one event to another; `cause` and `effect` are their streams."""
+    of_cause, of_effect = identified(cause, ruleset), identified(effect, ruleset)
+    assert of_cause is not None and of_cause.identity is not None
+    assert of_effect is not None and of_effect.parent is not None
     conditions = (
-        Binary("=", Field(variable, "cause"), Field(item.cause, _identity(cause, ruleset)), item.span),
-        Binary("=", Field(variable, "effect"), Field(item.effect, _identity(effect, ruleset)), item.span),
-        Binary("<=", Field(item.cause, "e"), Field(variable, "first_end"), item.span),
+        Binary("=", Field(variable, "first"), Field(item.cause, of_cause.identity), item.span),
+        Binary("=", Field(variable, "last"), Field(item.effect, of_effect.parent), item.span),
+        Binary("=", Field(variable, "first_end"), Field(item.cause, "e"), item.span),
+        Binary("<=", Field(variable, "last_start"), Field(item.effect, "s"), item.span),
     )
     return CauseItem(Event(CHAINS, variable, span=item.span), conditions)
 
@@ -43,20 +48,13 @@ def identified(stream: str, ruleset: Ruleset) -> StreamDeclaration | None:
     return next(iter([*own, *everyone]), None)
 
 
-def _identity(stream: str, ruleset: Ruleset) -> str:
-    entry = identified(stream, ruleset)
-    assert entry is not None
-    assert entry.identity is not None
-    return entry.identity
-
-
 def cause_statements(ruleset: Ruleset) -> Iterator[PatternQuery]:
     """What declares the chains, if a rule asks for any."""
     uses = [(rule, item) for rule in ruleset.rules for item in rule.body if isinstance(item, Causes)]
     if not uses:
         return
     for entry in ruleset.streams:
-        if entry.identity is not None and entry.parent is not None:
+        if entry.identity is not None:
             yield _edge(entry)
     limits = [_window_of(rule, item) for rule, item in uses]
     yield from _chains(None if None in limits else max((window for window in limits if window), key=_length))
@@ -75,13 +73,13 @@ def _window_of(rule: Rule, causes: Causes) -> Window | None:
 
 def _edge(entry: StreamDeclaration) -> PatternQuery:
     assert entry.identity is not None
-    assert entry.parent is not None
     stream = entry.stream if entry.stream is not None else any_event_but(())
-    child, parent = Field("v", entry.identity), Field("v", entry.parent)
+    child = Field("v", entry.identity)
+    parent = Literal(None) if entry.parent is None else Field("v", entry.parent)
     return PatternQuery(
         Event(stream, "v", span=entry.span),
         EDGES,
-        where=Binary("and", IsNull(child, negated=True), IsNull(parent, negated=True)),
+        where=IsNull(child, negated=True),
         returns=(Return(child, "child"), Return(parent, "parent")),
         declares=True,
         rule=Rule(EDGES, (), (), entry.span),
@@ -95,8 +93,8 @@ def _chains(window: Window | None) -> Iterator[PatternQuery]:
         Event(EDGES, "c"),
         CHAINS,
         returns=(
-            Return(Field("c", "parent"), "cause"),
-            Return(link, "effect"),
+            Return(link, "first"),
+            Return(link, "last"),
             Return(Field("c", "e"), "first_end"),
             Return(Field("c", "s"), "last_start"),
         ),
@@ -110,12 +108,12 @@ def _chains(window: Window | None) -> Iterator[PatternQuery]:
         CHAINS,
         where=Binary(
             "and",
-            Binary("=", Field("p", "effect"), Field("c", "parent")),
+            Binary("=", Field("p", "last"), Field("c", "parent")),
             Binary("<=", Field("p", "last_start"), Field("c", "s")),
         ),
         returns=(
-            Return(Field("p", "cause"), "cause"),
-            Return(link, "effect"),
+            Return(Field("p", "first"), "first"),
+            Return(link, "last"),
             Return(Field("p", "first_end"), "first_end"),
             Return(Field("c", "s"), "last_start"),
         ),

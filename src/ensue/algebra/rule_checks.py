@@ -237,7 +237,7 @@ class RuleCheck:
                 if name not in self.timers
                 else [Problem("unknown-item", f"`causes` names the timer `{name}`; it is about events", item.span)]
             )
-        elif atom.stream in self.ruleset.heads or identified(atom.stream, self.ruleset) is None:
+        elif atom.stream in self.ruleset.heads or not self._is_identified(atom.stream, name == item.effect):
             derived = atom.stream in self.ruleset.heads
             yield Problem(
                 "no-identity",
@@ -247,6 +247,11 @@ class RuleCheck:
                 if derived
                 else f"declare it: `STREAM {atom.stream} ID column PARENT column`",
             )
+
+    def _is_identified(self, stream: str, as_effect: bool) -> bool:
+        """Whether something says how an event is identified, or which column of an effect names its parent."""
+        entry = identified(stream, self.ruleset)
+        return entry is not None and (entry.parent if as_effect else entry.identity) is not None
 
     def _check_atom(self, atom: Atom) -> Iterator[Problem]:
         known = self.attributes.get(atom.stream)

@@ -415,7 +415,7 @@ class RuleReader:
         self.conditions += found.conditions
         (cause, _), (_, effect) = self._ends_of(item.cause), self._ends_of(item.effect)
         self._relate(cause.place, Place(place, "s"))
-        self._relate(effect.place, Place(place, "e"))
+        self._relate(Place(place, "s"), cause.place)
         self._relate(Place(place, "e"), effect.place)
 
     def _value(self, part: Field) -> Expr:
