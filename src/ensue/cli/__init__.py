@@ -50,6 +50,19 @@ class Runtime(StrEnum):
 
 
 ProgramFile = Annotated[Path, typer.Argument(metavar="FILE", help="an .ensue file", show_default=False)]
+EventFiles = Annotated[
+    list[str],
+    typer.Option(
+        metavar="DATA", help="a .parquet, .csv, .csv.gz, .json or .jsonl file, or STREAM=DATA", show_default=False
+    ),
+]
+TimeColumn = Annotated[str, typer.Option(metavar="COLUMN", help="the time of an event", show_default=False)]
+TypeColumn = Annotated[
+    str | None, typer.Option(metavar="COLUMN", help="the stream that an event belongs to", show_default=False)
+]
+EndColumn = Annotated[
+    str | None, typer.Option(metavar="COLUMN", help="when an event ends, if events last", show_default=False)
+]
 
 
 def _show_version(wanted: bool) -> None:
@@ -113,19 +126,10 @@ def explain(
 )
 def detect(
     file: ProgramFile,
-    events: Annotated[
-        list[str],
-        typer.Option(
-            metavar="DATA", help="a .parquet, .csv, .csv.gz, .json or .jsonl file, or STREAM=DATA", show_default=False
-        ),
-    ],
-    time: Annotated[str, typer.Option(metavar="COLUMN", help="the time of an event", show_default=False)],
-    type: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="the stream that an event belongs to", show_default=False)
-    ] = None,
-    end: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="when an event ends, if events last", show_default=False)
-    ] = None,
+    events: EventFiles,
+    time: TimeColumn,
+    type: TypeColumn = None,
+    end: EndColumn = None,
     table: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=DATA", help="the rows of a TABLE of the program", show_default=False),
@@ -163,19 +167,10 @@ def detect(
 )
 def why_not(
     file: ProgramFile,
-    data: Annotated[
-        list[str],
-        typer.Option(
-            metavar="DATA", help="a .parquet, .csv, .csv.gz, .json or .jsonl file, or STREAM=DATA", show_default=False
-        ),
-    ],
-    time: Annotated[str, typer.Option(metavar="COLUMN", help="the time of an event", show_default=False)],
-    type: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="the stream that an event belongs to", show_default=False)
-    ] = None,
-    end: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="when an event ends, if events last", show_default=False)
-    ] = None,
+    data: EventFiles,
+    time: TimeColumn,
+    type: TypeColumn = None,
+    end: EndColumn = None,
     name: Annotated[
         str | None,
         typer.Option(help="the pattern or stream that is asked about, if there are several", show_default=False),
@@ -287,9 +282,7 @@ def init(
     data: Annotated[Path, typer.Option(metavar="FILE", help="a .parquet, .csv or .json file", show_default=False)],
     to: Annotated[Path, typer.Option(metavar="FOLDER", help="where to write the project")] = Path(),
     time: Annotated[str | None, typer.Option(metavar="COLUMN", help="the time of an event", show_default=False)] = None,
-    type: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="the stream that an event belongs to", show_default=False)
-    ] = None,
+    type: TypeColumn = None,
     key: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="what belongs together: an order, a user", show_default=False)
     ] = None,
