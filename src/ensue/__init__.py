@@ -102,6 +102,7 @@ if TYPE_CHECKING:
     )
     from ensue.goals import Proof, WhyNot, justify, waiting, why_not
     from ensue.mining import Proposal, mine
+    from ensue.reports import HtmlReport, report
     from ensue.runtimes.spark.running import Running
     from ensue.runtimes.spark.session import spark_session
     from ensue.streams import start, stream_state
@@ -117,6 +118,7 @@ _HOMES = {
     "EnsueError": "ensue.errors",
     "EnsueNotice": "ensue.errors",
     "EnsueWarning": "ensue.errors",
+    "HtmlReport": "ensue.reports",
     "LimitError": "ensue.errors",
     "PatternExpression": "ensue.dsl",
     "Program": "ensue.api",
@@ -190,6 +192,7 @@ _HOMES = {
     "prior_to": "ensue.dsl",
     "read_bpmn": "ensue.workflows",
     "relative": "ensue.dsl",
+    "report": "ensue.reports",
     "require": "ensue.dsl",
     "rule": "ensue.dsl",
     "run": "ensue.api",
@@ -240,6 +243,7 @@ __all__ = [
     "EnsueError",
     "EnsueNotice",
     "EnsueWarning",
+    "HtmlReport",
     "LimitError",
     "PatternExpression",
     "Program",
@@ -313,6 +317,7 @@ __all__ = [
     "prior_to",
     "read_bpmn",
     "relative",
+    "report",
     "require",
     "rule",
     "run",

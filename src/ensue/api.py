@@ -39,7 +39,7 @@ from ensue.lang.checked import parse_checked
 from ensue.lang.parser import parse_statements
 from ensue.lang.render import render_statements
 from ensue.lang.rules import joined_rulesets
-from ensue.plan.explain import explain_without_data
+from ensue.plan.explain import Explained, explain_without_data
 from ensue.plan.lawful import laws_by_query
 from ensue.plan.model import DEFAULT_LIMIT, Options, QueryPlan
 from ensue.runtimes.fixed import FixedTables, fixed_tables
@@ -95,7 +95,7 @@ class Program:
 
     def explain(self, *, time: str = "t") -> str:
         """What each pattern means and how it will run; `time` names the time column."""
-        return "\n\n".join(_explained(self.statements, time))
+        return "\n\n".join(entry.to_text() for entry in explained_statements(self.statements, time))
 
 
 def parse(text: str, name: str = "query") -> Program:
@@ -153,10 +153,12 @@ def explain(query: QueryLike, *, time: str = "t", constraints: ConstraintsLike |
       batch: shuffled by time slices of 80 that overlap by 5
       stream: in one task, with one state
     """
-    return "\n\n".join(_explained(_single_statement(query, constraints), time))
+    statements = _single_statement(query, constraints)
+    return "\n\n".join(entry.to_text() for entry in explained_statements(statements, time))
 
 
-def _explained(statements: Statements, time: str) -> Iterator[str]:
+def explained_statements(statements: Statements, time: str) -> Iterator[Explained]:
+    """What there is to say of each statement as it is written, of a head of each of its rules."""
     if not statements.results and not statements.heads:
         raise _no_pattern(statements)
     problems = [*check_streams(statements), *check_rules(statements)]

@@ -63,6 +63,10 @@ TypeColumn = Annotated[
 EndColumn = Annotated[
     str | None, typer.Option(metavar="COLUMN", help="when an event ends, if events last", show_default=False)
 ]
+TableFiles = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=DATA", help="the rows of a TABLE of the program", show_default=False),
+]
 
 
 def _show_version(wanted: bool) -> None:
@@ -130,10 +134,7 @@ def detect(
     time: TimeColumn,
     type: TypeColumn = None,
     end: EndColumn = None,
-    table: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=DATA", help="the rows of a TABLE of the program", show_default=False),
-    ] = None,
+    table: TableFiles = None,
     pattern: Annotated[str | None, typer.Option(help="only this pattern or head", show_default=False)] = None,
     format: Annotated[TableFormat, typer.Option(help="how matches are written")] = TableFormat.TABLE,
     rows: Annotated[
@@ -186,6 +187,39 @@ def why_not(
     with reported():
         program = read_program(file)
         typer.echo(why_not_in_files(program, data, time, type, end, name, examples, format is ProblemFormat.JSON))
+
+
+@app.command(
+    epilog="Example: `ensue report fraud.ensue --events transfers.csv --time at --type kind --output fraud.html`"
+)
+def report(
+    file: ProgramFile,
+    events: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="DATA", help="a .parquet, .csv, .csv.gz, .json or .jsonl file, or STREAM=DATA", show_default=False
+        ),
+    ] = None,
+    time: Annotated[str | None, typer.Option(metavar="COLUMN", help="the time of an event", show_default=False)] = None,
+    type: TypeColumn = None,
+    end: EndColumn = None,
+    table: TableFiles = None,
+    output: Annotated[Path, typer.Option(metavar="FILE", help="where to write the page")] = Path("report.html"),
+    title: Annotated[
+        str | None, typer.Option(help="of the page; by default the name of the file", show_default=False)
+    ] = None,
+    keys: Annotated[int, typer.Option(min=1, help="how many keys are shown, those with matches first")] = 50,
+    format: Annotated[ProblemFormat, typer.Option(help="json: what was found, on stdout")] = ProblemFormat.TEXT,
+) -> None:
+    """Write what a program finds as one HTML page: timelines, matches and what proves them, patterns and plans."""
+    from ensue.cli.pages import report_on_files, write_report
+    from ensue.cli.programs import read_program
+    from ensue.cli.reporting import reported
+
+    with reported():
+        program = read_program(file)
+        page = report_on_files(program, events or (), time, type, end, table or (), title or file.stem, keys)
+        write_report(page, output, format is ProblemFormat.JSON)
 
 
 @app.command(epilog="Example: `ensue demo --orders 100000 --save .`")

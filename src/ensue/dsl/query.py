@@ -101,7 +101,7 @@ class Query:
     def explain(self, *, time: str = "t") -> str:
         """What the query means and how it will run, stage by stage; `time` names the time column."""
         statements = parse_statements(self.to_text())
-        return explain_without_data(statements.statements[0], statements.source, time)
+        return explain_without_data(statements.statements[0], statements.source, time).to_text()
 
     def _with(self, node: PatternQuery) -> Self:
         return replace(self, node=node)

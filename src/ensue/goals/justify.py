@@ -72,7 +72,7 @@ def justify(
             shown = pa.Table.from_batches([render_chunk(chunk, output)])
             place = _place_of(wanted, shown)
             if place is not None:
-                return _without_shell(Prover(loaded, ways).match(plan, _one(chunk, place)), chosen.is_head)
+                return without_shell(Prover(loaded, ways).match(plan, _one(chunk, place)), chosen.is_head)
             seen.append(shown)
     raise QueryError([_not_found(chosen.name, wanted, seen)], plan.source)
 
@@ -118,7 +118,7 @@ def _not_found(name: str, wanted: Mapping[str, Any], seen: list[pa.Table]) -> Pr
     return Problem("no-such-match", f"no match of `{name}` has {said}", hint=hint)
 
 
-def _without_shell(proof: Proof, is_head: bool) -> Proof:
+def without_shell(proof: Proof, is_head: bool) -> Proof:
     """Of a head the event itself: what shows it as a result proves nothing."""
     if not is_head:
         return proof

@@ -87,11 +87,15 @@ class Proof:
 
 @dataclass
 class Prover:
-    """Proves matches of plans over loaded events. At most `most` ways to one derived event are shown."""
+    """Proves matches of plans over loaded events. At most `most` ways to one derived event are shown.
+
+    `bound` are the events that proofs rest on, as tables and rows, in the order in which the proofs name them.
+    """
 
     loaded: Loaded
     most: int
     found: dict[int, list[tuple[MatchChunk, pa.Table]]] = field(default_factory=dict)
+    bound: list[tuple[EventSource, int]] = field(default_factory=list)
 
     def match(self, plan: QueryPlan, one: MatchChunk, path: Path = ()) -> Proof:
         """The proof of the one match of a chunk."""
@@ -116,6 +120,7 @@ class Prover:
 
     def _bound_event(self, space: Workspace, name: str, row: int, question: Question, path: Path) -> Proof:
         source, stream = space.candidates[name].source, space.streams[name]
+        self.bound.append((source, row))
         values = {key: value for key, value in _row(source, row).items() if not key.startswith(OWN)}
         word = question.word(name)
         called = stream_in_words(stream) if word == stream_in_words(stream) else f"{word}: {stream_in_words(stream)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from ensue.algebra.check import check_query
 from ensue.algebra.contexts import resolve_contexts
@@ -27,13 +28,35 @@ from ensue.plan.retention import longer
 from ensue.plan.slices import slicing_of, uncut_reason
 
 
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """What there is to say of a statement: its plans, several where its operators choose, and titled lines.
+
+    `given` are the streams and variables of a plan that stand for the events of another one.
+    """
+
+    query: PatternQuery
+    plans: tuple[QueryPlan, ...]
+    given: Mapping[str, Given]
+    sections: tuple[tuple[str, tuple[str, ...]], ...]
+
+    def to_text(self) -> str:
+        """The sections, a blank line between two."""
+        return "\n\n".join("\n".join((title, *(f"  {line}" for line in lines))) for title, lines in self.sections)
+
+    @property
+    def drawn(self) -> tuple[QueryPlan, ...]:
+        """The plans whose graphs say something: not those that only hand on what another has chosen."""
+        return tuple(plan for plan in self.plans if len(self.plans) == 1 or not _hands_on(plan, self.given))
+
+
 def explain_without_data(
     query: PatternQuery,
     source: Source | None,
     time: str,
     law: Law | None = None,
     program: Sequence[PatternQuery] = (),
-) -> str:
+) -> Explained:
     """What a query means and how it will run, for streams that have whatever it asks of them and a time column.
 
     `program` are the statements among which it stands.
@@ -44,18 +67,23 @@ def explain_without_data(
     return explain_query(plan_query(query, program_catalog(query, program, time, windows), source, law), program)
 
 
-def explain_query(plan: QueryPlan, program: Sequence[PatternQuery] = ()) -> str:
-    """Pattern, graphs with their closed bounds, plan and state, as text."""
+def explain_query(plan: QueryPlan, program: Sequence[PatternQuery] = ()) -> Explained:
+    """Pattern, graphs with their closed bounds, plan and state, in words."""
     streams = list(_streams(plan.query, program))
-    return _laid_out(
-        (_heading(plan.query), _written(plan.query)),
-        ("STREAMS", streams),
-        ("CHOICE", choice_lines(plan)),
-        ("GRAPH", GraphWords(plan).lines()),
-        ("PLAN", _plan(plan)),
-        ("STATE", _state([plan], {})),
-        ("CONSTRAINTS", _constraints(plan, plan.law) if plan.law is not None else ()),
-        ("SPARK", _spark_together(plan.query, program) if streams else _spark(plan)),
+    return Explained(
+        plan.query,
+        (plan,),
+        {},
+        _filled(
+            (_heading(plan.query), _written(plan.query)),
+            ("STREAMS", streams),
+            ("CHOICE", choice_lines(plan)),
+            ("GRAPH", GraphWords(plan).lines()),
+            ("PLAN", _plan(plan)),
+            ("STATE", _state([plan], {})),
+            ("CONSTRAINTS", _constraints(plan, plan.law) if plan.law is not None else ()),
+            ("SPARK", _spark_together(plan.query, program) if streams else _spark(plan)),
+        ),
     )
 
 
@@ -74,10 +102,10 @@ def _written(query: PatternQuery) -> list[str]:
     return render_query(query).splitlines()
 
 
-def _laid_out(*sections: tuple[str, Iterable[str]]) -> str:
-    """The sections that have lines, a blank line between two."""
-    filled = [(title, list(lines)) for title, lines in sections]
-    return "\n\n".join("\n".join((title, *(f"  {line}" for line in lines))) for title, lines in filled if lines)
+def _filled(*sections: tuple[str, Iterable[str]]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The sections that have lines."""
+    filled = ((title, tuple(lines)) for title, lines in sections)
+    return tuple((title, lines) for title, lines in filled if lines)
 
 
 # -- contexts ---------------------------------------------------------------------------------------------------------
@@ -85,7 +113,7 @@ def _laid_out(*sections: tuple[str, Iterable[str]]) -> str:
 
 def _explain_context(
     query: PatternQuery, source: Source | None, time: str, law: Law | None, program: Sequence[PatternQuery]
-) -> str:
+) -> Explained:
     """A query whose operators each choose: as it is written, then what its operators do."""
     if problems := check_query(query):
         raise QueryError(problems, source)
@@ -99,15 +127,20 @@ def _explain_context(
         plans.append(plan_query(stage, catalog, source, own_law))
     given = given_by(stages)
     streams = list(_streams(query, program))
-    return _laid_out(
-        (_heading(query), render_query(query).splitlines()),
-        ("STREAMS", streams),
-        ("CHOICE", context_lines(query, stages)),
-        ("GRAPH", _operators(plans, given)),
-        ("PLAN", _plan_of_operators(query, plans, given)),
-        ("STATE", _state(plans, given)),
-        ("CONSTRAINTS", (line for plan in plans if plan.law is not None for line in _constraints(plan, plan.law))),
-        ("SPARK", _spark_together(query, program or (query,)) if streams or len(plans) > 1 else _spark(plans[0])),
+    return Explained(
+        query,
+        tuple(plans),
+        given,
+        _filled(
+            (_heading(query), render_query(query).splitlines()),
+            ("STREAMS", streams),
+            ("CHOICE", context_lines(query, stages)),
+            ("GRAPH", _operators(plans, given)),
+            ("PLAN", _plan_of_operators(query, plans, given)),
+            ("STATE", _state(plans, given)),
+            ("CONSTRAINTS", (line for plan in plans if plan.law is not None for line in _constraints(plan, plan.law))),
+            ("SPARK", _spark_together(query, program or (query,)) if streams or len(plans) > 1 else _spark(plans[0])),
+        ),
     )
 
 

@@ -1,0 +1,55 @@
+"""`ensue report`: a program over files of events as one HTML page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import typer
+
+from ensue.api import Program
+from ensue.cli.events import read_sources, read_tables
+from ensue.cli.reporting import UsageError, counted, messages
+from ensue.reports import HtmlReport, report
+
+
+def report_on_files(
+    program: Program,
+    events: Sequence[str],
+    time: str | None,
+    type: str | None,
+    end: str | None,
+    tables: Sequence[str],
+    title: str,
+    most_keys: int,
+) -> HtmlReport:
+    """What the program finds in the files."""
+    if not events or time is None:
+        raise UsageError(
+            "missing-events",
+            "a report on a program needs its events and their time",
+            "--events DATA --time COLUMN; a pipeline file says these itself",
+        )
+    sources = read_sources(events, [column for column in (time, end) if column is not None])
+    given = read_tables(tables)
+    return report(
+        sources, program, time=time, type=type, end=end, tables=given or None, title=title, most_keys=most_keys
+    )
+
+
+def write_report(page: HtmlReport, output: Path, as_json: bool) -> None:
+    """Writes the page, says where it is and what it shows: in words on stderr, or as JSON on stdout."""
+    try:
+        page.save(output)
+    except OSError as error:
+        raise UsageError("unwritable-report", f"`{output}` cannot be written: {error.strerror}") from None
+    facts = page.facts
+    found = {pattern["name"]: pattern["count"] for pattern in facts["patterns"]}
+    if as_json:
+        said = {"report": str(output), "rows": facts["rows"], "matches": found, "shown": facts["leftOut"]}
+        typer.echo(json.dumps(said, ensure_ascii=False))
+        return
+    lines = [f"{name}: {counted(count, 'match', 'matches')}" for name, count in found.items()]
+    lines += [f"shown: {'; '.join(facts['leftOut'])}"] if facts["leftOut"] else []
+    messages("\n".join([*lines, f"Written to {output}"]))

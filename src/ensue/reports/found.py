@@ -1,0 +1,148 @@
+"""The matches of each pattern and head of a run, as the engine has found them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ensue.api import Loaded
+from ensue.engine.derived import Derivation
+from ensue.engine.matches import MatchChunk, completion_times
+from ensue.engine.output import OutputSchema, check_limit
+from ensue.engine.past import matches_in_range
+from ensue.engine.sources import Report
+from ensue.engine.traces import Watched
+from ensue.engine.workspace import cached_candidates
+from ensue.errors import citing
+from ensue.expr.types import common_type
+from ensue.goals.proofs import with_lists
+from ensue.graph.bounds import end_of, start_of
+from ensue.plan.graph_words import without_round
+from ensue.plan.model import QueryPlan
+
+Int64s = npt.NDArray[np.int64]
+MATCH_ID = "match_id"
+INNER = "#"
+"""What stands in the names of streams that nobody writes: those between the operators of one statement."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What was read for a variable: its stream, how many events that has, and how many can be bound by themselves."""
+
+    stream: str
+    variable: str
+    events: int
+    kept: int
+
+
+@dataclass
+class Found:
+    """The matches of one result. `keys` are the columns that say to which lane a match belongs.
+
+    Where the user gave no name (`is_named`), the ids of matches are not those that other calls give.
+    """
+
+    name: str
+    is_head: bool
+    is_named: bool
+    keys: tuple[str, ...]
+    plan: QueryPlan
+    output: OutputSchema
+    chunks: list[MatchChunk]
+    report: Report
+    read: tuple[Read, ...]
+
+    @cached_property
+    def starts(self) -> Int64s:
+        return _joined([chunk.starts for chunk in self.chunks])
+
+    @cached_property
+    def ends(self) -> Int64s:
+        return _joined([chunk.ends for chunk in self.chunks])
+
+    @cached_property
+    def completions(self) -> Int64s:
+        """When each match was certain."""
+        return _joined([completion_times(chunk, self.plan) for chunk in self.chunks])
+
+    @cached_property
+    def offsets(self) -> Int64s:
+        """The number of the first match of each chunk."""
+        return np.cumsum([0, *(chunk.rows.length for chunk in self.chunks)])
+
+    @cached_property
+    def key_columns(self) -> tuple[pa.Array, ...]:
+        """The key of each match, column by column."""
+        return tuple(one_array([_key_of(chunk, name) for chunk in self.chunks]) for name in self.keys)
+
+    def __len__(self) -> int:
+        return int(self.offsets[-1])
+
+    def one(self, number: int) -> MatchChunk:
+        """A match by its number, as a chunk of its own."""
+        place = int(np.searchsorted(self.offsets, number, side="right")) - 1
+        chunk = self.chunks[place]
+        return replace(chunk, rows=chunk.rows.take(np.array([number - self.offsets[place]], np.int32)))
+
+
+def one_array(parts: Sequence[pa.Array]) -> pa.Array:
+    """The parts one after the other, in a type that holds all of them."""
+    kinds = [part.type for part in parts]
+    kind = kinds[0] if len({*kinds}) == 1 else common_type(kinds) or pa.string()
+    return pa.concat_arrays([part.cast(kind) for part in parts])
+
+
+def _joined(parts: Sequence[Int64s]) -> Int64s:
+    return np.concatenate(parts) if parts else np.empty(0, np.int64)
+
+
+def _key_of(chunk: MatchChunk, name: str) -> pa.Array:
+    variable, places = next(iter(chunk.rows.places.items()))
+    found = chunk.space.candidates[variable]
+    if name in found.source.input.table.column_names:
+        return found.source.column(name).take(pa.array(found.rows[places]))
+    return pa.array(chunk.space.value(end_of(variable) if name == "e" else start_of(variable), chunk.rows))
+
+
+def find_all(loaded: Loaded, names: Mapping[str, bool], heads: Sequence[str], limit: int | None) -> Iterator[Found]:
+    """The matches of every result of a run, in its order; `names` say whether they are the user's."""
+    derived = {derivation.name: derivation for derivation in loaded.planned.derivations}
+    for place, (name, is_named) in enumerate(names.items()):
+        plan, watched = with_lists(loaded.planned.plans[place]), loaded.watched(place)
+        loaded.warn_of_missing_streams(plan, watched.store)
+        chunks: list[MatchChunk] = []
+        count = 0
+        with citing(plan.source):
+            for chunk in matches_in_range(plan, watched.store, loaded.options, watched.completing, loaded.horizon):
+                count += chunk.rows.length
+                check_limit(count, limit, chunk, plan)
+                chunks.append(chunk)
+        keys = _keys_of_head(derived[name]) if name in heads else plan.query.partition_by
+        output = loaded.planned.outputs[place]
+        report, read = watched.store.report, _read(plan, watched)
+        yield Found(name, name in heads, is_named, keys, plan, output, chunks, report, read)
+
+
+def _read(plan: QueryPlan, watched: Watched) -> tuple[Read, ...]:
+    """What was read for each variable, for those of forbidden and listed events as well; rounds of one only once."""
+    store, found = watched.store, watched.completing
+    read = {}
+    for graph in plan.graphs:
+        for inner in graph.with_inner():
+            for variable in inner.graph.variables:
+                name = without_round(variable.name)
+                kept = len(cached_candidates(variable, inner.graph, store, plan.catalog, found))
+                read[variable.stream, name] = Read(variable.stream, name, len(store.streams[variable.stream]), kept)
+    return tuple(read.values())
+
+
+def _keys_of_head(derivation: Derivation) -> tuple[str, ...]:
+    """The columns of a head by which all of its rules keep events apart."""
+    ways = [way.plan.query.partition_by for way in derivation.ways]
+    return tuple(key for key in ways[0] if key in derivation.used and all(key in other for other in ways))

@@ -1,0 +1,93 @@
+"""`ensue.report`: a program over events, and what it found as one page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from ensue.algebra.nodes import Statements
+from ensue.api import (
+    Program,
+    QueryLike,
+    checked_limit,
+    explained_statements,
+    load_tables,
+    program_statements,
+    warn_set_aside,
+    with_declared,
+    written_statements,
+)
+from ensue.dsl.constraints import ConstraintsLike
+from ensue.plan.explain import Explained
+from ensue.plan.model import DEFAULT_LIMIT, Options
+from ensue.reports.facts import Facts
+from ensue.reports.found import find_all
+from ensue.reports.limits import Limits
+from ensue.reports.page import HtmlReport
+from ensue.runtimes.fixed import fixed_tables
+from ensue.runtimes.moments import Period
+from ensue.runtimes.planning import ColumnNames, Columns
+
+
+def report(
+    events: Any,
+    program: Program | QueryLike,
+    *,
+    time: ColumnNames,
+    type: str | None = None,
+    end: ColumnNames | None = None,
+    limit: int | None = DEFAULT_LIMIT,
+    constraints: ConstraintsLike | None = None,
+    tables: Mapping[str, Any] | None = None,
+    since: Any = None,
+    until: Any = None,
+    title: str | None = None,
+    most_keys: int = 50,
+    most_events: int = 5_000,
+    most_matches: int = 500,
+) -> HtmlReport:
+    """Runs a program and shows what happened as one HTML page that needs nothing else: `.save("report.html")`.
+
+    The page has a timeline for each key with its events and matches, what proves each match, the matches over time,
+    the patterns as graphs, and how they ran. It shows `most_keys` keys, those with matches first, `most_events` events
+    and `most_matches` matches, and says what it leaves out. The other arguments are those of `ensue.run`. Of Spark
+    DataFrames only the events of the keys that are shown are brought into this process.
+
+    >>> import pyarrow as pa
+    >>> table = pa.table({"t": [1, 5], "type": ["Order", "Paid"], "id": [7, 7]})
+    >>> page = report(table, "PATTERN paid SEQ(Order o, Paid p) PARTITION BY id WITHIN 10", time="t", type="type")
+    >>> page
+    HtmlReport('paid': 1 match)
+    """
+    given = written_statements(program, constraints)
+    written = _with_names(given)
+    statements = program_statements(Program(written))
+    limits = Limits(most_keys, most_events, most_matches)
+    columns, options, period = Columns(time, type, end), Options(limit=checked_limit(limit)), Period(since, until)
+    fixed = fixed_tables(tables, statements)
+    loaded = with_declared(load_tables(events, statements, columns, True, fixed, options, period))
+    names = dict.fromkeys(Program(statements).names, True)
+    names |= {name: node.name is not None for name, node in zip(names, given.results, strict=False)}
+    found = [*find_all(loaded, names, written.heads, limit)]
+    for one in found:
+        warn_set_aside(one.report)
+    explained = [*_explained(written, time if isinstance(time, str) else "t")]
+    facts = Facts(loaded, found, explained, limits, title or _title((*names,)))
+    return HtmlReport(facts.collected())
+
+
+def _with_names(statements: Statements) -> Statements:
+    """The statements with a name for each pattern, so that its matches are called the same wherever they are found."""
+    names = iter(Program(statements).names)
+    named = (node if node.declares else replace(node, name=next(names)) for node in statements.statements)
+    return replace(statements, statements=tuple(named))
+
+
+def _explained(written: Statements, time: str) -> Iterator[tuple[str, Explained]]:
+    for entry in explained_statements(written, time):
+        yield entry.query.name or "", entry
+
+
+def _title(names: tuple[str, ...]) -> str:
+    return ", ".join(names) if len(names) <= 3 else f"{', '.join(names[:2])} and {len(names) - 2} more"
