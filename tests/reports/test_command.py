@@ -53,7 +53,8 @@ def test_what_was_found_as_json(folder: Path) -> None:
         (("pairs.ensue", "--events", "events.csv", "--time", "t"), "no-such-file", 2),
         (("pair.ensue", "--events", "event.csv", "--time", "t"), "no-such-file", 2),
         (("pair.ensue", "--events", "events.csv", "--time", "at", "--type", "type"), "no-such-column", 1),
-        (("pair.ensue", "--events", "events.csv", "--time", "t", "--type", "type", "--output", "no/r.html"), "unwritable-report", 2),
+        (("pair.ensue", "--events", "events.csv", "--time", "t", "--type", "type", "--output", "no/r.html"),
+         "unwritable-report", 2),
     ],
 )  # fmt: skip
 def test_wrong_input(folder: Path, arguments: tuple[str, ...], code: str, exit_code: int) -> None:
