@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 import ensue
 from ensue.cli import app
 from ensue.cli.demo import demo_program, next_steps, statements_with_comments
+from ensue.cli.events import read_sources
 from ensue.cli.orders import draw_orders
 from ensue.runtimes.spark.java import choose_java
 
@@ -171,3 +172,21 @@ def test_demo_on_spark_without_java(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_one_order_is_enough() -> None:
     assert CliRunner().invoke(app, ["demo", "--orders", "1"]).exit_code == 0
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+def test_events_can_be_had_as_a_file(suffix: str, tmp_path: Path) -> None:
+    file = tmp_path / f"week.{suffix}"
+    result = CliRunner().invoke(app, ["demo", "--orders", "20", "--events", str(file)])
+    assert result.exit_code == 0, result.stderr
+    table = read_sources([str(file)], ["t"])
+    assert isinstance(table, pa.Table)
+    assert table.num_rows == draw_orders(20, 7).num_rows
+    assert table.column_names == draw_orders(20, 7).column_names
+
+
+@pytest.mark.parametrize(("file", "code"), [("week.xlsx", "unknown-format"), ("no/week.csv", "unwritable-file")])
+def test_events_go_nowhere_else(file: str, code: str, tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["demo", "--orders", "20", "--events", str(tmp_path / file)])
+    assert result.exit_code == 2
+    assert f"error[{code}]" in result.stderr

@@ -233,10 +233,23 @@ def demo(
     on: Annotated[
         Runtime, typer.Option(help="spark: a batch and a stream on Spark beside this process; needs Java")
     ] = Runtime.PROCESS,
+    events: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="only write the drawn events, as .parquet or .csv, and stop", show_default=False
+        ),
+    ] = None,
 ) -> None:
     """A first result: four patterns over a drawn week of orders, in this process, with nothing to set up."""
-    from ensue.cli.demo import run_demo
     from ensue.cli.reporting import reported
+
+    if events is not None:
+        from ensue.cli.orders import write_orders
+
+        with reported():
+            write_orders(orders, seed, events)
+        return
+    from ensue.cli.demo import run_demo
 
     with reported():
         run_demo(orders, seed, save, on is Runtime.SPARK)

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from ensue.cli.reporting import UsageError, counted, messages
 
 HOUR = 3600.0
 WEEK = 7 * 24 * HOUR
@@ -102,3 +107,17 @@ def _draw_complaints(drawing: _Drawing, delivered: Chosen, at_delivery: Seconds)
     drawing.add(
         "Reply", complaining & drawing.chance(0.85), at_complaint + drawing.hours(10), channels=["mail", "phone"]
     )
+
+
+def write_orders(count: int, seed: int, path: Path) -> None:
+    """Writes the events of `count` orders to a file, in the format that its name says."""
+    writers = {".parquet": pyarrow.parquet.write_table, ".csv": pyarrow.csv.write_csv}
+    write = writers.get(path.suffix.lower())
+    if write is None:
+        raise UsageError("unknown-format", f"orders are written as .parquet or .csv, not as `{path}`")
+    events = draw_orders(count, seed)
+    try:
+        write(events, path)
+    except OSError as error:
+        raise UsageError("unwritable-file", f"`{path}` cannot be written: {error.strerror}") from error
+    messages(f"Written to {path}: {counted(events.num_rows, 'event')} of {counted(count, 'order')}")
