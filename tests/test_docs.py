@@ -22,7 +22,6 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -37,6 +36,7 @@ from ensue.expr.aggregates import AGGREGATES
 from ensue.expr.functions import FUNCTIONS
 from ensue.lang.names import RESERVED
 from ensue.lang.operations import operator_form
+from pages import OUTPUT, Block, blocks_of, directly_below, output_below, write_blocks
 
 ROOT = Path(__file__).parent.parent
 # The blocks of docs/errors.md have a test of their own, which compares every code with its example.
@@ -44,49 +44,14 @@ OWN_TEST = {ROOT / "docs" / "errors.md"}
 WRITTEN = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 WRITTEN += sorted((ROOT / "examples").rglob("*.md"))
 PAGES = [path for path in WRITTEN if path not in OWN_TEST]
+# These are played from the first block to the last, commands included, by tests/test_tutorial.py.
+PLAYED = {ROOT / "docs" / "quickstart.md", ROOT / "docs" / "tutorial.md"}
 
-OUTPUT = ("text", "output")
 COMMANDS = ("console", "shell")
 KNOWN = ("python", "ensue", "case", "yaml", *OUTPUT, *COMMANDS)
 
-_FENCE = re.compile(r"^(?P<indent> *)```(?P<word>.*)$")
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """A block of code: the word behind its fence, its text, and the numbers of its first and last line."""
-
-    word: str
-    text: str
-    first: int
-    last: int
-
-
-def blocks_of(path: Path) -> list[Block]:
-    """The blocks of a page, in order."""
-    found: list[Block] = []
-    opened: tuple[str, int, str] | None = None
-    lines = path.read_text(encoding="utf-8").splitlines()
-    for number, line in enumerate(lines, start=1):
-        fence = _FENCE.match(line)
-        if fence is None:
-            continue
-        if opened is None:
-            opened = (fence["word"].strip(), number, fence["indent"])
-        else:
-            word, first, indent = opened
-            inside = [text.removeprefix(indent) for text in lines[first : number - 1]]
-            found.append(Block(word, "\n".join(inside), first, number))
-            opened = None
-    assert opened is None, f"{path.name}:{opened[1] if opened else 0}: the block has no end"
-    return found
-
-
-def directly_below(path: Path, upper: Block, lower: Block) -> bool:
-    between = path.read_text(encoding="utf-8").splitlines()[upper.last : lower.first - 1]
-    return not any(line.strip() for line in between)
 
 
 def name_of(path: Path) -> str:
@@ -109,7 +74,7 @@ def test_every_block_is_of_a_known_kind(page: Path) -> None:
         assert block in below, f"{name_of(page)}:{block.first}: the output stands below no python block"
 
 
-@every_page
+@pytest.mark.parametrize("page", [page for page in PAGES if page not in PLAYED], ids=name_of)
 def test_python_blocks_print_what_stands_below(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -121,11 +86,11 @@ def test_python_blocks_print_what_stands_below(page: Path, tmp_path: Path, monke
     for place, block in enumerate(blocks):
         if block.word == "python":
             printed = run_block(page, block, namespace)
-            below = blocks[place + 1] if place + 1 < len(blocks) else None
-            if below is not None and below.word in OUTPUT and directly_below(page, block, below):
+            below = output_below(page, blocks, place)
+            if below is not None:
                 found.append((below, printed))
     if os.environ.get("UPDATE_DOCS"):
-        write_outputs(page, found)
+        write_blocks(page, found)
     else:
         for below, printed in found:
             assert printed.rstrip() == below.text.rstrip(), f"{name_of(page)}:{below.first}"
@@ -144,13 +109,6 @@ def run_block(page: Path, block: Block, namespace: dict[str, object]) -> str:
         warnings.simplefilter("error", ensue.EnsueWarning)
         exec(code, namespace)
     return printed.getvalue()
-
-
-def write_outputs(page: Path, found: list[tuple[Block, str]]) -> None:
-    lines = page.read_text(encoding="utf-8").splitlines()
-    for block, printed in reversed(found):
-        lines[block.first : block.last - 1] = printed.rstrip().splitlines()
-    page.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 @every_page

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from ensue.algebra.check import check_constraints, check_query
 from ensue.algebra.constraints import ConstraintStatement
 from ensue.algebra.contexts import resolve_contexts
-from ensue.algebra.nodes import Statements
+from ensue.algebra.nodes import Event, PatternQuery, Statements
 from ensue.algebra.operators import CONTEXTS, excluded_streams
 from ensue.algebra.partial import eager_constraint_problems, eager_problems
 from ensue.algebra.rule_checks import check_rules
@@ -159,7 +159,8 @@ def explain(query: QueryLike, *, time: str = "t", constraints: ConstraintsLike |
 
 def explained_statements(statements: Statements, time: str) -> Iterator[Explained]:
     """What there is to say of each statement as it is written, of a head of each of its rules."""
-    if not statements.results and not statements.heads:
+    acting = _acting(statements)
+    if not statements.results and not statements.heads and not acting:
         raise _no_pattern(statements)
     problems = [*check_streams(statements), *check_rules(statements)]
     if problems:
@@ -167,11 +168,20 @@ def explained_statements(statements: Statements, time: str) -> Iterator[Explaine
     heads = statements.heads
     statements = resolve_rules(statements)
     statements = replace(statements, statements=with_keys(statements.statements))
+    among = (*statements.statements, *acting)
     laws = laws_by_query(statements)
     for node in statements.statements:
         if node.name in heads and not node.declares:
             continue
-        yield explain_without_data(node, statements.source, time, laws.get(node), statements.statements)
+        yield explain_without_data(node, statements.source, time, laws.get(node), among)
+
+
+def _acting(statements: Statements) -> tuple[PatternQuery, ...]:
+    """The ON statements as patterns that use what they are about."""
+    actions = statements.ruleset.actions if statements.ruleset is not None else ()
+    return tuple(
+        PatternQuery(Event(on.stream, on.variable), f"ON {on.stream} DO {on.action}", on.where) for on in actions
+    )
 
 
 def single_statement(query: QueryLike, constraints: ConstraintsLike | None = None) -> Statements:
