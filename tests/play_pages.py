@@ -1,4 +1,4 @@
-"""Plays pages of the documentation as a reader would: from the first block to the last, in an empty folder for each.
+"""Plays pages of the documentation as a reader would: from the first block to the last, in the current folder.
 
     python        run, all blocks of a page in one namespace
     console       each `$ command` is run by a shell
@@ -30,7 +30,7 @@ Record = list[tuple[int, str | list[str]]]
 
 
 def play(page: Path) -> Record:
-    """What the blocks of a page print, in the folder that is the current one."""
+    """What the blocks of a page print."""
     lines = page.read_text(encoding="utf-8").splitlines()
     namespace: dict[str, object] = {"__name__": "__main__"}
     record: Record = []
@@ -72,15 +72,8 @@ def run_command(command: str) -> str:
 
 
 def main(record: Path, pages: list[Path]) -> None:
-    start = Path.cwd()
-    played = {}
-    for page in pages:
-        folder = start / page.stem
-        folder.mkdir()
-        os.chdir(folder)
-        played[page.name] = play(page)
-    record.write_text(json.dumps(played), encoding="utf-8")
+    record.write_text(json.dumps({page.name: play(page) for page in pages}), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]).absolute(), [Path(name).absolute() for name in sys.argv[2:]])
+    main(Path(sys.argv[1]), [Path(name) for name in sys.argv[2:]])

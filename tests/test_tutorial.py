@@ -71,8 +71,9 @@ def test_ensue_comes_from_the_wheel(python: Path, tmp_path: Path) -> None:
 
 def test_pages_print_what_stands_below(python: Path, tmp_path: Path) -> None:
     """Quickstart and tutorial share one process, and so one session of Spark: starting it is what takes time."""
-    record = tmp_path / "record.json"
-    run(python, Path(__file__).with_name("play_pages.py"), record, *PAGES, cwd=tmp_path)
+    record, empty = tmp_path / "record.json", tmp_path / "empty"
+    empty.mkdir()
+    run(python, Path(__file__).with_name("play_pages.py"), record, *PAGES, cwd=empty)
     played = json.loads(record.read_text(encoding="utf-8"))
     for page in PAGES:
         printed = dict(played[page.name])
