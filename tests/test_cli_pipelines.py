@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet
 import pytest
 from typer.testing import CliRunner, Result
@@ -173,6 +174,31 @@ def test_init_reads_every_format(folder: Path, kind: str) -> None:
     assert result.exit_code == 0, result.stderr
     assert json.loads(result.stdout) == {"time": "at", "type": "kind", "key": "order_id", "folder": kind}
     assert command("run", f"{kind}/pipeline.yaml", "--dry-run").exit_code == 0
+
+
+def test_init_reads_a_folder_as_spark_writes_it(folder: Path) -> None:
+    table = pyarrow.csv.read_csv(folder / "events.csv")
+    for number, day in enumerate(("2025-03-10", "2025-03-11")):
+        (folder / "events" / f"day={day}").mkdir(parents=True)
+        pyarrow.parquet.write_table(table.slice(number * 2, 2), folder / "events" / f"day={day}" / "part-0.parquet")
+    (folder / "events" / "_SUCCESS").touch()
+    result = command("init", "--data", "events", "--to", "first")
+    assert result.exit_code == 0, result.stderr
+    assert "format: parquet " in (folder / "first" / "pipeline.yaml").read_text()
+    found = command("detect", "first/program.ensue", "--events", "events", "--time", "at", "--type", "kind")
+    assert "followed: 2 matches" in found.stderr
+
+
+def test_a_folder_has_one_format(folder: Path) -> None:
+    pyarrow.parquet.write_table(pyarrow.csv.read_csv(folder / "events.csv"), folder / "events.parquet")
+    (folder / "mixed").mkdir()
+    assert "there are none in `mixed`" in command("init", "--data", "mixed").stderr
+    for name in ("events.csv", "events.parquet"):
+        (folder / name).rename(folder / "mixed" / name)
+    result = command("init", "--data", "mixed")
+    assert result.exit_code == 2
+    assert "error[unknown-format]" in result.stderr
+    assert "csv and parquet" in result.stderr
 
 
 def test_init_takes_columns_that_are_named(folder: Path) -> None:

@@ -53,7 +53,9 @@ ProgramFile = Annotated[Path, typer.Argument(metavar="FILE", help="an .ensue fil
 EventFiles = Annotated[
     list[str],
     typer.Option(
-        metavar="DATA", help="a .parquet, .csv, .csv.gz, .json or .jsonl file, or STREAM=DATA", show_default=False
+        metavar="DATA",
+        help="a .parquet, .csv, .csv.gz, .json or .jsonl file, a folder of them, or STREAM=DATA",
+        show_default=False,
     ),
 ]
 TimeColumn = Annotated[str, typer.Option(metavar="COLUMN", help="the time of an event", show_default=False)]
@@ -326,7 +328,9 @@ def fmt(
 
 @app.command(epilog="Example: `ensue init --data events.parquet --to first`, then `ensue run first/pipeline.yaml`")
 def init(
-    data: Annotated[Path, typer.Option(metavar="FILE", help="a .parquet, .csv or .json file", show_default=False)],
+    data: Annotated[
+        Path, typer.Option(metavar="DATA", help="a .parquet, .csv or .json file, or a folder", show_default=False)
+    ],
     to: Annotated[Path, typer.Option(metavar="FOLDER", help="where to write the project")] = Path(),
     time: Annotated[str | None, typer.Option(metavar="COLUMN", help="the time of an event", show_default=False)] = None,
     type: TypeColumn = None,
@@ -342,7 +346,7 @@ def init(
     two streams that often follow one another.
     """
     from ensue.cli.reporting import messages, reported
-    from ensue.cli.starting import start_project
+    from ensue.cli.starting import first_try, start_project
 
     with reported():
         found = start_project(data, to, time, type, key, force)
@@ -352,5 +356,5 @@ def init(
         typer.echo(json.dumps({"time": found.time, "type": found.type, "key": found.key, "folder": str(to)}))
     messages(
         f"time: {found.time}, type: {found.type or '-'}, key: {found.key or '-'}\n"
-        f"Written to {to}: program.ensue, pipeline.yaml, README.md; next: ensue run {to / 'pipeline.yaml'} --dry-run"
+        f"Written to {to}: program.ensue, pipeline.yaml, README.md\nNext: {first_try(data, to, proposal)}"
     )

@@ -1,4 +1,4 @@
-"""Files of events as Arrow tables: Parquet, CSV and JSON."""
+"""Files of events, and folders of them, as Arrow tables: Parquet, CSV and JSON."""
 
 from __future__ import annotations
 
@@ -48,27 +48,59 @@ def _split(item: str) -> tuple[str | None, Path]:
     return stream, Path(path)
 
 
-def _read_table(path: Path, times: Sequence[str]) -> pa.Table:
-    existing_file(path)
+def format_of(path: Path) -> str:
+    """`parquet`, `csv` or `json`: by the name of a file, or of the files in a folder, as Spark writes them."""
+    if not path.is_dir():
+        return _format_of_file(existing_file(path))
+    inside = [file for file in path.rglob("*") if file.is_file() and not file.name.startswith(("_", "."))]
+    formats = {_format_of_file(file) for file in inside}
+    if len(formats) != 1:
+        found = f"those in `{path}` are {' and '.join(sorted(formats))}" if formats else f"there are none in `{path}`"
+        raise UsageError("unknown-format", f"the files of a folder of events have one format, and {found}")
+    return formats.pop()
+
+
+def _format_of_file(path: Path) -> str:
     suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() not in (".gz", ".zst", ".bz2")]
-    suffix = suffixes[-1] if suffixes else ""
+    match suffixes[-1] if suffixes else "":
+        case ".parquet":
+            return "parquet"
+        case ".csv":
+            return "csv"
+        case ".json" | ".jsonl" | ".ndjson":
+            return "json"
+        case _:
+            raise UsageError("unknown-format", f"events come as {SUFFIXES}, not as `{path}`")
+
+
+def _read_table(path: Path, times: Sequence[str]) -> pa.Table:
+    format = format_of(path)
     try:
-        match suffix:
-            case ".parquet":
-                table = pyarrow.parquet.read_table(path)
-            case ".csv":
-                table = pyarrow.csv.read_csv(path)
-            case ".json" | ".jsonl" | ".ndjson":
-                table = _read_json(path)
-            case _:
-                raise UsageError("unknown-format", f"events come as {SUFFIXES}, not as `{path}`")
+        table = _read_folder(path, format) if path.is_dir() else _read_file(path, format)
     except (pa.ArrowInvalid, pa.ArrowTypeError, json.JSONDecodeError, UnicodeDecodeError, OSError) as error:
-        raise UsageError("unreadable-events", f"`{path}` cannot be read as {suffix[1:]}: {error}") from error
+        raise UsageError("unreadable-events", f"`{path}` cannot be read as {format}: {error}") from error
     for name in times:
         if name in table.column_names:
             place = table.column_names.index(name)
             table = table.set_column(place, name, as_time(table.column(name)))
     return table
+
+
+def _read_file(path: Path, format: str) -> pa.Table:
+    match format:
+        case "parquet":
+            return pyarrow.parquet.read_table(path)
+        case "csv":
+            return pyarrow.csv.read_csv(path)
+        case _:
+            return _read_json(path)
+
+
+def _read_folder(path: Path, format: str) -> pa.Table:
+    """All files, with the columns that the names of their folders say: `day=2025-03-10`."""
+    import pyarrow.dataset
+
+    return pyarrow.dataset.dataset(path, format=format, partitioning="hive").to_table()
 
 
 def _read_json(path: Path) -> pa.Table:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa
 
-from ensue.cli.events import as_time, read_sources
+from ensue.cli.events import as_time, format_of, read_sources
 from ensue.cli.proposing import TIME_NAMES, Proposal, propose
 from ensue.cli.reporting import UsageError
 from ensue.lang.names import quote_name, quote_stream
@@ -47,6 +48,12 @@ def start_project(
     # What was just written is read as a user's file is: a starter project has no problems.
     read_pipeline_text(files[PIPELINE], folder / PIPELINE)
     return proposal
+
+
+def first_try(data: Path, folder: Path, own: Proposal) -> str:
+    """The command that shows first matches, without Spark."""
+    type = ["--type", own.type] if own.type else []
+    return shlex.join(["ensue", "detect", str(folder / PROGRAM), "--events", str(data), "--time", own.time, *type])
 
 
 def _write(files: Mapping[str, str], folder: Path, force: bool) -> None:
@@ -136,15 +143,15 @@ Where that is wrong, change it in both files.
 
 
 def _format(data: Path) -> tuple[str, str]:
-    """The format of Spark for a file, and its options as they stand in the pipeline."""
-    suffixes = {suffix.lower() for suffix in data.suffixes}
-    if ".parquet" in suffixes:
-        return "parquet", ""
-    if ".csv" in suffixes:
-        return "csv", "\n    options: {header: true}"
-    with data.open("rb") as file:
-        whole = file.read(64).lstrip().startswith(b"[")
-    return "json", "\n    options: {multiLine: true}" if whole else ""
+    """The format of Spark for the data, and its options as they stand in the pipeline."""
+    format = format_of(data)
+    if format == "csv":
+        return format, "\n    options: {header: true}"
+    if format == "json" and data.is_file():
+        with data.open("rb") as file:
+            if file.read(64).lstrip().startswith(b"["):
+                return format, "\n    options: {multiLine: true}"
+    return format, ""
 
 
 def _ddl(schema: pa.Schema, format: str) -> str:
