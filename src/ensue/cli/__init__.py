@@ -356,5 +356,5 @@ def init(
         typer.echo(json.dumps({"time": found.time, "type": found.type, "key": found.key, "folder": str(to)}))
     messages(
         f"time: {found.time}, type: {found.type or '-'}, key: {found.key or '-'}\n"
-        f"Written to {to}: program.ensue, pipeline.yaml, README.md\nNext: {first_try(data, to, proposal)}"
+        f"Written to {to}: program.ensue, pipeline.yaml, README.md\nNext: {first_try(data, to, found)}"
     )
