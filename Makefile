@@ -26,10 +26,9 @@ PROJECT := --build-deps-for=editable
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(RUNTIME) ## a first result: four patterns over a week of orders, in this process and on Spark
+demo: $(RUNTIME) ## a first result: a week of orders as a stream on Spark, its alerts as tables and as a page
 	@$(ENSURE_JAVA)
 	@$(BIN)/ensue demo
-	@$(BIN)/ensue demo --on spark
 
 test: $(DEVELOPMENT) ## all tests but the long-running ones (WORKERS=1 for one process)
 	@$(ENSURE_JAVA)

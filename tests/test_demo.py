@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
+import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -15,8 +17,8 @@ import pytest
 from typer.testing import CliRunner
 
 import ensue
-from ensue.cli import app
-from ensue.cli.demo import demo_program, next_steps, statements_with_comments
+from ensue.cli import app, order_stream
+from ensue.cli.demo import demo_program, next_steps, paragraphs
 from ensue.cli.events import read_sources
 from ensue.cli.orders import draw_orders
 from ensue.runtimes.spark.java import choose_java
@@ -61,7 +63,7 @@ def shipped_unpaid(of: History) -> int:
     )
 
 
-def waiting_too_long(of: History) -> int:
+def overdue(of: History) -> int:
     return sum(
         not any(paid < ended <= paid + timedelta(days=2) for ended in of.times("Shipped", "Cancelled"))
         for paid in of.times("Paid")
@@ -86,12 +88,27 @@ def unanswered(of: History) -> int:
     )
 
 
+def call_first(of: History) -> int:
+    days = timedelta(days=14)
+    return sum(
+        paid + timedelta(days=2) < complaint <= paid + days
+        for paid in of.times("Paid")
+        if not any(paid < ended <= paid + timedelta(days=2) for ended in of.times("Shipped", "Cancelled"))
+        for complaint in of.times("Complaint")
+    )
+
+
 READINGS = {
     "shipped_unpaid": shipped_unpaid,
-    "waiting_too_long": waiting_too_long,
     "packed_in_vain": packed_in_vain,
     "unanswered": unanswered,
+    "call_first": call_first,
+    "overdue": overdue,
 }
+
+
+def broken_promises(events: pa.Table) -> list[int]:
+    return sorted(order for order, of in histories(events) if of.times("Delivered") and of.times("Cancelled"))
 
 
 @pytest.mark.parametrize("seed", [7, 8])
@@ -102,7 +119,9 @@ def test_matches_are_those_of_a_plain_reading(seed: int) -> None:
     for name, reading in READINGS.items():
         expected = sorted(order for order, history in histories(events) for _ in range(reading(history)))
         assert sorted(found[name].column("order_id").to_pylist()) == expected
-        assert len(expected) > 10, f"{name} should have something to show"
+        assert len(expected) >= 3, f"{name} should have something to show"
+    broken = ensue.violations(events, demo_program(), time="t", type="type")
+    assert sorted(broken.column("order_id").to_pylist()) == broken_promises(events) != []
 
 
 def test_same_seed_same_orders() -> None:
@@ -110,20 +129,26 @@ def test_same_seed_same_orders() -> None:
     assert not draw_orders(50, 3).equals(draw_orders(50, 4))
 
 
-def test_every_pattern_has_one_line_of_explanation() -> None:
-    for name, text in statements_with_comments(demo_program()):
-        comment, pattern = text.split("\n")[:2]
+def test_every_part_has_one_line_of_explanation() -> None:
+    names = [name for name, _, _ in paragraphs(demo_program())]
+    assert sorted(name for name in names if name) == sorted(READINGS)
+    for _, comment, statements in paragraphs(demo_program()):
         assert comment.startswith("-- ")
-        assert pattern == f"PATTERN {name}"
+        assert "--" not in statements
 
 
-def test_demo_shows_counts_and_saves(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["demo", "--orders", "500", "--save", str(tmp_path)])
-    assert result.exit_code == 0, result.stderr
+def counts_in(shown: str) -> None:
+    """Checks the counts that the demo shows for 500 orders."""
     events = draw_orders(500, 7)
     for name, reading in READINGS.items():
-        assert f"\n{name}: {sum(reading(history) for _, history in histories(events))} match" in result.stdout
-    assert "Looking for 4 patterns" in result.stderr
+        assert f"\n{name}: {sum(reading(history) for _, history in histories(events))} match" in shown
+    assert f"\npromises: broken by {len(broken_promises(events))} order" in shown
+
+
+def test_demo_in_process_shows_counts_and_saves(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["demo", "--orders", "500", "--save", str(tmp_path), "--on", "process"])
+    assert result.exit_code == 0, result.stderr
+    counts_in(result.stdout)
     assert f"explain {tmp_path / 'demo.ensue'}" in result.stderr
     files = ["detect", str(tmp_path / "demo.ensue"), "--events", str(tmp_path / "orders.parquet")]
     assert CliRunner().invoke(app, [*files, "--time", "t", "--type", "type"]).exit_code == 0
@@ -134,36 +159,58 @@ def test_commands_that_are_proposed_run_as_printed(tmp_path: Path, monkeypatch: 
     monkeypatch.chdir(Path(sys.executable).parent.parent)
     beside = Path("bin", "ensue")
     commands = [shlex.split(line) for line in next_steps(None).splitlines() if line.startswith(f"  {beside} ")]
-    assert [command[1] for command in commands] == ["demo", "explain", "detect", "demo"]
+    assert [command[1] for command in commands] == ["demo", "explain", "detect", "why-not", "init"]
     monkeypatch.setenv("PATH", str(beside.parent.absolute()))
     assert "\n  ensue demo --save .\n" in next_steps(None)
     assert "demo --save" not in next_steps(tmp_path)
     monkeypatch.chdir(tmp_path)
-    for _, *arguments in commands[:-1]:
-        assert CliRunner().invoke(app, arguments).exit_code == 0
-    assert commands[-1][1:] == ["demo", "--on", "spark"]
+    (_, *saving), *others = commands
+    assert CliRunner().invoke(app, [*saving, "--on", "process"]).exit_code == 0
+    for _, *arguments in others:
+        data = ["orders.parquet" if argument.startswith("YOUR_") else argument for argument in arguments]
+        result = CliRunner().invoke(app, data)
+        assert result.exit_code == 0, result.stderr
 
 
-def test_demo_on_spark_finds_the_same(spark: SparkSession, capfd: pytest.CaptureFixture[str]) -> None:
-    result = CliRunner().invoke(app, ["demo", "--orders", "500", "--on", "spark"])
+def test_demo_is_a_stream_that_finds_the_same(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(order_stream, "FILES", 1)
+    result = CliRunner().invoke(app, ["demo", "--orders", "500"])
     assert result.exit_code == 0, result.stderr
-    rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in result.stdout.splitlines() if "│" in line]
-    events = draw_orders(500, 7)
-    for name, reading in READINGS.items():
-        expected = str(sum(reading(history) for _, history in histories(events)))
-        assert [name, expected, expected, expected] in rows
-    assert result.stdout.endswith("The same matches.\n")
-    assert "Starting Spark" in result.stderr
+    counts_in(result.stdout)
+    assert result.stdout.endswith("finds the same.\n")
+    events = draw_orders(500, 7).num_rows
+    progress = [line for line in result.stderr.splitlines() if " events read, " in line]
+    assert len(progress) > 1
+    assert re.fullmatch(rf"  {events + 1:,} events read, [1-9]\d* alerts so far, watermark [-\d]+ [\d:]+", progress[-1])
     assert capfd.readouterr().err == "", "Spark is quiet"
     assert not spark.streams.active
 
 
+def test_ctrl_c_stops_the_stream_and_leaves_nothing(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object) -> None:
+        assert spark.streams.active
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(order_stream.Shown, "look", stop)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    result = CliRunner().invoke(app, ["demo", "--orders", "50"])
+    assert result.exit_code == 130
+    assert result.stderr.endswith("\nStopped.\n")
+    assert not spark.streams.active
+    assert not list(tmp_path.glob("ensue-demo-*"))
+
+
 def test_demo_on_spark_without_java(monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_java(*_: object) -> None:
+    def no_java(*_: object, **__: object) -> None:
         choose_java([])
 
     monkeypatch.setattr("ensue.runtimes.spark.session.spark_session", no_java)
-    result = CliRunner().invoke(app, ["demo", "--orders", "5", "--on", "spark"])
+    result = CliRunner().invoke(app, ["demo", "--orders", "5"])
     assert result.exit_code == 1
     assert "error[no-java]" in result.stderr
     assert "ensue[java]" in result.stderr
@@ -171,7 +218,7 @@ def test_demo_on_spark_without_java(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_one_order_is_enough() -> None:
-    assert CliRunner().invoke(app, ["demo", "--orders", "1"]).exit_code == 0
+    assert CliRunner().invoke(app, ["demo", "--orders", "1", "--on", "process"]).exit_code == 0
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "csv"])

@@ -18,8 +18,6 @@ import io
 import os
 import re
 import shlex
-import subprocess
-import sys
 import tempfile
 import warnings
 from functools import cache
@@ -177,10 +175,14 @@ def test_commands_name_make_targets_that_exist(page: Path) -> None:
 
 @cache
 def demo_lines() -> frozenset[str]:
-    done = subprocess.run(
-        [Path(sys.executable).parent / "ensue", "demo"], capture_output=True, text=True, check=True, env=None, cwd=ROOT
-    )
-    return frozenset(line.rstrip() for line in done.stdout.splitlines())
+    """What the demo prints without Spark; tests/test_demo.py compares the stream, tests/test_fresh_clone.py `make`."""
+    from typer.testing import CliRunner
+
+    from ensue.cli import app
+
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        shown = CliRunner().invoke(app, ["demo", "--on", "process"]).stdout
+    return frozenset(line.rstrip() for line in shown.splitlines())
 
 
 @every_page
@@ -240,3 +242,37 @@ def test_language_page_lists_every_operator_policy_and_aggregate() -> None:
         begin, end = f"| `{aggregate.signature}` | {aggregate.description} |", f"| `{aggregate.example}` |"
         rows = [line for line in text.splitlines() if line.startswith(begin) and line.endswith(end)]
         assert len(rows) == 1, f"the table of aggregates lacks: {begin} ... {end}"
+
+
+# --- words of other systems
+
+
+def snippets_of(page: Path) -> list[tuple[int, str]]:
+    """The code in the second column of the page's tables, with its line."""
+    found = []
+    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), start=1):
+        cells = re.split(r"(?<!\\)\|", line)
+        if line.startswith("| ") and len(cells) == 5:
+            found += [(number, code) for code in re.findall(r"`([^`]+)`", cells[2])]
+    return found
+
+
+@cache
+def parses(text: str) -> bool:
+    try:
+        ensue.parse(text)
+    except ensue.QueryError:
+        return False
+    return True
+
+
+def test_our_words_for_those_of_other_systems_are_right() -> None:
+    snippets = snippets_of(ROOT / "docs" / "coming-from.md")
+    assert len(snippets) > 100
+    wrong = []
+    for number, code in snippets:
+        if code.startswith(("ensue.", "stream.")):
+            compile(code, f"coming-from.md:{number}", "eval")
+        elif not any(parses(before + code) for before in ("", "PATTERN ", "PATTERN SEQ(A a, B b) ")):
+            wrong.append(f"coming-from.md:{number}: {code}")
+    assert not wrong, "\n".join(wrong)

@@ -233,8 +233,8 @@ def demo(
         typer.Option(metavar="FOLDER", help="keep demo.ensue and orders.parquet there", show_default=False),
     ] = None,
     on: Annotated[
-        Runtime, typer.Option(help="spark: a batch and a stream on Spark beside this process; needs Java")
-    ] = Runtime.PROCESS,
+        Runtime, typer.Option(help="spark: a stream on Spark on this machine, needs Java; process: without Spark")
+    ] = Runtime.SPARK,
     events: Annotated[
         Path | None,
         typer.Option(
@@ -242,7 +242,7 @@ def demo(
         ),
     ] = None,
 ) -> None:
-    """A first result: four patterns over a drawn week of orders, in this process, with nothing to set up."""
+    """A first result: patterns, a rule and constraints over a drawn week of orders, as a stream on Spark."""
     from ensue.cli.reporting import reported
 
     if events is not None:
