@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Row = dict[str, Any]
+PAGE = Path("demo.html")
 
 
 @pytest.fixture(scope="module")
@@ -150,6 +151,7 @@ def test_demo_in_process_shows_counts_and_saves(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.stderr
     counts_in(result.stdout)
     assert f"explain {tmp_path / 'demo.ensue'}" in result.stderr
+    assert "<html" in (tmp_path / PAGE).read_text(encoding="utf-8")
     files = ["detect", str(tmp_path / "demo.ensue"), "--events", str(tmp_path / "orders.parquet")]
     assert CliRunner().invoke(app, [*files, "--time", "t", "--type", "type"]).exit_code == 0
 
@@ -158,11 +160,11 @@ def test_commands_that_are_proposed_run_as_printed(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.chdir(Path(sys.executable).parent.parent)
     beside = Path("bin", "ensue")
-    commands = [shlex.split(line) for line in next_steps(None).splitlines() if line.startswith(f"  {beside} ")]
+    commands = [shlex.split(line) for line in next_steps(None, PAGE).splitlines() if line.startswith(f"  {beside} ")]
     assert [command[1] for command in commands] == ["demo", "explain", "detect", "why-not", "init"]
     monkeypatch.setenv("PATH", str(beside.parent.absolute()))
-    assert "\n  ensue demo --save .\n" in next_steps(None)
-    assert "demo --save" not in next_steps(tmp_path)
+    assert "\n  ensue demo --save .\n" in next_steps(None, PAGE)
+    assert "demo --save" not in next_steps(tmp_path, PAGE)
     monkeypatch.chdir(tmp_path)
     (_, *saving), *others = commands
     assert CliRunner().invoke(app, [*saving, "--on", "process"]).exit_code == 0
@@ -187,6 +189,8 @@ def test_demo_is_a_stream_that_finds_the_same(
     assert re.fullmatch(rf"  {events + 1:,} events read, [1-9]\d* alerts so far, watermark [-\d]+ [\d:]+", progress[-1])
     assert capfd.readouterr().err == "", "Spark is quiet"
     assert not spark.streams.active
+    assert "open demo.html in a browser" in result.stderr
+    assert PAGE.exists()
 
 
 def test_ctrl_c_stops_the_stream_and_leaves_nothing(
@@ -217,7 +221,8 @@ def test_demo_on_spark_without_java(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Traceback" not in result.stderr
 
 
-def test_one_order_is_enough() -> None:
+def test_one_order_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     assert CliRunner().invoke(app, ["demo", "--orders", "1", "--on", "process"]).exit_code == 0
 
 

@@ -230,7 +230,9 @@ def demo(
     seed: Annotated[int, typer.Option(help="of the random numbers; the same seed gives the same orders")] = 7,
     save: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="keep demo.ensue and orders.parquet there", show_default=False),
+        typer.Option(
+            metavar="FOLDER", help="keep demo.ensue and orders.parquet there, and the page", show_default=False
+        ),
     ] = None,
     on: Annotated[
         Runtime, typer.Option(help="spark: a stream on Spark on this machine, needs Java; process: without Spark")
@@ -242,7 +244,10 @@ def demo(
         ),
     ] = None,
 ) -> None:
-    """A first result: patterns, a rule and constraints over a drawn week of orders, as a stream on Spark."""
+    """A first result: patterns, a rule and constraints over a drawn week of orders, as a stream on Spark.
+
+    The alerts are shown as tables and, with the events behind them, in a page: demo.html, here or in FOLDER.
+    """
     from ensue.cli.reporting import reported
 
     if events is not None:

@@ -8,6 +8,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 from time import perf_counter
@@ -24,6 +25,7 @@ from ensue.cli.order_stream import Found, find_in_stream
 from ensue.cli.orders import draw_orders
 from ensue.cli.reporting import UsageError, counted, messages, table_width
 from ensue.kernels.warm import warm_up
+from ensue.reports import report
 
 SHOWN_ROWS = 4
 SHOWN_OF_VIOLATIONS = ["order_id", "event", "at", "other", "other_at"]
@@ -50,7 +52,7 @@ def paragraphs(program: Program) -> Iterator[tuple[str, str, str]]:
 
 
 def run_demo(orders: int, seed: int, save: Path | None, on_spark: bool) -> None:
-    """Draws the orders, finds what goes wrong, shows each part of the program with its first matches."""
+    """Draws the orders, finds what goes wrong, shows each part of the program with its first matches, writes a page."""
     program = demo_program()
     messages("Getting ready; the first run on a machine compiles for some seconds ...")
     try:
@@ -68,10 +70,11 @@ def run_demo(orders: int, seed: int, save: Path | None, on_spark: bool) -> None:
         if on_spark:
             same = comparable(found) == comparable(find_in_process(program, events))
             console.print("One pass over all events in this process finds", "the same." if same else "something ELSE.")
+        page = write_page(program, events, save or Path())
     except KeyboardInterrupt:
         messages("Stopped.")
         raise typer.Exit(STOPPED) from None
-    messages(f"\n{next_steps(save)}")
+    messages(f"\n{next_steps(save, page)}")
 
 
 def _total(events: pa.Table, found: Found) -> str:
@@ -110,7 +113,15 @@ def in_order(table: pa.Table) -> pa.Table:
     return table.sort_by([(first, "ascending"), ("order_id", "ascending")])
 
 
-def next_steps(saved: Path | None) -> str:
+def write_page(program: Program, events: pa.Table, folder: Path) -> Path:
+    """Writes the report of the demo; gives its place."""
+    messages("Writing the report ...")
+    page = report(events, program, time="t", type="type", title="A week of orders")
+    with _written_to(folder):
+        return Path(page.save(folder / REPORT_FILE))
+
+
+def next_steps(saved: Path | None, page: Path) -> str:
     """What to do after the demo, as commands that run as they are written; `saved` is where the files are."""
     ensue = _this_command()
     folder = saved or Path()
@@ -119,7 +130,9 @@ def next_steps(saved: Path | None) -> str:
   {ensue} demo --save .
       keep the program and the events: {program}, {events}"""
     return f"""\
-What next:{"" if saved else keep}
+What next:
+  open {page} in a browser
+      orders on a timeline: click a match for its events and what proves it{"" if saved else keep}
   {ensue} explain {program}
       what a pattern means, how it runs, what a stream would have to keep
   {ensue} detect {program} --events {events} --time t --type type
@@ -145,10 +158,20 @@ def _this_command() -> str:
 def _save(program: Program, events: pa.Table, folder: Path) -> None:
     source = program.statements.source
     assert source is not None
-    try:
+    with _written_to(folder):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / PROGRAM_FILE).write_text(source.text, encoding="utf-8")
         parquet.write_table(events, folder / EVENTS_FILE)
+    messages(f"Saved {folder / PROGRAM_FILE} and {folder / EVENTS_FILE}")
+
+
+@contextmanager
+def _written_to(folder: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
-        raise UsageError("unwritable-folder", f"nothing can be saved in `{folder}`: {error.strerror}") from error
-    messages(f"Saved {folder / 'demo.ensue'} and {folder / 'orders.parquet'}")
+        raise UsageError(
+            "unwritable-folder",
+            f"nothing can be saved in `{folder}`: {error.strerror}",
+            "--save FOLDER names another",
+        ) from error

@@ -1,0 +1,114 @@
+"""The incidents of `examples/incidents`: every match is one that plain Python finds, incident by incident."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from test_docs import blocks_of
+from test_incidents import INCIDENTS, Change, Row, histories, pytestmark  # noqa: F401 (skips without the data)
+
+FOLDER = Path(__file__).parents[1] / "examples" / "incidents"
+MONTH = timedelta(days=30)
+
+
+@pytest.fixture(scope="module")
+def run() -> ModuleType:
+    spec = spec_from_file_location("incidents_example", FOLDER / "run.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def incidents(run: ModuleType) -> Any:
+    return run.read_incidents(INCIDENTS)
+
+
+@pytest.fixture(scope="module")
+def found(run: ModuleType, incidents: Any) -> Any:
+    return run.find(incidents)
+
+
+def ping_pong(case: str, history: list[Change]) -> Iterator[Row]:
+    """Four assignments in a row between two groups."""
+    queued = [change for change in history if change.activity == "Queued"]
+    for a, b, again, back in zip(queued, queued[1:], queued[2:], queued[3:], strict=False):
+        if a.group == again.group != b.group == back.group and back.time - a.time <= MONTH:
+            yield case, a.group, b.group, a.time, back.time
+
+
+def pushed_back(case: str, history: list[Change]) -> Iterator[Row]:
+    """First and later line with nothing completed between; of several, the first of each."""
+    accepted = [change for change in history if change.activity == "Accepted"]
+    completed = [change.time for change in history if change.activity == "Completed"]
+    pairs = [
+        (front, behind)
+        for front in accepted
+        if "2nd" not in front.group and "3rd" not in front.group
+        for behind in accepted
+        if ("2nd" in behind.group or "3rd" in behind.group)
+        and front.time < behind.time <= front.time + MONTH
+        and not any(front.time < done < behind.time for done in completed)
+    ]
+    for front, behind in pairs:
+        earlier = any(other.time < front.time for other, same in pairs if same == behind)
+        sooner = any(other.time < behind.time for same, other in pairs if same == front)
+        if not earlier and not sooner:
+            yield case, front.group, behind.group, front.time, behind.time
+
+
+def reopened(case: str, history: list[Change]) -> Iterator[Row]:
+    """The first work after a resolution, before anything else was completed."""
+    for place, solved in enumerate(history):
+        if solved.status != "Resolved":
+            continue
+        for change in history[place + 1 :]:
+            if change.activity == "Completed" or change.time - solved.time > MONTH:
+                break
+            if change.activity == "Accepted" and change.status == "In Progress":
+                yield case, solved.group, solved.time, change.time
+                break
+
+
+def no_answer(case: str, history: list[Change]) -> Iterator[Row]:
+    """A wait for the user that nothing follows within two weeks."""
+    for place, change in enumerate(history):
+        behind = [later.time for later in history[place + 1 :] if later.activity != "Unmatched"]
+        if change.status == "Wait - User" and not (behind and behind[0] - change.time <= timedelta(days=14)):
+            yield case, change.group, change.time
+
+
+@pytest.mark.parametrize("reading", [ping_pong, pushed_back, reopened, no_answer])
+def test_plain_python_finds_the_same(found: Any, reading: Callable[[str, list[Change]], Iterator[Row]]) -> None:
+    expected = Counter(row for case, history in histories().items() for row in reading(case, history))
+    matches = found[reading.__name__]
+    assert Counter(tuple(row.values()) for row in matches.to_pylist()) == expected
+    assert expected.total() > 250
+
+
+def test_pages_show_what_is_printed(
+    run: ModuleType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["run.py", str(INCIDENTS), "--report", "incidents.html"])
+    run.main()
+    printed = capsys.readouterr().out.splitlines()
+    for page in (FOLDER / "README.md", FOLDER.parents[1] / "docs" / "examples.md"):
+        block = next(block for block in blocks_of(page) if "incidents/run.py" in block.text)
+        shown = [line for line in block.text.splitlines() if not line.startswith("$ ")]
+        assert shown == printed, page
+    assert (tmp_path / "incidents.html").stat().st_size < 1_000_000
