@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 import ensue
-from test_docs import blocks_of
+from pages import blocks_of
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "examples" / "library"
