@@ -49,8 +49,9 @@ soak: $(DEVELOPMENT) ## the long-running tests
 	@$(ENSURE_JAVA)
 	$(BIN)/pytest -m soak
 
-bench: $(DEVELOPMENT) ## benchmarks of the core, of Spark, of constraints, of semantic windows and of rules
+bench: $(DEVELOPMENT) ## benchmarks of start-up, of the core, of Spark, of constraints, of semantic windows and of rules
 	@$(ENSURE_JAVA)
+	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/core.py
 	$(BIN)/python benchmarks/spark.py
 	$(BIN)/python benchmarks/constraints.py

@@ -19,56 +19,13 @@ import pyarrow as pa
 from figures import Figure, give
 
 import ensue
+from ensue.cli.measuring import PATTERNS, RETURNED, TIME_SPAN, make_events, query_text, seconds, unit_of
 
-TIME_SPAN = 10**9
-RETURNED = "RETURN a.key AS key, a.t AS began, c.t AS ended"
-
-
-def make_events(count: int, keys: int, types: int, seed: int = 0, in_order: bool = True) -> pa.Table:
-    """Events of equally frequent types, spread evenly over keys and time, with a number and a measurement each."""
-    random = np.random.default_rng(seed)
-    times = random.integers(0, TIME_SPAN, count)
-    if in_order:
-        times.sort()
-    names = pa.array([f"T{number:02d}" for number in range(types)])
-    return pa.table(
-        {
-            "t": times,
-            "key": random.integers(0, keys, count),
-            "type": names.take(pa.array(random.integers(0, types, count))),
-            "x": random.integers(0, 1_000_000, count),
-            "v": random.random(count),
-        }
-    )
+TARGETS = {"SEQ(A, B, C)": 0.5, "SEQ(A, NOT B, C)": 0.6, "SEQ(A, NOT SEQ(B, C), D)": 0.6}
 
 
-def seconds(work: Callable[[], object], repeat: int = 3) -> float:
-    """The best of several runs."""
-    best = float("inf")
-    for _ in range(repeat):
-        begin = time.perf_counter()
-        work()
-        best = min(best, time.perf_counter() - begin)
-    return best
-
-
-def unit_of(events: pa.Table) -> float:
-    times, keys = events["t"].to_numpy(), events["key"].to_numpy()
-    return seconds(lambda: np.lexsort((times, keys)), repeat=2)
-
-
-# Windows for about one match per 100 events: pattern, window in mean gaps between events of one type and key, target.
-PATTERNS = {
-    "SEQ(A, B, C)": ("SEQ(T00 a, T01 b, T02 c)", 0.66, 0.5),
-    "SEQ(A, NOT B, C)": ("SEQ(T00 a, NOT T01 b, T02 c)", 0.225, 0.6),
-    "SEQ(A, NOT SEQ(B, C), D)": ("SEQ(T00 a, NOT SEQ(T01 b, T03 d), T02 c)", 0.205, 0.6),
-}
-
-
-def query_text(pattern: str, share: float, count: int, groups: int, types: int, keyed: bool) -> str:
-    window = int(share * TIME_SPAN * types * groups / count)
-    partition = "PARTITION BY key" if keyed else ""
-    return f"PATTERN {pattern} {partition} WITHIN {window} {RETURNED}"
+def unit(events: pa.Table) -> float:
+    return unit_of(events["t"].to_numpy(), events["key"].to_numpy())
 
 
 def detect(events: pa.Table, query: str) -> pa.Table:
@@ -78,8 +35,8 @@ def detect(events: pa.Table, query: str) -> pa.Table:
 def pattern_figures(count: int, keys: int) -> Iterator[Figure]:
     """Each pattern with and without a key, also on twice the input, and one of them in random order."""
     events, twice = make_events(count, keys, 20), make_events(2 * count, 2 * keys, 20)
-    unit = unit_of(events)
-    for name, (pattern, share, target) in PATTERNS.items():
+    sorting = unit(events)
+    for name, (pattern, share) in PATTERNS.items():
         for keyed in (True, False):
             query = query_text(pattern, share, count, keys if keyed else 1, 20, keyed)
             matches = detect(events, query).num_rows
@@ -88,14 +45,14 @@ def pattern_figures(count: int, keys: int) -> Iterator[Figure]:
                 f"{count / spent / 1e6:.0f} million events a second, {100 * matches / count:.2f} matches per 100 events"
             )
             label = "PARTITION BY key" if keyed else "no key"
-            yield Figure(f"{name}, {label}", spent / unit, "units", target if keyed else 0.5, note=note)
+            yield Figure(f"{name}, {label}", spent / sorting, "units", TARGETS[name] if keyed else 0.5, note=note)
             larger = query_text(pattern, share, 2 * count, 2 * keys if keyed else 1, 20, keyed)
             doubled = seconds(lambda larger=larger: detect(twice, larger))
             yield Figure(f"{name}, {label}, input doubled", doubled / spent, "times", 2.3)
     shuffled = make_events(count, keys, 20, in_order=False)
-    query = query_text(*PATTERNS["SEQ(A, B, C)"][:2], count, keys, 20, True)
+    query = query_text(*PATTERNS["SEQ(A, B, C)"], count, keys, 20, True)
     extra = seconds(lambda: detect(shuffled, query)) - seconds(lambda: detect(events, query))
-    yield Figure("SEQ(A, B, C), random order of input, in addition", extra / unit, "units", 1.2)
+    yield Figure("SEQ(A, B, C), random order of input, in addition", extra / sorting, "units", 1.2)
 
 
 POLICIES = ("RECENT", "CHRONICLE", "CONTINUOUS", "NEXT")
@@ -107,7 +64,7 @@ def policy_figures(count: int, keys: int) -> Iterator[Figure]:
     for keyed in (True, False):
         ratios = {
             name: policy_ratios(events, query_text(pattern, share, count, keys if keyed else 1, 20, keyed))
-            for name, (pattern, share, _) in PATTERNS.items()
+            for name, (pattern, share) in PATTERNS.items()
         }
         for policy in POLICIES:
             worst = max(of_pattern[policy] for of_pattern in ratios.values())
@@ -130,12 +87,12 @@ def relevant_figures(count: int, keys: int) -> Iterator[Figure]:
     """Three types only, so that every event is relevant."""
     query = query_text("SEQ(T00 a, T01 b, T02 c)", 0.25, count, keys, 3, True)
     events = make_events(count, keys, 3)
-    unit = unit_of(events)
+    sorting = unit(events)
     spent = seconds(lambda: detect(events, query))
-    yield Figure("three types, in time order", spent / unit, "units", 1.5)
+    yield Figure("three types, in time order", spent / sorting, "units", 1.5)
     shuffled = make_events(count, keys, 3, in_order=False)
     extra = seconds(lambda: detect(shuffled, query)) - spent
-    yield Figure("three types, random order of input, in addition", extra / unit, "units", 1.2)
+    yield Figure("three types, random order of input, in addition", extra / sorting, "units", 1.2)
 
 
 def fresh_process(code: str, **environment: str) -> list[float]:

@@ -26,9 +26,9 @@ from rich.console import Console
 from rich.table import Table
 
 import ensue
-from ensue.api import single_statement
 from ensue.engine.cascade import start_session
 from ensue.plan.model import Options
+from ensue.programs import single_statement
 from ensue.runtimes.planning import Columns, plan_queries
 
 CHAIN = """

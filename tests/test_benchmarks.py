@@ -86,6 +86,16 @@ def test_traces_of_the_constraint_benchmark_obey_its_process(monkeypatch: pytest
     assert sum("UseLocalStock" in trace for trace in traces.values()) == 60
 
 
+def test_start_benchmarks_give_every_figure() -> None:
+    done = subprocess.run(
+        [sys.executable, str(FOLDER / "startup.py"), "--runs", "1", "--format", "json"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert [figure["name"] for figure in json.loads(done.stdout)][2] == "ensue check pair.ensue"
+
+
 def test_rule_benchmarks_give_every_figure_and_the_same_events() -> None:
     sizes = ["--blocks", "50", "200", "--events", "4000", "--keys", "50", "--window", "400", "--batch", "500"]
     done = subprocess.run(

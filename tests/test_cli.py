@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
+import io
 import json
 import os
 import re
@@ -18,7 +20,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import ensue
-from ensue.cli import app
+from ensue.cli import app, main
 from ensue.plan.model import DEFAULT_LIMIT
 
 PAIR = """\
@@ -63,11 +65,11 @@ def test_version() -> None:
     assert ensue_command("--version").stdout == f"ensue {ensue.__version__}\n"
 
 
-@pytest.mark.parametrize("command", ["check", "explain", "detect", "demo"])
+@pytest.mark.parametrize("command", [command.name or command.callback.__name__ for command in app.registered_commands])
 def test_help_has_an_example(command: str) -> None:
     result = ensue_command(command, "--help")
     assert result.exit_code == 0
-    assert f"Example: `ensue {command}" in result.stdout
+    assert re.search(rf"Examples?: `ensue {command}", result.stdout)
 
 
 def test_help_names_the_default_limit() -> None:
@@ -108,6 +110,31 @@ def test_check_as_json(folder: Path) -> None:
     assert problem["hint"]
     sound = ensue_command("check", "pair.ensue", "--format", "json")
     assert (sound.exit_code, sound.stdout, sound.stderr) == (0, "[]\n", "")
+
+
+def test_check_and_fmt_of_stdin(folder: Path) -> None:
+    rough = "pattern p seq(A a,B b) within 60 min;"
+    checked = CliRunner().invoke(app, ["check", "-"], input="PATTERN SEQ(A a, NOT B b)")
+    assert checked.exit_code == 1
+    assert " --> stdin:1:18" in checked.stderr
+    formatted = CliRunner().invoke(app, ["fmt", "-"], input=rough)
+    assert (formatted.exit_code, formatted.stdout) == (0, "PATTERN p\n  SEQ(A a, B b)\n  WITHIN 1 hour;\n")
+    only = CliRunner().invoke(app, ["fmt", "--check", "-", "--format", "json"], input=rough)
+    assert (only.exit_code, json.loads(only.stdout)) == (1, [{"file": "stdin", "changed": True}])
+    broken = CliRunner().invoke(app, ["check", "-"], input=b"\xff")
+    assert (broken.exit_code, "error[not-text]" in broken.stderr) == (2, True)
+
+
+def test_explain_as_json(folder: Path) -> None:
+    program = ensue.parse(PAIR)
+    result = ensue_command("explain", "pair.ensue", "--format", "json")
+    assert json.loads(result.stdout) == {
+        "pair": ensue.explain(program.queries[0]),
+        "lone": ensue.explain(program.queries[1]),
+    }
+    assert list(json.loads(ensue_command("explain", "pair.ensue", "--pattern", "lone", "--format", "json").stdout)) == [
+        "lone"
+    ]
 
 
 def test_explain(folder: Path) -> None:
@@ -260,6 +287,80 @@ def test_rows_cut_what_is_shown_not_counts(folder: Path) -> None:
     assert "pair: 1 match" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("range", "found"),
+    [
+        (["--since", "2025-03-10T08:10:00"], {"pair": 0, "lone": 1}),
+        (["--until", "2025-03-10 08:10:00"], {"pair": 1, "lone": 0}),
+        (["--since", "2025-03-10T08:00", "--until", "2025-03-10T09:00"], {"pair": 1, "lone": 0}),
+    ],
+)
+def test_detect_in_a_range_of_time(folder: Path, range: list[str], found: dict[str, int]) -> None:
+    matches = json.loads(detect("events.csv", *range, "--format", "json").stdout)
+    assert {name: len(rows) for name, rows in matches.items()} == found
+
+
+def test_a_range_of_integer_time(folder: Path) -> None:
+    (folder / "ticks.ensue").write_text("PATTERN SEQ(A a, B b) WITHIN 5")
+    (folder / "ticks.csv").write_text("t,type\n1,A\n3,B\n4,B\n")
+    given = ["detect", "ticks.ensue", "--events", "ticks.csv", "--time", "t", "--type", "type", "--format", "json"]
+    matches = json.loads(ensue_command(*given, "--since", "3").stdout)["pattern_1"]
+    assert [match["end"] for match in matches] == [4]
+    soon = ensue_command(*given, "--since", "soon")
+    assert (soon.exit_code, soon.stdout) == (1, "")
+    assert "time is integer, so `--since` is one too" in soon.stderr
+
+
+LAW = "CONSTRAINT EXCLUSIVE(A, B);"
+
+
+def test_violations(folder: Path) -> None:
+    (folder / "law.ensue").write_text(LAW.replace(";", " PARTITION BY id;"))
+    given = ["violations", "law.ensue", "--events", "events.csv", "--time", "t", "--type", "type"]
+    result = ensue_command(*given, "--format", "json")
+    assert (result.exit_code, result.stderr) == (0, "violations: 1 violation\n")
+    (row,) = json.loads(result.stdout)["violations"]
+    assert row["id"] == 1
+    assert (row["constraint"], row["event"], row["at"]) == ("EXCLUSIVE(A, B)", "B", "2025-03-10T08:10:00")
+    assert "EXCLUSIVE(A, B)" in ensue_command(*given).stdout
+    assert ensue_command(*given, "--format", "csv").stdout.startswith("id,constraint,event,at,")
+
+
+def test_violations_need_a_key_and_a_constraint(folder: Path) -> None:
+    (folder / "law.ensue").write_text(LAW)
+    given = ["--events", "events.csv", "--time", "t", "--type", "type"]
+    missing = ensue_command("violations", "law.ensue", *given)
+    assert (missing.exit_code, "error[constraint-partition]" in missing.stderr) == (1, True)
+    keyed = ensue_command("violations", "law.ensue", *given, "--key", "id")
+    assert (keyed.exit_code, keyed.stderr) == (0, "violations: 1 violation\n")
+    none = ensue_command("violations", "pair.ensue", *given)
+    assert (none.exit_code, "error[no-constraint]" in none.stderr) == (1, True)
+
+
+def test_bench_of_drawn_events() -> None:
+    result = ensue_command("bench", "--size", "2000", "--runs", "1", "--format", "json")
+    assert result.exit_code == 0
+    figures = json.loads(result.stdout)
+    assert [figure["name"] for figure in figures] == ["SEQ(A, B, C)", "SEQ(A, NOT B, C)", "SEQ(A, NOT SEQ(B, C), D)"]
+    for figure in figures:
+        assert (figure["events"], figure["runtime"]) == (2000, "in process")
+        assert figure["matches"] > 0
+        assert figure["events_per_second"] == pytest.approx(2000 / figure["seconds"], rel=0.01)
+        assert figure["units"] > 0
+
+
+def test_bench_of_a_program(folder: Path) -> None:
+    own = ["bench", "pair.ensue", "--events", "events.csv", "--time", "t", "--type", "type", "--runs", "1"]
+    figures = json.loads(ensue_command(*own, "--format", "json").stdout)
+    assert [(figure["name"], figure["events"], figure["matches"]) for figure in figures] == [
+        ("pair", 3, 1),
+        ("lone", 3, 1),
+    ]
+    table = ensue_command(*own).stdout
+    assert "events a second" in table
+    assert "lone" in table
+
+
 @pytest.mark.parametrize(("limit", "exit_code"), [(0, 1), (1, 0)])
 def test_limit_stops_the_run(folder: Path, limit: int, exit_code: int) -> None:
     (folder / "pair.ensue").write_text("PATTERN SEQ(A a, B b) WITHIN 1 hour")
@@ -299,6 +400,14 @@ def test_whole_events_are_written_as_json_and_csv(folder: Path) -> None:
         ),
         (["detect", "pair.ensue", "--events", "events.csv", "--time", "at", "--type", "type"], 1, ["t, type, id"]),
         (["detect", "pair.ensue", "--events", "A=events.csv", "--events", "events.csv", "--time", "t"], 2, ["STREAM="]),
+        (["why-not", "pair.ensue", "--data", "event.csv", "--time", "t"], 2, ["did you mean `events.csv`?"]),
+        (["bench", "pair.ensue"], 2, ["error[no-events]"]),
+        (["bench", "--events", "events.csv"], 2, ["error[no-program]"]),
+        (["bench", "pear.ensue", "--events", "events.csv", "--time", "t"], 2, ["did you mean `pair.ensue`?"]),
+        (["bench", "--size", "0"], 2, ["--size"]),
+        (["demo", "--orders", "0"], 2, ["--orders"]),
+        (["schema", "more"], 2, ["more"]),
+        (["fmt", "pear.ensue"], 2, ["did you mean `pair.ensue`?"]),
     ],
 )
 def test_mistakes(folder: Path, arguments: list[str], exit_code: int, said: list[str]) -> None:
@@ -329,32 +438,42 @@ def test_warnings_are_one_line_on_stderr(folder: Path) -> None:
     assert "Warning" not in result.stderr
 
 
-def test_as_a_process(folder: Path) -> None:
-    (folder / "open.ensue").write_text("PATTERN SEQ(A a, NOT B b)")
-    ran = subprocess.run(
-        [sys.executable, "-m", "ensue.cli", "check", "open.ensue"], capture_output=True, text=True, check=False
-    )
-    assert (ran.returncode, ran.stdout) == (1, "")
-    assert ran.stderr.startswith("error[open-scope]: ")
+# --- processes: start-up, pipes
+
+
+def test_what_looks_at_programs_only_loads_nothing_that_works_on_data(folder: Path) -> None:
+    """One process for all of them: what one loads would still be there after the others."""
+    code = """
+import sys
+from ensue.cli import main
+for arguments in (["--version"], ["check", "pair.ensue"], ["fmt", "--check", "pair.ensue"], ["check", "gone.ensue"]):
+    sys.argv[1:] = arguments
+    try:
+        main()
+    except SystemExit as left:
+        print(left.code, file=sys.stderr)
+    assert not {"typer", "rich", "numpy"} & set(sys.modules), arguments
+for arguments in (["--help"], ["explain", "pair.ensue"]):
+    sys.argv[1:] = arguments
+    try:
+        main()
+    except SystemExit as left:
+        print(left.code, file=sys.stderr)
+assert not {"numba", "pandas", "pyarrow", "pyspark", "ensue.engine", "ensue.api"} & set(sys.modules)
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "Traceback" not in ran.stderr
+    assert [line for line in ran.stderr.splitlines() if line.isdigit()] == ["0", "0", "1", "2", "0", "0"]
+    assert ran.stdout.startswith(f"ensue {ensue.__version__}\n")
+    assert "error[no-such-file]" in ran.stderr
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--help"],
-        ["demo", "--orders", "50"],
-        ["explain", "pair.ensue"],
-        ["detect", "pair.ensue", "--events", "events.csv", "--time", "t", "--type", "type"],
-    ],
-    ids=lambda arguments: arguments[0],
-)
-def test_a_reader_that_leaves_is_no_failure(folder: Path, arguments: list[str]) -> None:
+def test_a_reader_that_leaves_is_no_failure_of_a_process(folder: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     try:
         ran = subprocess.run(
-            [sys.executable, "-m", "ensue.cli", *arguments],
+            [sys.executable, "-m", "ensue.cli", "explain", "pair.ensue"],
             stdout=writing,
             stderr=subprocess.PIPE,
             text=True,
@@ -362,39 +481,115 @@ def test_a_reader_that_leaves_is_no_failure(folder: Path, arguments: list[str]) 
         )
     finally:
         os.close(writing)
-    assert ran.returncode == 0
-    assert "Traceback" not in ran.stderr
-    assert "BrokenPipe" not in ran.stderr
+    assert (ran.returncode, ran.stderr) == (0, "")
 
 
-def test_help_imports_nothing_heavy_of_its_own() -> None:
-    """What `import ensue` brings along aside, the help needs none of the heavy libraries."""
-    code = """
-import sys, types
-package = types.ModuleType("ensue")
-package.__path__ = [sys.argv.pop()]
-sys.modules["ensue"] = package
-from ensue.cli import app
-try:
-    app(["--help"])
-finally:
-    assert not {"numba", "numpy", "pandas", "pyarrow", "lark"} & set(sys.modules)
-"""
-    package = Path(ensue.__file__).parent
-    subprocess.run([sys.executable, "-c", code, str(package)], check=True, capture_output=True)
+class ClosedPipe(io.StringIO):
+    """A stdout whose reader has left."""
+
+    def write(self, text: str) -> int:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    def fileno(self) -> int:
+        return self.own
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.own = os.open(os.devnull, os.O_WRONLY)
 
 
-def test_check_imports_neither_the_engine_nor_spark(folder: Path) -> None:
-    code = """
-import sys
-from ensue.cli import app
-try:
-    app(["check", "pair.ensue"])
-finally:
-    loaded = {name for name in sys.modules if name.startswith(("ensue.engine", "ensue.api"))}
-    assert not loaded | ({"numba", "pyspark"} & set(sys.modules)), loaded
-"""
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--version"],
+        ["--help"],
+        ["schema"],
+        ["demo", "--orders", "50", "--on", "process"],
+        ["detect", "pair.ensue", "--events", "events.csv", "--time", "t", "--type", "type"],
+        ["detect", "pair.ensue", "--events", "events.csv", "--time", "t", "--type", "type", "--format", "json"],
+    ],
+    ids=lambda arguments: "-".join(word.strip("-") for word in (arguments[0], arguments[-1])),
+)
+def test_a_reader_that_leaves_is_no_failure(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["ensue", *arguments])
+    monkeypatch.setattr(sys, "stdout", ClosedPipe())
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 0
+    assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "at"),
+    [
+        (["check", "pair.ensue"], "ensue.cli.checking.check_files"),
+        (["check", "pair.ensue", "--format", "json"], "ensue.cli.checking.check_files"),
+        (["fmt", "pair.ensue"], "ensue.cli.formatting.formatted_files"),
+        (["explain", "pair.ensue"], "ensue.cli.programs.read_program"),
+        (["detect", "pair.ensue", "--events", "events.csv", "--time", "t"], "ensue.cli.detecting.detect_in_files"),
+        (["violations", "pair.ensue", "--events", "events.csv", "--time", "t"], "ensue.cli.programs.read_program"),
+        (["why-not", "pair.ensue", "--data", "events.csv", "--time", "t"], "ensue.cli.programs.read_program"),
+        (["init", "--data", "events.csv"], "ensue.cli.starting.start_project"),
+        (["bench"], "ensue.cli.benching.drawn_work"),
+        (["demo"], "ensue.cli.demo.run_demo"),
+    ],
+    ids=lambda value: value[0] + str(len(value)) if isinstance(value, list) else None,
+)
+def test_interrupted(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    at: str,
+) -> None:
+    """Ctrl-C ends any command with 130 and nothing else to read."""
+
+    def interrupt(*arguments: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(at, interrupt)
+    monkeypatch.setattr(sys, "argv", ["ensue", *arguments])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 130
+    assert "Traceback" not in capsys.readouterr().err
+
+
+# --- colours and completion
+
+
+@pytest.mark.parametrize("arguments", [["detect"], ["detect", "--help"], ["detect", "--format", "xml"]])
+def test_colours(folder: Path, arguments: list[str]) -> None:
+    """What a terminal would see: escapes, and with NO_COLOR none."""
+    if len(arguments) == 1:
+        arguments = ["detect", "pair.ensue", "--events", "events.csv", "--time", "t", "--type", "type"]
+    with_color = CliRunner().invoke(app, arguments, env={"FORCE_COLOR": "1", "NO_COLOR": ""})
+    assert "\x1b[" in with_color.output
+    without = CliRunner().invoke(app, arguments, env={"FORCE_COLOR": "1", "NO_COLOR": "1"})
+    assert "\x1b" not in without.output
+    assert without.output
+
+
+def completed(line: str) -> list[str]:
+    """What bash is told when a tab follows the line."""
+    words = line.split(" ")
+    env = {"_ENSUE_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
+    return CliRunner().invoke(app, [], env=env, prog_name="ensue").stdout.split()
+
+
+def test_completion_for_bash(folder: Path) -> None:
+    script = CliRunner().invoke(app, [], env={"_ENSUE_COMPLETE": "source_bash"}, prog_name="ensue").stdout
+    # Where Ensue proposes nothing, bash completes names of files.
+    assert "complete -o default -F _ensue_completion ensue" in script
+    assert completed("ensue ch") == ["check"]
+    assert completed("ensue check --for") == ["--format"]
+    assert completed("ensue check --format ") == ["text", "json"]
+    assert completed("ensue explain pair.ensue --pattern ") == ["pair", "lone"]
+    assert completed("ensue detect pair.ensue --pattern l") == ["lone"]
+    assert completed("ensue detect gone.ensue --pattern l") == []
+    assert completed("ensue explain --pattern l") == []
 
 
 # --- docs/cli.md

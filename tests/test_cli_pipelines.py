@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
+import os
+import shlex
 from pathlib import Path
 
 import pyarrow as pa
@@ -152,6 +155,8 @@ def test_init_writes_a_project_that_finds_something(folder: Path) -> None:
     result = command("init", "--data", "events.csv", "--to", "first")
     assert result.exit_code == 0, result.stderr
     assert "time: at, type: kind, key: order_id" in result.stderr
+    told = (folder / "first" / "README.md").read_text()
+    assert "- key: `order_id`, called like a key, 3 values that come back" in told
     assert command("run", "first/pipeline.yaml", "--dry-run").exit_code == 0
     assert command("fmt", "--check", "first/program.ensue").exit_code == 0
     found = command(
@@ -172,7 +177,9 @@ def test_init_reads_every_format(folder: Path, kind: str) -> None:
         (folder / f"events.{kind}").write_text("\n".join(lines) if kind == "jsonl" else f"[{','.join(lines)}]")
     result = command("init", "--data", f"events.{kind}", "--to", kind, "--format", "json")
     assert result.exit_code == 0, result.stderr
-    assert json.loads(result.stdout) == {"time": "at", "type": "kind", "key": "order_id", "folder": kind}
+    said = json.loads(result.stdout)
+    assert said.pop("why").keys() == {"time", "type", "key"}
+    assert said == {"time": "at", "type": "kind", "key": "order_id", "folder": kind}
     assert command("run", f"{kind}/pipeline.yaml", "--dry-run").exit_code == 0
 
 
@@ -211,6 +218,77 @@ def test_init_takes_columns_that_are_named(folder: Path) -> None:
     assert "SEQ(`go now` a, `it's done` b)" in program
     assert "PARTITION BY `case no`" in program
     assert command("check", "ticks/program.ensue").exit_code == 0
+
+
+BEGIN = dt.datetime(2024, 1, 1)
+COUNT = 16
+MOMENTS = [BEGIN + dt.timedelta(minutes=5 * number) for number in range(COUNT)]
+WORDS = ["Placed", "Paid", "Out for delivery", "it's done"] * (COUNT // 4)
+KEYS = [number // 4 for number in range(COUNT)]
+ODD_TABLES = {
+    "several times": {"id": KEYS, "created_at": MOMENTS, "updated_at": MOMENTS[::-1], "event": WORDS},
+    "nested": {
+        "meta": [{"at": moment, "user": {"id": 1}} for moment in MOMENTS],
+        "tags": [["a"]] * COUNT,
+        "ts": MOMENTS,
+        "kind": WORDS,
+    },
+    "milliseconds": {"at_ms": [int(m.timestamp() * 1000) for m in MOMENTS], "action": WORDS, "user_id": KEYS},
+    "dictionary": {
+        "when": pa.array(MOMENTS, pa.timestamp("ms")),
+        "type": pa.array(WORDS).dictionary_encode(),
+        "order_id": pa.array(KEYS, pa.int32()).dictionary_encode(),
+    },
+    "dates": {"date": [moment.date() for moment in MOMENTS], "type": WORDS, "id": KEYS},
+    "zone": {"at": pa.array(MOMENTS, pa.timestamp("us", "Europe/Berlin")), "type": WORDS, "id": KEYS},
+    "nulls": {"t": [None, *MOMENTS[1:]], "type": [None, *WORDS[1:]], "id": [None, *KEYS[1:]]},
+    "no type": {"t": MOMENTS, "value": KEYS},
+    "odd names": {"event time": MOMENTS, "no": WORDS, "it's -- id": KEYS},
+    "odd texts": {"t": MOMENTS, "type": ["line\nbreak", "`tick`"] * (COUNT // 2), "id": KEYS},
+    "other types": {"t": MOMENTS, "type": WORDS, "id": pa.array(KEYS, pa.uint64()), "b": [b"x"] * COUNT},
+}
+
+
+@pytest.mark.parametrize("name", ODD_TABLES)
+def test_init_of_odd_tables(folder: Path, name: str) -> None:
+    """What is written checks, has a plan and runs as it is written."""
+    pyarrow.parquet.write_table(pa.table(ODD_TABLES[name]), "odd table.parquet")
+    made = command("init", "--data", "odd table.parquet", "--to", "odd")
+    assert made.exit_code == 0, made.output
+    assert command("check", "odd/program.ensue").exit_code == 0
+    assert command("fmt", "--check", "odd/program.ensue").exit_code == 0
+    assert command("run", "odd/pipeline.yaml", "--dry-run").exit_code == 0
+    lines = [line for line in (folder / "odd" / "README.md").read_text().splitlines() if "ensue detect" in line]
+    os.chdir("odd")
+    found = command(*shlex.split(lines[0])[1:], "--format", "json")
+    assert found.exit_code == 0, found.output
+    assert json.loads(found.stdout).keys() == {"followed", "not_followed"}
+
+
+def test_init_of_integers_that_count_from_1970(folder: Path) -> None:
+    pyarrow.parquet.write_table(pa.table(ODD_TABLES["milliseconds"]), "ms.parquet")
+    made = command("init", "--data", "ms.parquet", "--to", "ms")
+    assert "time: at_ms," in made.stderr
+    assert "the only one that holds milliseconds since 1970" in (folder / "ms" / "pipeline.yaml").read_text()
+    assert "windows are numbers of milliseconds" in (folder / "ms" / "program.ensue").read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "hint"),
+    [
+        ("t,type,id\n", "no-rows", "some events"),
+        ("zeit;art\n1.2.2024;A\n", "no-time", "separated by commas"),
+        ("ts,type\n1700000000.5,A\n", "no-time", "`ts` holds fractions"),
+        ("x,y\nhello,A\n", "no-time", "--time COLUMN"),
+        ("", "unreadable-events", ""),
+    ],
+)
+def test_init_of_tables_that_say_too_little(folder: Path, text: str, code: str, hint: str) -> None:
+    (folder / "little.csv").write_text(text)
+    result = command("init", "--data", "little.csv", "--to", "little")
+    assert (result.exit_code, f"error[{code}]" in result.stderr) == (2, True)
+    assert hint in result.stderr
+    assert not (folder / "little").exists()
 
 
 def test_init_overwrites_nothing(folder: Path) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         table_sink,
         webhook,
     )
-    from ensue.api import Program, Results, detect, detect_batches, explain, parse, parse_file, run, violations
+    from ensue.api import Results, detect, detect_batches, run, violations
     from ensue.detector import Advance, Detector
     from ensue.dsl import (
         PatternExpression,
@@ -102,6 +102,7 @@ if TYPE_CHECKING:
     )
     from ensue.goals import Proof, WhyNot, justify, waiting, why_not
     from ensue.mining import Proposal, mine
+    from ensue.programs import Program, explain, parse, parse_file
     from ensue.reports import HtmlReport, report
     from ensue.runtimes.spark.running import Running
     from ensue.runtimes.spark.session import spark_session
@@ -121,7 +122,7 @@ _HOMES = {
     "HtmlReport": "ensue.reports",
     "LimitError": "ensue.errors",
     "PatternExpression": "ensue.dsl",
-    "Program": "ensue.api",
+    "Program": "ensue.programs",
     "Proof": "ensue.goals",
     "Proposal": "ensue.mining",
     "Query": "ensue.dsl",
@@ -162,7 +163,7 @@ _HOMES = {
     "ends_within": "ensue.dsl",
     "event": "ensue.dsl",
     "exclusive": "ensue.dsl",
-    "explain": "ensue.api",
+    "explain": "ensue.programs",
     "fact": "ensue.dsl",
     "field": "ensue.dsl",
     "first_of": "ensue.dsl",
@@ -182,8 +183,8 @@ _HOMES = {
     "not_follows": "ensue.dsl",
     "not_precedes": "ensue.dsl",
     "on": "ensue.dsl",
-    "parse": "ensue.api",
-    "parse_file": "ensue.api",
+    "parse": "ensue.programs",
+    "parse_file": "ensue.programs",
     "periodic": "ensue.dsl",
     "periodic_list": "ensue.dsl",
     "precedes": "ensue.dsl",

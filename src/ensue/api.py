@@ -1,30 +1,19 @@
-"""The public face: parse, detect, run, and the queries and programs they take."""
+"""The public face over data: detect, run and violations, and the results they give."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
-from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ensue.algebra.check import check_constraints, check_query
-from ensue.algebra.constraints import ConstraintStatement
-from ensue.algebra.contexts import resolve_contexts
-from ensue.algebra.nodes import Event, PatternQuery, Statements
-from ensue.algebra.operators import CONTEXTS, excluded_streams
+from ensue.algebra.nodes import Statements
+from ensue.algebra.operators import excluded_streams
 from ensue.algebra.partial import eager_constraint_problems, eager_problems
-from ensue.algebra.rule_checks import check_rules
-from ensue.algebra.rules import Ruleset
-from ensue.algebra.rulesets import resolve_rules, unused_heads
-from ensue.algebra.settling import with_keys
-from ensue.algebra.streams import check_streams
-from ensue.dsl import PatternExpression, Query, RuleStatement, query_of
-from ensue.dsl.constraints import ConstraintsLike, statements_of
+from ensue.dsl.constraints import ConstraintsLike
 from ensue.engine.derived import all_plans, derive, groups_of, sources_of
 from ensue.engine.events import EventStore, note_streams
 from ensue.engine.output import collect_ordered, render_in_batches
@@ -33,282 +22,25 @@ from ensue.engine.session import request_of
 from ensue.engine.sources import EventSource, InputTable, Report, latest_end, load_sources
 from ensue.engine.traces import Watched, watch
 from ensue.engine.violations import track
-from ensue.errors import EnsueWarning, LimitError, Problem, QueryError, SchemaError, Span, citing, closest, counted
+from ensue.errors import EnsueWarning, LimitError, QueryError, SchemaError, citing, closest, counted
 from ensue.kernels.warm import warm_up
-from ensue.lang.checked import parse_checked
-from ensue.lang.parser import parse_statements
-from ensue.lang.render import render_statements
-from ensue.lang.rules import joined_rulesets
-from ensue.plan.explain import Explained, explain_without_data
-from ensue.plan.lawful import laws_by_query
 from ensue.plan.model import DEFAULT_LIMIT, Options, QueryPlan
+from ensue.programs import (
+    Program,
+    QueryLike,
+    constrained,
+    keyed,
+    program_statements,
+    query_statements,
+    single_statement,
+)
 from ensue.runtimes.fixed import FixedTables, fixed_tables
 from ensue.runtimes.moments import ALL_TIME, Period
 from ensue.runtimes.planning import ColumnNames, Columns, Emission, Planned, plan_queries, plan_violations
 from ensue.runtimes.tables import TableKind, are_frames, arrow_tables
 
-Statement: TypeAlias = "str | Query | PatternExpression | RuleStatement | Program"
-QueryLike: TypeAlias = "Statement | Sequence[Statement]"
-"""A query as it may be given; a list is a program of all its members."""
-
 MOST_SHOWN = 8
 """How many values of a type column a warning lists."""
-
-
-@dataclass(frozen=True)
-class Program:
-    """The statements of a text or file, in order.
-
-    Its results are the matches of its patterns. What is declared as a STREAM is there for other statements to use.
-
-    >>> program = parse("PATTERN pair SEQ(A a, B b) WITHIN 5; PATTERN lone AND(C c, NOT C other) WITHIN 5")
-    >>> list(program.names)
-    ['pair', 'lone']
-    >>> parse(program.to_text()) == program
-    True
-    """
-
-    statements: Statements
-
-    @property
-    def queries(self) -> tuple[Query, ...]:
-        """The patterns whose matches are the results."""
-        return tuple(Query(node) for node in self.statements.results)
-
-    @property
-    def constraints(self) -> tuple[ConstraintStatement, ...]:
-        return self.statements.constraints
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The name of each pattern, one without a name by its number, and the heads of rules."""
-        taken = {node.name for node in self.statements.results}
-        names: list[str] = []
-        for place, node in enumerate(self.statements.results, start=1):
-            fresh = (name for number in count(place) if (name := f"pattern_{number}") not in {*taken, *names})
-            names.append(node.name or next(fresh))
-        return (*names, *self.statements.heads)
-
-    def to_text(self) -> str:
-        """The program as text; it parses back to an equal program."""
-        return render_statements(self.statements)
-
-    def explain(self, *, time: str = "t") -> str:
-        """What each pattern means and how it will run; `time` names the time column."""
-        return "\n\n".join(entry.to_text() for entry in explained_statements(self.statements, time))
-
-
-def parse(text: str, name: str = "query") -> Program:
-    """Parses a text of one or more statements and checks what can be checked without data; `name` is cited in errors.
-
-    >>> parse("PATTERN SEQ(A a, NOT B b) ").queries
-    Traceback (most recent call last):
-    ensue.errors.QueryError: error[open-scope]: nothing says how long after the match the forbidden events count
-     --> query:1:18
-      |
-    1 | PATTERN SEQ(A a, NOT B b)\x20
-      |                  ^^^^^^^
-    hint: add a WITHIN to the whole pattern, or put the NOT between two items of a SEQ
-    """
-    return Program(parse_checked(text, name))
-
-
-def parse_file(path: str | Path) -> Program:
-    """Parses an `.ensue` file."""
-    return parse(Path(path).read_text(encoding="utf-8"), Path(path).name)
-
-
-def as_program(query: QueryLike) -> Program:
-    """The program that a text or a list of queries and rules is, with all that can be checked without data checked."""
-    if isinstance(query, Program):
-        return query
-    return parse(query if isinstance(query, str) else Program(_statements_of(query)).to_text())
-
-
-def explain(query: QueryLike, *, time: str = "t", constraints: ConstraintsLike | None = None) -> str:
-    """What a query means and how it will run, stage by stage, without data; `time` names the time column.
-
-    >>> print(explain("PATTERN SEQ(A a, B b) WITHIN 5"))
-    PATTERN
-      PATTERN SEQ(A a, B b)
-        WITHIN 5
-    <BLANKLINE>
-    GRAPH
-      a: an event of A
-      b: an event of B
-      a before b, all within 5
-    <BLANKLINE>
-    PLAN
-      all events form one group, sorted by time
-      read A: all columns, because whole events are returned
-      read B: all columns, because whole events are returned
-      join a, b: from the rarest in the data at hand, each next one by a search in its time range
-    <BLANKLINE>
-    STATE
-      A as a: kept for 5
-      B as b: not kept
-      bounded
-    <BLANKLINE>
-    SPARK
-      batch: shuffled by time slices of 80 that overlap by 5
-      stream: in one task, with one state
-    """
-    statements = _single_statement(query, constraints)
-    return "\n\n".join(entry.to_text() for entry in explained_statements(statements, time))
-
-
-def explained_statements(statements: Statements, time: str) -> Iterator[Explained]:
-    """What there is to say of each statement as it is written, of a head of each of its rules."""
-    acting = _acting(statements)
-    if not statements.results and not statements.heads and not acting:
-        raise _no_pattern(statements)
-    problems = [*check_streams(statements), *check_rules(statements)]
-    if problems:
-        raise QueryError(problems, statements.source)
-    heads = statements.heads
-    statements = resolve_rules(statements)
-    statements = replace(statements, statements=with_keys(statements.statements))
-    among = (*statements.statements, *acting)
-    laws = laws_by_query(statements)
-    for node in statements.statements:
-        if node.name in heads and not node.declares:
-            continue
-        yield explain_without_data(node, statements.source, time, laws.get(node), among)
-
-
-def _acting(statements: Statements) -> tuple[PatternQuery, ...]:
-    """The ON statements as patterns that use what they are about."""
-    actions = statements.ruleset.actions if statements.ruleset is not None else ()
-    return tuple(
-        PatternQuery(Event(on.stream, on.variable), f"ON {on.stream} DO {on.action}", on.where) for on in actions
-    )
-
-
-def single_statement(query: QueryLike, constraints: ConstraintsLike | None = None) -> Statements:
-    """The one query meant, with its constraints and its text, so that messages can point into it."""
-    written = _single_statement(query, constraints)
-    statements = resolved(written)
-    wanted = _wanted_results(written)
-    chosen = (node for node in statements.statements if node.declares or node.name == wanted or not written.heads)
-    return replace(statements, statements=tuple(chosen))
-
-
-def _single_statement(query: QueryLike, constraints: ConstraintsLike | None) -> Statements:
-    """The one query meant, as it is written."""
-    statements = _constrained(_statements_of(query), constraints)
-    if not statements.results and not statements.heads:
-        raise _no_pattern(statements)
-    if len(statements.results) > 1:
-        raise _several_queries(statements, "statements with PATTERN", statements.results[1].span)
-    return statements
-
-
-def _wanted_results(statements: Statements) -> str | None:
-    """The name of the one pattern, or, where there are only rules, of the one head that no other rule uses."""
-    if statements.results or statements.ruleset is None:
-        return statements.results[0].name if statements.results else None
-    heads = unused_heads(statements.ruleset)
-    if len(heads) != 1:
-        rules = [rule for rule in statements.ruleset.rules if rule.head in heads[1:]]
-        raise _several_queries(statements, "heads that no other rule uses", rules[0].span if rules else None)
-    return heads[0]
-
-
-def _several_queries(statements: Statements, what: str, span: Span | None) -> QueryError:
-    number = len(statements.results) or len(unused_heads(statements.ruleset or Ruleset()))
-    problem = Problem(
-        "one-query",
-        f"the text has {number} {what} where one is expected",
-        span,
-        hint="`ensue.run` takes programs of several patterns and rules",
-    )
-    return QueryError([problem], statements.source)
-
-
-def program_statements(program: Program | QueryLike, constraints: ConstraintsLike | None = None) -> Statements:
-    """The patterns and rules of a program with its constraints."""
-    statements = written_statements(program, constraints)
-    if not statements.results and not statements.heads:
-        raise _no_pattern(statements)
-    return resolved(statements)
-
-
-def written_statements(program: Program | QueryLike, constraints: ConstraintsLike | None = None) -> Statements:
-    """What a program says, with its constraints, as it is written."""
-    return _constrained(_statements_of(parse(program) if isinstance(program, str) else program), constraints)
-
-
-def resolved(statements: Statements) -> Statements:
-    """The statements, those with a context as several; what is wrong with these is said of what was written."""
-    chosen = [query for query in statements.statements if query.policy in CONTEXTS]
-    problems = [problem for query in chosen for problem in check_query(query)]
-    problems += check_rules(statements)
-    if problems:
-        raise QueryError(problems, statements.source)
-    return resolve_contexts(resolve_rules(statements))
-
-
-def _keyed(statements: Statements, partition_by: str | Sequence[str]) -> Statements:
-    """The statements, with keys for the constraints that have none."""
-    keys = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
-    if not keys:
-        return statements
-    keyed = tuple(replace(e, partition_by=e.partition_by or keys) for e in statements.constraints)
-    return replace(statements, constraints=keyed)
-
-
-def _constrained(statements: Statements, constraints: ConstraintsLike | None) -> Statements:
-    """The statements with further constraints, in one text, so that messages can point into it."""
-    if constraints is None:
-        return statements
-    together = (*statements.constraints, *statements_of(constraints))
-    return _statements_of(render_statements(replace(statements, constraints=tuple(dict.fromkeys(together)))))
-
-
-def _no_pattern(statements: Statements) -> QueryError:
-    spans = [*(query.span for query in statements.declared), *(entry.span for entry in statements.constraints)]
-    place = next(iter(spans), None)
-    hint = "add a PATTERN; constraints say what its events are like"
-    if statements.declared:
-        hint = "add a PATTERN that uses what is declared; the matches of a PATTERN are results, a STREAM is an input"
-    return QueryError(
-        [Problem("no-pattern", "the text has no pattern to look for", place, hint=hint)], statements.source
-    )
-
-
-def _statements_of(query: object) -> Statements:
-    """The statements of a text, a program, or a query built in Python, which goes by way of its text to have places."""
-    match query:
-        case Program():
-            return query.statements
-        case str():
-            statements = parse_statements(query)
-            if problems := list(check_constraints(statements.constraints)):
-                raise QueryError(problems, statements.source)
-            return statements
-        case RuleStatement():
-            return parse_statements(query.to_text())
-        case Query() | PatternExpression():
-            return parse_statements((query_of(query) if isinstance(query, PatternExpression) else query).to_text())
-        case list() | tuple() if query:
-            return _statements_of(render_statements(_joined([_statements_of(member) for member in query])))
-        case _:
-            raise QueryError(
-                [
-                    Problem(
-                        "not-a-query",
-                        f"a query is a text or built with `ensue.seq` and its like, not {type(query).__name__}",
-                    )
-                ]
-            )
-
-
-def _joined(parts: Sequence[Statements]) -> Statements:
-    return Statements(
-        tuple(query for part in parts for query in part.statements),
-        constraints=tuple(entry for part in parts for entry in part.constraints),
-        ruleset=joined_rulesets(part.ruleset for part in parts),
-    )
 
 
 class Results(dict[str, Any]):
@@ -489,8 +221,8 @@ def violations(
     >>> violations(table, text, time="t", type="type").to_pylist()[0]["constraint"]
     'PRIOR(Order, Paid)'
     """
-    given = Statements(()) if program is None else _statements_of(program)
-    statements, columns = _keyed(_constrained(given, constraints), partition_by), Columns(time, type)
+    given = Statements(()) if program is None else query_statements(program)
+    statements, columns = keyed(constrained(given, constraints), partition_by), Columns(time, type)
     if are_frames(events):
         from ensue.runtimes.spark.detection import frame_violations
 
@@ -653,13 +385,9 @@ def warn_set_aside(report: Report, callers: int = 3) -> None:
 
 
 __all__ = [
-    "Program",
     "Results",
     "detect",
     "detect_batches",
-    "explain",
-    "parse",
-    "parse_file",
     "run",
     "violations",
 ]

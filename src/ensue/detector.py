@@ -12,12 +12,7 @@ import pyarrow as pa
 from ensue.algebra.check import check_query
 from ensue.algebra.nodes import Statements
 from ensue.algebra.streams import check_streams
-from ensue.api import (
-    QueryLike,
-    checked_limit,
-    single_statement,
-    warn_set_aside,
-)
+from ensue.api import checked_limit, warn_set_aside
 from ensue.dsl.constraints import ConstraintsLike
 from ensue.engine.cascade import Progress, go_on, start_session
 from ensue.engine.kept import kept_derived, kept_events
@@ -26,6 +21,7 @@ from ensue.engine.sources import Mask, Report
 from ensue.errors import EnsueWarning, QueryError, SchemaError, StateError, counted
 from ensue.kernels.warm import warm_up
 from ensue.plan.model import DEFAULT_LIMIT, Options
+from ensue.programs import QueryLike, single_statement
 from ensue.runtimes.fixed import fixed_tables
 from ensue.runtimes.moments import ticks_of
 from ensue.runtimes.planning import ColumnNames, Columns, plan_queries, with_violations

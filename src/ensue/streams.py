@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ensue.algebra.check import check_query
 from ensue.algebra.partial import Partial, partial_problems, partial_queries
-from ensue.api import Program, QueryLike, checked_emit, checked_limit, program_statements
+from ensue.api import checked_emit, checked_limit
 from ensue.dsl.constraints import ConstraintsLike
 from ensue.engine.output import OutputSchema, partial_output
 from ensue.errors import QueryError, SchemaError, Source, did_you_mean
 from ensue.lang.render import render_pattern
 from ensue.plan.build import plan_query
 from ensue.plan.model import DEFAULT_LIMIT, Options, QueryPlan
+from ensue.programs import Program, QueryLike, program_statements
 from ensue.runtimes.fixed import fixed_tables
 from ensue.runtimes.grouping import by_keys
 from ensue.runtimes.planning import ColumnNames, Columns, Planned, plan_queries, with_violations

@@ -18,12 +18,12 @@ import ensue
 from engine.test_batching import is_plannable, matches_in, matches_of_oracle
 from engine.test_choice import REFUSED, expected, found
 from ensue.algebra.nodes import PatternQuery
-from ensue.api import Program, program_statements
 from ensue.engine.past import Bounds, bounds_of, in_range
 from ensue.engine.sources import load_sources
 from ensue.errors import QueryError, SchemaError
 from ensue.lang.render import render_query
 from ensue.plan.model import Options
+from ensue.programs import Program, program_statements
 from ensue.runtimes.planning import Columns, plan_queries
 from harness import FIELD_TYPES, events_table
 from oracle.oracle import OracleEvent

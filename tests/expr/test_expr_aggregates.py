@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from ensue.errors import Problem, QueryError, SchemaError
 from ensue.expr import reductions
 from ensue.expr.aggregates import AGGREGATES, Aggregate
-from ensue.expr.check import check_expression
+from ensue.expr.checked_types import expression_type
 from ensue.expr.evaluate import condition_mask, evaluate
 from ensue.expr.lists import explicit_lists
 from ensue.expr.nodes import Binary, Call, Case, Elements, Expr, Field, Gather, Literal
@@ -32,7 +32,7 @@ def apply(name: str, lists: Any) -> Any:
     """The aggregate of each list, which has the type that the checker announces."""
     expr = Call(name, (L,))
     problems: list[Problem] = []
-    announced = check_expression(expr, lambda field: lists.type, problems)
+    announced = expression_type(expr, lambda field: lists.type, problems)
     assert problems == []
     value = evaluate(expr, lambda field: lists, len(lists))
     assert value.type == announced
@@ -182,7 +182,7 @@ def test_the_example_holds(aggregate: Aggregate) -> None:
 def test_of_no_list_there_is_nothing(name: str) -> None:
     expr = Call(name, (Literal(None),))
     value = evaluate(expr, lambda field: pa.nulls(2), 2)
-    assert value.type == check_expression(expr, lambda field: None, [])
+    assert value.type == expression_type(expr, lambda field: None, [])
     assert value.null_count == 2
     assert apply(name, pa.nulls(2)) == [None, None]
     assert apply(name, pa.array([], pa.list_(pa.int64()))) == []
@@ -259,7 +259,7 @@ def test_an_element_beyond_64_bits_names_its_column() -> None:
 def gather(*columns: Any) -> Any:
     by_name = {str(number): column for number, column in enumerate(columns)}
     expr = Gather(tuple(Field("t", name) for name in by_name))
-    announced = check_expression(expr, lambda field: by_name[field.name].type, [])
+    announced = expression_type(expr, lambda field: by_name[field.name].type, [])
     value = evaluate(expr, lambda field: by_name[field.name], len(columns[0]))
     assert value.type == announced
     value.validate(full=True)
@@ -325,7 +325,7 @@ def check(text: str) -> tuple[pa.DataType, list[Problem]]:
     """The type of an expression where `t` is repeated and `a` is not."""
     problems: list[Problem] = []
     expr = explicit_lists(parse_expression(text), {"t": "t"}, problems)
-    return check_expression(expr, lambda field: FIELDS.get(field.name), problems), problems
+    return expression_type(expr, lambda field: FIELDS.get(field.name), problems), problems
 
 
 @pytest.mark.parametrize(
@@ -445,7 +445,7 @@ def test_one_mistake_is_one_problem(text: str, code: str, message: str | None, h
 
 def test_a_gather_is_of_one_kind() -> None:
     problems: list[Problem] = []
-    check_expression(Gather((Field("a", "x"), Field("b", "s"))), lambda field: FIELDS[field.name], problems)
+    expression_type(Gather((Field("a", "x"), Field("b", "s"))), lambda field: FIELDS[field.name], problems)
     assert [problem.message for problem in problems] == [
         "the elements of a list are of different kinds: number and text"
     ]

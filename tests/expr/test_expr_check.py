@@ -7,7 +7,8 @@ import pytest
 
 from ensue.errors import Problem, QueryError, Source
 from ensue.expr.aggregates import AGGREGATES
-from ensue.expr.check import check_condition, check_expression
+from ensue.expr.check import check_condition
+from ensue.expr.checked_types import expression_type
 from ensue.expr.evaluate import evaluate
 from ensue.expr.functions import FUNCTIONS
 from ensue.expr.nodes import (
@@ -24,6 +25,7 @@ from ensue.expr.nodes import (
     Timestamp,
     Unary,
 )
+from ensue.expr.types import own_type
 from ensue.lang.parser import parse_expression
 
 FIELDS: dict[str, pa.DataType] = {
@@ -41,7 +43,7 @@ FIELDS: dict[str, pa.DataType] = {
 
 def check(text: str) -> tuple[pa.DataType, list[Problem]]:
     problems: list[Problem] = []
-    found = check_expression(parse_expression(text), lambda field: FIELDS.get(field.name), problems)
+    found = expression_type(parse_expression(text), lambda field: FIELDS.get(field.name), problems)
     return found, problems
 
 
@@ -231,7 +233,7 @@ def test_a_field_without_type_was_reported_already() -> None:
 def test_a_condition_is_true_or_false() -> None:
     problems: list[Problem] = []
     for text in ("a.p", "a.i > 1", "NULL", "a.i", "a.l"):
-        check_condition(parse_expression(text), lambda field: FIELDS[field.name], problems)
+        check_condition(parse_expression(text), lambda field: own_type(FIELDS[field.name]), problems)
     assert [(problem.code, problem.message) for problem in problems] == [
         ("not-a-condition", "a condition is true or false, this is an integer"),
         ("not-a-condition", "a condition is true or false, this is a list of integers"),
@@ -241,7 +243,7 @@ def test_a_condition_is_true_or_false() -> None:
 def test_literals_that_do_not_fit() -> None:
     problems: list[Problem] = []
     for expr in (Literal(2**63), Unary("-", Literal(2**63)), Timestamp(10**30 + 1), Duration(10**30)):
-        check_expression(Binary("=", expr, Literal(None)), lambda field: None, problems)
+        expression_type(Binary("=", expr, Literal(None)), lambda field: None, problems)
     assert [(problem.code, problem.message) for problem in problems] == [
         ("number-too-large", "9223372036854775808 does not fit a 64-bit integer"),
         ("number-too-large", "the timestamp does not fit 64 bits of its unit"),
@@ -263,7 +265,7 @@ def test_same_inside_an_expression_is_misplaced() -> None:
 def test_a_pattern_that_ends_in_a_quote() -> None:
     problems: list[Problem] = []
     for pattern in ("a\\", "a\\\\", "\\%\\"):
-        check_expression(Like(Literal("x"), pattern), lambda field: None, problems)
+        expression_type(Like(Literal("x"), pattern), lambda field: None, problems)
     assert [problem.code for problem in problems] == ["like-pattern"] * 2
 
 
@@ -281,6 +283,6 @@ def test_nodes_without_places_are_checked_too() -> None:
         Case(((Literal(True), Literal(1)),), wrong),
         Call("least", (Literal(1), wrong)),
     ):
-        check_expression(expr, lambda field: None, problems)
+        expression_type(expr, lambda field: None, problems)
     assert [problem.code for problem in problems] == ["type-clash"] * 4
     assert {problem.span for problem in problems} == {None}

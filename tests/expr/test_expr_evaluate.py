@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ensue.errors import Problem, QueryError, Span
-from ensue.expr.check import check_expression
+from ensue.expr.checked_types import expression_type
 from ensue.expr.evaluate import condition_mask, evaluate
 from ensue.expr.nodes import (
     Between,
@@ -38,7 +38,7 @@ def run(expr: Expr, x: Any = None, y: Any = None) -> Any:
     columns = {"x": x, "y": y}
     length = len(x) if x is not None else 2
     problems: list[Problem] = []
-    announced = check_expression(expr, lambda field: columns[field.name].type, problems)
+    announced = expression_type(expr, lambda field: columns[field.name].type, problems)
     assert problems == []
     value = evaluate(expr, lambda field: columns[field.name], length)
     value.validate(full=True)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from ensue.errors import Problem, QueryError, SchemaError
-from ensue.expr.check import check_expression
+from ensue.expr.checked_types import expression_type
 from ensue.expr.evaluate import condition_mask, evaluate
 from ensue.expr.functions import FUNCTIONS, Function
 from ensue.expr.nodes import Call, Expr, Field, Literal
@@ -30,7 +30,7 @@ def apply(name: str, column: Any, *constants: Any) -> Any:
 def test_the_example_holds(function: Function) -> None:
     expr = parse_expression(function.example)
     problems: list[Problem] = []
-    assert check_expression(expr, lambda field: None, problems) == pa.bool_()
+    assert expression_type(expr, lambda field: None, problems) == pa.bool_()
     assert problems == []
     assert condition_mask(expr, lambda field: pa.nulls(1), 1).tolist() == [True]
 
@@ -39,7 +39,7 @@ def test_the_example_holds(function: Function) -> None:
 def test_of_nulls_is_null(function: Function) -> None:
     expr = Call(function.name, tuple(Literal(None) for _ in range(function.fewest)))
     problems: list[Problem] = []
-    announced = check_expression(expr, lambda field: None, problems)
+    announced = expression_type(expr, lambda field: None, problems)
     value = evaluate(expr, lambda field: pa.nulls(2), 2)
     assert problems == []
     assert value.type == announced

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ensue.errors import Problem, QueryError
-from ensue.expr.check import check_expression
+from ensue.expr.checked_types import expression_type
 from ensue.expr.evaluate import condition_mask, evaluate
 from ensue.expr.nodes import Between, Binary, Call, Case, Expr, Field, InList, IsNull, Like, Literal, Unary
 
@@ -336,7 +336,7 @@ def expected(expr: Expr, table: list[dict[str, Any]]) -> list[Any] | None:
 def test_arrow_agrees_with_the_interpreter(expr: Expr, table: list[dict[str, Any]]) -> None:
     columns = {name: pa.array([row[name] for row in table], of) for name, of in COLUMNS.items()}
     problems: list[Problem] = []
-    announced = check_expression(expr, lambda field: COLUMNS[field.name], problems)
+    announced = expression_type(expr, lambda field: COLUMNS[field.name], problems)
     if problems:
         # `-(-9223372036854775808)` is seen before any row is.
         assert {problem.code for problem in problems} == {"number-too-large"}

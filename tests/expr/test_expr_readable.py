@@ -12,7 +12,8 @@ import pytest
 
 from ensue.errors import SchemaError
 from ensue.expr import types
-from ensue.expr.types import Kind, common_type, describe, kind_of, readable, readable_type
+from ensue.expr.kinds import Kind
+from ensue.expr.types import common_type, describe, kind_of, readable, readable_type
 
 DAY = dt.date(2024, 2, 29)
 ENCODED: Any = pa.array(["abc"] * 20).dictionary_encode()

@@ -18,11 +18,11 @@ from ensue.algebra.constraints import (
     meaning_of,
 )
 from ensue.algebra.nodes import Events, Statements, Ticks
-from ensue.api import Program, parse, program_statements, single_statement
 from ensue.errors import QueryError
 from ensue.expr.nodes import NANOSECONDS_PER, Duration
 from ensue.lang.parser import parse_statements
 from ensue.lang.render import render_constraint, render_statements
+from ensue.programs import Program, parse, program_statements, single_statement
 from strategies import nodes
 
 FORMS: dict[str, Constraint] = {

@@ -20,9 +20,9 @@ from case_files import Case, CaseEvent, render_results, ticks_of
 from case_oracle import heads_of, program_of
 from ensue.algebra.nodes import Event, PatternQuery, Statements
 from ensue.algebra.rules import Atom, Fact, Rule, Ruleset, StreamDeclaration, TableDeclaration
-from ensue.api import program_statements
 from ensue.lang.render import render_statements
 from ensue.plan.model import Options
+from ensue.programs import program_statements
 from ensue.runtimes.fixed import fixed_tables
 from ensue.runtimes.planning import Columns, plan_queries
 from ensue.runtimes.spark.frames import empty_tables, frame_inputs

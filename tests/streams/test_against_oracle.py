@@ -14,10 +14,10 @@ import ensue
 from ensue.algebra.bound import positive_names
 from ensue.algebra.nodes import Event, Pattern, PatternQuery, Return, Statements, children
 from ensue.algebra.streams import streams_of
-from ensue.api import Program
 from ensue.detector import Detector
 from ensue.errors import QueryError
 from ensue.expr.nodes import Field
+from ensue.programs import Program
 from harness import events_table
 from oracle.oracle import OracleEvent, matches
 from strategies.histories import FIELDS, batches

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from ensue.api import Program, program_statements
 from ensue.engine.cascade import Progress, start_session
 from ensue.engine.snapshot import restore, snapshot
 from ensue.errors import QueryError
 from ensue.plan.model import Options
+from ensue.programs import Program, program_statements
 from ensue.runtimes.fixed import fixed_tables
 from ensue.runtimes.planning import Columns, Planned, plan_queries
 from harness import FIELD_TYPES, events_table

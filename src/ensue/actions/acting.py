@@ -13,10 +13,11 @@ from ensue.actions.options import DeadLettersLike, PathLike, courier_of
 from ensue.actions.receivers import ReceiverLike
 from ensue.actions.resolve import Reactions, calls_table, resolve_actions
 from ensue.actions.sinks import OnSpark
-from ensue.api import QueryLike, program_statements, run
+from ensue.api import run
 from ensue.dsl.literals import WindowLike
 from ensue.errors import SchemaError
 from ensue.plan.model import DEFAULT_LIMIT
+from ensue.programs import QueryLike, program_statements
 from ensue.runtimes.fixed import fixed_tables
 from ensue.runtimes.grouping import by_keys
 from ensue.runtimes.planning import ColumnNames, Columns, plan_queries

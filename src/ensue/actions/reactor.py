@@ -13,11 +13,11 @@ from ensue.actions.options import DeadLettersLike, PathLike, courier_of
 from ensue.actions.receivers import ReceiverLike
 from ensue.actions.resolve import calls_table, resolve_actions
 from ensue.algebra.nodes import Statements
-from ensue.api import QueryLike, program_statements
 from ensue.detector import Advance, Detector
 from ensue.dsl.constraints import ConstraintsLike
 from ensue.dsl.literals import WindowLike
 from ensue.plan.model import DEFAULT_LIMIT
+from ensue.programs import QueryLike, program_statements
 from ensue.runtimes.planning import ColumnNames
 
 

@@ -16,9 +16,9 @@ from ensue.algebra.check import check_query
 from ensue.algebra.nodes import Event, PatternQuery, Return, Statements
 from ensue.algebra.rules import Action
 from ensue.algebra.rulesets import resolve_rules
-from ensue.api import Program, QueryLike, as_program
 from ensue.errors import Problem, QueryError, SchemaError, did_you_mean
 from ensue.expr.nodes import Field
+from ensue.programs import Program, QueryLike, as_program
 
 END, START = "end", "start"
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-import pyarrow as pa
-
 from ensue.algebra.bound import SERIES, interval_names, series_names
 from ensue.algebra.catalog import WHOLE_EVENT, Catalog, StreamSchema
 from ensue.algebra.constraints import Constraint, EndsWithin
@@ -17,11 +15,11 @@ from ensue.algebra.operators import excluded_streams, stream_words
 from ensue.algebra.scopes import counts_events, list_groups
 from ensue.errors import Problem, Span, did_you_mean
 from ensue.expr.check import check_condition, check_expression
+from ensue.expr.kinds import NANOSECONDS_PER_UNIT, Kind, Type, list_of
 from ensue.expr.lists import explicit_lists
 from ensue.expr.nodes import Duration, Field, Same, conjuncts
-from ensue.expr.types import NANOSECONDS_PER_UNIT, Kind, kind_of
 
-FieldType = Callable[[Field], "pa.DataType | None"]
+FieldType = Callable[[Field], "Type | None"]
 
 
 def bind_query(query: PatternQuery, catalog: Catalog) -> list[Problem]:
@@ -36,10 +34,10 @@ def bind_query(query: PatternQuery, catalog: Catalog) -> list[Problem]:
     streams = {event.variable: event.stream for event in events if event.variable is not None}
     intervals, series = interval_names(query.pattern), series_names(query.pattern)
 
-    def field_type(field: Field) -> pa.DataType | None:
+    def field_type(field: Field) -> Type | None:
         assert field.variable is not None
         if field.variable in series and field.name == SERIES:
-            return pa.list_(catalog.time_type)
+            return list_of(catalog.time)
         if field.variable in intervals:
             return _interval_field(field, catalog, problems)
         return _stream_field(field, streams[field.variable], catalog, problems)
@@ -127,13 +125,13 @@ def _local(stream: str, catalog: Catalog, problems: list[Problem]) -> FieldType:
     return lambda field: _stream_field(field, stream, catalog, problems)
 
 
-def _interval_field(field: Field, catalog: Catalog, problems: list[Problem]) -> pa.DataType | None:
+def _interval_field(field: Field, catalog: Catalog, problems: list[Problem]) -> Type | None:
     if field.name in ("s", "e"):
         hiding = [name for name, schema in catalog.streams.items() if schema.hides(field.name)]
         if hiding or (catalog.any_stream is not None and catalog.any_stream.hides(field.name)):
             problems.append(_ambiguous(field, hiding[0] if hiding else "*", catalog))
             return None
-        return catalog.time_type
+        return catalog.time
     problems.append(
         Problem(
             "no-such-field",
@@ -146,14 +144,14 @@ def _interval_field(field: Field, catalog: Catalog, problems: list[Problem]) -> 
     return None
 
 
-def _stream_field(field: Field, stream: str, catalog: Catalog, problems: list[Problem]) -> pa.DataType | None:
+def _stream_field(field: Field, stream: str, catalog: Catalog, problems: list[Problem]) -> Type | None:
     schema = catalog.stream(stream)
     assert schema is not None
     if schema.hides(field.name):
         problems.append(_ambiguous(field, stream, catalog))
         return None
     if schema.endpoint(field.name) is not None:
-        return catalog.time_type
+        return catalog.time
     if field.name in schema.fields:
         return schema.fields[field.name]
     if field.name == WHOLE_EVENT:
@@ -231,9 +229,9 @@ def _check_common_field(
                 hint=did_you_mean(name, schema.fields),
             )
             return
-        kind = _equal_kinds(kind_of(found))
+        kind = _equal_kinds(found.kind)
         if kind is Kind.OTHER:
-            yield Problem("type-clash", f"{clause} names `{name}`, whose type {found} cannot be compared", span)
+            yield Problem("type-clash", f"{clause} names `{name}`, whose type {found.name} cannot be compared", span)
             return
         if first is None or first[1] is Kind.NULL:
             first = (stream, kind)
@@ -247,10 +245,10 @@ def _check_common_field(
             return
 
 
-def _common_type(name: str, schema: StreamSchema, catalog: Catalog) -> pa.DataType | None:
+def _common_type(name: str, schema: StreamSchema, catalog: Catalog) -> Type | None:
     if name in schema.fields and not schema.endpoint(name):
         return schema.fields[name]
-    return catalog.time_type if schema.endpoint(name) else None
+    return catalog.time if schema.endpoint(name) else None
 
 
 def _equal_kinds(kind: Kind) -> Kind:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from ensue.algebra.nodes import Event, Operation, PatternQuery, Window, walk, windows_of
 from ensue.expr.functions import FUNCTIONS
+from ensue.expr.kinds import INTEGER, NULL_TYPE, Kind, Type
 from ensue.expr.nodes import Call, Duration, Expr, Field, Same, Timestamp, conjuncts
 from ensue.expr.nodes import walk as walk_expression
-from ensue.expr.types import Kind
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 TIME_NAMES = {"s": "s", "t": "s", "e": "e"}
 """`x.s`, `x.t` and `x.e`, by the endpoint they stand for."""
@@ -29,7 +31,7 @@ class StreamSchema:
     """
 
     name: str
-    fields: Mapping[str, pa.DataType]
+    fields: Mapping[str, Type]
     time: str
     end: str | None = None
     derived: bool = False
@@ -43,9 +45,9 @@ class StreamSchema:
         return TIME_NAMES.get(field) if field not in self.fields else None
 
     @property
-    def whole(self) -> pa.DataType:
+    def whole(self) -> Type:
         """The type of a whole event."""
-        return pa.struct(list(self.fields.items()))
+        return Type(Kind.OTHER, parts=tuple(self.fields.items()))
 
     def hides(self, field: str) -> bool:
         """True if `x.field` is a word for time and an ordinary column as well."""
@@ -54,14 +56,14 @@ class StreamSchema:
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """All streams, and the one type of time: int64 or a timestamp.
+    """All streams, and the one type of time: integer or a timestamp.
 
     Where streams are the values of a type column, every name is a stream, perhaps an empty one, and `any_stream` is
     the schema of all of them.
     """
 
     streams: Mapping[str, StreamSchema]
-    time_type: pa.DataType
+    time: Type
     any_stream: StreamSchema | None = None
 
     def stream(self, name: str) -> StreamSchema | None:
@@ -72,16 +74,32 @@ class Catalog:
         return None if schema is None else schema.endpoint(field.name)
 
     def field_type(self, stream: str | None, field: str) -> pa.DataType:
-        """The type of a field of a bound query; without a stream (an AS name) it is a time."""
+        """Arrow's type of a field of a bound query; without a stream (an AS name) it is a time."""
         schema = self.stream(stream) if stream is not None else None
         if schema is None or schema.endpoint(field) is not None:
             return self.time_type
-        return schema.whole if field == WHOLE_EVENT else schema.fields[field]
+        return _in_arrow(schema.whole if field == WHOLE_EVENT else schema.fields[field])
+
+    @property
+    def time_type(self) -> pa.DataType:
+        """Arrow's type of time."""
+        return _in_arrow(self.time)
 
     @property
     def unit(self) -> str | None:
         """The unit of a timestamp, None for integer time."""
-        return self.time_type.unit if pa.types.is_timestamp(self.time_type) else None
+        return self.time.unit or None
+
+
+def _in_arrow(own: Type) -> pa.DataType:
+    # Arrow is loaded where there is data, not where a program is only checked.
+    from ensue.expr.types import arrow_type
+
+    return arrow_type(own)
+
+
+MOMENTS = Type(Kind.TIMESTAMP, "us")
+"""The type of time where a program speaks of moments and there is no data."""
 
 
 def inferred_catalog(query: PatternQuery, time: str = "t", other_windows: Iterable[Window] = ()) -> Catalog:
@@ -99,11 +117,11 @@ def inferred_catalog(query: PatternQuery, time: str = "t", other_windows: Iterab
     names = {part.name for part in parts if isinstance(part, Field)}
     names |= {name for part in parts if isinstance(part, Same) for name in part.fields}
     names |= set(query.partition_by)
-    fields = {name: pa.null() for name in sorted(names) if name not in (*TIME_NAMES, time)}
+    fields = {name: NULL_TYPE for name in sorted(names) if name not in (*TIME_NAMES, time)}
     has_units = any(isinstance(window, Duration) for window in windows) or any(map(_speaks_of_moments, parts))
     lasting = any(isinstance(node, Operation) and node.operator == "CONCURRENT" for node in patterns)
     schema = StreamSchema("*", fields, time, end="e" if lasting else None)
-    return Catalog({}, pa.timestamp("us") if has_units else pa.int64(), schema)
+    return Catalog({}, MOMENTS if has_units else INTEGER, schema)
 
 
 def _speaks_of_moments(part: Expr) -> bool:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-import pyarrow as pa
-
-from ensue.algebra.catalog import TIME_NAMES, Catalog, StreamSchema, inferred_catalog
+from ensue.algebra.catalog import MOMENTS, TIME_NAMES, Catalog, StreamSchema, inferred_catalog
 from ensue.algebra.check import column_name
 from ensue.algebra.nodes import Event, Operation, PatternQuery, Statements, Window, walk
 from ensue.algebra.operators import STRICT
 from ensue.algebra.scopes import counts_events
 from ensue.errors import Problem, Span
+from ensue.expr.kinds import NULL_TYPE
 from ensue.expr.nodes import Call, Expr, Field
 
 START, END, LINEAGE = "ensue:start", "ensue:end", "ensue:lineage"
@@ -168,9 +167,9 @@ def program_catalog(
     schemas = {}
     for name in used_streams(query, declared):
         columns = columns_of(declared[name][0]) if declared[name][0].returns else ()
-        schemas[name] = StreamSchema(name, dict.fromkeys(columns or asked, pa.null()), START, END, derived=True)
-    if declared and any(pa.types.is_timestamp(inferred_catalog(other, time).time_type) for other in program):
-        catalog = replace(catalog, time_type=pa.timestamp("us"))
+        schemas[name] = StreamSchema(name, dict.fromkeys(columns or asked, NULL_TYPE), START, END, derived=True)
+    if declared and any(inferred_catalog(other, time).time == MOMENTS for other in program):
+        catalog = replace(catalog, time=MOMENTS)
     return replace(catalog, streams=schemas) if schemas else catalog
 
 

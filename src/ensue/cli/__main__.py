@@ -1,5 +1,5 @@
 """`python -m ensue.cli` is `ensue`."""
 
-from ensue.cli import app
+from ensue.cli import main
 
-app(prog_name="ensue")
+main()

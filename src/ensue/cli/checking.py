@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from ensue.algebra.nodes import Statements
 from ensue.algebra.rulesets import resolve_rules
 from ensue.algebra.settling import with_keys
 from ensue.algebra.streams import program_catalog
-from ensue.cli.reporting import UsageError, existing_file
+from ensue.cli.reporting import UsageError, counted, existing_file, messages, reported, show
 from ensue.errors import Problem, QueryError, Source, render_problem
 from ensue.lang.checked import parse_checked
 from ensue.plan.build import plan_query
@@ -46,9 +47,22 @@ class Finding:
         }
 
 
-def check_files(paths: Sequence[Path]) -> list[Finding]:
-    """Every problem of every file, as far as it can be seen without data."""
-    return [finding for path in paths for finding in _check_text(read_text(path), str(path))]
+def run_check(paths: Sequence[str], as_json: bool) -> int:
+    """Reports the problems of the files and gives the exit code: 1 if there are some."""
+    with reported():
+        found = check_files(paths)
+    if as_json:
+        show(problems_as_json(found))
+    else:
+        # At once, so that the exit code is that of the check even if the reader leaves after the first lines.
+        summary = f"{counted(len(paths), 'file')} checked, {counted(len(found), 'problem')}"
+        messages("".join(f"{item.rendered}\n\n" for item in found) + summary)
+    return 1 if found else 0
+
+
+def check_files(paths: Sequence[str]) -> list[Finding]:
+    """Every problem of every file, as far as it can be seen without data; `-` is what comes from stdin."""
+    return [finding for path in paths for finding in _check_text(read_input(path), input_name(path))]
 
 
 def problems_as_json(findings: Sequence[Finding]) -> str:
@@ -78,6 +92,25 @@ def _check_text(text: str, name: str) -> list[Finding]:
         except QueryError as error:
             findings += [Finding(problem, source) for problem in error.problems]
     return findings
+
+
+STDIN = "-"
+"""Stands for what comes from stdin, where a file is named."""
+
+
+def input_name(path: str) -> str:
+    """What messages call a file, or stdin."""
+    return "stdin" if path == STDIN else path
+
+
+def read_input(path: str) -> str:
+    """The text of a file, or what comes from stdin."""
+    if path != STDIN:
+        return read_text(Path(path))
+    try:
+        return sys.stdin.read()
+    except UnicodeDecodeError as error:
+        raise UsageError("not-text", f"stdin is not UTF-8 text: byte {error.start}") from error
 
 
 def read_text(path: Path) -> str:

@@ -19,12 +19,14 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from ensue.api import Program, parse, run, violations
+from ensue.api import run, violations
 from ensue.cli.detecting import matches_table
 from ensue.cli.order_stream import Found, find_in_stream
 from ensue.cli.orders import draw_orders
-from ensue.cli.reporting import UsageError, counted, messages, table_width
+from ensue.cli.reporting import UsageError, counted, messages
+from ensue.cli.terminal import open_console
 from ensue.kernels.warm import warm_up
+from ensue.programs import Program, parse
 from ensue.reports import report
 
 SHOWN_ROWS = 4
@@ -64,7 +66,7 @@ def run_demo(orders: int, seed: int, save: Path | None, on_spark: bool) -> None:
         started = perf_counter()
         found = find_in_stream(program, events) if on_spark else find_in_process(program, events)
         seconds = perf_counter() - started
-        console = Console(width=table_width(), highlight=False)
+        console = open_console()
         show(console, program, found)
         console.print(Text(f"\n{_total(events, found)}, {seconds:.1f} s", style="bold"))
         if on_spark:

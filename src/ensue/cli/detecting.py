@@ -12,17 +12,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-import typer
-from rich.console import Console, Group
+from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from ensue.api import Program, run
+from ensue.api import run, violations
 from ensue.cli.events import read_sources, read_tables
 from ensue.cli.programs import name_patterns
-from ensue.cli.reporting import UsageError, counted, messages, table_width
+from ensue.cli.reporting import UsageError, counted, messages, show
+from ensue.cli.terminal import open_console
 from ensue.plan.model import DEFAULT_LIMIT
+from ensue.programs import Program
 
 SHOWN_ROWS = 20
 """Rows of a table that are shown unless `--rows` says otherwise."""
@@ -36,34 +37,69 @@ def detect_in_files(
     end: str | None,
     limit: int | None,
     tables: Sequence[str] = (),
+    since: str | None = None,
+    until: str | None = None,
 ) -> Mapping[str, pa.Table]:
     """The matches of each pattern, by name; without a `limit`, as many as `ensue.run` gives without one.
 
-    `tables` are files for the TABLEs of the program, as NAME=FILE.
+    `tables` are files for the TABLEs of the program, as NAME=FILE. What completes after `since` and not after `until`
+    is given.
     """
     sources = read_sources(events, [name for name in (time, end) if name is not None])
     most = DEFAULT_LIMIT if limit is None else limit
     named = read_tables(tables) if tables else None
-    return run(name_patterns(program), sources, time=time, type=type, end=end, limit=most, tables=named)
+    return run(
+        name_patterns(program),
+        sources,
+        time=time,
+        type=type,
+        end=end,
+        limit=most,
+        tables=named,
+        since=_moment(since),
+        until=_moment(until),
+    )
 
 
-def write_matches(found: Mapping[str, pa.Table], format: str, shown: int | None) -> None:
-    """Writes matches to stdout. JSON is one object with a list of matches per pattern; CSV takes one pattern only."""
+def _moment(text: str | None) -> str | int | None:
+    """A moment as it was written: an integer where it is one, else a text, which the engine reads as ISO 8601."""
+    try:
+        return None if text is None else int(text)
+    except ValueError:
+        return text
+
+
+def violations_in_files(
+    program: Program, events: Sequence[str], time: str, type: str | None, keys: Sequence[str]
+) -> pa.Table:
+    """The traces that break a constraint of the program; `keys` say what a trace is, where the program does not."""
+    sources = read_sources(events, [time])
+    found: pa.Table = violations(sources, program, time=time, type=type, partition_by=keys)
+    return found
+
+
+def write_matches(
+    found: Mapping[str, pa.Table], format: str, shown: int | None, words: tuple[str, str] = ("match", "matches")
+) -> None:
+    """Writes matches to stdout. JSON is one object with a list of matches per pattern; CSV takes one pattern only.
+
+    `words` are what one and several of them are called.
+    """
     if format == "json":
         rows = {name: [plain_value(row) for row in _head(table, shown).to_pylist()] for name, table in found.items()}
-        typer.echo(json.dumps(rows, ensure_ascii=False, allow_nan=False))
+        show(json.dumps(rows, ensure_ascii=False, allow_nan=False))
     elif format == "csv":
         if len(found) != 1:
             raise UsageError(
                 "several-patterns", f"CSV holds one pattern; patterns: {', '.join(found)}", "choose with --pattern"
             )
-        typer.echo(_as_csv(_head(next(iter(found.values())), shown)), nl=False)
+        show(_as_csv(_head(next(iter(found.values())), shown)).rstrip("\n"))
     else:
-        console = Console(width=table_width())
+        terminal = open_console()
         for name, table in found.items():
-            console.print(matches_table(table, SHOWN_ROWS if shown is None else shown, title=name))
+            terminal.print(matches_table(table, SHOWN_ROWS if shown is None else shown, title=name))
     for name, table in found.items():
-        messages(f"{name}: {counted(table.num_rows, 'match', 'matches')}")
+        messages(f"{name}: {counted(table.num_rows, *words)}")
 
 
 def matches_table(matches: pa.Table, shown: int, title: str = "") -> Group:

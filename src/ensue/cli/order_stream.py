@@ -16,8 +16,8 @@ import pyarrow.parquet as parquet
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from ensue.api import Program
 from ensue.cli.reporting import counted, messages
+from ensue.programs import Program
 from ensue.streams import start
 
 FILES = 4

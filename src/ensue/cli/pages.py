@@ -6,11 +6,9 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-import typer
-
-from ensue.api import Program
 from ensue.cli.events import read_sources, read_tables
-from ensue.cli.reporting import UsageError, counted, messages
+from ensue.cli.reporting import UsageError, counted, messages, show
+from ensue.programs import Program
 from ensue.reports import HtmlReport, report
 
 
@@ -48,7 +46,7 @@ def write_report(page: HtmlReport, output: Path, as_json: bool) -> None:
     found = {pattern["name"]: pattern["count"] for pattern in facts["patterns"]}
     if as_json:
         said = {"report": str(output), "rows": facts["rows"], "matches": found, "shown": facts["leftOut"]}
-        typer.echo(json.dumps(said, ensure_ascii=False))
+        show(json.dumps(said, ensure_ascii=False))
         return
     lines = [f"{name}: {counted(count, 'match', 'matches')}" for name, count in found.items()]
     lines += [f"shown: {'; '.join(facts['leftOut'])}"] if facts["leftOut"] else []

@@ -12,12 +12,11 @@ from types import FrameType
 from typing import Any
 
 import pyarrow as pa
-import typer
-from rich.console import Console
 
 from ensue.cli.checking import Finding, problems_as_json, read_text
 from ensue.cli.detecting import SHOWN_ROWS, matches_table, plain_value
-from ensue.cli.reporting import counted, messages, table_width
+from ensue.cli.reporting import counted, messages, show
+from ensue.cli.terminal import open_console
 from ensue.errors import QueryError
 from ensue.pipelines import Pipeline, read_pipeline_text
 from ensue.pipelines.describing import describe, described
@@ -36,14 +35,14 @@ def read_pipeline_file(path: Path, as_json: bool) -> Pipeline:
         if not as_json or error.source is None:
             raise
         source = error.source
-        typer.echo(problems_as_json([Finding(problem, source) for problem in error.problems]))
-        raise typer.Exit(1) from None
+        show(problems_as_json([Finding(problem, source) for problem in error.problems]))
+        raise SystemExit(1) from None
 
 
 def show_plan(pipeline: Pipeline, as_json: bool) -> None:
     """Writes what the pipeline would do to stdout."""
     plan = json.dumps(described(pipeline), indent=2, ensure_ascii=False) if as_json else describe(pipeline)
-    typer.echo(plan)
+    show(plan)
 
 
 def run_file(pipeline: Pipeline, as_json: bool, upgrade: bool) -> int:
@@ -56,9 +55,12 @@ def run_file(pipeline: Pipeline, as_json: bool, upgrade: bool) -> int:
         except KeyboardInterrupt:
             told.signal = told.signal or signal.SIGINT
             ran = None
-    if ran is not None and ran.deliveries is not None:
-        done = ran.deliveries
+    done = None if ran is None else ran.deliveries
+    if done is not None:
         messages(f"{counted(done.delivered, 'call')} delivered, {done.failed:,} became dead letters")
+    if as_json:
+        calls = None if done is None else {"delivered": done.delivered, "failed": done.failed}
+        show(json.dumps({"pipeline": pipeline.name, "stopped": told.signal is not None, "calls": calls}))
     if told.signal is None:
         messages(f"{pipeline.name} has ended")
         return 0
@@ -103,6 +105,6 @@ class _Shower:
         if self.as_json:
             for row in rows.to_pylist():
                 line = {"output": name, "row": {key: plain_value(value) for key, value in row.items()}}
-                typer.echo(json.dumps(line, ensure_ascii=False, allow_nan=False))
+                show(json.dumps(line, ensure_ascii=False, allow_nan=False))
         else:
-            Console(width=table_width()).print(matches_table(rows, SHOWN_ROWS, title=name))
+            open_console().print(matches_table(rows, SHOWN_ROWS, title=name))

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 from ensue.algebra.rulesets import heads_below
 from ensue.algebra.streams import streams_below
-from ensue.api import Program, parse
 from ensue.cli.checking import read_text
 from ensue.cli.reporting import UsageError
 from ensue.errors import did_you_mean
+from ensue.programs import Program, parse
 
 
 def read_program(path: Path) -> Program:
@@ -18,9 +19,16 @@ def read_program(path: Path) -> Program:
     return parse(read_text(path), str(path))
 
 
-def explain_program(program: Program, pattern: str | None, time: str) -> str:
-    """What each pattern, or the one asked for, means and how it will run; `time` names the time column."""
-    return choose_pattern(program, pattern).explain(time=time)
+def explain_program(program: Program, pattern: str | None, time: str, as_json: bool) -> str:
+    """What each pattern, or the one asked for, means and how it will run; `time` names the time column.
+
+    JSON is an object with the text of each pattern under its name.
+    """
+    if not as_json:
+        return choose_pattern(program, pattern).explain(time=time)
+    names = program.names if pattern is None else (pattern,)
+    texts = {name: choose_pattern(program, name).explain(time=time) for name in names}
+    return json.dumps(texts, indent=2, ensure_ascii=False)
 
 
 def name_patterns(program: Program) -> Program:

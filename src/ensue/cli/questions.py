@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from ensue.api import Program
 from ensue.cli.detecting import plain_value
 from ensue.cli.events import read_sources
 from ensue.cli.programs import name_patterns
 from ensue.goals import why_not
+from ensue.programs import Program
 
 
 def why_not_in_files(

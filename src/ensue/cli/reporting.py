@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import typer
+from ensue.errors import EnsueError, EnsueWarning, LimitError, SchemaError, did_you_mean
 
-from ensue.errors import EnsueError, EnsueWarning, LimitError, SchemaError
+INTERRUPTED = 130
+"""The exit code after Ctrl-C: what shells say of a command that a signal has ended."""
 
 PIPE_WIDTH = 160
 """Columns of a table that does not go to a terminal."""
@@ -21,8 +21,11 @@ IN_OPTIONS = {
     "`ensue.detect_batches` gives": "in Python `ensue.detect_batches` gives",
     "pass `type=` with": "pass `--type` with",
     "or one table per stream": "or one file per stream: `--events STREAM=FILE`",
+    "`since`": "`--since`",
+    "`until`": "`--until`",
+    "pass a datetime, a timestamp, or ISO text such as": "write it as",
 }
-"""What hints say to callers of the Python API, and what to users of the command line."""
+"""What messages say to callers of the Python API, and what to users of the command line."""
 
 
 class UsageError(EnsueError):
@@ -34,9 +37,17 @@ class UsageError(EnsueError):
         super().__init__(f"error[{code}]: {message}" + (f"\nhint: {hint}" if hint else ""))
 
 
+def show(text: str) -> None:
+    """Writes data to stdout, and a line's end."""
+    sys.stdout.write(f"{text}\n")
+    # Here and not when the process ends: a reader that has left is then an error that can be handled.
+    sys.stdout.flush()
+
+
 def messages(text: str) -> None:
     """Tells the user something that is not data."""
-    typer.echo(text, err=True)
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
 
 
 def counted(number: int, one: str, many: str = "") -> str:
@@ -66,17 +77,17 @@ def reported() -> Iterator[None]:
             yield
         except EnsueError as error:
             messages(_in_options(error))
-            raise typer.Exit(2 if isinstance(error, UsageError) else 1) from None
+            raise SystemExit(2 if isinstance(error, UsageError) else 1) from None
 
 
 def _in_options(error: EnsueError) -> str:
-    """The message of an error, with its hint in the words of the command line."""
+    """The message of an error in the words of the command line."""
     if not isinstance(error, LimitError | SchemaError):
         return str(error)
-    hint = error.hint
+    message = str(error)
     for in_python, option in IN_OPTIONS.items():
-        hint = hint.replace(in_python, option)
-    return str(error).removesuffix(error.hint) + hint
+        message = message.replace(in_python, option)
+    return message
 
 
 def existing_file(path: Path) -> Path:
@@ -85,11 +96,8 @@ def existing_file(path: Path) -> Path:
         return path
     if path.is_dir():
         raise UsageError("not-a-file", f"`{path}` is a folder", "name the files in it")
-    beside = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
-    guess = difflib.get_close_matches(path.name, beside, n=1)
-    raise UsageError(
-        "no-such-file", f"there is no file `{path}`", f"did you mean `{path.with_name(guess[0])}`?" if guess else ""
-    )
+    beside = [str(other) for other in path.parent.iterdir()] if path.parent.is_dir() else []
+    raise UsageError("no-such-file", f"there is no file `{path}`", did_you_mean(str(path), beside))
 
 
 def table_width() -> int | None:

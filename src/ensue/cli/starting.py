@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +13,7 @@ import pyarrow as pa
 
 from ensue.cli.events import as_time, format_of, read_sources
 from ensue.cli.proposing import TIME_NAMES, Proposal, propose
-from ensue.cli.reporting import UsageError
+from ensue.cli.reporting import UsageError, messages, show
 from ensue.lang.names import quote_name, quote_stream
 from ensue.pipelines import read_pipeline_text
 
@@ -28,6 +30,9 @@ DDL = {
 }
 """Types of Arrow as those of Spark; every other one that is no time is read as text."""
 
+YAML_WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
+"""Words that YAML takes for something else than a text."""
+
 
 def start_project(
     data: Path, folder: Path, time: str | None, type: str | None, key: str | None, force: bool
@@ -35,9 +40,9 @@ def start_project(
     """Looks at the table and writes the project; files that are there stay, unless `force`."""
     table = read_sources([str(data)], [])
     assert isinstance(table, pa.Table)
-    for name in table.column_names:
+    for place, name in enumerate(table.column_names):
         if name == time or TIME_NAMES.search(name):
-            table = table.set_column(table.column_names.index(name), name, as_time(table.column(name)))
+            table = table.set_column(place, name, as_time(table.column(name)))
     proposal = propose(table, time, type, key)
     files = {
         PROGRAM: _program(proposal),
@@ -50,10 +55,25 @@ def start_project(
     return proposal
 
 
+def report_project(own: Proposal, data: Path, folder: Path, as_json: bool) -> None:
+    """Says what was chosen, and what to do next; JSON also says why, as the files do."""
+    chosen = {"time": own.time, "type": own.type, "key": own.key}
+    columns = {role: choice and choice.column for role, choice in chosen.items()}
+    if as_json:
+        reasons = {role: choice.why for role, choice in chosen.items() if choice}
+        show(json.dumps({**columns, "why": reasons, "folder": str(folder)}, ensure_ascii=False))
+    messages(
+        ", ".join(f"{role}: {column or '-'}" for role, column in columns.items())
+        + f"\nWritten to {folder}: {PROGRAM}, {PIPELINE}, {README}\nNext: {first_try(data, folder, own)}"
+    )
+
+
 def first_try(data: Path, folder: Path, own: Proposal) -> str:
     """The command that shows first matches, without Spark."""
-    type = ["--type", own.type] if own.type else []
-    return shlex.join(["ensue", "detect", str(folder / PROGRAM), "--events", str(data), "--time", own.time, *type])
+    type = ["--type", own.type.column] if own.type else []
+    return shlex.join(
+        ["ensue", "detect", str(folder / PROGRAM), "--events", str(data), "--time", own.time.column, *type]
+    )
 
 
 def _write(files: Mapping[str, str], folder: Path, force: bool) -> None:
@@ -73,20 +93,23 @@ def _write(files: Mapping[str, str], folder: Path, force: bool) -> None:
 
 def _program(own: Proposal) -> str:
     first, second = quote_stream(own.first), quote_stream(own.second)
-    partition = f"\n  PARTITION BY {quote_name(own.key)}" if own.key else ""
-    key = f"a.{quote_name(own.key)} AS {quote_name(own.key)}, " if own.key else ""
-    per = f" of the same `{own.key}`" if own.key else ""
-    time = quote_name(own.time)
+    by = quote_name(own.key.column) if own.key else ""
+    partition = f"\n  PARTITION BY {by}" if own.key else ""
+    key = f"a.{by} AS {by}, " if own.key else ""
+    per = f" of the same `{_one_line(own.key.column)}`" if own.key else ""
+    time = quote_name(own.time.column)
+    said_first, said_second = _one_line(own.first), _one_line(own.second)
+    ticks = f"-- Times are {own.ticks} since 1970, and so windows are numbers of {own.ticks}.\n" if own.ticks else ""
     return f"""\
--- Two events{per}, one after the other: `{own.second}` follows `{own.first}` within {own.window}.
--- Change the streams, the window and what is returned; `ensue check {PROGRAM}` says what is wrong,
--- `ensue explain {PROGRAM} --time {own.time}` what the pattern means and how it runs.
+-- Two events{per}, one after the other: `{said_second}` follows `{said_first}` within {own.window}.
+{ticks}-- Change the streams, the window and what is returned; `ensue check {PROGRAM}` says what is wrong,
+-- `ensue explain {PROGRAM} --time {shlex.quote(_one_line(own.time.column))}` what the pattern means and how it runs.
 PATTERN followed
   SEQ({first} a, {second} b){partition}
   WITHIN {own.window}
   RETURN {key}a.{time} AS began, b.{time} AS ended;
 
--- The opposite: `{own.first}`, and no `{own.second}` for {own.window}.
+-- The opposite: `{said_first}`, and no `{said_second}` for {own.window}.
 PATTERN not_followed
   SEQ({first} a, NOT {second} b){partition}
   WITHIN {own.window}
@@ -98,17 +121,21 @@ def _pipeline(data: Path, folder: Path, schema: pa.Schema, own: Proposal) -> str
     format, options = _format(data)
     columns = _ddl(schema, format)
     given = f"\n    schema: {columns}" if format != "parquet" else ""
-    type = f"\n    type: {own.type}          # the column that names the stream of an event" if own.type else ""
+    type = key = ""
+    if own.type:
+        type = f"\n    type: {_name(own.type.column)}          # the stream of an event; {_one_line(own.type.why)}"
+    if own.key:
+        key = f"\n# Events belong together by `{_one_line(own.key.column)}`: {own.key.why}. The program uses it."
     return f"""\
 # A pipeline of Ensue. `ensue run {PIPELINE} --dry-run` shows what it does, `ensue run {PIPELINE}` does it.
 # `ensue schema` prints the JSON schema of this file, for editors. Secrets stand in the environment: ${{NAME}}.
-name: starter
+name: starter{key}
 program: {PROGRAM}
 
 sources:
   - format: {format}        # any format that Spark knows: parquet, csv, json, delta, kafka, jdbc, ...
     path: {_quoted(_relative(data, folder))}{options}{given}
-    time: {own.time}          # the column of an event's time{type}
+    time: {_name(own.time.column)}          # when an event happened; {_one_line(own.time.why)}{type}
 
 outputs:
   followed: console         # or a sink of Spark, as below, or `webhook: https://...`
@@ -126,19 +153,26 @@ outputs:
 
 
 def _readme(data: Path, folder: Path, own: Proposal) -> str:
-    type = f" --type {own.type}" if own.type else ""
+    type = f" --type {shlex.quote(own.type.column)}" if own.type else ""
+    time, events = shlex.quote(own.time.column), shlex.quote(_relative(data, folder))
+    guesses = (("time", own.time), ("type", own.type), ("key", own.key))
+    reasons = "\n".join(
+        f"- {role}: `{_one_line(choice.column)}`, {_one_line(choice.why)}" if choice else f"- {role}: none found"
+        for role, choice in guesses
+    )
     return f"""\
 # Starter project
 
 `{PROGRAM}` has two patterns over `{data.name}`, `{PIPELINE}` says where events come from and where matches go.
 
-    ensue detect {PROGRAM} --events {_relative(data, folder)} --time {own.time}{type}
+    ensue detect {PROGRAM} --events {events} --time {time}{type}
     ensue run {PIPELINE} --dry-run
     ensue run {PIPELINE}
 
 The first needs no Spark and is the fastest way to try a pattern; the last runs the pipeline on Spark.
-What was guessed: time `{own.time}`, type `{own.type or "-"}`, key `{own.key or "-"}`.
-Where that is wrong, change it in both files.
+What was guessed, and why; where it is wrong, change it in both files:
+
+{reasons}
 """
 
 
@@ -166,6 +200,17 @@ def _type(kind: pa.DataType, format: str) -> str:
 
 def _relative(data: Path, folder: Path) -> str:
     return Path(os.path.relpath(data.absolute(), folder.absolute())).as_posix()
+
+
+def _name(column: str) -> str:
+    """A name as YAML takes it: as it is, if nothing else could be meant."""
+    plain = re.fullmatch(r"[A-Za-z_]\w*", column, re.ASCII) and column.lower() not in YAML_WORDS
+    return column if plain else _quoted(column)
+
+
+def _one_line(text: str) -> str:
+    """A text that ends no comment."""
+    return " ".join(text.split())
 
 
 def _quoted(text: str) -> str:

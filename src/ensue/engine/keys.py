@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ensue.expr.types import NANOSECONDS_PER_UNIT, TIMES, Kind, kind_of
+from ensue.expr.kinds import NANOSECONDS_PER_UNIT, TIMES, Kind
+from ensue.expr.types import kind_of
 from ensue.kernels.codes import number_values
 from ensue.kernels.compiled import Codes, Int64s
 

@@ -21,9 +21,10 @@ from ensue.engine.identity import match_ids
 from ensue.engine.lineage import IDS, MEMBERS, lineage_ids, lineage_members
 from ensue.engine.matches import MatchChunk, completion_times
 from ensue.engine.rows import Rows, concatenate
+from ensue.engine.violations import violation_fields
 from ensue.engine.workspace import Workspace
 from ensue.errors import LimitError, counted
-from ensue.expr.check import check_expression
+from ensue.expr.checked_types import expression_type
 from ensue.expr.evaluate import evaluate
 from ensue.expr.lists import explicit_lists
 from ensue.expr.nodes import Expr, Field
@@ -37,7 +38,6 @@ from ensue.graph.model import Series
 from ensue.graph.timescale import TimeScale
 from ensue.kernels.compiled import Codes, Int64s
 from ensue.plan.model import QueryPlan
-from ensue.plan.tracking import violation_fields
 
 OVER_CAPACITY = ("overflowed binary array capacity", "input array too large")
 """How Arrow says that an array cannot hold so much text."""
@@ -93,7 +93,7 @@ def _returned_fields(plan: QueryPlan) -> list[pa.Field]:
             column_name(column, place),
             IDS
             if is_lineage(column.expression)
-            else check_expression(_spelt_out(column.expression, plan), _types(plan), []),
+            else expression_type(_spelt_out(column.expression, plan), _types(plan), []),
         )
         for place, column in enumerate(plan.query.returns)
     ]
@@ -195,7 +195,7 @@ def _returned_columns(chunk: MatchChunk, output: OutputSchema) -> list[pa.Array]
         def column(field: Field) -> pa.Array:
             if field in lists:
                 element = lists[field].element
-                return list_values(rows.lists[lists[field].of], element, check_expression(element, type_of, []))
+                return list_values(rows.lists[lists[field].of], element, expression_type(element, type_of, []))
             if field.variable is not None and field.variable in series and field.name == SERIES:
                 return _moments(chunk, series[field.variable], plan.catalog.time_type)
             if field.variable in rows.places or field.variable in chunk.space.moments:

@@ -17,11 +17,12 @@ from ensue.engine.keys import encode_values
 from ensue.engine.rows import Rows
 from ensue.engine.sources import Mask
 from ensue.engine.steps import Range, Sight
-from ensue.expr.check import check_expression
+from ensue.expr.checked_types import expression_type
 from ensue.expr.evaluate import condition_mask
+from ensue.expr.kinds import Kind
 from ensue.expr.nodes import Expr, Field
 from ensue.expr.rewrite import anonymous_predicate
-from ensue.expr.types import Kind, kind_of
+from ensue.expr.types import arrow_type, kind_of
 from ensue.graph.bounds import WHOLE, Limit, Point, end_of, start_of
 from ensue.graph.model import Graph, Moment, Variable
 from ensue.kernels.compiled import Codes, Int64s
@@ -159,7 +160,7 @@ class Workspace:
 
     def expression_type(self, expr: Expr) -> pa.DataType:
         """The type of an expression over the variables of the query."""
-        return check_expression(expr, self._field_type, [])
+        return expression_type(expr, self._field_type, [])
 
     def _field_type(self, wanted: Field) -> pa.DataType:
         variable = wanted.variable or ""
@@ -313,7 +314,7 @@ def whole_events(found: Candidates, rows: Codes, stream: str, catalog: Catalog) 
     schema = catalog.stream(stream)
     assert schema is not None
     taken = pa.array(rows)
-    fields = [pa.field(name, kind) for name, kind in schema.fields.items()]
+    fields = [pa.field(name, arrow_type(kind)) for name, kind in schema.fields.items()]
     columns = [found.source.column(field.name).take(taken) for field in fields]
     return pa.StructArray.from_arrays(
         [

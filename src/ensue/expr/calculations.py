@@ -1,36 +1,20 @@
 """What the functions of expressions compute on Arrow values: numbers, text, choices and times.
 
-Where a function takes a constant, a scalar comes in. The table of functions says what each of them is for.
+Where a function takes a constant, a scalar comes in. `functions` says what each of them is for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
 
 from ensue.errors import SchemaError
-from ensue.expr.types import (
-    LARGEST_INTEGER,
-    NANOSECONDS_PER_UNIT,
-    Kind,
-    arrow,
-    common_type,
-    convert,
-    kind_of,
-    nan_to_null,
-    unit_of,
-)
-
-
-def shared_type(types: tuple[pa.DataType, ...]) -> pa.DataType:
-    """The type that arguments of one kind are brought to."""
-    common = common_type(types)
-    if common is None:
-        raise TypeError(f"arguments of different kinds: {', '.join(map(str, types))}; check the expression first")
-    return common
-
+from ensue.expr.functions import FUNCTIONS, Function
+from ensue.expr.kinds import LARGEST_INTEGER, NANOSECONDS_PER_UNIT, Kind
+from ensue.expr.types import Value, arrow, arrow_type, convert, kind_of, nan_to_null, own_type, unit_of
 
 # --- numbers
 
@@ -103,7 +87,7 @@ def substr(text: Any, start: Any, count: Any = None) -> Any:
 
 def concat(*texts: Any) -> Any:
     """The texts one after the other."""
-    target = shared_type(tuple(text.type for text in texts))
+    target = _result_type(FUNCTIONS["concat"], texts)
     return arrow.binary_join_element_wise(*(convert(text, target) for text in texts), convert(pa.scalar(""), target))
 
 
@@ -185,3 +169,71 @@ def in_seconds(time: Any) -> Any:
     """A duration, or the time since 1970, in seconds as a float."""
     ticks = convert(time.cast(pa.int64()), pa.float64())
     return arrow.divide(ticks, NANOSECONDS_PER_UNIT["s"] / NANOSECONDS_PER_UNIT[unit_of(time.type)])
+
+
+# --- the functions
+
+_CALCULATIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {
+        "abs": arrow.abs_checked,
+        "sign": arrow.sign,
+        "round": rounded,
+        "floor": keep_integers(arrow.floor),
+        "ceil": keep_integers(arrow.ceil),
+        "sqrt": on_floats(arrow.sqrt),
+        "power": on_floats(arrow.power),
+        "ln": on_floats(ln),
+        "exp": on_floats(arrow.exp),
+        "lower": arrow.utf8_lower,
+        "upper": arrow.utf8_upper,
+        "trim": lambda text: arrow.utf8_trim(text, characters=" "),
+        "length": arrow.utf8_length,
+        "substr": substr,
+        "concat": concat,
+        "replace": replace,
+        "starts_with": with_pattern(arrow.starts_with),
+        "ends_with": with_pattern(arrow.ends_with),
+        "contains": with_pattern(arrow.match_substring),
+        "coalesce": arrow.coalesce,
+        "nullif": nullif,
+        "least": extreme(arrow.min_element_wise),
+        "greatest": extreme(arrow.max_element_wise),
+        "year": part(arrow.year),
+        "quarter": part(arrow.quarter),
+        "month": part(arrow.month),
+        "day": part(arrow.day),
+        "day_of_week": part(arrow.day_of_week, **{"count_from_zero": False, "week_start": 1}),
+        "day_of_year": part(arrow.day_of_year),
+        "hour": part(arrow.hour),
+        "minute": part(arrow.minute),
+        "second": part(arrow.second),
+        "date_trunc": date_trunc,
+        "seconds": in_seconds,
+        "epoch": in_seconds,
+    }
+)
+
+
+def call_function(function: Function, arguments: Sequence[Value]) -> Value:
+    """The value of a function for the values of its arguments, which have passed the checker."""
+    result = _result_type(function, arguments)
+    given: Sequence[Any] = arguments
+    value: Value
+    if function.alike:
+        given = [convert(argument, result) for argument in arguments]
+        if kind_of(result) is Kind.NULL:
+            value = given[0]
+            return value
+    elif any(kind_of(argument.type) is Kind.NULL or _is_null_scalar(argument) for argument in arguments):
+        value = pa.scalar(None, result)
+        return value
+    value = convert(_CALCULATIONS[function.name](*given), result)
+    return value
+
+
+def _result_type(function: Function, arguments: Sequence[Value]) -> pa.DataType:
+    return arrow_type(function.result(tuple(own_type(argument.type) for argument in arguments)))
+
+
+def _is_null_scalar(value: Value) -> bool:
+    return isinstance(value, pa.Scalar) and not value.is_valid

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from ensue.errors import Problem, Span, did_you_mean
 from ensue.expr.aggregates import AGGREGATES, Aggregate
 from ensue.expr.functions import FUNCTIONS, Function, Parameter
@@ -25,6 +23,18 @@ from ensue.expr.hints import (
     several_values_hint,
     single_value_hint,
     with_article,
+)
+from ensue.expr.kinds import (
+    BOOLEAN,
+    NULL_TYPE,
+    NUMBERS,
+    Kind,
+    Type,
+    arithmetic_type,
+    common_type,
+    constant,
+    list_of,
+    literal_type,
 )
 from ensue.expr.nodes import (
     ARITHMETIC,
@@ -47,34 +57,21 @@ from ensue.expr.nodes import (
     Timestamp,
     Unary,
 )
-from ensue.expr.types import (
-    NUMBERS,
-    Kind,
-    arithmetic_type,
-    common_type,
-    constant,
-    describe,
-    element_type,
-    kind_of,
-    scalar,
-)
 
-FieldType = Callable[[Field], pa.DataType | None]
-
-_NULL: pa.DataType = pa.null()
-_BOOLEAN: pa.DataType = pa.bool_()
+FieldType = Callable[[Field], Type | None]
 
 
-def check_expression(expr: Expr, field_type: FieldType, problems: list[Problem]) -> pa.DataType:
+def check_expression(expr: Expr, field_type: FieldType, problems: list[Problem]) -> Type:
     """The type of the expression; appends a problem for each mistake in it.
 
     `field_type` gives the readable type of a field, or None when it has reported a problem itself.
 
+    >>> from ensue.expr.kinds import INTEGER
     >>> problems = []
-    >>> check_expression(Binary("+", Field("a", "x"), Literal(1)), lambda field: pa.int64(), problems)
-    DataType(int64)
-    >>> check_expression(Binary("+", Field("a", "x"), Literal("1")), lambda field: pa.int64(), problems)
-    DataType(null)
+    >>> check_expression(Binary("+", Field("a", "x"), Literal(1)), lambda field: INTEGER, problems).word
+    'integer'
+    >>> check_expression(Binary("+", Field("a", "x"), Literal("1")), lambda field: INTEGER, problems).word
+    'null'
     >>> problems[0].message
     '`+` is not defined for integer and text'
     """
@@ -91,26 +88,26 @@ class _Checker:
     field_type: FieldType
     problems: list[Problem]
 
-    def report(self, code: str, message: str, span: Span | None, label: str = "", hint: str = "") -> pa.DataType:
+    def report(self, code: str, message: str, span: Span | None, label: str = "", hint: str = "") -> Type:
         self.problems.append(Problem(code, message, span, label, hint))
-        return _NULL
+        return NULL_TYPE
 
-    def type_of(self, expr: Expr) -> pa.DataType:
+    def type_of(self, expr: Expr) -> Type:
         literal = constant(expr)
         if literal is not None:
             return self.literal(literal)
         match expr:
             case Field():
-                return self.field_type(expr) or _NULL
+                return self.field_type(expr) or NULL_TYPE
             case Unary("not", operand):
                 self.operand_condition("NOT", operand)
-                return _BOOLEAN
+                return BOOLEAN
             case Unary(_, operand):
                 return self.negation(expr, self.type_of(operand))
             case Binary(operator) if operator in CONNECTIVES:
                 self.operand_condition(operator.upper(), expr.left)
                 self.operand_condition(operator.upper(), expr.right)
-                return _BOOLEAN
+                return BOOLEAN
             case Binary(operator, left, right) if operator in COMPARISONS:
                 return self.comparison(operator, left, right, self.type_of(left), self.type_of(right), expr.span)
             case Binary(operator) if operator in ARITHMETIC:
@@ -119,24 +116,24 @@ class _Checker:
                 kind = self.type_of(operand)
                 for item in items:
                     self.comparison("=", operand, item, kind, self.type_of(item), item.span or expr.span)
-                return _BOOLEAN
+                return BOOLEAN
             case Between(operand, low, high):
                 kind = self.type_of(operand)
                 self.comparison(">=", operand, low, kind, self.type_of(low), low.span or expr.span)
                 self.comparison("<=", operand, high, kind, self.type_of(high), high.span or expr.span)
-                return _BOOLEAN
+                return BOOLEAN
             case Like(operand, pattern):
                 self.like(expr, self.type_of(operand), pattern)
-                return _BOOLEAN
+                return BOOLEAN
             case IsNull(operand):
                 self.type_of(operand)
-                return _BOOLEAN
+                return BOOLEAN
             case Case():
                 return self.case(expr)
             case Elements(element):
-                return pa.list_(self.type_of(element))
+                return list_of(self.type_of(element))
             case Gather():
-                return pa.list_(self.gathered(expr))
+                return list_of(self.gathered(expr))
             case Call("prev"):
                 return self.misplaced_prev(expr)
             case Call(name) if name in AGGREGATES:
@@ -152,10 +149,9 @@ class _Checker:
                 )
         raise TypeError(f"{type(expr).__name__} is not an expression")
 
-    def literal(self, literal: Literal | Duration | Timestamp) -> pa.DataType:
-        value = scalar(literal)
-        if value is not None:
-            found: pa.DataType = value.type
+    def literal(self, literal: Literal | Duration | Timestamp) -> Type:
+        found = literal_type(literal)
+        if found is not None:
             return found
         if isinstance(literal, Literal):
             message, hint = f"{literal.value} does not fit a 64-bit integer", f"write {literal.value}.0 for a float"
@@ -168,35 +164,35 @@ class _Checker:
 
     def condition(self, expr: Expr) -> None:
         found = self.type_of(expr)
-        if kind_of(found) not in (Kind.BOOLEAN, Kind.NULL):
+        if found.kind not in (Kind.BOOLEAN, Kind.NULL):
             self.report(
                 "not-a-condition",
                 f"a condition is true or false, this is {with_article(found)}",
                 expr.span,
-                describe(found),
+                found.word,
                 condition_hint(found),
             )
 
     def operand_condition(self, operator: str, operand: Expr) -> None:
         found = self.type_of(operand)
-        if kind_of(found) not in (Kind.BOOLEAN, Kind.NULL):
+        if found.kind not in (Kind.BOOLEAN, Kind.NULL):
             self.report(
                 "type-clash",
                 f"{operator} is for conditions, this is {with_article(found)}",
                 operand.span,
-                describe(found),
+                found.word,
                 condition_hint(found),
             )
 
     def comparison(
-        self, operator: str, left: Expr, right: Expr, left_type: pa.DataType, right_type: pa.DataType, span: Span | None
-    ) -> pa.DataType:
-        kinds = (kind_of(left_type), kind_of(right_type))
-        label = f"{describe(left_type)} {operator} {describe(right_type)}"
-        if element_type(left_type) is not None or element_type(right_type) is not None:
+        self, operator: str, left: Expr, right: Expr, left_type: Type, right_type: Type, span: Span | None
+    ) -> Type:
+        kinds = (left_type.kind, right_type.kind)
+        label = f"{left_type.word} {operator} {right_type.word}"
+        if left_type.element is not None or right_type.element is not None:
             self.report("type-clash", "lists cannot be compared", span, label, list_hint())
         elif Kind.OTHER in kinds:
-            other = describe(left_type if kinds[0] is Kind.OTHER else right_type)
+            other = (left_type if kinds[0] is Kind.OTHER else right_type).word
             self.report(
                 "type-clash",
                 f"values of type {other} cannot be compared",
@@ -207,20 +203,18 @@ class _Checker:
         elif Kind.NULL not in kinds and common_type((left_type, right_type)) is None:
             self.report(
                 "type-clash",
-                f"{describe(left_type)} and {describe(right_type)} cannot be compared",
+                f"{left_type.word} and {right_type.word} cannot be compared",
                 span,
                 label,
                 comparison_hint(left, right, *kinds),
             )
         elif Kind.BOOLEAN in kinds and operator not in ("=", "!="):
             self.report("type-clash", "booleans have no order", span, label, "compare them with = or !=")
-        return _BOOLEAN
+        return BOOLEAN
 
-    def like(self, expr: Like, found: pa.DataType, pattern: str) -> None:
-        if kind_of(found) not in (Kind.TEXT, Kind.NULL):
-            self.report(
-                "type-clash", f"LIKE is for text, this is {with_article(found)}", expr.operand.span, describe(found)
-            )
+    def like(self, expr: Like, found: Type, pattern: str) -> None:
+        if found.kind not in (Kind.TEXT, Kind.NULL):
+            self.report("type-clash", f"LIKE is for text, this is {with_article(found)}", expr.operand.span, found.word)
         backslashes = len(pattern) - len(pattern.rstrip("\\"))
         if backslashes % 2:
             self.report(
@@ -232,16 +226,16 @@ class _Checker:
 
     # --- values
 
-    def negation(self, expr: Unary, found: pa.DataType) -> pa.DataType:
-        if kind_of(found) in NUMBERS | {Kind.DURATION, Kind.NULL}:
+    def negation(self, expr: Unary, found: Type) -> Type:
+        if found.kind in NUMBERS | {Kind.DURATION, Kind.NULL}:
             return found
-        return self.report("type-clash", f"`-` is not defined for {describe(found)}", expr.span, f"- {describe(found)}")
+        return self.report("type-clash", f"`-` is not defined for {found.word}", expr.span, f"- {found.word}")
 
-    def arithmetic(self, expr: Binary, left: pa.DataType, right: pa.DataType) -> pa.DataType:
+    def arithmetic(self, expr: Binary, left: Type, right: Type) -> Type:
         result = arithmetic_type(expr.operator, left, right)
         if result is not None:
             return result
-        words = (describe(left), describe(right))
+        words = (left.word, right.word)
         return self.report(
             "type-clash",
             f"`{expr.operator}` is not defined for {words[0]} and {words[1]}",
@@ -250,7 +244,7 @@ class _Checker:
             arithmetic_hint(expr, left, right),
         )
 
-    def case(self, expr: Case) -> pa.DataType:
+    def case(self, expr: Case) -> Type:
         for condition, _ in expr.branches:
             self.condition(condition)
         values = [value for _, value in expr.branches]
@@ -258,52 +252,52 @@ class _Checker:
             values.append(expr.default)
         return self.alike("the branches of CASE", values, [self.type_of(value) for value in values], expr.span)
 
-    def alike(self, what: str, values: Sequence[Expr], types: Sequence[pa.DataType], span: Span | None) -> pa.DataType:
+    def alike(self, what: str, values: Sequence[Expr], types: Sequence[Type], span: Span | None) -> Type:
         """The common type of alternatives; reports the first one that does not fit those before it."""
-        common = _NULL
+        common = NULL_TYPE
         for value, found in zip(values, types, strict=True):
-            if kind_of(found) is Kind.OTHER:
+            if found.kind is Kind.OTHER:
                 return self.report(
-                    "type-clash", f"{what} cannot be of type {describe(found)}", value.span or span, describe(found)
+                    "type-clash", f"{what} cannot be of type {found.word}", value.span or span, found.word
                 )
             both = common_type((common, found))
             if both is None:
                 return self.report(
                     "type-clash",
-                    f"{what} are of different kinds: {describe(common)} and {describe(found)}",
+                    f"{what} are of different kinds: {common.word} and {found.word}",
                     value.span or span,
-                    f"{describe(found)}, after {describe(common)}",
-                    literal_hint(value, kind_of(common)),
+                    f"{found.word}, after {common.word}",
+                    literal_hint(value, common.kind),
                 )
             common = both
         return common
 
     # --- lists
 
-    def gathered(self, expr: Gather) -> pa.DataType:
+    def gathered(self, expr: Gather) -> Type:
         """The common type of the elements; those of types that cannot be compared are of one type."""
         types = [self.type_of(element) for element in expr.elements]
         common = common_type(types)
         return self.alike("the elements of a list", expr.elements, types, expr.span) if common is None else common
 
-    def aggregate(self, aggregate: Aggregate, expr: Call) -> pa.DataType:
+    def aggregate(self, aggregate: Aggregate, expr: Call) -> Type:
         types = tuple(self.type_of(argument) for argument in expr.arguments)
         if len(types) != 1:
             message = f"`{aggregate.name}` takes 1 argument, a list, not {len(types)}"
             hint = several_values_hint(aggregate) if types else f"for example {aggregate.example}"
             return self.report("function-arguments", message, expr.span, aggregate.signature, hint)
         (found,) = types
-        element = element_type(found)
+        element = found.element
         span = expr.arguments[0].span or expr.span
-        if element is None and kind_of(found) is not Kind.NULL:
+        if element is None and found.kind is not Kind.NULL:
             message = f"`{aggregate.name}` ranges over a list, this is {with_article(found)}"
-            return self.report("not-a-list", message, span, describe(found), single_value_hint(aggregate.name))
-        if element is not None and kind_of(element) not in aggregate.kinds | {Kind.NULL}:
+            return self.report("not-a-list", message, span, found.word, single_value_hint(aggregate.name))
+        if element is not None and element.kind not in aggregate.kinds | {Kind.NULL}:
             message = f"`{aggregate.name}` is not defined for {with_article(found)}"
-            return self.report("function-arguments", message, span, describe(found), f"for example {aggregate.example}")
+            return self.report("function-arguments", message, span, found.word, f"for example {aggregate.example}")
         return aggregate.result_type(found)
 
-    def misplaced_prev(self, expr: Call) -> pa.DataType:
+    def misplaced_prev(self, expr: Call) -> Type:
         return self.report(
             "misplaced-prev",
             "PREV stands only in a condition of WHERE on a repeated variable",
@@ -313,24 +307,24 @@ class _Checker:
 
     # --- functions
 
-    def call(self, expr: Call) -> pa.DataType:
+    def call(self, expr: Call) -> Type:
         types = tuple(self.type_of(argument) for argument in expr.arguments)
         function = FUNCTIONS.get(expr.name)
         if function is None:
             return self.unknown_function(expr)
         if not self.count_fits(function, expr):
-            return _NULL
+            return NULL_TYPE
         fits = [
             self.argument_fits(function, function.parameter(position), argument, found, expr.span)
             for position, (argument, found) in enumerate(zip(expr.arguments, types, strict=True))
         ]
         if not all(fits):
-            return _NULL
+            return NULL_TYPE
         if function.alike:
             return self.alike(f"the arguments of `{expr.name}`", expr.arguments, types, expr.span)
-        return function.result_type(types)
+        return function.result(types)
 
-    def unknown_function(self, expr: Call) -> pa.DataType:
+    def unknown_function(self, expr: Call) -> Type:
         return self.report(
             "unknown-function",
             f"there is no function `{expr.name}`",
@@ -357,16 +351,16 @@ class _Checker:
         return False
 
     def argument_fits(
-        self, function: Function, parameter: Parameter, argument: Expr, found: pa.DataType, call: Span | None
+        self, function: Function, parameter: Parameter, argument: Expr, found: Type, call: Span | None
     ) -> bool:
         span = argument.span or call
         example = f"for example {function.example}"
         where = f"`{parameter.name}` of `{function.signature}`"
-        kind = kind_of(found)
+        kind = found.kind
         if kind is not Kind.NULL and kind not in parameter.kinds:
             wanted = parameter.word
             message = f"{where} is {article(wanted)}{wanted}, not {with_article(found)}"
-            self.report("function-arguments", message, span, describe(found), example)
+            self.report("function-arguments", message, span, found.word, example)
             return False
         if not parameter.constant:
             return True

@@ -17,8 +17,10 @@ import pyarrow as pa
 
 from ensue.errors import Problem, QueryError
 from ensue.expr.aggregates import AGGREGATES
-from ensue.expr.check import check_expression
+from ensue.expr.calculations import call_function
+from ensue.expr.checked_types import expression_type
 from ensue.expr.functions import FUNCTIONS
+from ensue.expr.kinds import TIMES, Kind, constant
 from ensue.expr.like import is_like
 from ensue.expr.nodes import (
     ARITHMETIC,
@@ -40,8 +42,8 @@ from ensue.expr.nodes import (
     Unary,
 )
 from ensue.expr.operators import NULL, UNKNOWN, compared, computed, inverted_if, negative, overflow
-from ensue.expr.reductions import gathered
-from ensue.expr.types import TIMES, Array, Kind, arrow, common_type, constant, convert, kind_of, scalar
+from ensue.expr.reductions import aggregated, gathered
+from ensue.expr.types import Array, arrow, common_type, convert, kind_of, scalar
 
 
 def evaluate(expr: Expr, column: Callable[[Field], Array], length: int) -> Array:
@@ -140,11 +142,11 @@ def _value(expr: Expr, rows: _Rows) -> Any:
         case Call(name, (argument,)) if name in AGGREGATES:
             lists = _broadcast(_value(argument, rows), rows.length)
             with overflow(name, expr.span):
-                return AGGREGATES[name](lists, argument.name if isinstance(argument, Field) else name)
+                return aggregated(AGGREGATES[name], lists, argument.name if isinstance(argument, Field) else name)
         case Call(name, arguments):
             values = [_value(argument, rows) for argument in arguments]
             with overflow(name, expr.span):
-                return FUNCTIONS[name](*values)
+                return call_function(FUNCTIONS[name], values)
     raise TypeError(f"{type(expr).__name__} has no value; check the expression first")
 
 
@@ -224,7 +226,7 @@ def _guarded(expr: Expr, rows: _Rows, mask: Any) -> Any:
         where = _broadcast(mask, rows.length)
         selected = rows.where(where)
         if selected.length == 0:
-            return pa.scalar(None, check_expression(expr, lambda field: rows.column(field).type, []))
+            return pa.scalar(None, expression_type(expr, lambda field: rows.column(field).type, []))
         value = _broadcast(_value(expr, selected), selected.length)
         place = arrow.subtract(arrow.cumulative_sum(where.cast(pa.int64())), 1)
         return value.take(arrow.if_else(where, place, pa.scalar(None, pa.int64())))

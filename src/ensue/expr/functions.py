@@ -1,4 +1,4 @@
-"""The functions of expressions: what they take, what they give, and what computes them.
+"""The functions of expressions: what they take and what they give; `calculations` has what computes them.
 
 `FUNCTIONS` is the whole table. Null in, null out, but for the functions that choose among their arguments (`alike`).
 """
@@ -8,36 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
 
-import pyarrow as pa
-
-from ensue.expr.calculations import (
-    concat,
-    date_trunc,
-    extreme,
-    in_seconds,
-    keep_integers,
-    ln,
-    nullif,
-    on_floats,
-    part,
-    replace,
-    rounded,
-    shared_type,
-    substr,
-    with_pattern,
-)
-from ensue.expr.types import (
-    NUMBERS,
-    ORDERED,
-    PLAIN,
-    Kind,
-    Value,
-    arrow,
-    convert,
-    kind_of,
-)
+from ensue.expr.kinds import BOOLEAN, FLOAT, INTEGER, NUMBERS, ORDERED, PLAIN, Kind, Type, common_type
 
 _NUMBER, _TEXT, _INTEGER = NUMBERS, frozenset({Kind.TEXT}), frozenset({Kind.INTEGER})
 _TIMESTAMP, _DURATION = frozenset({Kind.TIMESTAMP}), frozenset({Kind.DURATION})
@@ -70,16 +42,15 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """One function. `result` gives the type for the arguments' types, `compute` the value for their values.
+    """One function. `result` gives the type for the arguments' types.
 
-    With `alike`, the arguments are of one kind and are brought to their common type, and `compute` sees nulls.
+    With `alike`, the arguments are of one kind and are brought to their common type, and what computes it sees nulls.
     The `example` is a condition that holds.
     """
 
     name: str
     parameters: tuple[Parameter, ...]
-    result: Callable[[tuple[pa.DataType, ...]], pa.DataType]
-    compute: Callable[..., Any]
+    result: Callable[[tuple[Type, ...]], Type]
     description: str
     example: str
     alike: bool = False
@@ -107,49 +78,34 @@ class Function:
         """The parameter that the argument at this position is for."""
         return self.parameters[min(position, len(self.parameters) - 1)]
 
-    def result_type(self, types: tuple[pa.DataType, ...]) -> pa.DataType:
-        """The type of the result for arguments of these types."""
-        return self.result(types)
-
-    def __call__(self, *arguments: Value) -> Value:
-        types = tuple(argument.type for argument in arguments)
-        result = self.result_type(types)
-        given: tuple[Any, ...] = arguments
-        value: Value
-        if self.alike:
-            given = tuple(convert(argument, result) for argument in arguments)
-            if kind_of(result) is Kind.NULL:
-                value = given[0]
-                return value
-        elif any(kind_of(of) is Kind.NULL or _is_null_scalar(item) for of, item in zip(types, arguments, strict=True)):
-            value = pa.scalar(None, result)
-            return value
-        value = convert(self.compute(*given), result)
-        return value
-
-
-def _is_null_scalar(value: Value) -> bool:
-    return isinstance(value, pa.Scalar) and not value.is_valid
-
 
 # --- what the result is
 
 
-def _always(data_type: pa.DataType) -> Callable[[tuple[pa.DataType, ...]], pa.DataType]:
+def _always(data_type: Type) -> Callable[[tuple[Type, ...]], Type]:
     return lambda types: data_type
 
 
-def _first(types: tuple[pa.DataType, ...]) -> pa.DataType:
+def _first(types: tuple[Type, ...]) -> Type:
     return types[0]
 
 
-def _second(types: tuple[pa.DataType, ...]) -> pa.DataType:
+def _second(types: tuple[Type, ...]) -> Type:
     return types[1]
 
 
-_BOOLEAN_RESULT = _always(pa.bool_())
-_INTEGER_RESULT = _always(pa.int64())
-_FLOAT_RESULT = _always(pa.float64())
+def _shared(types: tuple[Type, ...]) -> Type:
+    """The type that arguments of one kind are brought to."""
+    common = common_type(types)
+    if common is None:
+        kinds = ", ".join(found.word for found in types)
+        raise TypeError(f"arguments of different kinds: {kinds}; check the expression first")
+    return common
+
+
+_BOOLEAN_RESULT = _always(BOOLEAN)
+_INTEGER_RESULT = _always(INTEGER)
+_FLOAT_RESULT = _always(FLOAT)
 
 
 # --- the table
@@ -166,40 +122,37 @@ def _pattern_parameter(name: str) -> Parameter:
 
 
 _TABLE = (
-    Function("abs", (_X,), _first, arrow.abs_checked, "the distance from zero", "abs(-3) = 3"),
-    Function("sign", (_X,), _first, arrow.sign, "-1, 0 or 1", "sign(-2.5) = -1.0"),
+    Function("abs", (_X,), _first, "the distance from zero", "abs(-3) = 3"),
+    Function("sign", (_X,), _first, "-1, 0 or 1", "sign(-2.5) = -1.0"),
     Function(
         "round",
         (_X, Parameter("digits", _INTEGER, optional=True, constant=True)),
         _first,
-        rounded,
         "rounded to so many digits after the point, halves away from zero; negative digits round tens, hundreds, ...",
         "round(2.675, 2) = 2.68",
     ),
-    Function("floor", (_X,), _first, keep_integers(arrow.floor), "the next whole number below", "floor(-1.5) = -2"),
-    Function("ceil", (_X,), _first, keep_integers(arrow.ceil), "the next whole number above", "ceil(1.2) = 2"),
-    Function("sqrt", (_X,), _FLOAT_RESULT, on_floats(arrow.sqrt), "the square root; null below 0", "sqrt(9) = 3"),
+    Function("floor", (_X,), _first, "the next whole number below", "floor(-1.5) = -2"),
+    Function("ceil", (_X,), _first, "the next whole number above", "ceil(1.2) = 2"),
+    Function("sqrt", (_X,), _FLOAT_RESULT, "the square root; null below 0", "sqrt(9) = 3"),
     Function(
         "power",
         (_X, Parameter("exponent", _NUMBER)),
         _FLOAT_RESULT,
-        on_floats(arrow.power),
         "x to the power of the exponent, as a float; null where that is no real number",
         "power(2, 10) = 1024",
     ),
-    Function("ln", (_X,), _FLOAT_RESULT, on_floats(ln), "the natural logarithm; null from 0 down", "ln(1) = 0"),
-    Function("exp", (_X,), _FLOAT_RESULT, on_floats(arrow.exp), "e to the power of x", "exp(0) = 1"),
-    Function("lower", (_STRING,), _first, arrow.utf8_lower, "in lower case", "lower('ÄB') = 'äb'"),
-    Function("upper", (_STRING,), _first, arrow.utf8_upper, "in upper case", "upper('äb') = 'ÄB'"),
+    Function("ln", (_X,), _FLOAT_RESULT, "the natural logarithm; null from 0 down", "ln(1) = 0"),
+    Function("exp", (_X,), _FLOAT_RESULT, "e to the power of x", "exp(0) = 1"),
+    Function("lower", (_STRING,), _first, "in lower case", "lower('ÄB') = 'äb'"),
+    Function("upper", (_STRING,), _first, "in upper case", "upper('äb') = 'ÄB'"),
     Function(
         "trim",
         (_STRING,),
         _first,
-        lambda text: arrow.utf8_trim(text, characters=" "),
         "without the spaces at both ends",
         "trim('  a b ') = 'a b'",
     ),
-    Function("length", (_STRING,), _INTEGER_RESULT, arrow.utf8_length, "characters in a text", "length('äb') = 2"),
+    Function("length", (_STRING,), _INTEGER_RESULT, "characters in a text", "length('äb') = 2"),
     Function(
         "substr",
         (
@@ -208,15 +161,13 @@ _TABLE = (
             Parameter("count", _INTEGER, optional=True, constant=True),
         ),
         _first,
-        substr,
         "the characters from start (the first is 1; negative counts from the end), at most count of them",
         "substr('event', -3, 2) = 'en'",
     ),
     Function(
         "concat",
         (_STRING, Parameter("more", _TEXT, optional=True, repeated=True)),
-        shared_type,
-        concat,
+        _shared,
         "the texts one after the other; null if one of them is",
         "concat('a', 'b', 'c') = 'abc'",
     ),
@@ -224,7 +175,6 @@ _TABLE = (
         "replace",
         (_STRING, _pattern_parameter("search"), _pattern_parameter("replacement")),
         _first,
-        replace,
         "the text with every occurrence of search replaced",
         "replace('a-b-c', '-', '+') = 'a+b+c'",
     ),
@@ -232,7 +182,6 @@ _TABLE = (
         "starts_with",
         (_STRING, _pattern_parameter("prefix")),
         _BOOLEAN_RESULT,
-        with_pattern(arrow.starts_with),
         "whether the text starts with the prefix",
         "starts_with('ensue', 'en')",
     ),
@@ -240,7 +189,6 @@ _TABLE = (
         "ends_with",
         (_STRING, _pattern_parameter("suffix")),
         _BOOLEAN_RESULT,
-        with_pattern(arrow.ends_with),
         "whether the text ends with the suffix",
         "ends_with('ensue', 'sue')",
     ),
@@ -248,15 +196,13 @@ _TABLE = (
         "contains",
         (_STRING, _pattern_parameter("search")),
         _BOOLEAN_RESULT,
-        with_pattern(arrow.match_substring),
         "whether the text has search in it",
         "contains('ensue', 'ns')",
     ),
     Function(
         "coalesce",
         _CHOICES,
-        shared_type,
-        arrow.coalesce,
+        _shared,
         "the first argument that is not null",
         "coalesce(NULL, 2, 3) = 2",
         alike=True,
@@ -264,8 +210,7 @@ _TABLE = (
     Function(
         "nullif",
         (Parameter("x", PLAIN), Parameter("y", PLAIN)),
-        shared_type,
-        nullif,
+        _shared,
         "null if both are equal, x otherwise",
         "nullif('?', '?') IS NULL",
         alike=True,
@@ -273,8 +218,7 @@ _TABLE = (
     Function(
         "least",
         _RANKED,
-        shared_type,
-        extreme(arrow.min_element_wise),
+        _shared,
         "the smallest argument, nulls left out",
         "least(3, NULL, 2) = 2",
         alike=True,
@@ -282,43 +226,37 @@ _TABLE = (
     Function(
         "greatest",
         _RANKED,
-        shared_type,
-        extreme(arrow.max_element_wise),
+        _shared,
         "the greatest argument, nulls left out",
         "greatest(3, NULL, 2) = 3",
         alike=True,
     ),
     *(
-        Function(name, (_MOMENT,), _INTEGER_RESULT, part(kernel, **options), description, example)
-        for name, kernel, options, description, example in (
-            ("year", arrow.year, {}, "the year", "year(TIMESTAMP '2024-02-29') = 2024"),
-            ("quarter", arrow.quarter, {}, "the quarter of the year, 1 to 4", "quarter(TIMESTAMP '2024-02-29') = 1"),
-            ("month", arrow.month, {}, "the month, 1 to 12", "month(TIMESTAMP '2024-02-29') = 2"),
-            ("day", arrow.day, {}, "the day of the month, 1 to 31", "day(TIMESTAMP '2024-02-29') = 29"),
+        Function(name, (_MOMENT,), _INTEGER_RESULT, description, example)
+        for name, description, example in (
+            ("year", "the year", "year(TIMESTAMP '2024-02-29') = 2024"),
+            ("quarter", "the quarter of the year, 1 to 4", "quarter(TIMESTAMP '2024-02-29') = 1"),
+            ("month", "the month, 1 to 12", "month(TIMESTAMP '2024-02-29') = 2"),
+            ("day", "the day of the month, 1 to 31", "day(TIMESTAMP '2024-02-29') = 29"),
             (
                 "day_of_week",
-                arrow.day_of_week,
-                {"count_from_zero": False, "week_start": 1},
                 "the day of the week, 1 (Monday) to 7 (Sunday)",
                 "day_of_week(TIMESTAMP '2024-02-29') = 4",
             ),
             (
                 "day_of_year",
-                arrow.day_of_year,
-                {},
                 "the day of the year, 1 to 366",
                 "day_of_year(TIMESTAMP '2024-02-29') = 60",
             ),
-            ("hour", arrow.hour, {}, "the hour, 0 to 23", "hour(TIMESTAMP '2024-02-29 12:34:56') = 12"),
-            ("minute", arrow.minute, {}, "the minute, 0 to 59", "minute(TIMESTAMP '2024-02-29 12:34:56') = 34"),
-            ("second", arrow.second, {}, "the whole second, 0 to 59", "second(TIMESTAMP '2024-02-29 12:34:56') = 56"),
+            ("hour", "the hour, 0 to 23", "hour(TIMESTAMP '2024-02-29 12:34:56') = 12"),
+            ("minute", "the minute, 0 to 59", "minute(TIMESTAMP '2024-02-29 12:34:56') = 34"),
+            ("second", "the whole second, 0 to 59", "second(TIMESTAMP '2024-02-29 12:34:56') = 56"),
         )
     ),
     Function(
         "date_trunc",
         (Parameter("unit", _TEXT, constant=True, choices=TRUNCATION_UNITS), _MOMENT),
         _second,
-        date_trunc,
         "the time cut down to the start of its year, quarter, month, week (Monday), day, hour, minute or second",
         "date_trunc('hour', TIMESTAMP '2024-02-29 12:34:56') = TIMESTAMP '2024-02-29 12:00:00'",
     ),
@@ -326,7 +264,6 @@ _TABLE = (
         "seconds",
         (Parameter("duration", _DURATION),),
         _FLOAT_RESULT,
-        in_seconds,
         "the length of a duration in seconds",
         "seconds(1.5 minutes) = 90",
     ),
@@ -334,7 +271,6 @@ _TABLE = (
         "epoch",
         (_MOMENT,),
         _FLOAT_RESULT,
-        in_seconds,
         "the seconds since 1970-01-01 00:00:00 UTC",
         "epoch(TIMESTAMP '1970-01-01 00:01:00') = 60",
     ),

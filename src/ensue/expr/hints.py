@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-import pyarrow as pa
-
 from ensue.errors import did_you_mean
 from ensue.expr.aggregates import AGGREGATES, Aggregate
 from ensue.expr.functions import FUNCTIONS
+from ensue.expr.kinds import NUMBERS, ORDERED, PLAIN, Kind, Type, constant
 from ensue.expr.nodes import Binary, Expr, Literal
-from ensue.expr.types import NUMBERS, ORDERED, PLAIN, Kind, constant, describe, element_type, kind_of
 
 # What other systems call our functions.
 _OTHER_NAMES: Mapping[str, str] = MappingProxyType(
@@ -52,11 +50,11 @@ def article(word: str) -> str:
     return "an " if word[0] in "aeio" else "a "
 
 
-def with_article(data_type: pa.DataType) -> str:
+def with_article(own: Type) -> str:
     """A type in the words of a message, with its article."""
-    if kind_of(data_type) is Kind.OTHER and element_type(data_type) is None:
-        return f"of type {data_type}"
-    word = describe(data_type)
+    if own.kind is Kind.OTHER and own.element is None:
+        return f"of type {own.name}"
+    word = own.word
     return article(word) + word
 
 
@@ -68,11 +66,11 @@ def argument_count(number: int) -> str:
 # --- hints
 
 
-def condition_hint(found: pa.DataType) -> str:
+def condition_hint(found: Type) -> str:
     """How a value that stands where a condition should becomes one."""
-    if element_type(found) is not None:
+    if found.element is not None:
         return "compare an aggregate of it with something, for example `count(...) > 0`"
-    if kind_of(found) in NUMBERS:
+    if found.kind in NUMBERS:
         return "compare it with something, for example `... != 0`"
     return "compare it with something, for example `... IS NOT NULL`"
 
@@ -137,11 +135,11 @@ def several_values_hint(aggregate: Aggregate) -> str:
     return f"`{instead}` chooses among its arguments" if instead else f"for example {aggregate.example}"
 
 
-def arithmetic_hint(expr: Binary, left_type: pa.DataType, right_type: pa.DataType) -> str:
+def arithmetic_hint(expr: Binary, left_type: Type, right_type: Type) -> str:
     """What was probably meant by an operator that is not defined for its operands."""
-    if element_type(left_type) is not None or element_type(right_type) is not None:
+    if left_type.element is not None or right_type.element is not None:
         return list_hint()
-    left, right = kind_of(left_type), kind_of(right_type)
+    left, right = left_type.kind, right_type.kind
     kinds = {left, right}
     if expr.operator == "+" and kinds == {Kind.TEXT}:
         return "join text with `||`"

@@ -7,8 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from ensue.expr.kinds import Kind
 from ensue.expr.operators import UNKNOWN
-from ensue.expr.types import Kind, arrow, convert, kind_of
+from ensue.expr.types import arrow, convert, kind_of
 
 _WILDCARDS = MappingProxyType({"%": ".*", "_": "."})
 

@@ -14,21 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from ensue.errors import Problem, QueryError, Span
-from ensue.expr.types import (
-    LARGEST_INTEGER,
-    NANOSECONDS_PER_UNIT,
-    NUMBERS,
-    SMALLEST_INTEGER,
-    TIMES,
-    Kind,
-    arithmetic_type,
-    arrow,
-    common_type,
-    convert,
-    kind_of,
-    nan_to_null,
-    unit_of,
-)
+from ensue.expr.kinds import LARGEST_INTEGER, NANOSECONDS_PER_UNIT, NUMBERS, SMALLEST_INTEGER, TIMES, Kind
+from ensue.expr.types import arithmetic_type, arrow, common_type, convert, kind_of, nan_to_null, unit_of
 
 _COMPARE: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
     {

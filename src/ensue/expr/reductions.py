@@ -5,26 +5,29 @@ Nothing here loops over lists or elements.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ensue.expr.aggregates import Aggregate
+from ensue.expr.kinds import NUMBERS, Kind
 from ensue.expr.operators import computed
 from ensue.expr.types import (
-    NUMBERS,
     Array,
-    Kind,
     arrow,
+    arrow_type,
     common_type,
     convert,
     element_type,
     kind_of,
     nan_to_null,
+    own_type,
     readable,
 )
 
@@ -227,3 +230,32 @@ def _ticks(known: Lists) -> Integers:
 
 def _numbers(known: Lists) -> npt.NDArray[np.float64]:
     return cast("npt.NDArray[np.float64]", convert(known.elements, pa.float64()).to_numpy())
+
+
+# --- the aggregates
+
+_REDUCTIONS: Mapping[str, Callable[[Lists], Array]] = MappingProxyType(
+    {
+        "count": count,
+        "sum": total,
+        "avg": average,
+        "min": least,
+        "max": greatest,
+        "stddev": deviation,
+        "first": first,
+        "last": last,
+        "flatten": flattened,
+        "list": as_lists,
+    }
+)
+
+
+def aggregated(aggregate: Aggregate, lists: Array, name: str) -> Array:
+    """The value of an aggregate for each row; `name` is what messages call the column of lists."""
+    if kind_of(lists.type) is Kind.NULL:
+        return cast(Array, pa.nulls(len(lists), arrow_type(aggregate.result_type(own_type(lists.type)))))
+    given = Lists.of(lists, name)
+    elements = given.elements.type
+    if kind_of(elements) is Kind.NULL and Kind.NULL not in aggregate.kinds:
+        return cast(Array, pa.nulls(len(lists), arrow_type(aggregate.result(own_type(elements)))))
+    return _REDUCTIONS[aggregate.name](given)

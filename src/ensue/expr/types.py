@@ -1,15 +1,12 @@
-"""Types of values: what users call them, how source columns are read, and what operators make of them.
+"""Types and columns of Arrow: how source columns are read, and which types of expressions (see `kinds`) they are.
 
 Everything is evaluated on few Arrow types: bool, int64, float64, string (large_string beyond 2 GiB), timestamp and
-duration of any unit. `readable` brings a source column there, once. The rules for operators (`common_type`,
-`arithmetic_type`) serve the checker and the evaluator alike, so that both always agree.
+duration of any unit. `readable` brings a source column there, once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import Enum
-from functools import reduce
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -17,7 +14,9 @@ import pyarrow as pa
 from pyarrow import compute
 
 from ensue.errors import SchemaError
-from ensue.expr.nodes import NANOSECONDS_PER, Duration, Expr, Literal, Timestamp, Unary
+from ensue.expr import kinds
+from ensue.expr.kinds import LARGEST_INTEGER, NANOSECONDS_PER_UNIT, Kind, Type, literal_type
+from ensue.expr.nodes import Duration, Literal, Timestamp
 
 Array: TypeAlias = "pa.Array[Any]"
 Column: TypeAlias = "pa.Array[Any] | pa.ChunkedArray[Any]"
@@ -28,41 +27,10 @@ Value: TypeAlias = "pa.Array[Any] | pa.Scalar[Any]"
 # The stubs of Arrow's kernels do not know that arrays and scalars mix freely.
 arrow: Any = compute
 
-UNITS = ("s", "ms", "us", "ns")
-NANOSECONDS_PER_UNIT = {
-    "s": NANOSECONDS_PER["second"],
-    "ms": NANOSECONDS_PER["ms"],
-    "us": NANOSECONDS_PER["us"],
-    "ns": NANOSECONDS_PER["ns"],
-}
-SMALLEST_INTEGER = -(2**63)
-LARGEST_INTEGER = 2**63 - 1
 # The offsets of a string array are 32 bits wide.
 _LARGEST_STRING_BYTES = 2**31 - 1
 
 
-class Kind(Enum):
-    """What a value is, in the word that messages use."""
-
-    BOOLEAN = "boolean"
-    INTEGER = "integer"
-    FLOAT = "number"
-    TEXT = "text"
-    TIMESTAMP = "timestamp"
-    DURATION = "duration"
-    NULL = "null"
-    OTHER = "other"
-
-    @property
-    def word(self) -> str:
-        """The word that users read: FLOAT is a "number"."""
-        return self.value
-
-
-NUMBERS = frozenset({Kind.INTEGER, Kind.FLOAT})
-TIMES = frozenset({Kind.TIMESTAMP, Kind.DURATION})
-ORDERED = NUMBERS | TIMES | {Kind.TEXT}
-PLAIN = ORDERED | {Kind.BOOLEAN}
 _LIST_TYPES = (
     pa.types.is_list,
     pa.types.is_large_list,
@@ -70,6 +38,13 @@ _LIST_TYPES = (
     pa.types.is_list_view,
     pa.types.is_large_list_view,
 )
+_PLAIN_TYPES: dict[Kind, pa.DataType] = {
+    Kind.BOOLEAN: pa.bool_(),
+    Kind.INTEGER: pa.int64(),
+    Kind.FLOAT: pa.float64(),
+    Kind.TEXT: pa.string(),
+    Kind.NULL: pa.null(),
+}
 
 
 def kind_of(data_type: pa.DataType) -> Kind:
@@ -102,18 +77,52 @@ def describe(data_type: pa.DataType) -> str:
     >>> describe(pa.list_(pa.int32()))
     'list of integers'
     """
-    element = element_type(data_type)
-    if element is not None:
-        return f"list of {_several(element)}"
-    kind = kind_of(data_type)
-    return str(data_type) if kind is Kind.OTHER else kind.word
+    return own_type(data_type).word
 
 
-def _several(data_type: pa.DataType) -> str:
-    word = describe(data_type)
-    if element_type(data_type) is not None:
-        return word.replace("list", "lists", 1)
-    return word if kind_of(data_type) in (Kind.TEXT, Kind.OTHER) else f"{word}s"
+def own_type(data_type: pa.DataType) -> Type:
+    """A type of Arrow as the checker sees it.
+
+    >>> own_type(pa.timestamp("us", "UTC"))
+    Type(kind=<Kind.TIMESTAMP: 'timestamp'>, unit='us', zone='UTC', element=None, parts=None, large=False, foreign='')
+    """
+    of: Any = readable_type(data_type)
+    if pa.types.is_large_string(data_type):
+        return Type(Kind.TEXT, large=True)
+    kind = kind_of(of)
+    element = element_type(of)
+    if kind is Kind.OTHER:
+        # Arrow takes lists for equal whatever it calls their elements, and so do we.
+        foreign = "" if pa.types.is_list(of) else str(of)
+        return Type(kind, element=None if element is None else own_type(element), foreign=foreign, arrow=of)
+    unit = of.unit if kind in kinds.TIMES else ""
+    zone = of.tz if kind is Kind.TIMESTAMP else None
+    changed = {} if of == data_type else {"foreign": str(data_type), "arrow": data_type}
+    return Type(kind, unit, zone, **changed)
+
+
+def arrow_type(own: Type) -> pa.DataType:
+    """The type of Arrow that holds such values.
+
+    >>> arrow_type(own_type(pa.list_(pa.int32()))), arrow_type(kinds.list_of(kinds.INTEGER))
+    (ListType(list<item: int32>), ListType(list<item: int64>))
+    """
+    if own.arrow is not None:
+        known: pa.DataType = own.arrow
+        return known
+    if own.element is not None:
+        return pa.list_(arrow_type(own.element))
+    if own.parts is not None:
+        return pa.struct([(name, arrow_type(part)) for name, part in own.parts])
+    unit: Any = own.unit
+    match own.kind:
+        case Kind.TIMESTAMP:
+            return pa.timestamp(unit, own.zone)
+        case Kind.DURATION:
+            return pa.duration(unit)
+        case Kind.TEXT if own.large:
+            return pa.large_string()
+    return _PLAIN_TYPES[own.kind]
 
 
 def element_type(data_type: pa.DataType) -> pa.DataType | None:
@@ -247,91 +256,16 @@ def unit_of(data_type: Any) -> str:
     return unit
 
 
-def finer(left: str, right: str) -> str:
-    """The finer of two units.
-
-    >>> finer("ms", "us")
-    'us'
-    """
-    return max(left, right, key=UNITS.index)
-
-
 def common_type(types: Iterable[pa.DataType]) -> pa.DataType | None:
-    """The type that can hold values of all these types (CASE, coalesce, comparison), or None if kinds differ.
-
-    Integer and number meet in number, units in the finer one, a naive time and a zone in the zone, two zones in UTC.
-    """
-    nothing_yet: pa.DataType | None = pa.null()
-    return reduce(_meet, types, nothing_yet)
-
-
-def _meet(left: pa.DataType | None, right: pa.DataType) -> pa.DataType | None:
-    if left is None or left == right:
-        return left
-    kinds = (kind_of(left), kind_of(right))
-    if kinds[0] is Kind.NULL:
-        return right
-    if kinds[1] is Kind.NULL:
-        return left
-    if NUMBERS.issuperset(kinds):
-        return pa.float64()
-    if kinds[0] is not kinds[1] or kinds[0] is Kind.OTHER:
-        return None
-    if kinds[0] is Kind.TEXT:
-        return pa.large_string()
-    unit: Any = finer(unit_of(left), unit_of(right))
-    return pa.duration(unit) if kinds[0] is Kind.DURATION else pa.timestamp(unit, _common_zone(left, right))
-
-
-def _common_zone(left: Any, right: Any) -> str | None:
-    zones = {zone for zone in (left.tz, right.tz) if zone is not None}
-    return "UTC" if len(zones) > 1 else next(iter(zones), None)
+    """The type that can hold values of all these types (see `kinds.common_type`), or None if kinds differ."""
+    common = kinds.common_type(map(own_type, types))
+    return None if common is None else arrow_type(common)
 
 
 def arithmetic_type(operator: str, left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
-    """The type of `left operator right`, or None if the operator is not defined for them.
-
-    Anything with NULL is NULL. Durations scaled by a fraction are at least as fine as microseconds.
-    """
-    kinds = (kind_of(left), kind_of(right))
-    if Kind.NULL in kinds:
-        return pa.null()
-    if NUMBERS.issuperset(kinds) and operator != "||":
-        return pa.float64() if operator == "/" or Kind.FLOAT in kinds else pa.int64()
-    match (operator, *kinds):
-        case ("||", Kind.TEXT, Kind.TEXT):
-            return common_type((left, right))
-        case ("+" | "-", Kind.DURATION, Kind.DURATION) | ("-", Kind.TIMESTAMP, Kind.TIMESTAMP):
-            return pa.duration(_finer_unit(left, right))
-        case ("+" | "-", Kind.TIMESTAMP, Kind.DURATION):
-            return pa.timestamp(_finer_unit(left, right), _zone(left))
-        case ("+", Kind.DURATION, Kind.TIMESTAMP):
-            return pa.timestamp(_finer_unit(left, right), _zone(right))
-        case ("*", Kind.DURATION, Kind.INTEGER):
-            return left
-        case ("*", Kind.INTEGER, Kind.DURATION):
-            return right
-        case ("*" | "/", Kind.DURATION, Kind.INTEGER | Kind.FLOAT):
-            return _fractional_duration(left)
-        case ("*", Kind.FLOAT, Kind.DURATION):
-            return _fractional_duration(right)
-        case ("/", Kind.DURATION, Kind.DURATION):
-            return pa.float64()
-    return None
-
-
-def _finer_unit(left: pa.DataType, right: pa.DataType) -> Any:
-    return finer(unit_of(left), unit_of(right))
-
-
-def _zone(data_type: Any) -> str | None:
-    zone: str | None = data_type.tz
-    return zone
-
-
-def _fractional_duration(data_type: pa.DataType) -> pa.DataType:
-    unit: Any = finer(unit_of(data_type), "us")
-    return pa.duration(unit)
+    """The type of `left operator right` (see `kinds.arithmetic_type`), or None if there is none."""
+    result = kinds.arithmetic_type(operator, own_type(left), own_type(right))
+    return None if result is None else arrow_type(result)
 
 
 def convert(value: Any, target: pa.DataType) -> Any:
@@ -342,37 +276,11 @@ def convert(value: Any, target: pa.DataType) -> Any:
     return value.cast(target, safe=not pa.types.is_floating(target))
 
 
-def constant(expr: Expr) -> Literal | Duration | Timestamp | None:
-    """The literal that an expression is, with its sign (`-5` is one), or None if it is none."""
-    match expr:
-        case Literal() | Duration() | Timestamp():
-            return expr
-        case Unary("-", Literal(bool() | str() | None)):
-            return None
-        case Unary("-", Literal(int() | float() as number)):
-            return Literal(-number, expr.span)
-        case Unary("-", Duration(nanoseconds)):
-            return Duration(-nanoseconds, expr.span)
-    return None
-
-
 def scalar(literal: Literal | Duration | Timestamp) -> Scalar | None:
-    """The value of a literal, or None if it does not fit 64 bits.
-
-    A time has the coarsest unit that holds it exactly: a literal never forces a column to a finer unit without need.
-    """
-    if isinstance(literal, Literal):
-        value: Any = literal.value
-        if isinstance(value, int) and not isinstance(value, bool):
-            return pa.scalar(value, pa.int64()) if SMALLEST_INTEGER <= value <= LARGEST_INTEGER else None
-        plain: Scalar = pa.scalar(value)
-        return plain
-    unit: Any = next(unit for unit in UNITS if literal.nanoseconds % NANOSECONDS_PER_UNIT[unit] == 0)
-    ticks = literal.nanoseconds // NANOSECONDS_PER_UNIT[unit]
-    if not SMALLEST_INTEGER <= ticks <= LARGEST_INTEGER:
+    """The value of a literal, or None if it does not fit 64 bits."""
+    own = literal_type(literal)
+    if own is None:
         return None
-    of: Any = pa.duration(unit)
-    if isinstance(literal, Timestamp):
-        of = pa.timestamp(unit, "UTC" if literal.zoned else None)
-    time: Scalar = pa.scalar(ticks, of)
-    return time
+    in_units = literal.value if isinstance(literal, Literal) else literal.nanoseconds // NANOSECONDS_PER_UNIT[own.unit]
+    value: Any = pa.scalar(in_units, arrow_type(own))
+    return cast(Scalar, value)

@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 
 from ensue.algebra.rulesets import RESULT
-from ensue.api import Program, QueryLike
 from ensue.dsl.constraints import ConstraintsLike
 from ensue.engine.evaluate import Frontier, evaluate
 from ensue.engine.matches import MatchChunk
@@ -19,6 +18,7 @@ from ensue.errors import Problem, QueryError, SchemaError, citing, counted
 from ensue.goals.loading import MOST_ROWS, Asked, chosen_result, load_for
 from ensue.goals.proofs import Proof, Prover, equal_to, with_lists
 from ensue.plan.model import Options
+from ensue.programs import Program, QueryLike
 from ensue.runtimes.planning import ColumnNames, Columns
 
 MATCH_ID = "match_id"

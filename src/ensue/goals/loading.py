@@ -13,11 +13,12 @@ from ensue.algebra.rules import Ruleset
 from ensue.algebra.rulesets import resolve_rules, unused_heads
 from ensue.algebra.scopes import counts_events
 from ensue.algebra.streams import declarations, streams_of
-from ensue.api import Loaded, Program, QueryLike, load_tables, resolved, with_declared, written_statements
+from ensue.api import Loaded, load_tables, with_declared
 from ensue.dsl.constraints import ConstraintsLike
 from ensue.engine.sources import InputTable
 from ensue.errors import Problem, QueryError, SchemaError, did_you_mean
 from ensue.plan.model import Options
+from ensue.programs import Program, QueryLike, resolved, written_statements
 from ensue.runtimes.fixed import fixed_tables
 from ensue.runtimes.planning import Columns
 from ensue.runtimes.tables import are_frames

@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 
 from ensue.algebra.nodes import Statements
 from ensue.algebra.operators import stream_words
-from ensue.api import Program, QueryLike, program_statements
 from ensue.dsl.constraints import ConstraintsLike
 from ensue.engine.cascade import sessions_of, start_session
 from ensue.engine.derived import all_plans
@@ -29,6 +28,7 @@ from ensue.graph.bounds import end_of, start_of
 from ensue.graph.model import Variable
 from ensue.lang.render import render_expression
 from ensue.plan.model import Options
+from ensue.programs import Program, QueryLike, program_statements
 from ensue.runtimes.fixed import FixedTables, fixed_tables
 from ensue.runtimes.grouping import by_keys
 from ensue.runtimes.planning import Planned, plan_over

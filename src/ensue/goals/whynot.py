@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from ensue.algebra.nodes import Events
-from ensue.api import Loaded, Program, QueryLike
+from ensue.api import Loaded
 from ensue.dsl.constraints import ConstraintsLike
 from ensue.engine.evaluate import Frontier, evaluate
 from ensue.engine.misses import Search
@@ -31,6 +31,7 @@ from ensue.plan.requirements import (
     stream_in_words,
     what_chooses,
 )
+from ensue.programs import Program, QueryLike
 from ensue.runtimes.planning import ColumnNames, Columns
 
 MOST_CHOICES = 1_000_000

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ensue.expr.types import NANOSECONDS_PER_UNIT
+from ensue.expr.kinds import NANOSECONDS_PER_UNIT
 
 EPOCH = datetime(1970, 1, 1)
 PARTS = (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ensue.algebra.nodes import Events, Ticks, Window
+from ensue.expr.kinds import NANOSECONDS_PER_UNIT
 from ensue.expr.nodes import Duration, Expr, Literal
-from ensue.expr.types import NANOSECONDS_PER_UNIT
 from ensue.graph.bounds import FAR
 
 

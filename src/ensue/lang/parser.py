@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from lark import Lark, Token, Tree, UnexpectedInput
@@ -15,6 +14,7 @@ from ensue.expr.nodes import Expr
 from ensue.lang.build import build_tree
 from ensue.lang.rules import Given
 from ensue.lang.syntax_errors import explain_syntax
+from ensue.lang.tables import load_parser
 
 _STARTS = ("statements", "pattern", "expression", "window", "returns", "rule_items", "given_argument")
 
@@ -100,5 +100,4 @@ def _parse(text: str, start: str, name: str) -> Any:
 
 @cache
 def _parser() -> Lark:
-    grammar = files("ensue.lang").joinpath("grammar.lark").read_text(encoding="utf-8")
-    return Lark(grammar, parser="lalr", lexer="contextual", start=list(_STARTS), propagate_positions=True)
+    return load_parser(_STARTS)

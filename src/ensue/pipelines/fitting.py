@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from ensue.algebra.rules import Ruleset
-from ensue.api import Program
 from ensue.errors import Problem, Span, closest, did_you_mean
 from ensue.pipelines.check import Mapped
 from ensue.pipelines.variables import Given
+from ensue.programs import Program
 
 FILE_FORMATS = ("avro", "binaryFile", "csv", "json", "orc", "parquet", "text", "xml")
 KNOWN_FORMATS = (

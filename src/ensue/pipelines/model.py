@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ensue.api import Program
 from ensue.pipelines.variables import Given
+from ensue.programs import Program
 
 Options = Mapping[str, Given]
 

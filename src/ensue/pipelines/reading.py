@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ensue.api import Program, parse
 from ensue.errors import Problem, QueryError, Source, Span
 from ensue.pipelines.check import Checker, Mapped
 from ensue.pipelines.definition import PIPELINE
@@ -28,6 +27,7 @@ from ensue.pipelines.model import (
 from ensue.pipelines.tree import Entries, Text, parse_tree
 from ensue.pipelines.variables import Environment, Given, masked
 from ensue.plan.model import DEFAULT_LIMIT
+from ensue.programs import Program, parse
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 

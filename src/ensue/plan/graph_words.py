@@ -10,9 +10,9 @@ from ensue.algebra.catalog import Catalog
 from ensue.algebra.contexts import BOUND, IDENTITY
 from ensue.algebra.operators import excluded_streams, stream_words
 from ensue.errors import counted
+from ensue.expr.kinds import NANOSECONDS_PER_UNIT
 from ensue.expr.nodes import Binary, Duration, Expr, Field, Unary, walk
 from ensue.expr.rewrite import rewrite
-from ensue.expr.types import NANOSECONDS_PER_UNIT
 from ensue.graph.bounds import WHOLE, Bound, Limit, Point, end_of, position_of, start_of
 from ensue.graph.model import Absence, Collection, Graph, Moment, Scope, Variable
 from ensue.graph.normalize import is_rival, rival_name, rivaled

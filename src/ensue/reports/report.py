@@ -7,20 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from ensue.algebra.nodes import Statements
-from ensue.api import (
-    Program,
-    QueryLike,
-    checked_limit,
-    explained_statements,
-    load_tables,
-    program_statements,
-    warn_set_aside,
-    with_declared,
-    written_statements,
-)
+from ensue.api import checked_limit, load_tables, warn_set_aside, with_declared
 from ensue.dsl.constraints import ConstraintsLike
 from ensue.plan.explain import Explained
 from ensue.plan.model import DEFAULT_LIMIT, Options
+from ensue.programs import Program, QueryLike, explained_statements, program_statements, written_statements
 from ensue.reports.facts import Facts
 from ensue.reports.found import find_all
 from ensue.reports.limits import Limits

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ensue.expr.types import NANOSECONDS_PER_UNIT
+from ensue.expr.kinds import NANOSECONDS_PER_UNIT
 from ensue.goals.proofs import Proof
 from ensue.reports.limits import MOST_LETTERS, MOST_PARTS
 

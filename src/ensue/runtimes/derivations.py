@@ -20,7 +20,7 @@ from ensue.engine.session import raw_types
 from ensue.engine.sources import InputTable
 from ensue.errors import Problem, QueryError, Source, Span
 from ensue.expr.nodes import Call, Expr, Field
-from ensue.expr.types import common_type, describe, element_type, readable_type
+from ensue.expr.types import common_type, describe, element_type, own_type, readable_type
 from ensue.graph.law import Law
 from ensue.plan.build import lineage_streams, plan_query, query_columns
 from ensue.plan.model import QueryPlan
@@ -46,7 +46,7 @@ class PlannedStream:
 
     @property
     def schema(self) -> StreamSchema:
-        fields = {name: readable_type(kind) for name, kind in self.fields.items()}
+        fields = {name: own_type(readable_type(kind)) for name, kind in self.fields.items()}
         return StreamSchema(self.name, fields, START, END, derived=True)
 
 

@@ -11,7 +11,8 @@ from ensue.algebra.operators import excluded_streams
 from ensue.engine.session import POSITION
 from ensue.engine.sources import InputTable
 from ensue.errors import SchemaError, did_you_mean
-from ensue.expr.types import UNITS, Kind, kind_of, readable_type
+from ensue.expr.kinds import UNITS, Kind
+from ensue.expr.types import kind_of, own_type, readable_type
 from ensue.runtimes.tables import check_duplicates
 
 
@@ -145,7 +146,7 @@ def catalog_of(inputs: tuple[InputTable, ...], default_time: pa.DataType | None 
     schemas = [(item, _stream_schema(item)) for item in inputs]
     streams = {item.stream: schema for item, schema in schemas if item.stream is not None}
     shared = next((schema for item, schema in schemas if item.stream is None), None)
-    return Catalog(streams, time_type, shared)
+    return Catalog(streams, own_type(time_type), shared)
 
 
 def attributes_of(inputs: tuple[InputTable, ...], stream: str) -> tuple[str, ...] | None:
@@ -157,7 +158,7 @@ def attributes_of(inputs: tuple[InputTable, ...], stream: str) -> tuple[str, ...
 
 
 def _stream_schema(item: InputTable) -> StreamSchema:
-    fields = {field.name: readable_type(field.type) for field in item.table.schema}
+    fields = {field.name: own_type(readable_type(field.type)) for field in item.table.schema}
     return StreamSchema(item.stream or "*", fields, item.time, item.end)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from ensue.errors import SchemaError
-from ensue.expr.types import NANOSECONDS_PER_UNIT
+from ensue.expr.kinds import NANOSECONDS_PER_UNIT
 from ensue.plan.model import Options
 
 FARTHEST = 2**62

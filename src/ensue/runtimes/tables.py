@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ensue.errors import SchemaError, did_you_mean
-from ensue.expr.types import NUMBERS, describe, kind_of, readable_type
+from ensue.expr.kinds import NUMBERS
+from ensue.expr.types import describe, kind_of, readable_type
 
 
 @dataclass(frozen=True, slots=True)

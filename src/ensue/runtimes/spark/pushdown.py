@@ -26,6 +26,7 @@ from ensue.algebra.catalog import StreamSchema
 from ensue.algebra.operators import excluded_streams
 from ensue.engine.past import Bounds
 from ensue.engine.sources import InputTable
+from ensue.expr.kinds import NANOSECONDS_PER_UNIT, constant
 from ensue.expr.like import like_parts
 from ensue.expr.nodes import (
     COMPARISONS,
@@ -42,7 +43,7 @@ from ensue.expr.nodes import (
     Unary,
 )
 from ensue.expr.rewrite import anonymous_predicate
-from ensue.expr.types import NANOSECONDS_PER_UNIT, constant, readable_type
+from ensue.expr.types import own_type, readable_type
 from ensue.plan.model import QueryPlan
 
 Demands = Mapping[str, Mapping[tuple[Expr, ...], None]]
@@ -213,7 +214,7 @@ class _Rows:
     def __init__(self, item: InputTable, schema: T.StructType) -> None:
         self.item = item
         self.schema = schema
-        fields = {field.name: readable_type(field.type) for field in item.table.schema}
+        fields = {field.name: own_type(readable_type(field.type)) for field in item.table.schema}
         self.names = StreamSchema(item.stream or "*", fields, item.time, item.end)
 
     def cell(self, name: str) -> _Cell:

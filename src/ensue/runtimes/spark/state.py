@@ -25,8 +25,8 @@ from ensue.engine.snapshot import read_header, restore, saved_schemas, saved_tab
 from ensue.engine.sources import SAFE_TIME, EventSource, InputTable, Report, load_sources, one_chunk
 from ensue.engine.workspace import cached_candidates
 from ensue.errors import StateError
+from ensue.expr.kinds import NANOSECONDS_PER_UNIT
 from ensue.expr.nodes import Duration
-from ensue.expr.types import NANOSECONDS_PER_UNIT
 from ensue.graph.model import Graph
 from ensue.lang.parser import parse_statements
 from ensue.lang.render import render_pattern

@@ -1,0 +1,248 @@
+"""Types of values as the checker sees them: what users call them, and what operators make of them.
+
+They are values of their own, not Arrow's, so that a program is checked without loading any array library. The module
+`types` brings them to Arrow and back. The rules for operators (`common_type`, `arithmetic_type`) serve the checker and
+the evaluator alike, so that both always agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import reduce
+from typing import Any
+
+from ensue.expr.nodes import NANOSECONDS_PER, Duration, Expr, Literal, Timestamp, Unary
+
+UNITS = ("s", "ms", "us", "ns")
+NANOSECONDS_PER_UNIT = {
+    "s": NANOSECONDS_PER["second"],
+    "ms": NANOSECONDS_PER["ms"],
+    "us": NANOSECONDS_PER["us"],
+    "ns": NANOSECONDS_PER["ns"],
+}
+SMALLEST_INTEGER = -(2**63)
+LARGEST_INTEGER = 2**63 - 1
+
+
+class Kind(Enum):
+    """What a value is, in the word that messages use."""
+
+    BOOLEAN = "boolean"
+    INTEGER = "integer"
+    FLOAT = "number"
+    TEXT = "text"
+    TIMESTAMP = "timestamp"
+    DURATION = "duration"
+    NULL = "null"
+    OTHER = "other"
+
+    @property
+    def word(self) -> str:
+        """The word that users read: FLOAT is a "number"."""
+        return self.value
+
+
+NUMBERS = frozenset({Kind.INTEGER, Kind.FLOAT})
+TIMES = frozenset({Kind.TIMESTAMP, Kind.DURATION})
+ORDERED = NUMBERS | TIMES | {Kind.TEXT}
+PLAIN = ORDERED | {Kind.BOOLEAN}
+_NAMES = {
+    Kind.BOOLEAN: "bool",
+    Kind.INTEGER: "int64",
+    Kind.FLOAT: "double",
+    Kind.TEXT: "string",
+    Kind.NULL: "null",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """The type of a value.
+
+    Times have a `unit`, moments perhaps a `zone`, lists an `element`, whole events their `parts`, and text is `large`
+    where it may pass 2 GiB. What comes from Arrow and is read as another type, or has no kind here, keeps Arrow's name
+    in `foreign` and the type itself in `arrow`.
+
+    >>> Type(Kind.TIMESTAMP, "us", "UTC").name, list_of(INTEGER).word
+    ('timestamp[us, tz=UTC]', 'list of integers')
+    """
+
+    kind: Kind
+    unit: str = ""
+    zone: str | None = None
+    element: Type | None = None
+    parts: tuple[tuple[str, Type], ...] | None = None
+    large: bool = False
+    foreign: str = ""
+    arrow: Any = field(default=None, compare=False, repr=False)
+
+    @property
+    def name(self) -> str:
+        """What Arrow calls it."""
+        if self.foreign:
+            return self.foreign
+        if self.element is not None:
+            return f"list<item: {self.element.name}>"
+        if self.parts is not None:
+            return f"struct<{', '.join(f'{name}: {part.name}' for name, part in self.parts)}>"
+        if self.kind in TIMES:
+            return f"{self.kind.word}[{self.unit}{'' if self.zone is None else f', tz={self.zone}'}]"
+        return f"large_{_NAMES[self.kind]}" if self.large else _NAMES[self.kind]
+
+    @property
+    def word(self) -> str:
+        """The word for it in messages: its kind, or Arrow's name where Ensue has none."""
+        if self.element is not None:
+            return f"list of {self.element.several}"
+        return self.name if self.kind is Kind.OTHER else self.kind.word
+
+    @property
+    def several(self) -> str:
+        """The word for several values of it."""
+        if self.element is not None:
+            return self.word.replace("list", "lists", 1)
+        return self.word if self.kind in (Kind.TEXT, Kind.OTHER) else f"{self.word}s"
+
+    @property
+    def readable(self) -> Type:
+        """The type that its values are read as."""
+        return self if self.kind is Kind.OTHER else Type(self.kind, self.unit, self.zone)
+
+
+BOOLEAN = Type(Kind.BOOLEAN)
+INTEGER = Type(Kind.INTEGER)
+FLOAT = Type(Kind.FLOAT)
+TEXT = Type(Kind.TEXT)
+NULL_TYPE = Type(Kind.NULL)
+
+
+def list_of(element: Type) -> Type:
+    """The type of lists of such elements."""
+    return Type(Kind.OTHER, element=element)
+
+
+# --- what operators make of types
+
+
+def finer(left: str, right: str) -> str:
+    """The finer of two units.
+
+    >>> finer("ms", "us")
+    'us'
+    """
+    return max(left, right, key=UNITS.index)
+
+
+def common_type(types: Iterable[Type]) -> Type | None:
+    """The type that can hold values of all these types (CASE, coalesce, comparison), or None if kinds differ.
+
+    Integer and number meet in number, units in the finer one, a naive time and a zone in the zone, two zones in UTC.
+    """
+    nothing_yet: Type | None = NULL_TYPE
+    return reduce(_meet, types, nothing_yet)
+
+
+def _meet(left: Type | None, right: Type) -> Type | None:
+    if left is None or left == right:
+        return left
+    kinds = (left.kind, right.kind)
+    if kinds[0] is Kind.NULL:
+        return right
+    if kinds[1] is Kind.NULL:
+        return left
+    if NUMBERS.issuperset(kinds):
+        return FLOAT
+    if kinds[0] is not kinds[1] or kinds[0] is Kind.OTHER:
+        return None
+    if kinds[0] is Kind.TEXT:
+        return Type(Kind.TEXT, large=True)
+    unit = finer(left.unit, right.unit)
+    return Type(kinds[0], unit, _common_zone(left, right) if kinds[0] is Kind.TIMESTAMP else None)
+
+
+def _common_zone(left: Type, right: Type) -> str | None:
+    zones = {zone for zone in (left.zone, right.zone) if zone is not None}
+    return "UTC" if len(zones) > 1 else next(iter(zones), None)
+
+
+def arithmetic_type(operator: str, left: Type, right: Type) -> Type | None:
+    """The type of `left operator right`, or None if the operator is not defined for them.
+
+    Anything with NULL is NULL. Durations scaled by a fraction are at least as fine as microseconds.
+    """
+    kinds = (left.kind, right.kind)
+    if Kind.NULL in kinds:
+        return NULL_TYPE
+    if NUMBERS.issuperset(kinds) and operator != "||":
+        return FLOAT if operator == "/" or Kind.FLOAT in kinds else INTEGER
+    match (operator, *kinds):
+        case ("||", Kind.TEXT, Kind.TEXT):
+            return common_type((left, right))
+        case ("+" | "-", Kind.DURATION, Kind.DURATION) | ("-", Kind.TIMESTAMP, Kind.TIMESTAMP):
+            return Type(Kind.DURATION, finer(left.unit, right.unit))
+        case ("+" | "-", Kind.TIMESTAMP, Kind.DURATION):
+            return Type(Kind.TIMESTAMP, finer(left.unit, right.unit), left.zone)
+        case ("+", Kind.DURATION, Kind.TIMESTAMP):
+            return Type(Kind.TIMESTAMP, finer(left.unit, right.unit), right.zone)
+        case ("*", Kind.DURATION, Kind.INTEGER):
+            return left
+        case ("*", Kind.INTEGER, Kind.DURATION):
+            return right
+        case ("*" | "/", Kind.DURATION, Kind.INTEGER | Kind.FLOAT):
+            return _fractional_duration(left)
+        case ("*", Kind.FLOAT, Kind.DURATION):
+            return _fractional_duration(right)
+        case ("/", Kind.DURATION, Kind.DURATION):
+            return FLOAT
+    return None
+
+
+def _fractional_duration(duration: Type) -> Type:
+    return Type(Kind.DURATION, finer(duration.unit, "us"))
+
+
+# --- literals
+
+
+def constant(expr: Expr) -> Literal | Duration | Timestamp | None:
+    """The literal that an expression is, with its sign (`-5` is one), or None if it is none."""
+    match expr:
+        case Literal() | Duration() | Timestamp():
+            return expr
+        case Unary("-", Literal(bool() | str() | None)):
+            return None
+        case Unary("-", Literal(int() | float() as number)):
+            return Literal(-number, expr.span)
+        case Unary("-", Duration(nanoseconds)):
+            return Duration(-nanoseconds, expr.span)
+    return None
+
+
+def literal_type(literal: Literal | Duration | Timestamp) -> Type | None:
+    """The type of a literal, or None if its value does not fit 64 bits.
+
+    A time has the coarsest unit that holds it exactly: a literal never forces a column to a finer unit without need.
+    """
+    if not isinstance(literal, Literal):
+        unit = next(unit for unit in UNITS if literal.nanoseconds % NANOSECONDS_PER_UNIT[unit] == 0)
+        if not _fits(literal.nanoseconds // NANOSECONDS_PER_UNIT[unit]):
+            return None
+        if isinstance(literal, Duration):
+            return Type(Kind.DURATION, unit)
+        return Type(Kind.TIMESTAMP, unit, "UTC" if literal.zoned else None)
+    match literal.value:
+        case None:
+            return NULL_TYPE
+        case bool():
+            return BOOLEAN
+        case int():
+            return INTEGER if _fits(literal.value) else None
+        case float():
+            return FLOAT
+    return TEXT
+
+
+def _fits(number: int) -> bool:
+    return SMALLEST_INTEGER <= number <= LARGEST_INTEGER
