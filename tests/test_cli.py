@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
 import pytest
+from typer import rich_utils
 from typer.testing import CliRunner, Result
 
 import ensue
@@ -561,8 +562,11 @@ def test_interrupted(
 
 
 @pytest.mark.parametrize("arguments", [["detect"], ["detect", "--help"], ["detect", "--format", "xml"]])
-def test_colours(folder: Path, arguments: list[str]) -> None:
+def test_colours(folder: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> None:
     """What a terminal would see: escapes, and with NO_COLOR none."""
+    # Typer looks at the environment once in a process.
+    monkeypatch.setattr(rich_utils, "FORCE_TERMINAL", True)
+    monkeypatch.setattr(rich_utils, "COLOR_SYSTEM", "auto")
     if len(arguments) == 1:
         arguments = ["detect", "pair.ensue", "--events", "events.csv", "--time", "t", "--type", "type"]
     with_color = CliRunner().invoke(app, arguments, env={"FORCE_COLOR": "1", "NO_COLOR": ""})

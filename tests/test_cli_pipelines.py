@@ -273,6 +273,11 @@ def test_init_of_integers_that_count_from_1970(folder: Path) -> None:
     assert "windows are numbers of milliseconds" in (folder / "ms" / "program.ensue").read_text()
 
 
+def test_init_says_what_spark_cannot_read(folder: Path) -> None:
+    pyarrow.parquet.write_table(pa.table({"t": pa.array(MOMENTS, pa.timestamp("ns")), "type": WORDS}), "ns.parquet")
+    assert "warning: `t` counts nanoseconds" in command("init", "--data", "ns.parquet", "--to", "ns").stderr
+
+
 @pytest.mark.parametrize(
     ("text", "code", "hint"),
     [

@@ -14,7 +14,7 @@ import pyarrow as pa
 from ensue.cli.events import as_time, format_of, read_sources
 from ensue.cli.proposing import TIME_NAMES, Proposal, propose
 from ensue.cli.reporting import UsageError, messages, show
-from ensue.lang.names import quote_name, quote_stream
+from ensue.lang.names import quote_name, quote_stream, quote_word
 from ensue.pipelines import read_pipeline_text
 
 PROGRAM, PIPELINE, README = "program.ensue", "pipeline.yaml", "README.md"
@@ -50,6 +50,8 @@ def start_project(
         README: _readme(data, folder, proposal),
     }
     _write(files, folder, force)
+    if _format(data)[0] == "parquet":
+        _warn_of_nanoseconds(table.schema)
     # What was just written is read as a user's file is: a starter project has no problems.
     read_pipeline_text(files[PIPELINE], folder / PIPELINE)
     return proposal
@@ -76,6 +78,15 @@ def first_try(data: Path, folder: Path, own: Proposal) -> str:
     )
 
 
+def _warn_of_nanoseconds(schema: pa.Schema) -> None:
+    fine = [f"`{field.name}`" for field in schema if pa.types.is_timestamp(field.type) and field.type.unit == "ns"]
+    if fine:
+        messages(
+            f"warning: {', '.join(fine)} counts nanoseconds, which Spark does not read from Parquet; "
+            "`ensue detect` does. For `ensue run`, write the file again in microseconds."
+        )
+
+
 def _write(files: Mapping[str, str], folder: Path, force: bool) -> None:
     there = [name for name in files if (folder / name).exists()]
     if there and not force:
@@ -95,9 +106,9 @@ def _program(own: Proposal) -> str:
     first, second = quote_stream(own.first), quote_stream(own.second)
     by = quote_name(own.key.column) if own.key else ""
     partition = f"\n  PARTITION BY {by}" if own.key else ""
-    key = f"a.{by} AS {by}, " if own.key else ""
+    key = f"a.{quote_word(own.key.column)} AS {by}, " if own.key else ""
     per = f" of the same `{_one_line(own.key.column)}`" if own.key else ""
-    time = quote_name(own.time.column)
+    time = quote_word(own.time.column)
     said_first, said_second = _one_line(own.first), _one_line(own.second)
     ticks = f"-- Times are {own.ticks} since 1970, and so windows are numbers of {own.ticks}.\n" if own.ticks else ""
     return f"""\
