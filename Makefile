@@ -16,6 +16,11 @@ INSTALL_ENSUE := $(PIP) install --no-deps --no-build-isolation --editable .
 # Spark needs Java: where Ensue finds none that is new enough, it gets the one of the extra `java`, from a lock as well.
 ENSURE_JAVA := $(BIN)/python -c 'from ensue.runtimes.spark.java import find_java; find_java()' 2>/dev/null || \
 	{ echo "ensue: no Java 17 or newer here, adding one to .venv" >&2; $(INSTALL_LOCK) requirements-java.lock; }
+# The page of `ensue report` is tested in a real Chromium: Debian's, where nothing is there and it can be installed.
+ENSURE_CHROMIUM := command -v chromium >/dev/null || { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] && \
+	echo "ensue: no Chromium here, adding that of Debian" >&2 && apt-get -qq update >/dev/null 2>&1 && \
+	DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends chromium >/dev/null 2>&1; } || \
+	echo "ensue: no Chromium here, so the tests in a browser will be skipped" >&2
 COMPILE := --quiet --generate-hashes --strip-extras --allow-unsafe --no-emit-index-url --no-emit-find-links \
 	--no-emit-trusted-host --no-emit-options $(LOCK_FLAGS)
 PROJECT := --build-deps-for=editable
@@ -32,6 +37,7 @@ demo: $(RUNTIME) ## a first result: a week of orders as a stream on Spark, its a
 
 test: $(DEVELOPMENT) ## all tests but the long-running ones (WORKERS=1 for one process)
 	@$(ENSURE_JAVA)
+	@$(ENSURE_CHROMIUM)
 	@$(BIN)/python -c "from ensue.kernels.warm import warm_up; warm_up()"
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile
 

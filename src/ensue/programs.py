@@ -25,6 +25,7 @@ from ensue.lang.checked import parse_checked
 from ensue.lang.parser import parse_statements
 from ensue.lang.render import render_statements
 from ensue.lang.rules import joined_rulesets
+from ensue.plan.drawing import as_html
 from ensue.plan.explain import Explained, explain_without_data
 from ensue.plan.lawful import laws_by_query
 
@@ -74,6 +75,10 @@ class Program:
     def explain(self, *, time: str = "t") -> str:
         """What each pattern means and how it will run; `time` names the time column."""
         return "\n\n".join(entry.to_text() for entry in explained_statements(self.statements, time))
+
+    def _repr_html_(self) -> str:
+        """Each pattern and rule and its graph, for a notebook."""
+        return as_html(explained_statements(self.statements, "t"))
 
 
 def parse(text: str, name: str = "query") -> Program:

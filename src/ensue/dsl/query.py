@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from html import escape
 from itertools import chain
 from typing import Self
 
@@ -14,7 +15,8 @@ from ensue.expr.nodes import Binary, Expr
 from ensue.lang.operations import policy_problems
 from ensue.lang.parser import parse_returns, parse_statements
 from ensue.lang.render import render_query
-from ensue.plan.explain import explain_without_data
+from ensue.plan.drawing import as_html
+from ensue.plan.explain import Explained, explain_without_data
 
 FieldNames = str | list[str] | tuple[str, ...]
 Columns = ConditionLike | list[ConditionLike] | tuple[ConditionLike, ...]
@@ -100,8 +102,18 @@ class Query:
 
     def explain(self, *, time: str = "t") -> str:
         """What the query means and how it will run, stage by stage; `time` names the time column."""
+        return self._explained(time).to_text()
+
+    def _explained(self, time: str) -> Explained:
         statements = parse_statements(self.to_text())
-        return explain_without_data(statements.statements[0], statements.source, time).to_text()
+        return explain_without_data(statements.statements[0], statements.source, time)
+
+    def _repr_html_(self) -> str:
+        """The query and its graph, for a notebook; of one that means nothing yet only its text."""
+        try:
+            return as_html([self._explained("t")])
+        except QueryError:
+            return f"<pre>{escape(self.to_text())}</pre>"
 
     def _with(self, node: PatternQuery) -> Self:
         return replace(self, node=node)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -15,14 +15,26 @@ from ensue.actions.delivery import Courier, Deliveries, Route
 from ensue.actions.options import courier_of
 from ensue.api import run
 from ensue.errors import CodedError
-from ensue.pipelines.model import ConsoleSink, Options, Pipeline, Sink, SparkSinkOf, Table, WebhookSink
+from ensue.pipelines.model import (
+    ConsoleSink,
+    Options,
+    Pipeline,
+    Sink,
+    SourceOfEvents,
+    SparkSinkOf,
+    Table,
+    WebhookSink,
+)
 from ensue.pipelines.variables import redact
+from ensue.reports import HtmlReport, report
 from ensue.streams import start
 
 Show: TypeAlias = "Callable[[str, pa.Table], None]"
 """Shows rows of an output to whoever has started the pipeline."""
 
 MATCH_ID = "match_id"
+OFFSETS = frozenset({"startingoffsets", "startingoffsetsbytimestamp", "startingtimestamp", "maxoffsetspertrigger"})
+"""Options that say where a stream of Kafka begins; as a table, it is read from its beginning."""
 PAUSE = 0.5
 """Seconds between two looks whether the pipeline shall stop."""
 
@@ -39,6 +51,38 @@ def run_pipeline(
     pipeline: Pipeline, show: Show, *, stop: Callable[[], bool] = lambda: False, upgrade: bool = False
 ) -> Ran:
     """Runs a pipeline to its end, or until `stop` gives True. Values of variables are in no error that it raises."""
+    with _session_of(pipeline) as spark:
+        job = _Job(pipeline, spark, show)
+        return job.stream(stop, upgrade) if pipeline.streaming else job.batch()
+
+
+def report_pipeline(pipeline: Pipeline, *, title: str, most_keys: int) -> HtmlReport:
+    """What the program of a pipeline finds in its sources as they are now; streams are read from their start.
+
+    Nothing is written to its outputs, and its checkpoint stays as it is.
+    """
+    with _session_of(pipeline) as spark:
+        return _Job(_as_batch(pipeline), spark, _show_nothing).report(title, most_keys)
+
+
+def _as_batch(pipeline: Pipeline) -> Pipeline:
+    def whole(source: SourceOfEvents) -> SourceOfEvents:
+        table = source.table
+        if table.format.value != "kafka":
+            return source
+        options = {name: value for name, value in table.options.items() if name.lower() not in OFFSETS}
+        return replace(source, table=replace(table, options=options))
+
+    return replace(pipeline, streaming=False, sources=tuple(map(whole, pipeline.sources)))
+
+
+def _show_nothing(name: str, rows: pa.Table) -> None:
+    """A report has no outputs."""
+
+
+@contextmanager
+def _session_of(pipeline: Pipeline) -> Iterator[Any]:
+    """The Spark session that a pipeline wants; one that was there before stays. Errors show no secrets."""
     from ensue.runtimes.spark.pipelines import spark_errors
     from ensue.runtimes.spark.session import running_session, spark_session
 
@@ -48,8 +92,7 @@ def run_pipeline(
         spark = spark_session(pipeline.name, master=wanted.master, memory=wanted.memory, config=_values(wanted.config))
         try:
             with spark_errors():
-                job = _Job(pipeline, spark, show)
-                return job.stream(stop, upgrade) if pipeline.streaming else job.batch()
+                yield spark
         finally:
             if not was_there:
                 spark.stop()
@@ -88,6 +131,9 @@ class _Job:
             own = self._delivery_options()
             total = _sum(total, act(self.pipeline.program, events, self._receivers(), **reading, **own))
         return Ran(deliveries=total)
+
+    def report(self, title: str, most_keys: int) -> HtmlReport:
+        return report(self._events(), self.pipeline.program, title=title, most_keys=most_keys, **self._reading())
 
     def _write(self, name: str, sink: Sink, rows: Any) -> Deliveries | None:
         from ensue.runtimes.spark.pipelines import write_frame

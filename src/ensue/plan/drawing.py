@@ -5,7 +5,7 @@ The SVG has no fonts, scripts or addresses of its own. Its colours are CSS varia
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -34,6 +34,16 @@ SURFACE = "var(--surface, transparent)"
 def drawings(explained: Explained) -> list[str]:
     """The graphs of a statement, one SVG for each branch that is not a longer one of another."""
     return [svg for plan in explained.drawn for svg in _draw_plan(plan, explained.given)]
+
+
+def as_html(explained: Iterable[Explained]) -> str:
+    """Statements for a notebook: each as it is written, and its graphs below."""
+    shown = []
+    for entry in explained:
+        text = escape("\n".join(entry.sections[0][1]))
+        graphs = "".join(f'<div style="overflow-x:auto">{svg}</div>' for svg in drawings(entry))
+        shown.append(f"<div><pre>{text}</pre>{graphs}</div>")
+    return "".join(shown)
 
 
 def _draw_plan(plan: QueryPlan, given: Mapping[str, Given]) -> Iterator[str]:

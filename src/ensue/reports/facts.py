@@ -18,8 +18,8 @@ from ensue.goals.words import moment_in_words
 from ensue.plan.drawing import drawings
 from ensue.plan.explain import Explained
 from ensue.plan.requirements import stream_in_words
-from ensue.reports.found import INNER, Found
-from ensue.reports.lanes import LaneGroup, group_lanes
+from ensue.reports.found import INNER, Found, Int64s
+from ensue.reports.lanes import Key, LaneGroup, group_lanes
 from ensue.reports.limits import BINS, Limits
 from ensue.reports.marks import Marks
 from ensue.reports.shown import Chooser
@@ -30,16 +30,18 @@ from ensue.reports.values import on_axis
 class Counts:
     """What there is in all, where a page is made of a part of it that was chosen elsewhere, such as by Spark.
 
-    `rows` and `streams` are rows in all and by stream, `keys` by columns. By pattern there are `matches`, how many of
-    them end in each of `BINS` parts of the time between `first` and `last`, and the `ids` of those that may be shown.
+    `rows` and `streams` are rows in all and by stream, `keys` by columns, and so are the keys that are `shown`. By
+    pattern there are `matches`, how many of them end in each step of time, and those that may be shown, by their keys,
+    starts and ends.
     """
 
     rows: int
     streams: Mapping[str, int]
     matches: Mapping[str, int]
-    histograms: Mapping[str, Sequence[int]]
-    ids: Mapping[str, frozenset[str]]
+    bars: Mapping[str, Sequence[int]]
+    first_matches: Mapping[str, Sequence[tuple[Key, int, int]]]
     keys: Mapping[tuple[str, ...], int]
+    shown: Mapping[tuple[str, ...], Sequence[Key]]
     first: int | None
     last: int | None
 
@@ -57,10 +59,11 @@ class Facts:
 
     def collected(self) -> dict[str, Any]:
         """All of it: lanes, events, matches with their proofs, patterns with their plans, and what was left out."""
-        groups = group_lanes(self.found, self.loaded, self.limits.keys)
+        chosen = None if self.counts is None else self.counts.shown
+        groups = group_lanes(self.found, self.loaded, self.limits.keys, chosen)
         marks = Marks(self.loaded)
-        ids = None if self.counts is None else self.counts.ids
-        shown = Chooser(self.loaded, self.found, groups, marks, ids).shown(self.limits.matches)
+        allowed = None if self.counts is None else self.counts.first_matches
+        shown = Chooser(self.loaded, self.found, groups, marks, allowed).shown(self.limits.matches)
         lanes: list[dict[str, Any]] = [
             {"label": label, "keys": ", ".join(group.keys)} for group in groups for label in group.labels()
         ]
@@ -112,25 +115,24 @@ class Facts:
     def _time(self, first: int | None, last: int | None) -> dict[str, Any]:
         moments = pa.types.is_timestamp(self._time_type)
         if first is None or last is None:
-            return {"moments": moments, "first": None, "last": None, "words": "no events"}
+            return {"moments": moments, "first": None, "last": None, "step": 1, "words": "no events"}
         words = [moment_in_words(tick, self._time_type) for tick in (first, last)]
         return {
             "moments": moments,
             "first": on_axis(first, self._time_type),
             "last": on_axis(last, self._time_type),
+            "step": on_axis(step_of(first, last), self._time_type),
             "words": words[0] if first == last else " to ".join(words),
         }
 
     # -- patterns and streams ------------------------------------------------------------------------------------------
 
     def _pattern(self, one: Found, first: int | None, last: int | None) -> dict[str, Any]:
-        if self.counts is not None:
-            count, bars = self.counts.matches[one.name], [*self.counts.histograms[one.name]]
-        elif first is None or last is None:
-            count, bars = len(one), [0] * BINS
+        count = len(one) if self.counts is None else self.counts.matches[one.name]
+        if first is None or last is None:
+            bars = [0] * BINS
         else:
-            bars = histogram(one.ends, first, last)
-            count = len(one)
+            bars = bars_of(one.ends, first, last) if self.counts is None else [*self.counts.bars[one.name]]
         read = [
             {
                 "stream": stream_in_words(entry.stream),
@@ -156,9 +158,13 @@ class Facts:
         derived = {stream_in_words(derivation.name) for derivation in self.loaded.planned.derivations}
         shown = {str(event["stream"]) for event in events}
         names = sorted({stream_in_words(name) for name in known if INNER not in name} | shown)
-        rows = self._rows() if self.counts is None else dict(self.counts.streams)
+        # Spark counts the events of heads as matches, those of other declared streams it hands on uncounted.
+        rows = self._rows() if self.counts is None else {**self.counts.matches, **self.counts.streams}
+        unknown = None if self.counts is not None else 0
         return [
-            {"name": name, "rows": rows.get(name, 0), "derived": name in derived} for name in names if INNER not in name
+            {"name": name, "rows": rows.get(name, unknown if name in derived else 0), "derived": name in derived}
+            for name in names
+            if INNER not in name
         ]
 
     def _rows(self) -> dict[str, int]:
@@ -190,14 +196,22 @@ class Facts:
             yield f"{matches:,} of {counted(found, 'match', 'matches')}"
 
 
-def histogram(times: Any, first: int, last: int) -> list[int]:
-    """How many times lie in each of `BINS` parts of an interval; what lies outside counts at its edge.
+def step_of(first: int, last: int) -> int:
+    """The length of one of `BINS` parts of the time between two moments.
 
-    >>> sum(histogram(np.array([0, 5, 99, 200]), 0, 99))
+    >>> step_of(0, 119), step_of(0, 120), step_of(7, 7)
+    (2, 3, 1)
+    """
+    return (last - first) // BINS + 1
+
+
+def bars_of(times: Int64s, first: int, last: int) -> list[int]:
+    """How many times lie in each part of an interval; what lies outside counts at its edge.
+
+    >>> sum(bars_of(np.array([0, 5, 99, 200]), 0, 99))
     4
     """
-    width = max(1, last - first + 1)
-    places = np.clip(((times - first) * BINS) // width, 0, BINS - 1).astype(np.int64)
+    places = np.clip((times - first) // step_of(first, last), 0, BINS - 1)
     return [int(count) for count in np.bincount(places, minlength=BINS)]
 
 

@@ -123,7 +123,7 @@ def find_all(loaded: Loaded, names: Mapping[str, bool], heads: Sequence[str], li
                 count += chunk.rows.length
                 check_limit(count, limit, chunk, plan)
                 chunks.append(chunk)
-        keys = _keys_of_head(derived[name]) if name in heads else plan.query.partition_by
+        keys = keys_of_head(derived[name]) if name in heads else plan.query.partition_by
         output = loaded.planned.outputs[place]
         report, read = watched.store.report, _read(plan, watched)
         yield Found(name, name in heads, is_named, keys, plan, output, chunks, report, read)
@@ -142,7 +142,7 @@ def _read(plan: QueryPlan, watched: Watched) -> tuple[Read, ...]:
     return tuple(read.values())
 
 
-def _keys_of_head(derivation: Derivation) -> tuple[str, ...]:
+def keys_of_head(derivation: Derivation) -> tuple[str, ...]:
     """The columns of a head by which all of its rules keep events apart."""
     ways = [way.plan.query.partition_by for way in derivation.ways]
     return tuple(key for key in ways[0] if key in derivation.used and all(key in other for other in ways))

@@ -94,16 +94,18 @@ class LaneGroup:
             wanted = found.to_numpy(zero_copy_only=False)
         return wanted if source.valid is None else wanted & source.valid
 
-    def keys_of(self, source: EventSource) -> tuple[pa.Array, ...]:
-        """The keys of the rows of a table that take part, column by column; none where the table has no such key."""
+    def keys_of(self, source: EventSource) -> tuple[list[pa.Array], Int64s] | None:
+        """The keys of the rows of a table that take part, column by column, and their starts; None without keys."""
         if not {*self.keys} <= {*source.input.table.column_names}:
-            return ()
-        mask = pa.array(self._takes_part(source))
-        return tuple(source.column(key).filter(mask) for key in self.keys)
+            return None
+        mask = self._takes_part(source)
+        return [source.column(key).filter(pa.array(mask)) for key in self.keys], source.starts[mask]
 
 
-def group_lanes(found: Sequence[Found], loaded: Loaded, most: int) -> list[LaneGroup]:
-    """The lanes of all patterns, by their key columns."""
+def group_lanes(
+    found: Sequence[Found], loaded: Loaded, most: int, chosen: Mapping[tuple[str, ...], Sequence[Key]] | None = None
+) -> list[LaneGroup]:
+    """The lanes of all patterns, by their key columns; `chosen` are the keys, if they are chosen already."""
     derived = {derivation.name: derivation for derivation in loaded.planned.derivations}
     together: dict[tuple[str, ...], list[Found]] = {}
     for one in found:
@@ -115,7 +117,10 @@ def group_lanes(found: Sequence[Found], loaded: Loaded, most: int) -> list[LaneG
         groups.append(LaneGroup(keys, own, streams, everything))
     share, first = max(1, most // len(groups)), 0
     for group in groups:
-        _choose(group, loaded, share)
+        if chosen is None:
+            _choose(group, loaded, share)
+        else:
+            group.shown = [*chosen[group.keys]]
         group.first = first
         first += max(1, len(group.shown)) if not group.keys else len(group.shown)
     return groups
@@ -136,37 +141,56 @@ def _streams_below(streams: Sequence[str], derived: Mapping[str, Derivation]) ->
 def _choose(group: LaneGroup, loaded: Loaded, most: int) -> None:
     if not group.keys:
         return
-    matched = [first_keys(one.key_columns, one.starts, most) for one in group.found if len(one)]
-    in_turn = (key for keys in zip_longest(*matched) for key in keys if key is not None)
+    matched = [first_keys(one.key_columns, one.starts, most)[0] for one in group.found if len(one)]
     tables = [source for source in loaded.sources if not source.input.derived]
-    present = [columns for source in tables if (columns := group.keys_of(source))]
-    merged = [one_array([table[place] for table in present]) for place in range(len(group.keys))] if present else []
-    group.total = count_keys(merged) if merged else 0
-    others = first_keys(merged, np.arange(len(merged[0])), 2 * most) if merged else []
-    group.shown = list(dict.fromkeys(chain(in_turn, others)))[:most]
+    present = [found for source in tables if (found := group.keys_of(source)) is not None]
+    if present:
+        merged = [one_array([columns[place] for columns, _ in present]) for place in range(len(group.keys))]
+        starts = np.concatenate([starts for _, starts in present])
+        others, group.total = first_keys(merged, starts, 2 * most)
+        group.shown = choose_keys(matched, others, most)
 
 
-def first_keys(columns: Sequence[pa.Array], order: Int64s, most: int) -> list[Key]:
-    """The different keys, those of the least `order` first, `most` of them; rows without a key have none."""
-    codes = _codes(columns)
-    by_order = np.argsort(order, kind="stable")
+def choose_keys(matched: Sequence[Sequence[Key]], others: Sequence[Key], most: int) -> list[Key]:
+    """Keys with matches, of each pattern in turn, then others.
+
+    >>> choose_keys([[(1,), (2,), (3,)], [(9,)]], [(1,), (7,)], 5)
+    [(1,), (9,), (2,), (3,), (7,)]
+    """
+    in_turn = (key for keys in zip_longest(*matched) for key in keys if key is not None)
+    return list(dict.fromkeys(chain(in_turn, others)))[:most]
+
+
+def first_keys(columns: Sequence[pa.Array], order: Int64s, most: int) -> tuple[list[Key], int]:
+    """The different keys, those of the least `order` first, `most` of them, and how many there are in all.
+
+    Rows without a key have none.
+
+    >>> first_keys([pa.array(["x", "y", None, "x"])], np.array([3, 2, 1, 0]), 1)
+    ([('x',)], 2)
+    """
+    codes, count = _codes(columns)
+    by_order = np.argsort(order, kind="stable")[::-1]
     by_order = by_order[codes[by_order] >= 0]
-    _, firsts = np.unique(codes[by_order], return_index=True)
-    rows = pa.array(by_order[np.sort(firsts)[:most]])
-    return list(zip(*(column.take(rows).to_pylist() for column in columns), strict=True))
+    # Of several assignments to one place the last one stays: the row that comes first.
+    first = np.full(count, -1, np.int64)
+    first[codes[by_order]] = by_order
+    present = first[first >= 0]
+    rows = pa.array(present[np.argsort(order[present], kind="stable")[:most]])
+    return list(zip(*(column.take(rows).to_pylist() for column in columns), strict=True)), len(present)
 
 
-def count_keys(columns: Sequence[pa.Array]) -> int:
-    codes = _codes(columns)
-    return len(np.unique(codes[codes >= 0]))
-
-
-def _codes(columns: Sequence[pa.Array]) -> Int64s:
-    """A number for each row, equal for equal keys, -1 where a part of the key is missing."""
-    codes = np.zeros(len(columns[0]), np.int64)
+def _codes(columns: Sequence[pa.Array]) -> tuple[Int64s, int]:
+    """A number for each row, equal for equal keys, -1 where a part of the key is missing; all are below the other."""
+    codes, count = np.zeros(len(columns[0]), np.int64), 1
     missing = np.zeros(len(codes), bool)
     for column in columns:
-        found = pc.dictionary_encode(column).indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        encoded = pc.dictionary_encode(column)
+        found = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
         missing |= found < 0
-        _, codes = np.unique(codes * (int(found.max(initial=0)) + 2) + found, return_inverse=True)
-    return np.where(missing, -1, codes)
+        codes, size = codes * max(1, len(encoded.dictionary)) + found, count * len(encoded.dictionary)
+        if size > len(codes):
+            distinct, codes = np.unique(codes, return_inverse=True)
+            size = len(distinct)
+        count = size
+    return np.where(missing, -1, codes), count

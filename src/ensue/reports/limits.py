@@ -12,6 +12,8 @@ MOST_LETTERS = 160
 """Letters of a value that are shown."""
 MOST_PARTS = 60
 """Parts of a proof, such as the events of a list, that are shown below one another."""
+MOST_ROWS_WITH_IDS = 500_000
+"""Rows of the tables up to which matches have their ids: these take a hash of every event."""
 BINS = 60
 """Bars of the matches over time."""
 

@@ -14,11 +14,12 @@ from ensue.plan.model import DEFAULT_LIMIT, Options
 from ensue.programs import Program, QueryLike, explained_statements, program_statements, written_statements
 from ensue.reports.facts import Facts
 from ensue.reports.found import find_all
-from ensue.reports.limits import Limits
+from ensue.reports.limits import MOST_ROWS_WITH_IDS, Limits
 from ensue.reports.page import HtmlReport
 from ensue.runtimes.fixed import fixed_tables
 from ensue.runtimes.moments import Period
 from ensue.runtimes.planning import ColumnNames, Columns
+from ensue.runtimes.tables import are_frames, arrow_tables
 
 
 def report(
@@ -57,14 +58,25 @@ def report(
     limits = Limits(most_keys, most_events, most_matches)
     columns, options, period = Columns(time, type, end), Options(limit=checked_limit(limit)), Period(since, until)
     fixed = fixed_tables(tables, statements)
-    loaded = with_declared(load_tables(events, statements, columns, True, fixed, options, period))
     names = dict.fromkeys(Program(statements).names, True)
     names |= {name: node.name is not None for name, node in zip(names, given.results, strict=False)}
+    counts = None
+    if are_frames(events):
+        from ensue.reports.sampled import Asked, sample
+
+        further = {"limit": limit, "tables": tables, "since": since, "until": until}
+        events, counts = sample(Asked(events, written, statements, columns, fixed, further), limits)
+        # Spark has found all matches and kept to the limit; these are some of them.
+        limit = None
+    _, events = arrow_tables(events)
+    rows = sum(table.num_rows for table in (events.values() if isinstance(events, Mapping) else (events,)))
+    ids = counts is not None or rows <= MOST_ROWS_WITH_IDS
+    loaded = with_declared(load_tables(events, statements, columns, ids, fixed, options, period))
     found = [*find_all(loaded, names, written.heads, limit)]
     for one in found:
         warn_set_aside(one.report)
     explained = [*_explained(written, time if isinstance(time, str) else "t")]
-    facts = Facts(loaded, found, explained, limits, title or _title((*names,)))
+    facts = Facts(loaded, found, explained, limits, title or _title((*names,)), counts)
     return HtmlReport(facts.collected())
 
 

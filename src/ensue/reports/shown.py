@@ -11,12 +11,13 @@ import pyarrow as pa
 
 from ensue.api import Loaded
 from ensue.engine.output import render_chunk
+from ensue.engine.sources import Mask
 from ensue.errors import citing
 from ensue.goals.justify import without_shell
 from ensue.goals.proofs import Prover
 from ensue.goals.words import moment_in_words
 from ensue.reports.found import MATCH_ID, Found, Int64s
-from ensue.reports.lanes import LaneGroup
+from ensue.reports.lanes import Key, LaneGroup
 from ensue.reports.limits import MOST_FIELDS
 from ensue.reports.marks import Marks, rank_in_runs
 from ensue.reports.values import on_axis, plain, proof_tree
@@ -36,13 +37,16 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Chooser:
-    """Chooses and shows matches. `ids` are those that may be shown, by pattern, where not all may."""
+    """Chooses and shows matches. `allowed` are those of each pattern that may be shown, where not all may.
+
+    They are known by their keys, starts and ends.
+    """
 
     loaded: Loaded
     found: Sequence[Found]
     groups: Sequence[LaneGroup]
     marks: Marks
-    ids: Mapping[str, frozenset[str]] | None = None
+    allowed: Mapping[str, Sequence[tuple[Key, int, int]]] | None = None
 
     def shown(self, most: int) -> Shown:
         """The first matches of each pattern in each lane, `most` in all."""
@@ -68,17 +72,19 @@ class Chooser:
         for place, one in enumerate(self.found):
             group = next(group for group in self.groups if one in group.found)
             own = group.lanes(one.key_columns if len(one) else (), len(one)) if len(one) else np.empty(0, np.int64)
-            wanted = np.flatnonzero((own >= 0) & self._allowed(one))
+            wanted = np.flatnonzero((own >= 0) & self._may_be_shown(one, group, own))
             patterns.append(np.full(len(wanted), place))
             numbers.append(wanted)
             lanes.append(own[wanted])
         return np.concatenate(patterns), np.concatenate(numbers), np.concatenate(lanes)
 
-    def _allowed(self, one: Found) -> Any:
-        if self.ids is None:
+    def _may_be_shown(self, one: Found, group: LaneGroup, lanes: Int64s) -> Mask:
+        if self.allowed is None:
             return np.ones(len(one), bool)
-        ids = [render_chunk(chunk, one.output).column(0).to_pylist() for chunk in one.chunks]
-        return np.array([name in self.ids[one.name] for part in ids for name in part], bool)
+        lane_of = {key: group.first + place for place, key in enumerate(group.shown or [()])}
+        spans = [(lane_of[key], start, end) for key, start, end in self.allowed[one.name]]
+        own = np.rec.fromarrays([lanes, one.starts, one.ends])
+        return np.isin(own, np.array(spans, own.dtype))
 
     def _match(self, prover: Prover, pattern: int, number: int, lane: int) -> dict[str, Any]:
         one, time_type = self.found[pattern], self.loaded.planned.plans[0].catalog.time_type
@@ -96,7 +102,7 @@ class Chooser:
             "end": on_axis(end, time_type),
             "complete": on_axis(complete, time_type),
             "words": _in_words(start, end, complete, time_type),
-            "id": row[MATCH_ID] if one.is_named else None,
+            "id": row.get(MATCH_ID) if one.is_named and one.output.match_id else None,
             "row": {name: plain(value) for name, value in list(row.items())[:MOST_FIELDS] if name != MATCH_ID},
             "events": list(dict.fromkeys(events)),
             "proof": proof_tree(proof, [*events]),

@@ -341,7 +341,7 @@
   // -- filters --------------------------------------------------------------------------------------------------------
 
   function chip(set, member, sign, name, number) {
-    const made = element("button", { type: "button", class: "chip", "aria-pressed": "true" }, sign, element("span", {}, name), element("span", { class: "count" }, count.format(number)));
+    const made = element("button", { type: "button", class: "chip", "aria-pressed": "true" }, sign, element("span", {}, name), element("span", { class: "count" }, number === null ? "" : count.format(number)));
     made.addEventListener("click", () => {
       set.has(member) ? set.delete(member) : set.add(member);
       made.setAttribute("aria-pressed", String(set.has(member)));
@@ -434,11 +434,11 @@
   function drawHistograms() {
     const home = byId("histograms"), most = Math.max(1, ...facts.patterns.flatMap((pattern) => pattern.bars));
     facts.patterns.forEach((pattern, number) => home.append(histogram(pattern, number, most)));
-    if (facts.time.first !== null) home.append(element("div", { class: "ends" }, element("span", {}, inWords(facts.time.first)), element("span", {}, inWords(facts.time.last))));
+    if (facts.time.first !== null) home.append(element("div", { class: "ends" }, element("span", {}, inWords(facts.time.first)), element("span", {}, inWords(facts.time.first + facts.time.step * facts.patterns[0].bars.length))));
   }
 
   function histogram(pattern, number, most) {
-    const size = UNITS / pattern.bars.length, first = facts.time.first ?? 0, length = ((facts.time.last ?? 1) - first) / pattern.bars.length;
+    const size = UNITS / pattern.bars.length, first = facts.time.first ?? 0, length = facts.time.step;
     const view = drawn("rect", { class: "view", y: 0, height: HEIGHT });
     views.push(view);
     const svg = drawn("svg", { viewBox: `0 0 ${UNITS} ${HEIGHT}`, preserveAspectRatio: "none", style: patternTone(number), role: "img", "aria-label": `${pattern.name}: ${plural(pattern.count, "match", "matches")} over time` }, view);
@@ -454,7 +454,7 @@
 
   function drawViews() {
     if (facts.time.first === null) return;
-    const length = facts.time.last - facts.time.first || 1;
+    const length = facts.time.step * facts.patterns[0].bars.length;
     const place = (at) => Math.min(UNITS, Math.max(0, ((at - facts.time.first) / length) * UNITS));
     const everything = state.from <= facts.time.first && state.to >= facts.time.last;
     for (const view of views) {
@@ -502,7 +502,7 @@
 
   function drawRows() {
     const rows = facts.streams.map((stream) => element("tr", {},
-      element("td", {}, element("span", { class: "cell" }, badge(stream.name), stream.name)), element("td", {}, stream.derived ? "derived" : "read"), element("td", { class: "number" }, count.format(stream.rows))));
+      element("td", {}, element("span", { class: "cell" }, badge(stream.name), stream.name)), element("td", {}, stream.derived ? "derived" : "read"), element("td", { class: "number" }, stream.rows === null ? "not counted" : count.format(stream.rows))));
     const aside = Object.entries(facts.setAside).map(([reason, number]) => element("tr", {}, element("td", {}, `rows ${reason}`), element("td", {}, "took no part"), element("td", { class: "number" }, count.format(number))));
     byId("rows").append(element("table", {}, element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "stream"), element("th", { scope: "col" }, ""), element("th", { scope: "col", class: "number" }, "rows"))), element("tbody", {}, ...rows, ...aside)));
   }

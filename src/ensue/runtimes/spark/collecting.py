@@ -29,13 +29,18 @@ def collect_events(
     return _collected(frame, where, most, "")
 
 
-def _collected(frame: DataFrame, where: Column | str | None, most: int, whose: str) -> pa.Table:
+def refuse_stream(frame: DataFrame) -> None:
+    """A question about events that are there has no answer on a stream."""
     if frame.isStreaming:
         raise SchemaError(
             "streaming-frame",
             "the question is about events that are there, and the DataFrame is a stream",
             "read its source with `spark.read`; `ensue.waiting` says what a running stream waits for",
         )
+
+
+def _collected(frame: DataFrame, where: Column | str | None, most: int, whose: str) -> pa.Table:
+    refuse_stream(frame)
     if where is not None:
         frame = frame.where(where)
     found = frame.limit(most + 1).toArrow()

@@ -1,0 +1,68 @@
+"""A report on Spark DataFrames says what one on tables says, from Spark's own matches and a few collected keys."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import ensue
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PROGRAM = """
+PATTERN pair SEQ(A a [amount > 1], NOT C c, B b) PARTITION BY id WITHIN 10 seconds RETURN a.amount AS amount;
+PATTERN loose SEQ(C c, A a) WITHIN 2 seconds;
+RULE seen(id, twice = m * 2) <- e: C(id=id, amount=m);
+"""
+COUNT = 40
+EVENTS = pa.table(
+    {
+        "t": pa.array(range(3 * COUNT), pa.timestamp("s", "UTC")).cast(pa.timestamp("us", "UTC")),
+        "type": ["A", "B", "C"] * COUNT,
+        "id": [number // 3 for number in range(3 * COUNT)],
+        "amount": [float(number % 7) for number in range(3 * COUNT)],
+    }
+)
+
+
+def frame(spark: SparkSession, table: pa.Table) -> Any:
+    return spark.createDataFrame(table)
+
+
+def test_spark_and_this_process_report_the_same(spark: SparkSession) -> None:
+    options: dict[str, Any] = {"time": "t", "type": "type", "most_keys": 12}
+    on_spark = ensue.report(frame(spark, EVENTS), PROGRAM, **options).facts
+    here = ensue.report(EVENTS, PROGRAM, **options).facts
+    assert len(on_spark["lanes"]) == 7
+    assert on_spark["patterns"][2]["count"] == COUNT, "counts are those of all keys"
+    for part in ("title", "time", "rows", "statements", "streams", "fields"):
+        assert on_spark[part] == here[part], part
+    for one, other in zip(on_spark["patterns"], here["patterns"], strict=True):
+        assert {**one, "read": None} == {**other, "read": None}
+    assert [lane["label"] for lane in on_spark["lanes"]] == [lane["label"] for lane in here["lanes"]]
+    assert on_spark["lanes"][:4] == here["lanes"][:4]
+    shown = [{**match, "events": None, "proof": None} for match in on_spark["matches"]]
+    assert shown == [{**match, "events": None, "proof": None} for match in here["matches"]]
+    assert [match["proof"]["text"] for match in on_spark["matches"]] == [m["proof"]["text"] for m in here["matches"]]
+    assert [line for line in on_spark["leftOut"] if "event" not in line] == [
+        line for line in here["leftOut"] if "event" not in line
+    ]
+
+
+def test_one_frame_for_each_stream_and_integer_time(spark: SparkSession) -> None:
+    rows = {"A": pa.table({"at": [1, 20], "id": [1, 2]}), "B": pa.table({"at": [3], "id": [1]})}
+    query = "PATTERN pair SEQ(A a, B b) PARTITION BY id WITHIN 10"
+    frames = {name: frame(spark, table) for name, table in rows.items()}
+    on_spark, here = ensue.report(frames, query, time="at").facts, ensue.report(rows, query, time="at").facts
+    assert on_spark["matches"] == here["matches"]
+    assert on_spark["lanes"] == here["lanes"]
+    assert on_spark["streams"] == here["streams"]
+
+
+def test_a_stream_is_refused(spark: SparkSession) -> None:
+    rate = spark.readStream.format("rate").load()
+    with pytest.raises(ensue.SchemaError, match="the DataFrame is a stream"):
+        ensue.report({"A": rate}, "PATTERN SEQ(A a, A b) WITHIN 1 hour", time="timestamp")
