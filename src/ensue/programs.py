@@ -140,7 +140,7 @@ def explain(query: QueryLike, *, time: str = "t", constraints: ConstraintsLike |
     return "\n\n".join(entry.to_text() for entry in explained_statements(statements, time))
 
 
-def explained_statements(statements: Statements, time: str) -> Iterator[Explained]:
+def explained_statements(statements: Statements, time: str, end: str | None = None) -> Iterator[Explained]:
     """What there is to say of each statement as it is written, of a head of each of its rules."""
     acting = _acting(statements)
     if not statements.results and not statements.heads and not acting:
@@ -156,7 +156,7 @@ def explained_statements(statements: Statements, time: str) -> Iterator[Explaine
     for node in statements.statements:
         if node.name in heads and not node.declares:
             continue
-        yield explain_without_data(node, statements.source, time, laws.get(node), among)
+        yield explain_without_data(node, statements.source, time, laws.get(node), among, end)
 
 
 def _acting(statements: Statements) -> tuple[PatternQuery, ...]:

@@ -19,6 +19,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pair.ensue").write_text(PROGRAM)
     (tmp_path / "events.csv").write_text(EVENTS)
+    (tmp_path / "pipeline.yaml").write_text("quer: PATTERN SEQ(A a, B b)\n")
     return tmp_path
 
 
@@ -50,6 +51,9 @@ def test_what_was_found_as_json(folder: Path) -> None:
     [
         (("pair.ensue",), "missing-events", 2),
         (("pair.ensue", "--events", "events.csv"), "missing-events", 2),
+        (("pipeline.yaml", "--events", "events.csv"), "pipeline-events", 2),
+        (("pipeline.yaml",), "pipeline-key", 1),
+        (("no.yaml",), "no-such-file", 2),
         (("pairs.ensue", "--events", "events.csv", "--time", "t"), "no-such-file", 2),
         (("pair.ensue", "--events", "event.csv", "--time", "t"), "no-such-file", 2),
         (("pair.ensue", "--events", "events.csv", "--time", "at", "--type", "type"), "no-such-column", 1),
@@ -59,6 +63,6 @@ def test_what_was_found_as_json(folder: Path) -> None:
 )  # fmt: skip
 def test_wrong_input(folder: Path, arguments: tuple[str, ...], code: str, exit_code: int) -> None:
     done = report(*arguments)
-    assert done.stderr.startswith(f"error[{code}]"), done.stderr
+    assert f"error[{code}]" in done.stderr, done.stderr
     assert done.exit_code == exit_code
     assert not list(folder.glob("*.html"))

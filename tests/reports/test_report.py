@@ -258,3 +258,14 @@ def test_a_pattern_without_a_name() -> None:
 def test_too_many_matches_are_an_error() -> None:
     with pytest.raises(ensue.LimitError, match="has more than 1 match"):
         report("PATTERN p SEQ(Placed p, Shipped s) WITHIN 1 hour", limit=1)
+
+
+def test_events_that_last_are_drawn_from_start_to_end() -> None:
+    table = pa.table({"t": [1, 1], "until": [3, 9], "type": ["A", "B"]})
+    facts = report("RULE h() <- a: A(), b: B(), a starts b", table, end="until").facts
+    assert facts["patterns"][0]["count"] == 1
+    assert {(event["stream"], event["start"], event["end"]) for event in facts["events"]} == {
+        ("A", 1, 3),
+        ("B", 1, 9),
+        ("h", 1, 9),
+    }

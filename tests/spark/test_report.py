@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet
 import pytest
+from typer.testing import CliRunner
 
 import ensue
+from ensue.cli import app
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,3 +71,39 @@ def test_a_stream_is_refused(spark: SparkSession) -> None:
     rate = spark.readStream.format("rate").load()
     with pytest.raises(ensue.SchemaError, match="the DataFrame is a stream"):
         ensue.report({"A": rate}, "PATTERN SEQ(A a, A b) WITHIN 1 hour", time="timestamp")
+
+
+PIPELINE = """\
+name: pairs
+mode: stream
+query: PATTERN pair SEQ(A a, B b) PARTITION BY id WITHIN 10 seconds
+sources:
+  - format: parquet
+    path: events
+    time: t
+    type: type
+    watermark: 1 second
+    schema: t timestamp, type string, id long, amount double
+outputs:
+  pair: console
+checkpoint: state
+"""
+
+
+def test_a_pipeline_is_read_as_it_is_now_and_left_alone(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "events").mkdir()
+    pyarrow.parquet.write_table(EVENTS.slice(0, 9), tmp_path / "events" / "part.parquet")
+    (tmp_path / "pairs.yaml").write_text(PIPELINE)
+    done = CliRunner().invoke(app, ["report", "pairs.yaml", "--format", "json", "--keys", "2"])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout) == {
+        "report": "report.html",
+        "rows": 9,
+        "matches": {"pair": 3},
+        "shown": ["2 of 3 keys of id", "2 of 3 matches"],
+    }
+    assert "<title>pairs</title>" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert not (tmp_path / "state").exists()

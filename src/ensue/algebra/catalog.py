@@ -102,11 +102,14 @@ MOMENTS = Type(Kind.TIMESTAMP, "us")
 """The type of time where a program speaks of moments and there is no data."""
 
 
-def inferred_catalog(query: PatternQuery, time: str = "t", other_windows: Iterable[Window] = ()) -> Catalog:
+def inferred_catalog(
+    query: PatternQuery, time: str = "t", other_windows: Iterable[Window] = (), end: str | None = None
+) -> Catalog:
     """A catalog that gives every stream whatever the query asks of it, for looking at a query without data.
 
     `time` names the time column. Time is a timestamp iff the query, or one of `other_windows`, measures it in units, or
-    if it names a moment or asks for a part of one; otherwise it is an integer. Events last iff CONCURRENT asks for it.
+    if it names a moment or asks for a part of one; otherwise it is an integer. Events last iff CONCURRENT asks for it,
+    or if `end` names the column of their ends.
     """
     patterns = list(walk(query.pattern))
     windows = [query.within, *other_windows]
@@ -117,10 +120,10 @@ def inferred_catalog(query: PatternQuery, time: str = "t", other_windows: Iterab
     names = {part.name for part in parts if isinstance(part, Field)}
     names |= {name for part in parts if isinstance(part, Same) for name in part.fields}
     names |= set(query.partition_by)
-    fields = {name: NULL_TYPE for name in sorted(names) if name not in (*TIME_NAMES, time)}
+    fields = {name: NULL_TYPE for name in sorted(names) if name not in (*TIME_NAMES, time, end)}
     has_units = any(isinstance(window, Duration) for window in windows) or any(map(_speaks_of_moments, parts))
     lasting = any(isinstance(node, Operation) and node.operator == "CONCURRENT" for node in patterns)
-    schema = StreamSchema("*", fields, time, end="e" if lasting else None)
+    schema = StreamSchema("*", fields, time, end=end or ("e" if lasting else None))
     return Catalog({}, MOMENTS if has_units else INTEGER, schema)
 
 

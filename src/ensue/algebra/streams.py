@@ -155,13 +155,17 @@ def _is_key(key: str, expression: Expr) -> bool:
 
 
 def program_catalog(
-    query: PatternQuery, program: Sequence[PatternQuery], time: str = "t", other_windows: Iterable[Window] = ()
+    query: PatternQuery,
+    program: Sequence[PatternQuery],
+    time: str = "t",
+    other_windows: Iterable[Window] = (),
+    end: str | None = None,
 ) -> Catalog:
     """What a query among the statements of a program knows of its streams without data (see `inferred_catalog`).
 
     A declared stream has the columns of its RETURN, or without one whatever is asked of it.
     """
-    catalog = inferred_catalog(query, time, other_windows)
+    catalog = inferred_catalog(query, time, other_windows, end)
     declared = declarations(program)
     asked = catalog.any_stream.fields if catalog.any_stream is not None else {}
     schemas = {}

@@ -265,7 +265,9 @@ def why_not(
     epilog="Example: `ensue report fraud.ensue --events transfers.csv --time at --type kind --output fraud.html`"
 )
 def report(
-    file: ProgramFile,
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="an .ensue file, or a pipeline file (YAML)", show_default=False)
+    ],
     events: Annotated[
         list[str] | None,
         typer.Option(
@@ -283,15 +285,24 @@ def report(
     keys: Annotated[int, typer.Option(min=1, help="how many keys are shown, those with matches first")] = 50,
     format: Annotated[ProblemFormat, typer.Option(help="json: what was found, on stdout")] = ProblemFormat.TEXT,
 ) -> None:
-    """Write what a program finds as one HTML page: timelines, matches and what proves them, patterns and plans."""
-    from ensue.cli.pages import report_on_files, write_report
+    """Write what a program finds as one HTML page: timelines, matches and what proves them, patterns and plans.
+
+    A pipeline file says itself what its events are: they are read once on Spark as they are now, streams from their
+    start, and nothing is written to its outputs.
+    """
+    from ensue.cli.pages import PIPELINES, report_on_files, report_on_pipeline, write_report
     from ensue.cli.programs import read_program
     from ensue.cli.reporting import reported
 
+    as_json, wanted = format is ProblemFormat.JSON, title or file.stem
     with reported():
-        program = read_program(file)
-        page = report_on_files(program, events or (), time, type, end, table or (), title or file.stem, keys)
-        write_report(page, output, format is ProblemFormat.JSON)
+        if file.suffix in PIPELINES:
+            given = {"--events": events, "--time": time, "--type": type, "--end": end, "--table": table}
+            page = report_on_pipeline(file, [name for name, value in given.items() if value], wanted, keys, as_json)
+        else:
+            program = read_program(file)
+            page = report_on_files(program, events or (), time, type, end, table or (), wanted, keys)
+        write_report(page, output, as_json)
 
 
 @app.command(epilog="Example: `ensue demo --orders 100000 --save .`")

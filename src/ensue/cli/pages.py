@@ -1,4 +1,4 @@
-"""`ensue report`: a program over files of events as one HTML page."""
+"""`ensue report`: a program over files of events, or a pipeline, as one HTML page."""
 
 from __future__ import annotations
 
@@ -10,6 +10,25 @@ from ensue.cli.events import read_sources, read_tables
 from ensue.cli.reporting import UsageError, counted, messages, show
 from ensue.programs import Program
 from ensue.reports import HtmlReport, report
+
+PIPELINES = (".yaml", ".yml")
+"""How the names of pipeline files end."""
+
+
+def report_on_pipeline(file: Path, options: Sequence[str], title: str, most_keys: int, as_json: bool) -> HtmlReport:
+    """What the program of a pipeline finds in its sources; `options` about events are what the file says itself."""
+    from ensue.cli.pipelines import read_pipeline_file
+    from ensue.pipelines.running import report_pipeline
+
+    if options:
+        raise UsageError(
+            "pipeline-events",
+            f"a pipeline file says what its events are, and {', '.join(options)} says it again",
+            "leave these options out, or name an .ensue file",
+        )
+    pipeline = read_pipeline_file(file, as_json)
+    messages(f"Reading the sources of {pipeline.name} on Spark ...")
+    return report_pipeline(pipeline, title=title, most_keys=most_keys)
 
 
 def report_on_files(

@@ -56,15 +56,17 @@ def explain_without_data(
     time: str,
     law: Law | None = None,
     program: Sequence[PatternQuery] = (),
+    end: str | None = None,
 ) -> Explained:
     """What a query means and how it will run, for streams that have whatever it asks of them and a time column.
 
-    `program` are the statements among which it stands.
+    `program` are the statements among which it stands. Events last if `end` names the column of their ends.
     """
     if query.policy in CONTEXTS:
-        return _explain_context(query, source, time, law, program)
+        return _explain_context(query, source, time, law, program, end)
     windows = law.windows if law is not None else ()
-    return explain_query(plan_query(query, program_catalog(query, program, time, windows), source, law), program)
+    catalog = program_catalog(query, program, time, windows, end)
+    return explain_query(plan_query(query, catalog, source, law), program)
 
 
 def explain_query(plan: QueryPlan, program: Sequence[PatternQuery] = ()) -> Explained:
@@ -112,7 +114,12 @@ def _filled(*sections: tuple[str, Iterable[str]]) -> tuple[tuple[str, tuple[str,
 
 
 def _explain_context(
-    query: PatternQuery, source: Source | None, time: str, law: Law | None, program: Sequence[PatternQuery]
+    query: PatternQuery,
+    source: Source | None,
+    time: str,
+    law: Law | None,
+    program: Sequence[PatternQuery],
+    end: str | None,
 ) -> Explained:
     """A query whose operators each choose: as it is written, then what its operators do."""
     if problems := check_query(query):
@@ -123,7 +130,7 @@ def _explain_context(
     plans = []
     for stage in stages:
         own_law = None if used_streams(stage, declared) else law
-        catalog = program_catalog(stage, around, time, own_law.windows if own_law is not None else ())
+        catalog = program_catalog(stage, around, time, own_law.windows if own_law is not None else (), end)
         plans.append(plan_query(stage, catalog, source, own_law))
     given = given_by(stages)
     streams = list(_streams(query, program))

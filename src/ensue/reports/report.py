@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from ensue.algebra.nodes import Statements
 from ensue.api import checked_limit, load_tables, warn_set_aside, with_declared
 from ensue.dsl.constraints import ConstraintsLike
-from ensue.plan.explain import Explained
 from ensue.plan.model import DEFAULT_LIMIT, Options
 from ensue.programs import Program, QueryLike, explained_statements, program_statements, written_statements
 from ensue.reports.facts import Facts
@@ -75,7 +74,9 @@ def report(
     found = [*find_all(loaded, names, written.heads, limit)]
     for one in found:
         warn_set_aside(one.report)
-    explained = [*_explained(written, time if isinstance(time, str) else "t")]
+    named_time, named_end = (name if isinstance(name, str) else None for name in (time, end))
+    lasts = named_end or ("e" if end is not None else None)
+    explained = [(entry.query.name or "", entry) for entry in explained_statements(written, named_time or "t", lasts)]
     facts = Facts(loaded, found, explained, limits, title or _title((*names,)), counts)
     return HtmlReport(facts.collected())
 
@@ -85,11 +86,6 @@ def _with_names(statements: Statements) -> Statements:
     names = iter(Program(statements).names)
     named = (node if node.declares else replace(node, name=next(names)) for node in statements.statements)
     return replace(statements, statements=tuple(named))
-
-
-def _explained(written: Statements, time: str) -> Iterator[tuple[str, Explained]]:
-    for entry in explained_statements(written, time):
-        yield entry.query.name or "", entry
 
 
 def _title(names: tuple[str, ...]) -> str:

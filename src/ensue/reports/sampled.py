@@ -10,7 +10,8 @@ from ensue.algebra.nodes import Statements
 from ensue.algebra.operators import excluded_streams
 from ensue.algebra.scopes import counts_events
 from ensue.algebra.streams import declarations, streams_of
-from ensue.api import Program, run
+from ensue.api import run
+from ensue.programs import Program
 from ensue.reports.facts import Counts, step_of
 from ensue.reports.found import keys_of_head
 from ensue.reports.lanes import Key, choose_keys
