@@ -81,6 +81,7 @@ def test_a_match_shows_its_events_and_what_proves_it(browser: Any, orders: Path)
         assert details.locator("h3").inner_text().endswith("shipped_unpaid")
         assert details.locator(".line-button span:nth-of-type(1)").all_inner_texts() == ["Placed", "Shipped"]
         assert "no Paid y after" in details.locator(".why .absence").inner_text()
+        settle(page)
         assert page.locator(".match.chosen").count() == 1
         assert page.locator(".mark .ring").count() == 2
         details.locator(".line-button").first.click()
@@ -89,6 +90,7 @@ def test_a_match_shows_its_events_and_what_proves_it(browser: Any, orders: Path)
         details.get_by_role("button", name="Back to the match").click()
         assert details.locator("h3").inner_text().endswith("shipped_unpaid")
         details.get_by_role("button", name="Close").click()
+        settle(page)
         assert page.locator(".match.chosen").count() == 0
 
 
