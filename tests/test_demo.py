@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import signal
 import sys
 import tempfile
 from collections import defaultdict
@@ -196,15 +197,15 @@ def test_demo_is_a_stream_that_finds_the_same(
 def test_ctrl_c_stops_the_stream_and_leaves_nothing(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stop(*_: object) -> None:
+    def press(*_: object) -> None:
         assert spark.streams.active
-        raise KeyboardInterrupt
+        signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(order_stream.Shown, "look", stop)
+    monkeypatch.setattr(order_stream.Shown, "look", press)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     result = CliRunner().invoke(app, ["demo", "--orders", "50"])
     assert result.exit_code == 130
-    assert result.stderr.endswith("\nStopped.\n")
+    assert result.stderr.endswith("\nStopping; once more to stop at once ...\n")
     assert not spark.streams.active
     assert not list(tmp_path.glob("ensue-demo-*"))
 

@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ from ensue.cli.detecting import matches_table
 from ensue.cli.order_stream import Found, find_in_stream
 from ensue.cli.orders import draw_orders
 from ensue.cli.reporting import UsageError, counted, messages
+from ensue.cli.stopping import STOPPED
 from ensue.cli.terminal import open_console
 from ensue.kernels.warm import warm_up
 from ensue.programs import Program, parse
@@ -34,8 +36,6 @@ SHOWN_OF_VIOLATIONS = ["order_id", "event", "at", "other", "other_at"]
 PROGRAM_FILE = "demo.ensue"
 EVENTS_FILE = "orders.parquet"
 REPORT_FILE = "demo.html"
-STOPPED = 130
-"""The exit code after Ctrl-C."""
 
 
 def demo_program() -> Program:
@@ -75,7 +75,7 @@ def run_demo(orders: int, seed: int, save: Path | None, on_spark: bool) -> None:
         page = write_page(program, events, save or Path())
     except KeyboardInterrupt:
         messages("Stopped.")
-        raise typer.Exit(STOPPED) from None
+        raise typer.Exit(STOPPED + signal.SIGINT) from None
     messages(f"\n{next_steps(save, page)}")
 
 

@@ -13,10 +13,12 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as parquet
+import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from ensue.cli.reporting import counted, messages
+from ensue.cli.stopping import STOPPED, Told, told_to_stop
 from ensue.programs import Program
 from ensue.streams import start
 
@@ -24,11 +26,17 @@ FILES = 4
 """In so many files the orders come, a micro-batch each; one more event ends the stream."""
 WATERMARK = "1 hour"
 BUCKETS = 2
-QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Java for a short run: without it, two thirds of the time went into making code fast that runs a few times."""
+QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss16m"
+"""Java for a short run: without it, half the time goes into making code fast that runs a few times. The stack is for
+Spark, which looks with a deep regular expression at what a function was doing that is stopped."""
 LOOK = 0.3
 """Seconds between two looks at the progress."""
 BROKEN = "violations"
+SESSION = {
+    "spark.driver.defaultJavaOptions": QUICK_START,
+    # It would be drawn over the bar of the demo.
+    "spark.ui.showConsoleProgress": "false",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +53,15 @@ def find_in_stream(program: Program, events: pa.Table) -> Found:
 
     messages("Starting Spark; then the orders come as a stream ...")
     was_there = running_session() is not None
-    spark = spark_session("ensue demo", config={"spark.driver.defaultJavaOptions": QUICK_START})
-    try:
-        with tempfile.TemporaryDirectory(prefix="ensue-demo-", ignore_cleanup_errors=True) as folder:
-            write_files(events, Path(folder, "orders"))
-            return _run(program, spark, folder, events.num_rows)
-    finally:
-        if not was_there:
-            spark.stop()
+    with told_to_stop(streaming=True) as told:
+        spark = spark_session("ensue demo", config=SESSION)
+        try:
+            with tempfile.TemporaryDirectory(prefix="ensue-demo-", ignore_cleanup_errors=True) as folder:
+                write_files(events, Path(folder, "orders"))
+                return _run(program, spark, folder, events.num_rows, told)
+        finally:
+            if not was_there:
+                spark.stop()
 
 
 def write_files(events: pa.Table, folder: Path) -> None:
@@ -73,7 +82,7 @@ def in_microseconds(events: pa.Table) -> pa.Table:
     return events.set_column(0, "t", events.column("t").cast(pa.timestamp("us", "UTC")))
 
 
-def _run(program: Program, spark: Any, folder: str, expected: int) -> Found:
+def _run(program: Program, spark: Any, folder: str, expected: int, told: Told) -> Found:
     schema = spark.read.parquet(f"{folder}/orders").schema
     orders = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(f"{folder}/orders")
     to = {name: f"{folder}/found/{name}" for name in program.names}
@@ -91,6 +100,8 @@ def _run(program: Program, spark: Any, folder: str, expected: int) -> Found:
     )
     with running, Shown(expected) as shown:
         while not running.wait(LOOK):
+            if told.signal is not None:
+                raise typer.Exit(STOPPED + told.signal)
             shown.look(running.queries)
         shown.look(running.queries)
     matches = {name: _rows(spark, place) for name, place in to.items()}

@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import pyarrow as pa
 
 from ensue.cli.checking import Finding, problems_as_json, read_text
 from ensue.cli.detecting import SHOWN_ROWS, matches_table, plain_value
 from ensue.cli.reporting import counted, messages, show
+from ensue.cli.stopping import STOPPED, told_to_stop
 from ensue.cli.terminal import open_console
 from ensue.errors import QueryError
 from ensue.pipelines import Pipeline, read_pipeline_text
 from ensue.pipelines.describing import describe, described
 from ensue.pipelines.running import run_pipeline
-
-STOPPED = 128
-"""What shells add to the number of a signal that ended a command."""
 
 
 def read_pipeline_file(path: Path, as_json: bool) -> Pipeline:
@@ -49,7 +43,7 @@ def run_file(pipeline: Pipeline, as_json: bool, upgrade: bool) -> int:
     """Runs a pipeline; gives the exit code: 0, or 130 and 143 after Ctrl-C and SIGTERM."""
     what = "stream" if pipeline.streaming else "batch"
     messages(f"Running {pipeline.name} ({what}) ...")
-    with _told_to_stop(pipeline.streaming) as told:
+    with told_to_stop(pipeline.streaming) as told:
         try:
             ran = run_pipeline(pipeline, _Shower(as_json), stop=lambda: told.signal is not None, upgrade=upgrade)
         except KeyboardInterrupt:
@@ -67,32 +61,6 @@ def run_file(pipeline: Pipeline, as_json: bool, upgrade: bool) -> int:
     goes_on = "; the next run goes on from here" if pipeline.streaming else ""
     messages(f"{pipeline.name} was stopped{goes_on}")
     return STOPPED + told.signal
-
-
-@dataclass(slots=True)
-class _Told:
-    """The signal that asked for an end, if one did."""
-
-    signal: int | None = None
-
-
-@contextmanager
-def _told_to_stop(streaming: bool) -> Iterator[_Told]:
-    """Ctrl-C and SIGTERM ask a stream to stop, a second one stops at once, as does the first one in a batch."""
-    told = _Told()
-
-    def remember(number: int, frame: FrameType | None) -> None:
-        again, told.signal = told.signal is not None, number
-        if again or not streaming:
-            raise KeyboardInterrupt
-        messages("Stopping; once more to stop at once ...")
-
-    before: dict[int, Any] = {number: signal.signal(number, remember) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield told
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @dataclass(frozen=True, slots=True)

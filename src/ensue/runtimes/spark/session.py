@@ -6,7 +6,9 @@ import argparse
 import os
 import re
 import shlex
+import signal
 import sys
+import threading
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -100,13 +102,22 @@ def _start(name: str, asked: Mapping[str, str], memory: str | None) -> SparkSess
         del given["spark.master"]
     master = remote or given["spark.master"]
     settings = {"spark.app.name": name, **TUNED, **process_settings(master), **given}
-    with _same_python(master, settings), warnings.catch_warnings():
+    with _same_python(master, settings), _own_interrupt(), warnings.catch_warnings():
         # A local Connect server is told everything twice, and warns of what it takes only once.
         warnings.filterwarnings("ignore", "Failed to set spark", module=r"pyspark\.sql\.connect")
         if SparkContext._gateway is not None or _GATEWAY in os.environ:
             return _build(settings)
         with starting(find_java(), _log_options()):
             return _build(settings)
+
+
+@contextmanager
+def _own_interrupt() -> Iterator[None]:
+    """A handler of the program for Ctrl-C stays: PySpark's own talks to Java, perhaps in the middle of such a talk."""
+    own = signal.getsignal(signal.SIGINT)
+    yield
+    if own is not signal.default_int_handler and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, own)
 
 
 def _build(settings: Mapping[str, str]) -> SparkSession:
