@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from ensue.algebra.nodes import Operation, PatternQuery
 from ensue.engine.evaluate import Frontier, evaluate
 from ensue.engine.events import FOREVER, EventStore, load_events
 from ensue.engine.matches import MatchChunk, completion_times
-from ensue.engine.output import output_schema, render_chunk
+from ensue.engine.output import OutputSchema, output_schema, render_chunk
 from ensue.engine.session import raw_types, request_of
 from ensue.engine.sources import InputTable, load_sources
 from ensue.graph.bounds import end_of
@@ -28,7 +28,8 @@ from oracle.model import Bound
 from oracle.oracle import OracleEvent, matches
 from oracle.tree import Path, part_at
 
-Found = Counter[tuple[tuple[tuple[str, Bound], ...], tuple[int, ...], int, int, float]]
+Shape = tuple[tuple[tuple[str, Bound], ...], tuple[int, ...], int, int, float]
+Found = Counter[Shape]
 """How often each (named bindings, moments of PERIODIC, start, end, completion) was found.
 
 The moments in a repetition are left out: the oracle does not show them.
@@ -76,19 +77,22 @@ def from_engine(plan: QueryPlan, shape: InputTable, options: Options) -> Found:
 
 def count_chunks(chunks: Iterable[MatchChunk], plan: QueryPlan, shapes: Sequence[InputTable]) -> Found:
     """What is in some chunks of matches, by way of the columns that a user would see."""
-    found: Found = Counter()
     output = output_schema(plan, raw_types(plan, shapes))
+    return Counter(shown for chunk in chunks for shown in shown_matches(chunk, output))
+
+
+def shown_matches(chunk: MatchChunk, output: OutputSchema) -> Iterator[Shape]:
+    """The matches of a chunk in order, as the oracle has them."""
+    plan = output.plan
     names = positive_names(plan.query.pattern)
-    for chunk in chunks:
-        completions = completion_times(chunk, plan)
-        names_of_moments = [moment.name for moment in chunk.plan.graph.repeated if "[" not in moment.name]
-        moments = np.array([chunk.space.value(end_of(name), chunk.rows) for name in names_of_moments])
-        for row, shown in enumerate(render_chunk(chunk, output).select(names).to_pylist()):
-            bindings = tuple(sorted((name, ids_of(shown[name])) for name in names if shown[name] is not None))
-            completion = math.inf if completions[row] == FOREVER else float(completions[row])
-            at = tuple(sorted(map(int, moments[:, row]))) if len(moments) else ()
-            found[bindings, at, int(chunk.starts[row]), int(chunk.ends[row]), completion] += 1
-    return found
+    completions, starts, ends = completion_times(chunk, plan), chunk.starts, chunk.ends
+    names_of_moments = [moment.name for moment in chunk.plan.graph.repeated if "[" not in moment.name]
+    moments = np.array([chunk.space.value(end_of(name), chunk.rows) for name in names_of_moments])
+    for row, shown in enumerate(render_chunk(chunk, output).select(names).to_pylist()):
+        bindings = tuple(sorted((name, ids_of(shown[name])) for name in names if shown[name] is not None))
+        completion = math.inf if completions[row] == FOREVER else float(completions[row])
+        at = tuple(sorted(map(int, moments[:, row]))) if len(moments) else ()
+        yield bindings, at, int(starts[row]), int(ends[row]), completion
 
 
 def ids_of(shown: Shown) -> Bound:

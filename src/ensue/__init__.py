@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         table_sink,
         webhook,
     )
+    from ensue.anymatch import any_match
     from ensue.api import Results, detect, detect_batches, run, violations
     from ensue.detector import Advance, Detector
     from ensue.dsl import (
@@ -177,6 +178,7 @@ _HOMES = {
     "list_of": "ensue.dsl",
     "max_": "ensue.dsl",
     "min_": "ensue.dsl",
+    "any_match": "ensue.anymatch",
     "mine": "ensue.mining",
     "name": "ensue.dsl",
     "next_to": "ensue.dsl",
@@ -270,6 +272,7 @@ __all__ = [
     "act",
     "all_of",
     "any_event",
+    "any_match",
     "any_of",
     "anyone",
     "aperiodic",

@@ -68,6 +68,8 @@ def detect(
     time: ColumnNames,
     type: str | None = None,
     end: ColumnNames | None = None,
+    probability: str | None = None,
+    alternatives: str | None = None,
     limit: int | None = DEFAULT_LIMIT,
     match_id: bool = False,
     emit: str = "complete",
@@ -103,7 +105,7 @@ def detect(
     >>> detect(table, query, time="t", type="type").to_pylist()
     [{'id': 7, 'at': 4}]
     """
-    statements, columns = single_statement(query, constraints), Columns(time, type, end)
+    statements, columns = single_statement(query, constraints), Columns(time, type, end, probability, alternatives)
     options, eager = Options(limit=checked_limit(limit)), checked_emit(emit, statements)
     fixed, period = fixed_tables(tables, statements), Period(since, until)
     if are_frames(events):
@@ -124,6 +126,8 @@ def detect_batches(
     time: ColumnNames,
     type: str | None = None,
     end: ColumnNames | None = None,
+    probability: str | None = None,
+    alternatives: str | None = None,
     limit: int | None = None,
     match_id: bool = False,
     constraints: ConstraintsLike | None = None,
@@ -135,7 +139,11 @@ def detect_batches(
     options, period = Options(limit=checked_limit(limit)), Period(since, until)
     statements = single_statement(query, constraints)
     fixed = fixed_tables(tables, statements)
-    loaded = with_declared(load_tables(events, statements, Columns(time, type, end), match_id, fixed, options, period))
+    loaded = with_declared(
+        load_tables(
+            events, statements, Columns(time, type, end, probability, alternatives), match_id, fixed, options, period
+        )
+    )
     plan, output = loaded.planned.plans[0], loaded.planned.outputs[0]
     watched = loaded.watched(0)
     loaded.warn_of_missing_streams(plan, watched.store)
@@ -156,6 +164,8 @@ def run(
     time: ColumnNames,
     type: str | None = None,
     end: ColumnNames | None = None,
+    probability: str | None = None,
+    alternatives: str | None = None,
     limit: int | None = DEFAULT_LIMIT,
     match_id: bool = False,
     emit: str = "complete",
@@ -177,7 +187,7 @@ def run(
     """
     statements = program_statements(program, constraints)
     names = Program(statements).names
-    columns = Columns(time, type, end)
+    columns = Columns(time, type, end, probability, alternatives)
     options, eager = Options(limit=checked_limit(limit)), checked_emit(emit, statements)
     fixed, period = fixed_tables(tables, statements), Period(since, until)
     results = Results()

@@ -64,6 +64,8 @@ class Detector:
         time: ColumnNames,
         type: str | None = None,
         end: ColumnNames | None = None,
+        probability: str | None = None,
+        alternatives: str | None = None,
         limit: int | None = DEFAULT_LIMIT,
         match_id: bool = False,
         constraints: ConstraintsLike | None = None,
@@ -76,7 +78,7 @@ class Detector:
         if problems:
             raise QueryError(problems, self._statements.source)
         self._fixed = fixed_tables(tables, self._statements)
-        self._columns = Columns(time, type, end)
+        self._columns = Columns(time, type, end, probability, alternatives)
         self._match_id = match_id
         self._violations = violations
         self._options = Options(limit=checked_limit(limit))

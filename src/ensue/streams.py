@@ -43,6 +43,8 @@ def start(
     violations: Sink | None = None,
     every: str | None = None,
     available_now: bool = False,
+    probability: str | None = None,
+    alternatives: str | None = None,
     limit: int | None = DEFAULT_LIMIT,
     match_id: bool = False,
     emit: str = "complete",
@@ -88,7 +90,11 @@ def start(
     names = Program(statements).names
     options, eager = Options(limit=checked_limit(limit)), checked_emit(emit, statements)
     planned = plan_queries(
-        empty_tables(sources), statements, Columns(time, type, end), match_id, fixed_tables(tables, statements)
+        empty_tables(sources),
+        statements,
+        Columns(time, type, end, probability, alternatives),
+        match_id,
+        fixed_tables(tables, statements),
     )
     if violations is not None:
         planned = with_violations(planned, statements)

@@ -12,6 +12,7 @@ from ensue.algebra.lineage import is_lineage
 from ensue.algebra.lists import lists_of_result, typed_form
 from ensue.algebra.nodes import Event, Events, Operation, PatternQuery, Related, Ticks, Window, walk, windows_of
 from ensue.algebra.operators import excluded_streams, stream_words
+from ensue.algebra.probability import PROBABILITY_OF_MATCH, with_probability_field
 from ensue.algebra.scopes import counts_events, list_groups
 from ensue.errors import Problem, Span, did_you_mean
 from ensue.expr.check import check_condition, check_expression
@@ -36,6 +37,8 @@ def bind_query(query: PatternQuery, catalog: Catalog) -> list[Problem]:
 
     def field_type(field: Field) -> Type | None:
         assert field.variable is not None
+        if field == PROBABILITY_OF_MATCH:
+            return pa.float64()
         if field.variable in series and field.name == SERIES:
             return list_of(catalog.time)
         if field.variable in intervals:
@@ -54,7 +57,8 @@ def bind_query(query: PatternQuery, catalog: Catalog) -> list[Problem]:
             check_condition(typed_form(conjunct, groups), field_type, problems)
     for column in query.returns:
         if not is_lineage(column.expression):
-            check_expression(explicit_lists(column.expression, lists_of_result(query), []), field_type, problems)
+            spelt_out = explicit_lists(column.expression, lists_of_result(query), [])
+            check_expression(with_probability_field(spelt_out), field_type, problems)
     return problems
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ensue.algebra.nodes import Event, Operation, PatternQuery, Window, walk, windows_of
+from ensue.algebra.probability import CERTAINTY
 from ensue.expr.functions import FUNCTIONS
 from ensue.expr.kinds import INTEGER, NULL_TYPE, Kind, Type
 from ensue.expr.nodes import Call, Duration, Expr, Field, Same, Timestamp, conjuncts
@@ -27,7 +28,8 @@ WHOLE_EVENT = "*"
 class StreamSchema:
     """The fields of one stream, in the types that expressions see, and its time columns.
 
-    The events of a stream that is `derived` are the matches of a pattern.
+    The events of a stream that is `derived` are the matches of a pattern. They are uncertain if a column says how
+    probable each is; of those that agree on the columns `alternatives` at most one is real.
     """
 
     name: str
@@ -35,6 +37,8 @@ class StreamSchema:
     time: str
     end: str | None = None
     derived: bool = False
+    probability: str | None = None
+    alternatives: tuple[str, ...] = ()
 
     def endpoint(self, field: str) -> str | None:
         """The endpoint ("s" or "e") that a field name stands for, None for an ordinary field."""
@@ -76,6 +80,8 @@ class Catalog:
     def field_type(self, stream: str | None, field: str) -> pa.DataType:
         """Arrow's type of a field of a bound query; without a stream (an AS name) it is a time."""
         schema = self.stream(stream) if stream is not None else None
+        if field == CERTAINTY:
+            return pa.float64()
         if schema is None or schema.endpoint(field) is not None:
             return self.time_type
         return _in_arrow(schema.whole if field == WHOLE_EVENT else schema.fields[field])
@@ -84,6 +90,11 @@ class Catalog:
     def time_type(self) -> pa.DataType:
         """Arrow's type of time."""
         return _in_arrow(self.time)
+
+    def is_uncertain(self, stream: str) -> bool:
+        """Whether the events of a stream may be real or not."""
+        schema = self.stream(stream)
+        return schema is not None and schema.probability is not None
 
     @property
     def unit(self) -> str | None:

@@ -24,6 +24,7 @@ from ensue.algebra.nodes import (
     walk,
 )
 from ensue.algebra.policies import check_policy
+from ensue.algebra.probability import check_calls, check_threshold, is_probability, misplaced_probabilities
 from ensue.algebra.scopes import (
     Occurrence,
     Scope,
@@ -102,6 +103,8 @@ def check_predicates(pattern: Pattern) -> Iterator[Problem]:
                     yield _misplaced_same(part)
                 elif is_lineage(part):
                     yield from misplaced_lineages(part)
+                elif is_probability(part):
+                    yield from misplaced_probabilities(part)
                 elif isinstance(part, Field) and part.variable not in (None, node.variable):
                     yield Problem(
                         "foreign-variable",
@@ -128,6 +131,7 @@ def check_where(query: PatternQuery, names_are_clear: bool) -> Iterator[Problem]
             continue
         unknown = list(_unknown_names(conjunct, homes, groups))
         yield from unknown
+        yield from misplaced_probabilities(conjunct)
         yield from (_misplaced_same(part) for part in walk_expression(conjunct) if isinstance(part, Same))
         if names_are_clear and not unknown:
             lists = [*check_lists(conjunct, groups), *_check_forbidden_chain(conjunct, query.pattern, homes, groups)]
@@ -276,8 +280,10 @@ def _binds(chosen: Pattern, wanted: set[str], child: Scope | None) -> bool:
 
 
 def check_returns(query: PatternQuery) -> Iterator[Problem]:
-    """RETURN names bound variables, and no column twice."""
+    """RETURN names bound variables, and no column twice; HAVING gives a probability."""
     homes, groups = homes_of(query.pattern), lists_of_result(query)
+    if query.having is not None:
+        yield from check_threshold(query.having)
     seen: dict[str, Span | None] = {}
     for position, column in enumerate(query.returns):
         if is_lineage(column.expression):
@@ -297,6 +303,7 @@ def check_returns(query: PatternQuery) -> Iterator[Problem]:
 
 def _check_column(expression: Expr, homes: dict[str, Scope], groups: Mapping[str, str]) -> Iterator[Problem]:
     yield from _unknown_names(expression, homes, groups)
+    yield from check_calls(expression)
     lists: list[Problem] = []
     explicit_lists(expression, groups, lists)
     yield from lists

@@ -14,6 +14,7 @@ from ensue.expr.nodes import Duration, Expr
 
 if TYPE_CHECKING:
     from ensue.algebra.constraints import ConstraintStatement
+    from ensue.algebra.probability import Threshold
     from ensue.algebra.rules import Rule, Ruleset
 
 
@@ -250,7 +251,7 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True)
 class PatternQuery:
-    """`PATTERN name expression WHERE ... PARTITION BY ... WITHIN ... MATCH ... CONSUME RETURN ...`.
+    """`PATTERN name expression WHERE ... PARTITION BY ... WITHIN ... MATCH ... CONSUME HAVING ... RETURN ...`.
 
     `policy` is the word after MATCH, one of `ensue.algebra.operators.POLICIES`; `consume` None: nothing was said. With
     `declares`, it is `STREAM name FROM PATTERN ...`: its matches are the events of a stream of this name. With `rule`
@@ -265,6 +266,7 @@ class PatternQuery:
     returns: tuple[Return, ...] = ()
     policy: str | None = None
     consume: bool | None = None
+    having: Threshold | None = None
     declares: bool = False
     rule: Rule | None = None
     lookup: Lookup | None = None

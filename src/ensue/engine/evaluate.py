@@ -13,6 +13,7 @@ from ensue.engine.join import Join
 from ensue.engine.matches import MatchChunk, completion_times
 from ensue.engine.sources import Mask, latest_end, latest_of
 from ensue.engine.summary import Summary
+from ensue.engine.weighing import weighed
 from ensue.engine.workspace import Workspace
 from ensue.graph.bounds import Point, end_of
 from ensue.graph.model import Closing, Graph, Moment
@@ -106,6 +107,8 @@ def matches_of_graphs(
             join.prune()
             for rows in join.matches():
                 chunk = _within(MatchChunk(plan, graph_plan, space, rows), plan, frontier)
+                if plan.uncertain:
+                    chunk = weighed(chunk, join.where_lists_fit)
                 if chunk.rows.length:
                     yield chunk
             if join.reached:

@@ -100,6 +100,11 @@ class EventStore:
     row_positions: tuple[Int64s, ...] = ()
 
     @property
+    def is_certain(self) -> bool:
+        """Whether every event is real in every world."""
+        return all(source.uncertainty is None or source.uncertainty.is_certain for source in self.sources)
+
+    @property
     def span(self) -> int:
         """The length of the time that the events cover."""
         present = [stream for stream in self.streams.values() if len(stream)]

@@ -361,14 +361,27 @@ class Join:
             if rows.length and collection.needed:
                 found = self._list(collection, rows)
                 rows = Rows(rows.length, rows.places, rows.origin, {**rows.lists, collection.collection.name: found})
-                rows = rows.where(fits(collection, found))
-        for condition in plan.graph.list_conditions:
+                if self.space.store.is_certain:
+                    rows = rows.where(fits(collection, found))
+        return self._where_lists_hold(rows) if self.space.store.is_certain else rows
+
+    def where_lists_fit(self, rows: Rows) -> Rows:
+        """The rows whose collections are as asked; for those that have none yet, this is judged when they are made."""
+        for collection in self.space.plan.collections:
+            if collection.needed and collection.collection.threat is None:
+                rows = rows.where(fits(collection, rows.lists[collection.collection.name]))
+        return self._where_lists_hold(rows)
+
+    def _where_lists_hold(self, rows: Rows) -> Rows:
+        for condition in self.space.plan.graph.list_conditions:
             if rows.length:
                 rows = rows.where(self._holds_for_lists(condition, rows))
         return rows
 
     def _list(self, plan: CollectionPlan, rows: Rows) -> Lists:
-        parts = []
+        parts: list[Elements] = []
+        if plan.collection.threat is not None and self.space.store.is_certain:
+            return lists_of(parts, rows.length, plan.collection.names)
         around = Rows(rows.length, rows.places, np.arange(rows.length, dtype=np.int32))
         for graph in plan.graphs:
             join = self._join_inside(id(graph), graph)

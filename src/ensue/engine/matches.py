@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,6 +16,9 @@ from ensue.graph.model import Closing
 from ensue.kernels.compiled import Int64s
 from ensue.plan.model import GraphPlan, QueryPlan
 
+if TYPE_CHECKING:
+    from ensue.engine.probability import Lineage
+
 
 @dataclass(frozen=True, slots=True)
 class MatchChunk:
@@ -24,6 +28,8 @@ class MatchChunk:
     plan: GraphPlan
     space: Workspace
     rows: Rows
+    lineage: Lineage | None = None
+    """What the matches depend on, where that is asked for."""
 
     @property
     def starts(self) -> Int64s:

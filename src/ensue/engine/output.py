@@ -13,7 +13,8 @@ from ensue.algebra.catalog import Catalog
 from ensue.algebra.check import column_name
 from ensue.algebra.choices import round_name
 from ensue.algebra.lineage import is_lineage, lineage_variable
-from ensue.algebra.nodes import Event, PatternQuery, walk
+from ensue.algebra.nodes import Event, PatternQuery, Return, walk
+from ensue.algebra.probability import PROBABILITY_OF_MATCH, with_probability_field
 from ensue.algebra.streams import END, LINEAGE, START
 from ensue.engine.collections import element_values, list_values, with_list_fields
 from ensue.engine.events import FOREVER
@@ -23,14 +24,15 @@ from ensue.engine.matches import MatchChunk, completion_times
 from ensue.engine.rows import Rows, concatenate
 from ensue.engine.violations import violation_fields
 from ensue.engine.workspace import Workspace
-from ensue.errors import LimitError, counted
+from ensue.errors import LimitError, Problem, QueryError, counted
 from ensue.expr.checked_types import expression_type
 from ensue.expr.evaluate import evaluate
-from ensue.expr.lists import explicit_lists
+from ensue.expr.lists import explicit_lists, is_aggregate, list_variables
 from ensue.expr.nodes import Expr, Field
+from ensue.expr.nodes import walk as walk_expression
 from ensue.expr.reductions import gathered
 from ensue.expr.rewrite import substitute_fields
-from ensue.expr.types import common_type, readable_type
+from ensue.expr.types import NUMBERS, Kind, common_type, kind_of, readable_type
 from ensue.graph.bounds import end_of, start_of
 from ensue.graph.conditions import resolve_interval
 from ensue.graph.lists import lists_in, without_lists
@@ -88,19 +90,53 @@ def partial_output(output: OutputSchema, waiting_for: str) -> OutputSchema:
 
 
 def _returned_fields(plan: QueryPlan) -> list[pa.Field]:
+    averaged = expected_columns(plan)
     return [
         pa.field(
             column_name(column, place),
-            IDS
-            if is_lineage(column.expression)
-            else expression_type(_spelt_out(column.expression, plan), _types(plan), []),
+            pa.float64() if place in averaged else IDS if is_lineage(column.expression) else value_type(column, plan),
         )
         for place, column in enumerate(plan.query.returns)
     ]
 
 
+def value_type(column: Return, plan: QueryPlan) -> pa.DataType:
+    """The type of a column of RETURN in one world."""
+    return expression_type(_spelt_out(column.expression, plan), _types(plan), [])
+
+
+def expected_columns(plan: QueryPlan) -> tuple[int, ...]:
+    """The columns of RETURN that are means over worlds: those with aggregates over uncertain events."""
+    if not plan.uncertain:
+        return ()
+    groups = plan.normal_form.repetitions
+    collected = {name for name, group in groups.groups.items() if group not in groups.unrolled}
+    return tuple(
+        place
+        for place, column in enumerate(plan.query.returns)
+        if any(
+            is_aggregate(part) and list_variables(part, groups.groups) & collected
+            for part in walk_expression(column.expression)
+        )
+        and not pa.types.is_list(_countable(value_type(column, plan), column, plan))
+    )
+
+
+def _countable(kind: pa.DataType, column: Return, plan: QueryPlan) -> pa.DataType:
+    """A type of which there is a mean; that of a list is shown as it is, with all that may be in it."""
+    if pa.types.is_list(kind) or kind_of(kind) in (*NUMBERS, Kind.BOOLEAN, Kind.NULL):
+        return kind
+    problem = Problem(
+        "uncertain-aggregate",
+        f"the list has uncertain events, and there is no mean of {kind_of(kind).word} values over its worlds",
+        column.span,
+        hint="return a number, such as count(...), or the list itself",
+    )
+    raise QueryError([problem], plan.source)
+
+
 def _spelt_out(expression: Expr, plan: QueryPlan) -> Expr:
-    return explicit_lists(expression, plan.normal_form.repetitions.groups, [])
+    return with_probability_field(explicit_lists(expression, plan.normal_form.repetitions.groups, []))
 
 
 def _types(plan: QueryPlan) -> Callable[[Field], pa.DataType]:
@@ -108,6 +144,8 @@ def _types(plan: QueryPlan) -> Callable[[Field], pa.DataType]:
     streams, series = variable_streams(plan.query), series_names(plan.query.pattern)
 
     def field_type(field: Field) -> pa.DataType:
+        if field == PROBABILITY_OF_MATCH:
+            return pa.float64()
         if field.variable in series and field.name == SERIES:
             return pa.list_(plan.catalog.time_type)
         return plan.catalog.field_type(streams.get(field.variable or ""), field.name)
@@ -129,7 +167,8 @@ def _default_fields(plan: QueryPlan, raw_types: Mapping[str, Mapping[str, pa.Dat
     for name in positive_names(query.pattern):
         event = pa.struct(event_fields(raw_types[streams[name]]))
         variables.append(pa.field(name, pa.list_(event) if name in lists else event))
-    return _distinct_names([*keys, *interval, *variables])
+    probability = [pa.field("probability", pa.float64())] if plan.uncertain else []
+    return _distinct_names([*keys, *interval, *variables, *probability])
 
 
 def _key_type(name: str, plan: QueryPlan, raw_types: Mapping[str, Mapping[str, pa.DataType]]) -> pa.DataType:
@@ -186,28 +225,41 @@ def _as_type(array: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 
 def _returned_columns(chunk: MatchChunk, output: OutputSchema) -> list[pa.Array]:
-    plan, rows = output.plan, chunk.rows
-    bound, type_of, series = chunk.space.column_of(rows), _types(plan), chunk.plan.graph.series
-
-    def value(expression: Expr) -> pa.Array:
-        lowered, lists = with_list_fields(_in_graph(expression, chunk, plan))
-
-        def column(field: Field) -> pa.Array:
-            if field in lists:
-                element = lists[field].element
-                return list_values(rows.lists[lists[field].of], element, expression_type(element, type_of, []))
-            if field.variable is not None and field.variable in series and field.name == SERIES:
-                return _moments(chunk, series[field.variable], plan.catalog.time_type)
-            if field.variable in rows.places or field.variable in chunk.space.moments:
-                return bound(field)
-            return pa.nulls(rows.length, type_of(field))
-
-        return evaluate(lowered, column, rows.length)
-
+    expected = chunk.rows.expected
     return [
-        _lineage(chunk, output, column.expression) if is_lineage(column.expression) else value(column.expression)
-        for column in plan.query.returns
+        pa.array(expected[place], from_pandas=True)
+        if place in expected
+        else _lineage(chunk, output, column.expression)
+        if is_lineage(column.expression)
+        else value_of(column.expression, chunk)
+        for place, column in enumerate(output.plan.query.returns)
     ]
+
+
+def value_of(expression: Expr, chunk: MatchChunk) -> pa.Array:
+    """The value of an expression of RETURN in each match."""
+    plan, rows = chunk.query_plan, chunk.rows
+    bound, type_of, series = chunk.space.column_of(rows), _types(plan), chunk.plan.graph.series
+    lowered, lists = with_list_fields(_in_graph(expression, chunk, plan))
+
+    def column(field: Field) -> pa.Array:
+        if field == PROBABILITY_OF_MATCH:
+            return probability_column(rows)
+        if field in lists:
+            element = lists[field].element
+            return list_values(rows.lists[lists[field].of], element, expression_type(element, type_of, []))
+        if field.variable is not None and field.variable in series and field.name == SERIES:
+            return _moments(chunk, series[field.variable], plan.catalog.time_type)
+        if field.variable in rows.places or field.variable in chunk.space.moments:
+            return bound(field)
+        return pa.nulls(rows.length, type_of(field))
+
+    return evaluate(lowered, column, rows.length)
+
+
+def probability_column(rows: Rows) -> pa.Array:
+    """How probable the matches are; where nothing is uncertain, they are certain."""
+    return pa.array(np.ones(rows.length) if rows.probability is None else rows.probability)
 
 
 def _lineage(chunk: MatchChunk, output: OutputSchema, expression: Expr) -> pa.Array:
@@ -244,7 +296,7 @@ def _default_columns(chunk: MatchChunk, output: OutputSchema) -> list[pa.Array]:
     columns = [key_column_of(chunk, name, plan.catalog) for name in plan.query.partition_by]
     columns += [pa.array(values).view(time_type) for values in (chunk.starts, chunk.ends)]
     columns += [_variable_column(chunk, name, output.raw_types[streams[name]], plan) for name in names]
-    return columns
+    return [*columns, probability_column(chunk.rows)] if plan.uncertain else columns
 
 
 def _variable_column(chunk: MatchChunk, name: str, types: Mapping[str, pa.DataType], plan: QueryPlan) -> pa.Array:

@@ -113,7 +113,9 @@ def _within(source: EventSource, bounds: Bounds) -> EventSource:
         return source
     table = _rows_of(source.input.table, mask)
     valid = None if source.valid is None else source.valid[mask]
-    return EventSource(replace(source.input, table=table), source.starts[mask], source.ends[mask], valid)
+    uncertainty = None if source.uncertainty is None else source.uncertainty.where(mask)
+    item = replace(source.input, table=table)
+    return EventSource(item, source.starts[mask], source.ends[mask], valid, uncertainty=uncertainty)
 
 
 def _rows_of(table: pa.Table, mask: Mask) -> pa.Table:

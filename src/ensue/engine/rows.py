@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ensue.engine.sources import Mask
+from ensue.engine.uncertainty import Floats
 from ensue.kernels.compiled import Codes, Int64s
 from ensue.kernels.ranges import expand_ranges
 
@@ -20,13 +21,16 @@ if TYPE_CHECKING:
 class Rows:
     """Partial matches. `origin` numbers the candidate match that each row extends, where something is judged for it.
 
-    `lists` are the collections of each row, by name.
+    `lists` are the collections of each row, by name. Where events are uncertain, `probability` says how probable each
+    row is, and `expected` holds the values of RETURN that are means over worlds, by the place of the column.
     """
 
     length: int
     places: dict[str, Codes]
     origin: Codes | None = None
     lists: dict[str, Lists] = field(default_factory=dict)
+    probability: Floats | None = None
+    expected: dict[int, Floats] = field(default_factory=dict)
 
     def take(self, chosen: Codes) -> Rows:
         return Rows(
@@ -34,6 +38,8 @@ class Rows:
             {name: places[chosen] for name, places in self.places.items()},
             None if self.origin is None else self.origin[chosen],
             {name: found.take(chosen) for name, found in self.lists.items()},
+            None if self.probability is None else self.probability[chosen],
+            {place: values[chosen] for place, values in self.expected.items()},
         )
 
     def where(self, mask: Mask) -> Rows:
@@ -81,7 +87,14 @@ def concatenate(parts: Sequence[Rows]) -> Rows:
     """The rows of all parts, which bind the same variables, one after the other."""
     places = {name: np.concatenate([part.places[name] for part in parts]) for name in parts[0].places}
     lists = {name: _concatenate_lists([part.lists[name] for part in parts]) for name in parts[0].lists}
-    return Rows(sum(part.length for part in parts), places, lists=lists)
+    known = [part.probability for part in parts if part.probability is not None]
+    return Rows(
+        sum(part.length for part in parts),
+        places,
+        lists=lists,
+        probability=np.concatenate(known) if known else None,
+        expected={place: np.concatenate([part.expected[place] for part in parts]) for place in parts[0].expected},
+    )
 
 
 def concatenate_with_origin(parts: Sequence[Rows]) -> Rows:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ensue.engine.uncertainty import Uncertainty, arrange_blocks, read_probabilities
 from ensue.errors import SchemaError
 from ensue.expr.types import readable
 from ensue.kernels.compiled import Codes, Int64s
@@ -72,7 +73,8 @@ class InputTable:
     """One table of a run. `stream` names the one stream it holds; None: the values of column `type` are the streams.
 
     The latter holds none of those in `elsewhere`, whatever its type column says. A `derived` table holds the matches of
-    a pattern.
+    a pattern. Its rows are real with the `probability` in that column; of those that agree on the columns
+    `alternatives` at most one is.
     """
 
     table: pa.Table
@@ -82,6 +84,8 @@ class InputTable:
     type: str | None = None
     derived: bool = False
     elsewhere: frozenset[str] = frozenset()
+    probability: str | None = None
+    alternatives: tuple[str, ...] = ()
 
     def holds(self, stream: str) -> bool:
         """Whether events of this stream are sought in the table."""
@@ -102,6 +106,8 @@ class EventSource:
     valid: Mask | None
     readable_columns: dict[str, pa.Array] = field(default_factory=dict)
     raw_columns: dict[str, pa.Array] = field(default_factory=dict)
+    uncertainty: Uncertainty | None = None
+    """How probable each row is; None: all are real."""
     stream_rows: dict[str, Codes] = field(default_factory=dict, init=False)
     """The rows of streams that were looked for ahead of the queries; a source with other valid rows knows none."""
 
@@ -141,7 +147,24 @@ def load_sources(inputs: Sequence[InputTable], time_type: pa.DataType) -> tuple[
             report.reversed_intervals += int(np.count_nonzero(~ordered if valid is None else valid & ~ordered))
             valid = _both(valid, None if ordered.all() else ordered)
         sources.append(EventSource(table, starts, ends, valid))
+    if any(table.probability is not None for table in inputs):
+        _read_uncertainty(sources)
     return tuple(sources), report
+
+
+def _read_uncertainty(sources: Sequence[EventSource]) -> None:
+    """Reads how probable the rows are; one that cannot be real is no event."""
+    uncertain = [source for source in sources if source.input.probability is not None]
+    probabilities = []
+    for source in uncertain:
+        item = source.input
+        name = str(item.probability)
+        probabilities.append(read_probabilities(item.table.column(name), name, item.label))
+    groups = [[source.column(name) for name in source.input.alternatives] for source in uncertain]
+    for source, uncertainty in zip(uncertain, arrange_blocks(probabilities, groups), strict=True):
+        source.uncertainty = uncertainty
+        possible = uncertainty.probability > 0
+        source.valid = _both(source.valid, None if possible.all() else possible)
 
 
 def read_times(table: InputTable, name: str, time_type: pa.DataType) -> tuple[Int64s, Mask | None]:

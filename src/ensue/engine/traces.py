@@ -255,7 +255,8 @@ class _Watch:
             self.sources, self._of_all_rows(numbers), self._of_all_rows(~skipped), strict=True
         ):
             table = source.input.table.append_column(TRACE, pa.array(of_row))
-            sources.append(EventSource(replace(source.input, table=table), source.starts, source.ends, valid))
+            item = replace(source.input, table=table)
+            sources.append(EventSource(item, source.starts, source.ends, valid, uncertainty=source.uncertainty))
         request = replace(self.request, partition_by=(*self.request.partition_by, TRACE))
         return replace(load_events(tuple(sources), request, Report()), report=self.report)
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ensue.algebra.catalog import WHOLE_EVENT, Catalog
+from ensue.algebra.probability import CERTAINTY
 from ensue.engine.events import Candidates, EventStore
 from ensue.engine.joinkeys import EqualityClass, KeyedIndex, build_index, usable_classes
 from ensue.engine.keys import encode_values
@@ -304,9 +305,17 @@ def field_values(wanted: Field, stream: str, found: Candidates, places: Codes | 
         times = found.starts if side == "s" else found.ends
         return pa.array(times if places is None else times[places]).view(catalog.time_type)
     rows = found.rows if places is None else found.rows[places]
+    if wanted.name == CERTAINTY:
+        return pa.array(certainty(found, rows))
     if wanted.name == WHOLE_EVENT:
         return whole_events(found, rows, stream, catalog)
     return found.source.column(wanted.name).take(pa.array(rows))
+
+
+def certainty(found: Candidates, rows: Codes) -> npt.NDArray[np.float64]:
+    """How probable some rows are."""
+    uncertainty = found.source.uncertainty
+    return np.ones(len(rows)) if uncertainty is None else uncertainty.probability[rows]
 
 
 def whole_events(found: Candidates, rows: Codes, stream: str, catalog: Catalog) -> pa.Array:

@@ -160,6 +160,19 @@ class Collection:
     least: int
     most: int | None
     text: str
+    threat: Threat | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Threat:
+    """That a collection lists forbidden matches that may be real: they make a match less probable.
+
+    `own` are the variables of what it forbids itself. If it speaks `against` another threat, each of its matches has
+    the variables of one of those before its own, and makes that one less probable.
+    """
+
+    own: tuple[str, ...]
+    against: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from ensue.kernels import choice, codes, minima, mining, ranges, sorting, traces, violations
+from ensue.kernels import choice, codes, minima, mining, ranges, sorting, stretches, traces, violations
 
 log = logging.getLogger("ensue")
 
 _rows = np.zeros(1, np.int32)
 _times = np.zeros(1, np.int64)
+_floats = np.zeros(1)
 _offsets = np.array([0, 1], np.int64)
 _never = np.iinfo(np.int64).max
 
@@ -48,6 +49,8 @@ _checks = violations.Checks(_table, _offsets, _times, _times, _times, _times, 0)
 _seen = violations.Seen(_table, _table.copy(), _flags)
 
 CALLS: tuple[tuple[Any, tuple[Any, ...]], ...] = (
+    (stretches.chances_of_none, (_times, _times, _floats, _floats, 1)),
+    (stretches.components, (_times, _times, 1)),
     (codes.number_values, (_times,)),
     (codes.number_by_appearance, (_rows, 1)),
     (sorting.is_sorted, (_times,)),

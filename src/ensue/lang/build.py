@@ -37,10 +37,12 @@ from ensue.algebra.nodes import (
     Within,
 )
 from ensue.algebra.operators import any_event_but, excluded_streams
+from ensue.algebra.probability import Threshold
 from ensue.errors import Problem, QueryError, Source, Span
 from ensue.expr.nodes import (
     Duration,
     Expr,
+    Literal,
 )
 from ensue.lang.constraints import party_problem, size_problem
 from ensue.lang.names import unquote_name
@@ -171,6 +173,20 @@ class _Builder(RuleRules):
 
     def sharing(self, span: Span) -> Clause:
         return Clause("consume", "CONSUME or SHARE", False, span)
+
+    def having(self, span: Span, comparison: Token, value: Expr) -> Clause:
+        least = value.value if isinstance(value, Literal) else None
+        if comparison not in (">=", ">") or isinstance(least, bool) or not isinstance(least, int | float):
+            self._report(
+                span,
+                Problem(
+                    "probability-threshold",
+                    "HAVING says how likely a match has to be at least",
+                    hint="write, for example, `HAVING PROBABILITY >= 0.9`",
+                ),
+            )
+            least = 0
+        return Clause("having", "HAVING", Threshold(float(least), comparison == ">", span), span)
 
     def returning(self, span: Span, *columns: Return) -> Clause:
         return Clause("returns", "RETURN", columns, span)

@@ -128,6 +128,8 @@ def render_query(query: PatternQuery) -> str:
         lines.append(f"MATCH {query.policy}")
     if query.consume is not None:
         lines.append("CONSUME" if query.consume else "SHARE")
+    if query.having is not None:
+        lines.append(f"HAVING PROBABILITY {'>' if query.having.strict else '>='} {query.having.least!r}")
     if query.returns:
         lines.append(f"RETURN {', '.join(map(render_return, query.returns))}")
     return f"\n{_INDENT}".join(lines)

@@ -9,7 +9,7 @@ from itertools import takewhile
 from ensue.errors import Source
 from ensue.lang.literals import shorten
 
-CLAUSES = ("WHERE", "PARTITION", "WITHIN", "MATCH", "CONSUME", "SHARE", "RETURN")
+CLAUSES = ("WHERE", "PARTITION", "WITHIN", "MATCH", "CONSUME", "SHARE", "HAVING", "RETURN")
 
 
 @dataclass(frozen=True, slots=True)

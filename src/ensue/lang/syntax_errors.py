@@ -54,8 +54,8 @@ _GROUPS = (
     ("an operator", ("CONCAT", "COMPARISON", "_IN", "_NOT", "_BETWEEN", "_LIKE", "_IS", "_AND", "_OR")),
     ("an operator", ("_OR", "_AND")),
     (
-        "a clause (WHERE, PARTITION BY, WITHIN, MATCH, CONSUME, SHARE or RETURN)",
-        ("_MATCH", "_WHERE", "_PARTITION", "_WITHIN", "_CONSUME", "_SHARE", "_RETURN"),
+        "a clause (WHERE, PARTITION BY, WITHIN, MATCH, CONSUME, SHARE, HAVING or RETURN)",
+        ("_MATCH", "_WHERE", "_PARTITION", "_WITHIN", "_CONSUME", "_SHARE", "_HAVING", "_RETURN"),
     ),
     ("a number", ("INTEGER", "DECIMAL", "MINUS")),
     ("a name", ("NAME", "QUOTED")),

@@ -22,6 +22,7 @@ from ensue.graph.bounds import Bound, Network, Reason, close, end_of, start_of
 from ensue.graph.law import Law
 from ensue.graph.model import Absence, Collection, Extent, Graph, Moment, NormalForm, Windows
 from ensue.graph.normalize import normalize_query
+from ensue.graph.uncertain import is_uncertain, uncertain_form
 from ensue.plan.lawful import lawful_graphs
 from ensue.plan.model import AbsencePlan, CollectionPlan, GraphPlan, QueryPlan, Side
 from ensue.plan.monitor import monitor_of
@@ -52,6 +53,8 @@ def plan_checked(
 ) -> QueryPlan:
     """Normalizes and plans a query that is known to be right, or that comes from such a one."""
     normal_form = normalize_query(query, catalog, source, longest)
+    if is_uncertain(query, catalog):
+        normal_form, law = uncertain_form(normal_form, catalog, query, source), None
     asked = _asked_lists(query, normal_form)
     graphs = tuple(plan_graph(graph, graph, normal_form, (), asked) for graph in normal_form.graphs)
     counting, grows = counts_events(query), bool(growing_lists(normal_form.pattern))
@@ -145,7 +148,7 @@ def _plan_collection(
     return CollectionPlan(
         collection,
         tuple(plan_graph(inner, whole, form, around) for inner in collection.graphs),
-        counted or named or collection.name in asked,
+        counted or named or collection.threat is not None or collection.name in asked,
     )
 
 
@@ -324,9 +327,16 @@ def query_columns(query: PatternQuery, catalog: Catalog, lineage: bool = False) 
     return {
         stream: None
         if stream in returned or WHOLE_EVENT in names
-        else frozenset(names & _column_names(stream, catalog))
+        else frozenset((names | _probability_columns(stream, catalog)) & _column_names(stream, catalog))
         for stream, names in needed.items()
     }
+
+
+def _probability_columns(stream: str, catalog: Catalog) -> set[str]:
+    schema = catalog.stream(stream)
+    if schema is None or schema.probability is None:
+        return set()
+    return {schema.probability, *schema.alternatives}
 
 
 def lineage_streams(query: PatternQuery, whole: bool = False) -> frozenset[str]:

@@ -139,6 +139,11 @@ class QueryPlan:
     tracking: Tracking | None = None
 
     @property
+    def uncertain(self) -> bool:
+        """Whether events of the query may be real or not, so that a match is more or less probable."""
+        return any(map(self.catalog.is_uncertain, self.columns))
+
+    @property
     def grows(self) -> bool:
         """Whether a repetition without a limit stands in the pattern, of which ever longer ones are looked for."""
         return bool(growing_lists(self.normal_form.pattern))
@@ -146,7 +151,8 @@ class QueryPlan:
     @property
     def by_arrival(self) -> bool:
         """Whether it can matter in which order events of the same time come."""
-        lists = any(inner.collections for graph in self.graphs for inner in graph.with_inner())
+        every = (plan.collection for graph in self.graphs for inner in graph.with_inner() for plan in inner.collections)
+        lists = any(collection.threat is None for collection in every)
         return self.counting or lists or chooses(self.query)
 
     @property
@@ -189,6 +195,8 @@ class Options:
     """How many matches a collected result may have."""
     since: int | None = None
     """In a run over tables of the past: only results that complete after this tick are wanted. None: no limit."""
+    lineage: bool = False
+    """Uncertain matches come with what they depend on."""
     until: int | None = None
     """In a run over tables of the past: time ends at this tick. None: with the last event."""
 

@@ -159,7 +159,14 @@ def attributes_of(inputs: tuple[InputTable, ...], stream: str) -> tuple[str, ...
 
 def _stream_schema(item: InputTable) -> StreamSchema:
     fields = {field.name: own_type(readable_type(field.type)) for field in item.table.schema}
-    return StreamSchema(item.stream or "*", fields, item.time, item.end)
+    return StreamSchema(
+        item.stream or "*",
+        fields,
+        item.time,
+        item.end,
+        probability=item.probability,
+        alternatives=item.alternatives,
+    )
 
 
 def _common_time(types: list[pa.DataType], default: pa.DataType) -> pa.DataType:

@@ -27,17 +27,23 @@ from ensue.plan.tracking import VIOLATION_COLUMNS, tracking_plan
 from ensue.runtimes.derivations import derivations_of, plan_declared
 from ensue.runtimes.fixed import NO_TABLES, FixedTables, fixed_tables
 from ensue.runtimes.local import attributes_of, catalog_of, input_tables
+from ensue.runtimes.uncertain import uncertain_tables
 
 ColumnNames: TypeAlias = "str | Mapping[str, str]"
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Which columns carry time, the name of the stream and the end of an event, as the user names them."""
+    """Which columns carry time, the name of the stream and the end of an event, as the user names them.
+
+    `probability` says how probable an event is, `alternatives` of which events at most one is real.
+    """
 
     time: ColumnNames
     type: str | None = None
     end: ColumnNames | None = None
+    probability: str | None = None
+    alternatives: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +88,7 @@ def plan_queries(
     named = dict.fromkeys((*streams_of(statements.statements), *constrained))
     given = tuple(name for name in named if name not in declared)
     inputs = input_tables(tables, given, columns.time, columns.type, columns.end)
+    inputs = uncertain_tables(inputs, columns.probability, columns.alternatives)
     return plan_over(inputs, statements, match_id, fixed=fixed)
 
 

@@ -67,7 +67,7 @@ def match_frames(
         tuple(derivations),
     )
     bounds = bounds_of([entry.item for entry in inputs], plans, derivations, options)
-    rows = _shuffled(inputs, layout, everything, slicing, keys, bounds)
+    rows = shuffled(inputs, layout, everything, slicing, keys, bounds)
     return rows.mapInArrow(task, spark_schema(schema))
 
 
@@ -92,7 +92,7 @@ def travelling(inputs: Sequence[FrameInput], plans: Sequence[QueryPlan]) -> Layo
     )
 
 
-def _shuffled(
+def shuffled(
     inputs: Sequence[FrameInput],
     layout: Layout,
     plans: Sequence[QueryPlan],

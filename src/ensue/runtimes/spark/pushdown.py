@@ -24,6 +24,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from ensue.algebra.catalog import StreamSchema
 from ensue.algebra.operators import excluded_streams
+from ensue.algebra.probability import CERTAINTY
 from ensue.engine.past import Bounds
 from ensue.engine.sources import InputTable
 from ensue.expr.kinds import NANOSECONDS_PER_UNIT, constant
@@ -41,6 +42,7 @@ from ensue.expr.nodes import (
     Literal,
     Timestamp,
     Unary,
+    walk,
 )
 from ensue.expr.rewrite import anonymous_predicate
 from ensue.expr.types import own_type, readable_type
@@ -145,10 +147,16 @@ def _variables(plan: QueryPlan, item: InputTable) -> Iterable[tuple[str, tuple[E
         for inner in graph.with_inner():
             for variable in inner.graph.variables:
                 if item.holds(variable.stream):
-                    yield variable.stream, tuple(map(anonymous_predicate, variable.predicates))
+                    asked = (part for part in variable.predicates if not _is_about_certainty(part))
+                    yield variable.stream, tuple(map(anonymous_predicate, asked))
     for stream in plan.watched:
         if item.holds(stream):
             yield stream, ()
+
+
+def _is_about_certainty(predicate: Expr) -> bool:
+    """Whether a predicate asks how probable an event is, which is known when its probability has been checked."""
+    return any(isinstance(part, Field) and part.name == CERTAINTY for part in walk(predicate))
 
 
 # --- conditions; None is a condition that is always true

@@ -149,7 +149,10 @@ def _with_slices(item: InputTable, width: int, time_type: pa.DataType) -> InputT
     ends, _ = read_times(item, item.end or item.time, time_type)
     again = one_chunk(item.table.column(NEXT)).to_numpy(zero_copy_only=False)
     slices = pa.array(ends // width + again)
-    return replace(item, table=item.table.drop_columns(NEXT).append_column(SLICE, slices))
+    table = item.table.drop_columns(NEXT).append_column(SLICE, slices)
+    # A row that is needed in two slices stands in both of them, each time with its alternatives.
+    alternatives = (*item.alternatives, SLICE) if item.alternatives else ()
+    return replace(item, table=table, alternatives=alternatives)
 
 
 def _of_own_slice(chunks: Iterable[MatchChunk], plan: QueryPlan, width: int) -> Iterator[MatchChunk]:

@@ -1,0 +1,104 @@
+"""Which rows may be real or not, as numbers: a stretch of the unit line for each.
+
+What is uncertain together is one *block*: a row by itself, or all alternatives of a group. A block draws one number
+between 0 and 1, and a row is real iff the number lies in the row's stretch. Alternatives have stretches side by side,
+so that at most one of them is real; blocks are independent of each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ensue.engine.keys import encode_columns
+from ensue.errors import SchemaError
+from ensue.kernels.compiled import Int64s
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+
+CERTAIN = -1
+"""The block of rows that are real in every world."""
+
+ROUNDING = 1e-9
+"""By so much alternatives may add up to more than 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Uncertainty:
+    """Of each row of a table, its probability, its block and where its stretch begins and ends."""
+
+    probability: Floats
+    block: Int64s
+    low: Floats
+    high: Floats
+    is_certain: bool
+    """Whether every row is real in every world."""
+
+    def where(self, mask: npt.NDArray[np.bool_]) -> Uncertainty:
+        return Uncertainty(self.probability[mask], self.block[mask], self.low[mask], self.high[mask], self.is_certain)
+
+
+def read_probabilities(column: pa.ChunkedArray, name: str, label: str) -> Floats:
+    """The probabilities of the rows of a table."""
+    values = column.cast(pa.float64()) if column.type != pa.float64() else column
+    numbers: Floats = values.to_numpy() if not values.null_count else values.fill_null(np.nan).to_numpy()
+    wrong = np.flatnonzero(~((numbers >= 0) & (numbers <= 1)))
+    if len(wrong):
+        found = values[int(wrong[0])].as_py()
+        raise SchemaError(
+            "probability-value",
+            f"column `{name}` of the {label} holds {found} in row {int(wrong[0])}, counted from 0"
+            + (f", and {len(wrong) - 1} more such rows" if len(wrong) > 1 else ""),
+            "a probability is a number between 0 and 1; give certain events 1",
+        )
+    return numbers
+
+
+def arrange_blocks(probabilities: Sequence[Floats], groups: Sequence[Sequence[pa.Array]]) -> list[Uncertainty]:
+    """The blocks of all tables together: rows that agree on their groups are one block, whatever table they are in."""
+    begins = np.concatenate([[0], np.cumsum([len(values) for values in probabilities])])
+    whole = np.concatenate(probabilities) if probabilities else np.empty(0)
+    block = np.arange(len(whole), dtype=np.int64)
+    low = np.zeros(len(whole))
+    listed = [place for place, columns in enumerate(groups) if columns]
+    if listed:
+        codes, _ = encode_columns(list(zip(*(groups[place] for place in listed), strict=True)))
+        for place, own in zip(listed, codes, strict=True):
+            rows = slice(begins[place], begins[place + 1])
+            block[rows] = np.where(own >= 0, len(whole) + own.astype(np.int64), block[rows])
+        low = _side_by_side(whole, block)
+    block[whole >= 1] = CERTAIN
+    high, certain = low + whole, bool((block == CERTAIN).all())
+    return [
+        Uncertainty(whole[first:last], block[first:last], low[first:last], high[first:last], certain)
+        for first, last in pairwise(begins)
+    ]
+
+
+def _side_by_side(probability: Floats, block: Int64s) -> Floats:
+    """Where the stretch of each row begins, behind those of its block that stand before it."""
+    order = np.argsort(block, kind="stable")
+    sorted_blocks, values = block[order], probability[order]
+    is_first = np.ones(len(order), bool)
+    is_first[1:] = sorted_blocks[1:] != sorted_blocks[:-1]
+    firsts = np.flatnonzero(is_first)
+    lengths = np.diff(np.append(firsts, len(order)))
+    sums = np.cumsum(values) - values
+    inside = sums - np.repeat(sums[firsts], lengths)
+    low = np.empty(len(order))
+    low[order] = np.where(is_first, 0.0, inside)
+    total = np.add.reduceat(values, firsts) if len(firsts) else values
+    if len(total) and total.max() > 1 + ROUNDING:
+        worst = firsts[int(np.argmax(total))]
+        raise SchemaError(
+            "alternatives-sum",
+            f"alternatives add up to {total.max():.6g}, those of row {int(order[worst])} and its like",
+            "at most one of them is real, so that together they have a probability of at most 1",
+        )
+    return low

@@ -1,0 +1,242 @@
+"""Lists of uncertain events: every world of the lists of a match, with its probability.
+
+What is said of a list as a whole, how many elements it has, a condition or an aggregate, is judged in each of its
+worlds as in any crisp match.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ensue.engine.diagrams import Possible, Stretch, probability_of_any
+from ensue.engine.probability import Demands, Lineage, given_real, in_order, merged_demands, no_demands
+from ensue.engine.rows import Lists, Rows
+from ensue.engine.sources import Mask
+from ensue.engine.uncertainty import CERTAIN, Floats
+from ensue.errors import LimitError
+from ensue.kernels.compiled import Codes, Int64s
+from ensue.kernels.ranges import expand_ranges
+
+MOST_WORLDS = 4096
+"""In so many ways the lists of one match may turn out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Worlds:
+    """The ways in which the lists of matches may turn out: of which match, how probable with it, and what they hold."""
+
+    match: Int64s
+    weight: Floats
+    rows: Rows
+
+    def take(self, kept: Codes) -> Worlds:
+        return Worlds(self.match[kept], self.weight[kept], self.rows.take(kept))
+
+    def total(self, count: int) -> Floats:
+        """How probable the worlds of each match are together."""
+        return np.bincount(self.match, self.weight, count).astype(np.float64)
+
+    def expected(self, values: Floats, count: int) -> Floats:
+        """The mean of a value over the worlds of each match in which it has one; NaN where it never has."""
+        known = ~np.isnan(values)
+        weights = np.bincount(self.match[known], self.weight[known], count)
+        sums = np.bincount(self.match[known], self.weight[known] * values[known], count)
+        means: Floats = np.divide(sums, weights, out=np.full(count, np.nan), where=weights > 0)
+        return means
+
+
+def count_worlds(rows: Rows, lineage: Lineage, names: Mapping[str, Sequence[str]]) -> Int64s:
+    """In how many ways the lists of each match may turn out; raises a LimitError where there are too many."""
+    return _Draws.of(_listed(rows, lineage, names), rows.length).worlds
+
+
+def worlds_of(rows: Rows, lineage: Lineage, names: Mapping[str, Sequence[str]]) -> Worlds:
+    """Every world of the lists `names` (each with its variables) of some matches in which those are real."""
+    listed = _listed(rows, lineage, names)
+    draws = _Draws.of(listed, rows.length)
+    match = np.repeat(np.arange(rows.length), draws.worlds)
+    number = np.arange(len(match)) - np.repeat(np.cumsum(draws.worlds) - draws.worlds, draws.worlds)
+    assert rows.probability is not None
+    weight = draws.weights(match, number) * rows.probability[match]
+    for world in np.flatnonzero(_entangled(lineage, draws, rows.length)[match]):
+        weight[world] = draws.chance(lineage.possible(int(match[world])), int(match[world]), int(number[world]))
+    lists = {name: _real_elements(elements, draws, match, number) for name, elements in listed.items()}
+    places = {name: found[match] for name, found in rows.places.items()}
+    others = {name: found.take(match.astype(np.int32)) for name, found in rows.lists.items() if name not in listed}
+    return Worlds(match, weight, Rows(len(match), places, lists={**others, **lists}))
+
+
+def _listed(rows: Rows, lineage: Lineage, names: Mapping[str, Sequence[str]]) -> dict[str, _Elements]:
+    return {name: _possible_elements(rows.lists[name], variables, lineage.events) for name, variables in names.items()}
+
+
+def _entangled(lineage: Lineage, draws: _Draws, count: int) -> Mask:
+    """The matches that have threats which depend on what their lists depend on."""
+    result = np.zeros(count, bool)
+    known = np.rec.fromarrays([draws.match, draws.block])
+    for found in lineage.threats.values():
+        where, column = np.nonzero(found.demands.block != CERTAIN)
+        match = found.match[where]
+        result[match[np.isin(np.rec.fromarrays([match, found.demands.block[where, column]]), known)]] = True
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Elements:
+    """The elements of lists that may be real, in order, and what each of them asks besides the events of its match."""
+
+    lists: Lists
+    match: Int64s
+    demands: Demands
+
+
+def _possible_elements(lists: Lists, variables: Sequence[str], events: Demands) -> _Elements:
+    match = np.repeat(np.arange(len(lists.offsets) - 1), lists.lengths)
+    if not lists.parts:
+        return _Elements(lists, match, no_demands())
+    demands, possible = given_real(in_order(lists, variables), events.take(match), np.ones(len(match), bool))
+    demands = merged_demands(demands)
+    kept = np.flatnonzero(possible & (demands.chances > 0))
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(match[kept], minlength=len(lists.offsets) - 1))])
+    return _Elements(Lists(lists.parts, lists.order[kept], offsets), match[kept], demands.take(kept))
+
+
+@dataclass(frozen=True, slots=True)
+class _Draws:
+    """What the blocks of the lists of each match may draw: none of the stretches (0), or one of them (1, 2, ...).
+
+    The world of a number is read off in digits: that of a block is `number // stride % size`.
+    """
+
+    worlds: Int64s
+    match: Int64s
+    block: Int64s
+    size: Int64s
+    stride: Int64s
+    low: Floats
+    high: Floats
+
+    @classmethod
+    def of(cls, listed: Mapping[str, _Elements], count: int) -> _Draws:
+        match, block, low, high = _asked(list(listed.values()))
+        order = np.lexsort((low, block, match))
+        match, block, low, high = match[order], block[order], low[order], high[order]
+        new_pair = np.ones(len(match), bool)
+        new_pair[1:] = (match[1:] != match[:-1]) | (block[1:] != block[:-1])
+        different = new_pair.copy()
+        different[1:] |= low[1:] != low[:-1]
+        match, block, low, high = match[different], block[different], low[different], high[different]
+        firsts = np.flatnonzero(new_pair[different])
+        size, owner = np.diff(np.append(firsts, len(match))) + 1, match[firsts]
+        stride, worlds = _strides(size, owner, count)
+        return cls(worlds, owner, block[firsts], size, stride, low, high)
+
+    @property
+    def firsts(self) -> Int64s:
+        """Where the stretches of each block begin among all of them."""
+        return np.cumsum(self.size - 1) - (self.size - 1)
+
+    def find(self, match: Int64s, block: Int64s, low: Floats) -> tuple[Int64s, Int64s]:
+        """The block and the digit of what some elements ask."""
+        pair = np.searchsorted(np.rec.fromarrays([self.match, self.block]), np.rec.fromarrays([match, block]))
+        stretches = np.rec.fromarrays([np.repeat(np.arange(len(self.size)), self.size - 1), self.low])
+        return pair, np.searchsorted(stretches, np.rec.fromarrays([pair, low])) - self.firsts[pair] + 1
+
+    def chance(self, case: Possible, match: int, number: int) -> float:
+        """How probable a match is together with one world of its lists."""
+        drawn, undrawn = [], []
+        for pair in np.flatnonzero(self.match == match):
+            digit = number // int(self.stride[pair]) % int(self.size[pair])
+            first = int(self.firsts[pair])
+            stretches = [
+                Stretch(int(self.block[pair]), float(self.low[place]), float(self.high[place]))
+                for place in range(first, first + int(self.size[pair]) - 1)
+            ]
+            drawn += [stretches[digit - 1]] if digit else []
+            undrawn += [] if digit else stretches
+        others = (Possible((stretch,)) for stretch in undrawn)
+        return probability_of_any([Possible((*case.needs, *drawn), (*case.against, *others))])
+
+    def weights(self, match: Int64s, number: Int64s) -> Floats:
+        """How probable each world is."""
+        result = np.ones(len(match))
+        pairs_of = np.concatenate([[0], np.cumsum(np.bincount(self.match, minlength=len(self.worlds)))])
+        first, last = pairs_of[match].astype(np.int32), pairs_of[match + 1].astype(np.int32)
+        total = int((last - first).sum())
+        if total:
+            world, pair = expand_ranges(first, last, total)
+            digit = number[world] // self.stride[pair] % self.size[pair]
+            np.multiply.at(result, world, self._chances()[self.firsts[pair] + pair + digit])
+        return result
+
+    def _chances(self) -> Floats:
+        """How probable each digit of each block is, one block after the other."""
+        length = self.high - self.low
+        none = np.maximum(0.0, 1.0 - np.add.reduceat(length, self.firsts))
+        return np.insert(length, self.firsts, none)
+
+
+def _asked(listed: Sequence[_Elements]) -> tuple[Int64s, Int64s, Floats, Floats]:
+    """Everything that elements ask of blocks: for which match, of which block, and the stretch."""
+    parts = []
+    for elements in listed:
+        where, column = np.nonzero(elements.demands.block != CERTAIN)
+        demands = elements.demands
+        parts.append(
+            (
+                elements.match[where],
+                demands.block[where, column],
+                demands.low[where, column],
+                demands.high[where, column],
+            )
+        )
+    match, block, low, high = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    return match, block, low, high
+
+
+def _strides(size: Int64s, owner: Int64s, count: int) -> tuple[Int64s, Int64s]:
+    """The weight of the digit of each block, and how many worlds each match has."""
+    logs = np.bincount(owner, np.log2(size), count)
+    if len(logs) and logs.max() > np.log2(MOST_WORLDS) + 1e-9:
+        raise LimitError(
+            "too-many-worlds",
+            f"the lists of one match may turn out in about {2 ** logs.max():.3g} ways, more than {MOST_WORLDS}",
+            "narrow the list by a window or a condition, or take events that are all but certain as certain",
+        )
+    stride, worlds = np.ones(len(size), np.int64), np.ones(count, np.int64)
+    for place in range(int(np.bincount(owner, minlength=1).max()) if len(owner) else 0):
+        rank = np.arange(len(owner)) - np.searchsorted(owner, owner)
+        own = rank == place
+        stride[own] = worlds[owner[own]]
+        worlds[owner[own]] *= size[own]
+    return stride, worlds
+
+
+def _real_elements(elements: _Elements, draws: _Draws, match: Int64s, number: Int64s) -> Lists:
+    """The lists of each world: the elements that are real in it."""
+    offsets = elements.lists.offsets
+    first, last = offsets[match].astype(np.int32), offsets[match + 1].astype(np.int32)
+    total = int((last - first).sum())
+    if not total:
+        return Lists(elements.lists.parts, np.empty(0, np.int32), np.zeros(len(match) + 1, np.int64))
+    world, place = expand_ranges(first, last, total)
+    real = np.ones(total, bool)
+    for column in range(elements.demands.block.shape[1]):
+        asked = np.flatnonzero(elements.demands.block[:, column] != CERTAIN)
+        if not len(asked):
+            continue
+        pair, digit = np.zeros(len(elements.match), np.int64), np.full(len(elements.match), -1, np.int64)
+        pair[asked], digit[asked] = draws.find(
+            elements.match[asked], elements.demands.block[asked, column], elements.demands.low[asked, column]
+        )
+        drawn = (
+            number[world] // draws.stride[pair[place]] % draws.size[pair[place]] if len(draws.stride) else digit[place]
+        )
+        real &= (digit[place] < 0) | (drawn == digit[place])
+    kept = np.flatnonzero(real)
+    lengths = np.bincount(world[kept], minlength=len(match))
+    order: Codes = elements.lists.order[place[kept]]
+    return Lists(elements.lists.parts, order, np.concatenate([[0], np.cumsum(lengths)]))
