@@ -36,6 +36,7 @@ from ensue.algebra.nodes import (
     Within,
 )
 from ensue.algebra.operators import OPERATORS, POLICIES, any_event_but, excluded_streams
+from ensue.algebra.probability import Threshold
 from ensue.expr.nodes import (
     ARITHMETIC,
     COMPARISONS,
@@ -176,6 +177,7 @@ queries = st.builds(
     st.lists(st.builds(Return, small_expressions, st.none() | names), max_size=3).map(tuple),
     st.none() | st.sampled_from(POLICIES),
     st.none() | st.booleans(),
+    st.none() | st.builds(Threshold, st.floats(0, 1), st.booleans()),
 ).flatmap(
     lambda query: st.booleans().map(lambda declares: replace(query, declares=declares and query.name is not None))
 )

@@ -41,13 +41,14 @@ def with_probability_field(expression: Expr) -> Expr:
 
 
 def check_threshold(threshold: Threshold) -> Iterator[Problem]:
-    if not 0 <= threshold.least <= 1:
-        yield Problem(
-            "probability-threshold",
-            f"a probability lies between 0 and 1, and {threshold.least:g} does not",
-            threshold.span,
-            hint="write, for example, `HAVING PROBABILITY >= 0.9`",
-        )
+    if 0 <= threshold.least < 1 or (threshold.least == 1 and not threshold.strict):
+        return
+    yield Problem(
+        "probability-threshold",
+        f"a probability lies between 0 and 1, and none is {'> ' if threshold.strict else ''}{threshold.least:g}",
+        threshold.span,
+        hint="write, for example, `HAVING PROBABILITY >= 0.9`",
+    )
 
 
 def check_calls(expression: Expr) -> Iterator[Problem]:

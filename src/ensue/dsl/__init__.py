@@ -11,7 +11,21 @@ PATTERN SEQ(A a, NOT B b, C c)
 
 from ensue.dsl.conditions import Value, call, case, field, same, value, var
 from ensue.dsl.constraints import ends, ends_within, exclusive, implies, prior, require
-from ensue.dsl.lists import avg, count, first_of, flatten_of, last_of, lineage, list_of, max_, min_, prev, stddev, sum_
+from ensue.dsl.lists import (
+    avg,
+    count,
+    first_of,
+    flatten_of,
+    last_of,
+    lineage,
+    list_of,
+    max_,
+    min_,
+    prev,
+    probability,
+    stddev,
+    sum_,
+)
 from ensue.dsl.literals import window
 from ensue.dsl.operators import (
     any_event,
@@ -85,6 +99,7 @@ __all__ = [
     "prev",
     "prior",
     "prior_to",
+    "probability",
     "query_of",
     "relative",
     "require",

@@ -16,6 +16,15 @@ def count(variable: Variable | Value | str) -> Value:
     return Value(Call("count", (_listed(variable),)))
 
 
+def probability() -> Value:
+    """How probable the match is: `PROBABILITY()`, in `returning`.
+
+    >>> probability()
+    Value("probability()")
+    """
+    return Value(Call("probability", ()))
+
+
 def lineage(variable: Variable | str | None = None) -> Value:
     """The ids of the primitive events below a variable, or below the whole match.
 

@@ -97,6 +97,10 @@ class PatternExpression:
         """The query with these columns."""
         return query_of(self).returning(*columns, **named)
 
+    def having(self, *, probability: float) -> Query:
+        """The query with how probable its matches have to be: `HAVING PROBABILITY >= 0.9`."""
+        return query_of(self).having(probability=probability)
+
     def match(self, policy: str) -> Query:
         """The query with a policy that chooses among its matches: `MATCH RECENT`."""
         return query_of(self).match(policy)

@@ -8,6 +8,7 @@ from itertools import chain
 from typing import Self
 
 from ensue.algebra.nodes import PatternQuery, Return
+from ensue.algebra.probability import Threshold, check_threshold
 from ensue.dsl.conditions import ConditionLike, condition_node
 from ensue.dsl.literals import WindowLike, window
 from ensue.errors import QueryError
@@ -87,6 +88,22 @@ class Query:
     def share(self) -> Self:
         """Matches may share events, which is the default: `SHARE`."""
         return self._with(replace(self.node, consume=False))
+
+    def having(self, *, probability: float) -> Self:
+        """Only matches that are at least so probable: `HAVING PROBABILITY >= 0.9`.
+
+        >>> from ensue.dsl import seq
+        >>> print(seq("A a", "B b").within(5).having(probability=0.9).to_text())
+        PATTERN SEQ(A a, B b)
+          WITHIN 5
+          HAVING PROBABILITY >= 0.9
+        """
+        if isinstance(probability, bool) or not isinstance(probability, int | float):
+            raise TypeError(f"having takes a probability, such as 0.9, not {probability!r}")
+        threshold = Threshold(float(probability))
+        if problems := [*check_threshold(threshold)]:
+            raise QueryError(problems)
+        return self._with(replace(self.node, having=threshold))
 
     def as_pattern(self, name: str) -> Self:
         """The query under a name: `PATTERN name ...`."""

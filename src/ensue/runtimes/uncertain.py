@@ -53,4 +53,8 @@ def _uncertain(item: InputTable, probability: str, alternatives: str | None) -> 
             f"column `{probability}` of the {item.label} holds {kind}, which is no probability",
             "probabilities are numbers between 0 and 1",
         )
-    return replace(item, probability=probability, alternatives=(alternatives,) if alternatives is not None and alternatives in names else ())
+    return replace(
+        item,
+        probability=probability,
+        alternatives=(alternatives,) if alternatives is not None and alternatives in names else (),
+    )
