@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from ensue.algebra.nodes import Events, Statements
-from ensue.api import Loaded, QueryLike, load_tables, single_statement, warn_set_aside, with_declared
+from ensue.api import Loaded, load_tables, warn_set_aside, with_declared
 from ensue.dsl.literals import WindowLike
 from ensue.dsl.literals import window as window_of
 from ensue.engine.anymatch import SAMPLES
@@ -21,6 +21,7 @@ from ensue.engine.past import matches_in_range
 from ensue.errors import LimitError, SchemaError, citing
 from ensue.graph.timescale import TimeScale
 from ensue.plan.model import Options
+from ensue.programs import QueryLike, single_statement
 from ensue.runtimes.fixed import fixed_tables
 from ensue.runtimes.planning import ColumnNames, Columns
 from ensue.runtimes.tables import are_frames

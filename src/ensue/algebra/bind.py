@@ -16,7 +16,7 @@ from ensue.algebra.probability import PROBABILITY_OF_MATCH, with_probability_fie
 from ensue.algebra.scopes import counts_events, list_groups
 from ensue.errors import Problem, Span, did_you_mean
 from ensue.expr.check import check_condition, check_expression
-from ensue.expr.kinds import NANOSECONDS_PER_UNIT, Kind, Type, list_of
+from ensue.expr.kinds import FLOAT, NANOSECONDS_PER_UNIT, Kind, Type, list_of
 from ensue.expr.lists import explicit_lists
 from ensue.expr.nodes import Duration, Field, Same, conjuncts
 
@@ -38,7 +38,7 @@ def bind_query(query: PatternQuery, catalog: Catalog) -> list[Problem]:
     def field_type(field: Field) -> Type | None:
         assert field.variable is not None
         if field == PROBABILITY_OF_MATCH:
-            return pa.float64()
+            return FLOAT
         if field.variable in series and field.name == SERIES:
             return list_of(catalog.time)
         if field.variable in intervals:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ensue.algebra.nodes import Event, Operation, PatternQuery, Window, walk, windows_of
 from ensue.algebra.probability import CERTAINTY
 from ensue.expr.functions import FUNCTIONS
-from ensue.expr.kinds import INTEGER, NULL_TYPE, Kind, Type
+from ensue.expr.kinds import FLOAT, INTEGER, NULL_TYPE, Kind, Type
 from ensue.expr.nodes import Call, Duration, Expr, Field, Same, Timestamp, conjuncts
 from ensue.expr.nodes import walk as walk_expression
 
@@ -81,7 +81,7 @@ class Catalog:
         """Arrow's type of a field of a bound query; without a stream (an AS name) it is a time."""
         schema = self.stream(stream) if stream is not None else None
         if field == CERTAINTY:
-            return pa.float64()
+            return _in_arrow(FLOAT)
         if schema is None or schema.endpoint(field) is not None:
             return self.time_type
         return _in_arrow(schema.whole if field == WHOLE_EVENT else schema.fields[field])

@@ -27,12 +27,13 @@ from ensue.engine.workspace import Workspace
 from ensue.errors import LimitError, Problem, QueryError, counted
 from ensue.expr.checked_types import expression_type
 from ensue.expr.evaluate import evaluate
+from ensue.expr.kinds import NUMBERS, Kind
 from ensue.expr.lists import explicit_lists, is_aggregate, list_variables
 from ensue.expr.nodes import Expr, Field
 from ensue.expr.nodes import walk as walk_expression
 from ensue.expr.reductions import gathered
 from ensue.expr.rewrite import substitute_fields
-from ensue.expr.types import NUMBERS, Kind, common_type, kind_of, readable_type
+from ensue.expr.types import common_type, kind_of, readable_type
 from ensue.graph.bounds import end_of, start_of
 from ensue.graph.conditions import resolve_interval
 from ensue.graph.lists import lists_in, without_lists

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from ensue.engine.sources import InputTable
 from ensue.errors import SchemaError, did_you_mean
-from ensue.expr.types import NUMBERS, Kind, kind_of, readable_type
+from ensue.expr.kinds import NUMBERS, Kind
+from ensue.expr.types import kind_of, readable_type
 
 
 def uncertain_tables(items: Sequence[InputTable], probability: object, alternatives: object) -> tuple[InputTable, ...]:
