@@ -17,9 +17,12 @@ every_notebook = [
 ]
 
 
-def outputs_of(notebook: nbformat.NotebookNode) -> list[list[str]]:
-    """What each cell has put out, as text: of a page, that there is one."""
-    return [[said(output) for output in cell.get("outputs", ())] for cell in notebook.cells]
+def outputs_of(notebook: nbformat.NotebookNode) -> list[str]:
+    """What each cell has put out, as text, however it was cut: of a page, that there is one.
+
+    What goes to stderr is left out: the first run on a machine says there that it compiles.
+    """
+    return ["".join(map(said, cell.get("outputs", ()))) for cell in notebook.cells]
 
 
 def said(output: nbformat.NotebookNode) -> str:
@@ -37,7 +40,7 @@ def test_notebook_gives_what_is_saved(name: str, tmp_path: Path) -> None:
     client = NotebookClient(notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": tmp_path}})
     client.execute()
     assert outputs_of(notebook) == saved
-    assert sum(map(len, saved)) > 3, "outputs are saved with it"
+    assert sum(map(bool, saved)) > 3, "outputs are saved with it"
 
 
 def test_notebooks_are_small_and_all_tested() -> None:
@@ -48,4 +51,4 @@ def test_notebooks_are_small_and_all_tested() -> None:
 
 def test_the_first_one_shows_a_report() -> None:
     notebook = nbformat.read(FOLDER / "01-first-steps.ipynb", as_version=4)
-    assert sum(text.endswith(" with a page") for texts in outputs_of(notebook) for text in texts) == 1
+    assert sum(text.endswith(" with a page") for text in outputs_of(notebook)) == 1
