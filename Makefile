@@ -55,7 +55,7 @@ soak: $(DEVELOPMENT) ## the long-running tests
 	@$(ENSURE_JAVA)
 	$(BIN)/pytest -m soak
 
-bench: $(DEVELOPMENT) ## benchmarks of start-up, of the core, of Spark, of constraints, of semantic windows and of rules
+bench: $(DEVELOPMENT) ## benchmarks of start-up, of the core, of Spark, of constraints, of semantic windows, of rules and of probabilities
 	@$(ENSURE_JAVA)
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/core.py
@@ -63,6 +63,7 @@ bench: $(DEVELOPMENT) ## benchmarks of start-up, of the core, of Spark, of const
 	$(BIN)/python benchmarks/constraints.py
 	$(BIN)/python benchmarks/semantic_windows.py
 	$(BIN)/python benchmarks/rules.py
+	$(BIN)/python benchmarks/probability.py
 
 setup: $(DEVELOPMENT) ## only set up .venv
 

@@ -108,3 +108,16 @@ def test_rule_benchmarks_give_every_figure_and_the_same_events() -> None:
     assert len(figures) == 18
     assert figures["no suppressing: rows stored"] > 1
     assert figures["none: rows stored"] > figures["neither: rows stored"]
+
+
+def test_probability_benchmarks_give_every_figure(tmp_path: Path) -> None:
+    plots = ["--plots", str(tmp_path)] if find_spec("matplotlib") else []
+    sizes = ["--events", "20000", "--keys", "200", "--runs", "1", "--shared", "8"]
+    done = subprocess.run(
+        [sys.executable, str(FOLDER / "probability.py"), *sizes, *plots, "--format", "json"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert len(json.loads(done.stdout)) == 8
+    assert len(list(tmp_path.glob("*.svg"))) == (1 if plots else 0)
