@@ -39,7 +39,7 @@ def test_values_and_paths(folder: Path) -> None:
     (folder / "pipeline.yaml").write_text(TEXT)
     pipeline = read_pipeline(folder / "pipeline.yaml", SECRETS)
     (source,) = pipeline.sources
-    assert source.table.path == str(folder / "events")
+    assert source.table.path.value == str(folder / "events")
     assert source.table.options["mergeSchema"].value == "true"
     hook = pipeline.outputs["p"]
     assert isinstance(hook, WebhookSink)
@@ -52,7 +52,7 @@ def test_values_and_paths(folder: Path) -> None:
 def test_addresses_are_no_paths(folder: Path) -> None:
     text = TEXT.replace("path: events", "path: s3a://bucket/events")
     pipeline = read_pipeline_text(text, folder / "pipeline.yaml", SECRETS)
-    assert pipeline.sources[0].table.path == "s3a://bucket/events"
+    assert pipeline.sources[0].table.path.value == "s3a://bucket/events"
 
 
 def test_a_plan_shows_names_of_variables_only(folder: Path) -> None:

@@ -20,6 +20,7 @@ import ensue
 from actions.test_webhooks import Server
 from ensue.pipelines.reading import read_pipeline_text
 from ensue.pipelines.running import Ran, run_pipeline
+from ensue.runtimes.spark.records import NO_TIME, NOT_JSON
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -120,15 +121,117 @@ delivery: {{dead_letters: dead}}
     assert (body["action"], body["arguments"]) == ("pair", {"id": 1})
 
 
+EVERYTHING = """
+query: |
+  STREAM paid FROM PATTERN SEQ(Order o, Paid p) PARTITION BY id WITHIN 1 hour RETURN o.id AS id;
+  PATTERN pair SEQ(Order o, Paid p) PARTITION BY id WITHIN 1 hour RETURN o.id AS id;
+  PATTERN other SEQ(Order o, Sent s) PARTITION BY id WITHIN 1 hour;
+  CONSTRAINT PRIOR(Order, Paid) PARTITION BY id;
+  ON paid p DO tell(p.id)
+outputs:
+  pair: {format: json, path: out/pair}
+violations: console
+actions:
+  tell: {format: json, path: out/told}
+delivery: {dead_letters: dead}
+"""
+
+
+def test_all_outputs_of_a_stream(spark: SparkSession, tmp_path: Path) -> None:
+    """Matches, calls, violations, partial matches and late rows come from one stream, rejected records beside it."""
+    text = f"""{EVERYTHING}
+mode: stream
+checkpoint: checkpoint
+trigger: available-now
+timed_out:
+  pair: console
+sources: {SOURCE}
+    watermark: 0 seconds
+    late: {{format: json, path: out/late}}
+    rejected: {{format: json, path: out/rejected}}
+"""
+    write_events(
+        tmp_path, 1, [("08:00", "Order", 1), ("08:05", "Paid", 1), ("08:10", "Order", 2), ("08:20", "Paid", 3)]
+    )
+    assert run_text(text, tmp_path)[1] == {}
+    write_events(tmp_path, 2, [("08:02", "Order", 4), ("12:00", "Other", 0)])
+    (tmp_path / "in" / "3.jsonl").write_text('no JSON\n{"kind": "Order"}\n\n')
+    _, shown = run_text(text, tmp_path)
+    assert ids_in(tmp_path / "out" / "pair", "json") == [1]
+    assert column_of(tmp_path / "out" / "told", "arg_1") == [1]
+    assert column_of(tmp_path / "out" / "late", "order") == [4]
+    assert column_of(tmp_path / "out" / "rejected", "value") == ["no JSON", '{"kind": "Order"}']
+    assert column_of(tmp_path / "out" / "rejected", "problem") == [NOT_JSON, NO_TIME]
+    assert [(row["id"], row["waiting_for"]) for row in shown["timed_out.pair"]] == [(2, "Paid p")]
+    assert [row["id"] for row in shown["violations"]] == [3]
+    assert sorted(path.name for path in (tmp_path / "checkpoint").iterdir()) == ["program", "rejected"]
+
+
+def test_all_outputs_of_a_batch(spark: SparkSession, tmp_path: Path) -> None:
+    write_events(tmp_path, 1, [("08:00", "Order", 1), ("08:05", "Paid", 1), ("08:20", "Paid", 3)])
+    (tmp_path / "in" / "2.jsonl").write_text("no JSON\n")
+    text = f"{EVERYTHING}sources: {SOURCE}    rejected: console\n"
+    _, shown = run_text(text, tmp_path)
+    assert ids_in(tmp_path / "out" / "pair", "json") == [1]
+    assert column_of(tmp_path / "out" / "told", "arg_1") == [1]
+    assert [row["id"] for row in shown["violations"]] == [3]
+    assert shown["rejected"] == [{"value": "no JSON", "problem": NOT_JSON}]
+    (tmp_path / "out" / "pair").rename(tmp_path / "before")
+    run_text(text.replace("rejected: console", "rejected: ignore"), tmp_path)
+    assert ids_in(tmp_path / "out" / "pair", "json") == [1]
+
+
+@pytest.mark.parametrize("record", ["no JSON", '{"kind": "Other"}', '{"at": "2025-03-10T08:00:00", "order": "one"}'])
+def test_a_record_that_is_no_event_ends_the_run(spark: SparkSession, tmp_path: Path, record: str) -> None:
+    write_events(tmp_path, 1, [("08:00", "Order", 1)])
+    (tmp_path / "in" / "2.jsonl").write_text(record)
+    with pytest.raises(ensue.SchemaError) as caught:
+        run_text(f"query: {STREAM_QUERY}\nsources: {SOURCE}\noutputs: {{pair: console}}", tmp_path)
+    assert caught.value.code == "pipeline-record"
+    assert "add `rejected` to the source" in caught.value.hint
+    assert record not in str(caught.value)
+
+
+def test_constraints_alone(spark: SparkSession, tmp_path: Path) -> None:
+    write_events(tmp_path, 1, [("08:20", "Paid", 3), ("12:00", "Other", 0)])
+    text = f"""
+mode: stream
+checkpoint: checkpoint
+trigger: once
+query: CONSTRAINT PRIOR(Order, Paid) PARTITION BY id
+sources: {SOURCE}
+    watermark: 0 seconds
+violations: console
+"""
+    assert [row["id"] for row in run_text(text, tmp_path)[1]["violations"]] == [3]
+
+
+def column_of(folder: Path, name: str) -> list[Any]:
+    return sorted(pyarrow.dataset.dataset(folder, format="json").to_table().column(name).to_pylist())
+
+
+def test_a_format_whose_package_is_missing(spark: SparkSession, tmp_path: Path) -> None:
+    """It is said before anything runs, with the place in the file and what to add."""
+    write_events(tmp_path, 1, [("08:00", "Order", 1)])
+    text = f"query: {STREAM_QUERY}\nsources: {SOURCE}\noutputs: {{pair: {{format: delta, path: out}}}}"
+    with pytest.raises(ensue.QueryError) as caught:
+        run_text(text, tmp_path)
+    error = caught.value
+    assert (error.code, error.line, error.column) == ("pipeline-package", 10, 26)
+    assert "--packages io.delta:delta-spark_2.13:VERSION" in error.hint
+    assert "spark.sql.extensions: io.delta.sql.DeltaSparkSessionExtension" in error.hint
+
+
 def test_what_spark_says_is_an_error_without_secrets(spark: SparkSession, tmp_path: Path) -> None:
     write_events(tmp_path, 1, [("08:00", "Order", 1)])
-    text = f"query: {STREAM_QUERY}\nsources: {SOURCE}\noutputs: {{pair: {{format: 'no-such-format-${{PLACE}}'}}}}"
-    pipeline = read_pipeline_text(text, tmp_path / "pipeline.yaml", {"PLACE": "hunter2"})
+    source = SOURCE.replace("id: order + 0", 'id: "order + ${SHORT} + ${PLACE}"')
+    text = f"query: {STREAM_QUERY}\nsources: {source}\noutputs: {{pair: console}}"
+    pipeline = read_pipeline_text(text, tmp_path / "pipeline.yaml", {"PLACE": "hunter2", "SHORT": "xyz"})
     with pytest.raises(ensue.SchemaError) as caught:
         run_pipeline(pipeline, lambda name, rows: None)
     assert caught.value.code == "pipeline-spark"
     assert "hunter2" not in str(caught.value)
-    assert "spark.jars.packages" in caught.value.hint
+    assert "xyz" not in str(caught.value)
 
 
 def stream_text(trigger: str, output: str = "{format: json, path: out}") -> str:

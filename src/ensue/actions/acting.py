@@ -17,7 +17,7 @@ from ensue.api import run
 from ensue.dsl.literals import WindowLike
 from ensue.errors import SchemaError
 from ensue.plan.model import DEFAULT_LIMIT
-from ensue.programs import QueryLike, program_statements
+from ensue.programs import Program, QueryLike, program_statements
 from ensue.runtimes.fixed import fixed_tables
 from ensue.runtimes.grouping import by_keys
 from ensue.runtimes.planning import ColumnNames, Columns, plan_queries
@@ -53,7 +53,8 @@ def act(
 
     For tables and DataFrames of the past the result is an `ensue.Deliveries`. For streaming DataFrames it is the
     running stream, as `ensue.start` gives it: that needs `checkpoint` and `dead_letters`, and takes what else
-    `ensue.start` takes (`every`, `available_now`, `tick`, ...).
+    `ensue.start` takes (`every`, `available_now`, `tick`, ...). With `to`, the matches of the program's patterns and
+    rules go to these places on the same stream, as by `ensue.start`, with a `match_id`.
 
     >>> program = "STREAM pair FROM PATTERN SEQ(A a, B b) WITHIN 5 RETURN b.t AS at; ON pair p DO tell(p.at)"
     >>> table, told = pa.table({"t": [1, 2], "type": ["A", "B"]}), []
@@ -122,29 +123,34 @@ def _start(
             if checkpoint is not None
             else "pass a folder of this program alone",
         )
+    others = dict(stream)
+    to = others.pop("to", None)
+    program = reactions.program if to is None else reactions.with_results
+    calls = _stream_sinks(program, courier, events, reading)
     return start(
-        reactions.program,
+        program,
         events,
-        to=dict(zip(reactions.names, _stream_sinks(reactions, courier, events, reading), strict=True)),
+        to={**(to or {}), **dict(zip(reactions.names, calls, strict=True))},
         checkpoint=checkpoint,
         match_id=True,
         **reading.options(),
-        **stream,
+        **others,
     )
 
 
-def _stream_sinks(reactions: Reactions, courier: Courier, events: Any, reading: _Reading) -> Sequence[CallsOfRoute]:
-    """A sink for each ON statement; those of one stream of Spark deliver together."""
+def _stream_sinks(program: Program, courier: Courier, events: Any, reading: _Reading) -> Sequence[CallsOfRoute]:
+    """A sink for each ON statement, the last queries of the program; those of one stream of Spark deliver together."""
     from ensue.runtimes.spark.frames import empty_tables
 
-    statements = program_statements(reactions.program)
+    statements = program_statements(program)
     fixed = fixed_tables(reading.tables, statements)
     planned = plan_queries(empty_tables(events), statements, reading.columns, True, fixed)
+    before = len(planned.plans) - len(courier.routes)
     sinks = {}
     for group in by_keys(planned):
-        routes = tuple(courier.routes[place] for place in group.places)
-        step = CallsOfStep(replace(courier, routes=routes))
-        sinks.update({place: CallsOfRoute(step, number) for number, place in enumerate(group.places)})
+        places = [place - before for place in group.places if place >= before]
+        step = CallsOfStep(replace(courier, routes=tuple(courier.routes[place] for place in places)))
+        sinks.update({place: CallsOfRoute(step, number) for number, place in enumerate(places)})
     return [sinks[place] for place in range(len(courier.routes))]
 
 

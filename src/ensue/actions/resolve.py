@@ -29,10 +29,18 @@ class Reactions:
 
     program: Program
     routes: tuple[Route, ...]
+    results: tuple[PatternQuery, ...]
+    """The patterns and rules whose matches the program itself gives."""
 
     @property
     def names(self) -> tuple[str, ...]:
         return self.program.names
+
+    @property
+    def with_results(self) -> Program:
+        """The program that finds its own results first, then the calls."""
+        own = self.program.statements
+        return Program(replace(own, statements=(*own.declared, *self.results, *own.results)))
 
 
 def resolve_actions(program: QueryLike, receivers: Mapping[str, ReceiverLike]) -> Reactions:
@@ -61,7 +69,8 @@ def resolve_actions(program: QueryLike, receivers: Mapping[str, ReceiverLike]) -
         raise QueryError(problems, statements.source)
     routes = tuple(Route(action.action, _parameters(action), known[action.action]) for action in actions)
     resolved = resolve_rules(statements)
-    return Reactions(Program(replace(resolved, statements=(*resolved.declared, *queries))), routes)
+    found = Program(replace(resolved, statements=(*resolved.declared, *queries)))
+    return Reactions(found, routes, resolved.results)
 
 
 def calls_table(route: Route, found: pa.Table) -> pa.Table:

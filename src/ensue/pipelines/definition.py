@@ -92,6 +92,18 @@ _COLUMNS = Key(
     "columns to add or to replace: a name and an expression of Spark SQL",
 )
 
+_MODE = Key("mode", TextOf(("append", "overwrite", "ignore", "error")), "what happens to rows that are there: append")
+_WEBHOOK = Key("webhook", TextOf(expected="an address of http or https"), "POST each row as JSON to this address")
+_HEADERS = Key("headers", Settings(), "headers of the request")
+_TIMEOUT = Key("timeout", Number(1), "seconds to wait for an answer: 10")
+_SINK = (Key("format", FORMAT, "a format that Spark can write"), _PATH, _OPTIONS, _MODE, _WEBHOOK, _HEADERS, _TIMEOUT)
+_SINK_OF = ("format", "webhook")
+OUTPUT = Record("an output", _SINK, one_of=_SINK_OF, short=TextOf(("console",)))
+REJECTED = Record(
+    "what happens to records that are no events", _SINK, one_of=_SINK_OF, short=TextOf(("fail", "ignore", "console"))
+)
+ACTION = Record("an action", _SINK, one_of=_SINK_OF)
+
 SOURCE = Record(
     "a source of events",
     (
@@ -107,24 +119,13 @@ SOURCE = Record(
         Key("end", COLUMN, "the column of an event's end, for events that last"),
         Key("watermark", LENGTH, "how late events may come; for `mode: stream`"),
         Key("watermark_column", COLUMN, "the timestamp the watermark is about, where `time` is an integer"),
+        Key("late", OUTPUT, "where rows go that came after the watermark; for `mode: stream`"),
+        Key(
+            "rejected", REJECTED, "where records go that `value` or `time` does not fit; unless given, they end the run"
+        ),
     ),
 )
 TABLE = Record("a table that does not change", (_FORMAT, _PATH, _OPTIONS, _SCHEMA, _COLUMNS))
-_MODE = Key("mode", TextOf(("append", "overwrite", "ignore", "error")), "what happens to rows that are there: append")
-_WEBHOOK = Key("webhook", TextOf(expected="an address of http or https"), "POST each row as JSON to this address")
-_HEADERS = Key("headers", Settings(), "headers of the request")
-_TIMEOUT = Key("timeout", Number(1), "seconds to wait for an answer: 10")
-OUTPUT = Record(
-    "an output",
-    (Key("format", FORMAT, "a format that Spark can write"), _PATH, _OPTIONS, _MODE, _WEBHOOK, _HEADERS, _TIMEOUT),
-    one_of=("format", "webhook"),
-    short=TextOf(("console",)),
-)
-ACTION = Record(
-    "an action",
-    (Key("format", FORMAT, "a format that Spark can write"), _PATH, _OPTIONS, _MODE, _WEBHOOK, _HEADERS, _TIMEOUT),
-    one_of=("format", "webhook"),
-)
 DELIVERY = Record(
     "how calls of actions and webhooks are delivered",
     (
@@ -135,12 +136,14 @@ DELIVERY = Record(
         Key("patience", LENGTH, "how long a step waits for a receiver that is down: 1 minute"),
     ),
 )
+PACKAGE = TextOf(pattern=r"[^:\s]+:[^:\s]+:[^:\s]+", expected="a package such as `group:artifact:version`")
 SPARK = Record(
     "the Spark session",
     (
         Key("master", TextOf(), "`local[*]`, `spark://...`, `sc://...`; unless the environment says"),
         Key("memory", TextOf(pattern=r"[0-9]+[kmgtKMGT]", expected="a size such as `4g`"), "of the Spark process"),
-        Key("config", Settings(), "settings of Spark, `spark.jars.packages` for example"),
+        Key("packages", ListOf(PACKAGE), "packages of Maven Central, for formats that Spark does not have by itself"),
+        Key("config", Settings(), "settings of Spark"),
     ),
 )
 TRIGGER = TextOf(
@@ -157,6 +160,12 @@ PIPELINE = Record(
         Key("sources", ListOf(SOURCE), "where events come from: one, or one for each stream", True),
         Key("tables", MapOf(TABLE, "TABLEs of the program"), "the tables of the program's TABLEs"),
         Key("outputs", MapOf(OUTPUT, "patterns and heads of rules"), "where results go; others are not kept"),
+        Key(
+            "timed_out",
+            MapOf(OUTPUT, "patterns"),
+            "where partial matches go whose window has closed; for `mode: stream`",
+        ),
+        Key("violations", OUTPUT, "where traces go that break a constraint of the program"),
         Key("actions", MapOf(ACTION, "actions of ON statements"), "who takes the calls of ON statements"),
         Key("delivery", DELIVERY, "how calls are delivered"),
         Key("checkpoint", PATH, "the folder in which a stream remembers where it was"),

@@ -2,30 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from ensue.pipelines.model import ConsoleSink, Options, Pipeline, Sink, SourceOfEvents, SparkSinkOf, Table, WebhookSink
-from ensue.pipelines.variables import redact
+from ensue.pipelines.model import (
+    ConsoleSink,
+    Delivery,
+    Options,
+    Pipeline,
+    Session,
+    Sink,
+    SourceOfEvents,
+    SparkSinkOf,
+    Table,
+    WebhookSink,
+)
+from ensue.pipelines.variables import Given, redact
 
 
 def described(pipeline: Pipeline) -> dict[str, Any]:
     """The pipeline as JSON has it."""
-    plan = {
+    return {
         "name": pipeline.name,
         "mode": "stream" if pipeline.streaming else "batch",
-        "program": pipeline.program_file,
+        "program": _raw(pipeline.program_file),
         "sources": [_source(source) for source in pipeline.sources],
         "tables": {name: _table(table) for name, table in pipeline.tables.items()},
         "patterns": list(pipeline.program.names),
-        "outputs": {name: _sink(sink) for name, sink in pipeline.outputs.items()},
-        "actions": {name: _sink(sink) for name, sink in pipeline.actions.items()},
-        "checkpoint": pipeline.checkpoint,
-        "trigger": pipeline.trigger,
-        "variables": sorted(pipeline.used),
-        "explain": pipeline.program.explain(time=pipeline.sources[0].time),
+        "outputs": _sinks(pipeline.outputs),
+        "timed_out": _sinks(pipeline.timed_out),
+        "violations": None if pipeline.violations is None else _sink(pipeline.violations),
+        "actions": _sinks(pipeline.actions),
+        "delivery": _delivery(pipeline.delivery) if pipeline.calls else None,
+        "checkpoint": _raw(pipeline.checkpoint),
+        "trigger": _raw(pipeline.trigger),
+        "spark": _session(pipeline.session),
+        "variables": list(pipeline.variables),
+        "explain": _explained(pipeline),
     }
-    cleaned: dict[str, Any] = _redacted(plan, pipeline)
-    return cleaned
 
 
 def describe(pipeline: Pipeline) -> str:
@@ -33,12 +47,15 @@ def describe(pipeline: Pipeline) -> str:
     plan = described(pipeline)
     lines = [f"PIPELINE {plan['name']} ({plan['mode']})", "", "SOURCES"]
     lines += [f"  {_line(source)}" for source in plan["sources"]]
-    for title in ("tables", "outputs", "actions"):
+    for title in ("tables", "outputs", "timed_out", "actions"):
         if plan[title]:
-            lines += ["", title.upper(), *(f"  {name}: {_line(item)}" for name, item in plan[title].items())]
-    unnamed = [name for name in plan["patterns"] if name not in plan["outputs"]]
-    if unnamed and plan["outputs"]:
-        lines.append(f"  (not kept: {', '.join(unnamed)})")
+            lines += ["", _title(title), *(f"  {name}: {_line(item)}" for name, item in plan[title].items())]
+        unnamed = [name for name in plan["patterns"] if name not in plan["outputs"]]
+        if title == "outputs" and unnamed and plan["outputs"]:
+            lines.append(f"  (not kept: {', '.join(unnamed)})")
+    for title in ("violations", "delivery"):
+        if plan[title]:
+            lines += ["", _title(title), f"  {_line(plan[title])}"]
     if pipeline.streaming:
         lines += [
             "",
@@ -46,9 +63,15 @@ def describe(pipeline: Pipeline) -> str:
             f"  checkpoint: {plan['checkpoint']}",
             f"  trigger: {plan['trigger'] or 'as rows come'}",
         ]
+    if any(plan["spark"].values()):
+        lines += ["", "SPARK", f"  {_line(plan['spark'])}"]
     if plan["variables"]:
         lines += ["", "VARIABLES", f"  {', '.join(plan['variables'])}"]
     return "\n".join([*lines, "", "PROGRAM", *_indented(plan["explain"])])
+
+
+def _title(key: str) -> str:
+    return key.upper().replace("_", " ")
 
 
 def _indented(text: str) -> list[str]:
@@ -59,10 +82,12 @@ def _line(item: dict[str, Any]) -> str:
     """One line of names and values, those that are there."""
     parts = []
     for name, value in item.items():
-        if value in (None, {}):
+        if value in (None, {}, []):
             continue
         if isinstance(value, dict):
-            value = "{" + ", ".join(f"{key}: {text}" for key, text in value.items()) + "}"
+            value = "{" + ", ".join(f"{key}: {text}" for key, text in value.items() if text not in (None, {})) + "}"
+        elif isinstance(value, list):
+            value = f"[{', '.join(value)}]"
         parts.append(f"{name} {value}")
     return ", ".join(parts)
 
@@ -70,16 +95,24 @@ def _line(item: dict[str, Any]) -> str:
 def _table(table: Table) -> dict[str, Any]:
     return {
         "format": table.format.raw,
-        "path": table.path,
-        "schema": table.schema,
+        "path": _raw(table.path),
+        "schema": _raw(table.schema),
         "options": _shown(table.options),
         "columns": _shown(table.columns),
     }
 
 
 def _source(source: SourceOfEvents) -> dict[str, Any]:
-    own = {name: getattr(source, name) for name in ("time", "type", "end", "watermark", "watermark_column")}
-    return {"stream": source.stream, **_table(source.table), "value": source.value, **own}
+    own = {name: _raw(getattr(source, name)) for name in ("time", "type", "end", "watermark", "watermark_column")}
+    made: dict[str, Any] = {"stream": _raw(source.stream), **_table(source.table), "value": _raw(source.value), **own}
+    made["late"] = None if source.late is None else _sink(source.late)
+    if source.value is not None:
+        made["rejected"] = source.rejected if isinstance(source.rejected, str) else _sink(source.rejected)
+    return made
+
+
+def _sinks(sinks: Mapping[str, Sink]) -> dict[str, Any]:
+    return {name: _sink(sink) for name, sink in sinks.items()}
 
 
 def _sink(sink: Sink) -> dict[str, Any]:
@@ -87,21 +120,41 @@ def _sink(sink: Sink) -> dict[str, Any]:
         case ConsoleSink():
             return {"format": "console"}
         case SparkSinkOf():
-            return {"format": sink.format.raw, "path": sink.path, "mode": sink.mode, "options": _shown(sink.options)}
+            options = _shown(sink.options)
+            return {"format": sink.format.raw, "path": _raw(sink.path), "mode": sink.mode, "options": options}
         case WebhookSink():
             return {"webhook": sink.url.raw, "headers": _shown(sink.headers), "timeout": sink.timeout}
+
+
+def _delivery(delivery: Delivery) -> dict[str, Any]:
+    return {
+        "dead_letters": _raw(delivery.dead_letters),
+        "journal": _raw(delivery.journal),
+        "retries": delivery.retries,
+        "backoff": delivery.backoff,
+        "patience": delivery.patience,
+    }
+
+
+def _session(session: Session) -> dict[str, Any]:
+    return {
+        "master": _raw(session.master),
+        "memory": _raw(session.memory),
+        "packages": [package.raw for package in session.packages],
+        "config": _shown(session.config),
+    }
+
+
+def _explained(pipeline: Pipeline) -> str:
+    """The plan of the program. Only a program with variables in its text has values to hide."""
+    text = pipeline.program.explain(time=pipeline.sources[0].time.value)
+    with_variables = pipeline.query is not None and pipeline.query.raw != pipeline.query.value
+    return redact(text, pipeline.hidden) if with_variables else text
 
 
 def _shown(options: Options) -> dict[str, str]:
     return {name: given.raw for name, given in options.items()}
 
 
-def _redacted(value: Any, pipeline: Pipeline) -> Any:
-    match value:
-        case str():
-            return redact(value, pipeline.used)
-        case dict():
-            return {key: _redacted(item, pipeline) for key, item in value.items()}
-        case list():
-            return [_redacted(item, pipeline) for item in value]
-    return value
+def _raw(given: Given | None) -> str | None:
+    return None if given is None else given.raw

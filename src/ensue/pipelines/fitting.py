@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ensue.algebra.partial import partial_problems
 from ensue.algebra.rules import Ruleset
 from ensue.errors import Problem, Span, closest, did_you_mean
 from ensue.pipelines.check import Mapped
@@ -31,7 +32,9 @@ KNOWN_FORMATS = (
 NEEDS_SCHEMA = ("avro", "csv", "json", "orc", "parquet", "xml")
 """What Spark does not read as a stream without being told the columns."""
 
-STREAM_ONLY = ("checkpoint", "trigger", "emit", "tick", "buckets")
+STREAM_ONLY = ("timed_out", "checkpoint", "trigger", "emit", "tick", "buckets")
+SOURCE_STREAM_ONLY = ("watermark", "watermark_column", "late")
+RESULTS = ("outputs", "timed_out", "violations", "actions")
 KAFKA_CHOICES = ("subscribe", "subscribePattern", "assign")
 _PLACE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:|.*[*?\[{]")
 """Addresses such as `s3a://...` and patterns of names: nothing that can be looked up here."""
@@ -56,14 +59,26 @@ class _Fit:
         yield from self._mode()
         yield from self._sources()
         yield from self._tables()
-        for group in ("outputs", "actions"):
-            for sink in _members(self.values, group).values():
-                yield from self._sink(sink)
+        for sink in (*self._row_sinks(), *self._receivers()):
+            yield from self._sink(sink)
         yield from self._dead_letters()
         if self.program is not None:
             yield from self._results(self.program)
+            yield from self._partial_matches(self.program)
+            yield from self._violations(self.program)
             yield from self._actions(self.program)
             yield from self._declared_tables(self.program)
+
+    def _row_sinks(self) -> list[Mapped]:
+        """The sinks of rows that are mappings."""
+        sources = [item for item in _list(self.values, "sources") if isinstance(item, Mapped)]
+        found = [source.values.get(key) for source in sources for key in ("late", "rejected")]
+        found += [*_members(self.values, "outputs").values(), *_members(self.values, "timed_out").values()]
+        found.append(self.values.values.get("violations"))
+        return [sink for sink in found if isinstance(sink, Mapped)]
+
+    def _receivers(self) -> list[Mapped]:
+        return [sink for sink in _members(self.values, "actions").values() if isinstance(sink, Mapped)]
 
     def _mode(self) -> Iterator[Problem]:
         if not self.streaming:
@@ -101,12 +116,15 @@ class _Fit:
         format = _value(source, "format")
         if format == "kafka":
             yield from _kafka(source)
+        if "rejected" in source.places and "value" not in source.places:
+            hint = "leave it out, or say the columns of a record with `value`"
+            yield _option("`rejected` is for records of JSON", source.places["rejected"], hint)
 
     def _shared_mode(self, sources: list[Mapped]) -> Iterator[Problem]:
         for source in sources:
             format = _value(source, "format")
             if not self.streaming:
-                for key in ("watermark", "watermark_column"):
+                for key in SOURCE_STREAM_ONLY:
                     if key in source.places:
                         yield _option(
                             f"`{key}` is for streams", source.places[key], "add `mode: stream`, or leave it out"
@@ -135,9 +153,7 @@ class _Fit:
             if not there.exists():
                 yield not_there(what, path, there)
 
-    def _sink(self, sink: Any) -> Iterator[Problem]:
-        if not isinstance(sink, Mapped):
-            return
+    def _sink(self, sink: Mapped) -> Iterator[Problem]:
         yield from _format_problems(sink)
         hook = "webhook" in sink.places
         for key in ("path", "options", "mode") if hook else ("headers", "timeout"):
@@ -153,14 +169,13 @@ class _Fit:
             yield _option(f"`{mode}` would lose what earlier micro-batches wrote", sink.places["mode"], hint)
         address = sink.values.get("webhook")
         if isinstance(address, Given) and not re.match(r"https?://[^/]", address.value):
-            yield Problem("pipeline-value", f"`webhook` is an address of http or https, not `{address}`", address.span)
+            message, hint = f"`webhook` is an address of http or https, not `{address}`", "begin it with `https://`"
+            yield Problem("pipeline-value", message, address.span, hint=hint)
 
     def _dead_letters(self) -> Iterator[Problem]:
         delivery = self.values.values.get("delivery")
         has_letters = isinstance(delivery, Mapped) and "dead_letters" in delivery.places
-        outputs = _members(self.values, "outputs").values()
-        hooks = [sink for sink in outputs if isinstance(sink, Mapped) and "webhook" in sink.places]
-        calls = [*hooks, *(sink for sink in _members(self.values, "actions").values() if isinstance(sink, Mapped))]
+        calls = [*(sink for sink in self._row_sinks() if "webhook" in sink.places), *self._receivers()]
         if self.streaming and calls and not has_letters:
             hint = "add `delivery: {dead_letters: dead-letters}`: what nobody takes goes there, and the stream goes on"
             yield _option("a stream that calls somebody needs a place for dead letters", _begin(calls[0]), hint)
@@ -179,9 +194,29 @@ class _Fit:
                     label=f"it has: {', '.join(names)}" if names else "",
                     hint=did_you_mean(name, names),
                 )
-        if not self.values.places.keys() & {"outputs", "actions"}:
+        if not self.values.places.keys() & set(RESULTS):
             hint = f"add `outputs: {{{names[0]}: console}}`" if names else "add `actions`"
             yield Problem("pipeline-key", "nothing says where results go", _begin(self.values), hint=hint)
+
+    def _partial_matches(self, program: Program) -> Iterator[Problem]:
+        """Only a pattern can time out, and not every one."""
+        patterns = dict(zip(program.names, program.statements.results, strict=False))
+        given = self.values.values.get("timed_out")
+        for name, place in (given.places if isinstance(given, Mapped) else {}).items():
+            if name not in patterns:
+                label = f"it has: {', '.join(patterns)}" if patterns else ""
+                message, hint = f"the program has no pattern `{name}`", did_you_mean(name, patterns)
+                yield Problem("pipeline-output", message, place, label, hint)
+                continue
+            for problem in partial_problems(patterns[name]):
+                message = f"partial matches of `{name}` cannot be given: {problem.message}"
+                yield Problem("pipeline-output", message, place, hint=problem.hint)
+
+    def _violations(self, program: Program) -> Iterator[Problem]:
+        place = self.values.places.get("violations")
+        if place is not None and not program.statements.constraints:
+            hint = "add one such as `CONSTRAINT PRIOR(Order, Paid) PARTITION BY id`, or leave `violations` out"
+            yield Problem("pipeline-output", "the program has no CONSTRAINT to break", place, hint=hint)
 
     def _actions(self, program: Program) -> Iterator[Problem]:
         called = tuple(dict.fromkeys(action.action for action in _ruleset(program).actions))

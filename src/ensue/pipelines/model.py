@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
+from ensue.errors import Source
 from ensue.pipelines.variables import Given
 from ensue.programs import Program
 
@@ -17,24 +19,10 @@ class Table:
     """What Spark reads."""
 
     format: Given
-    path: str | None
+    path: Given | None
     options: Options
-    schema: str | None
+    schema: Given | None
     columns: Mapping[str, Given]
-
-
-@dataclass(frozen=True, slots=True)
-class SourceOfEvents:
-    """A table or stream of events, and which of its columns mean what."""
-
-    table: Table
-    stream: str | None
-    value: str | None
-    time: str
-    type: str | None
-    end: str | None
-    watermark: str | None
-    watermark_column: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +35,7 @@ class SparkSinkOf:
     """Rows go to a sink of Spark."""
 
     format: Given
-    path: str | None
+    path: Given | None
     options: Options
     mode: str
 
@@ -65,11 +53,28 @@ Sink = ConsoleSink | SparkSinkOf | WebhookSink
 
 
 @dataclass(frozen=True, slots=True)
+class SourceOfEvents:
+    """A table or stream of events, and which of its columns mean what."""
+
+    table: Table
+    stream: Given | None
+    value: Given | None
+    time: Given
+    type: Given | None
+    end: Given | None
+    watermark: Given | None
+    watermark_column: Given | None
+    late: Sink | None
+    rejected: Sink | Literal["fail", "ignore"]
+    """What happens to records that are no events."""
+
+
+@dataclass(frozen=True, slots=True)
 class Delivery:
     """How calls are delivered."""
 
-    dead_letters: str | None = None
-    journal: str | None = None
+    dead_letters: Given | None = None
+    journal: Given | None = None
     retries: int = 5
     backoff: str = "1 second"
     patience: str = "1 minute"
@@ -79,8 +84,9 @@ class Delivery:
 class Session:
     """The Spark session that a pipeline wants."""
 
-    master: str | None = None
-    memory: str | None = None
+    master: Given | None = None
+    memory: Given | None = None
+    packages: tuple[Given, ...] = ()
     config: Options = field(default_factory=dict)
 
 
@@ -89,22 +95,46 @@ class Pipeline:
     """A pipeline that can be described and run."""
 
     file: Path
+    source: Source = field(repr=False)
+    """The text of the file, secrets masked, for problems that Spark finds."""
     name: str
     streaming: bool
     program: Program
-    program_file: str | None
+    program_file: Given | None
+    query: Given | None
     sources: tuple[SourceOfEvents, ...]
     tables: Mapping[str, Table]
     outputs: Mapping[str, Sink]
+    timed_out: Mapping[str, Sink]
+    violations: Sink | None
     actions: Mapping[str, Sink]
     delivery: Delivery
-    checkpoint: str | None
-    trigger: str | None
+    checkpoint: Given | None
+    trigger: Given | None
     limit: int | None
     match_id: bool
     emit: str | None
-    tick: str | None
+    tick: Given | None
     buckets: int | None
     session: Session
-    used: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """The variables of the environment that it uses, with values that must not be shown."""
+    variables: tuple[str, ...] = ()
+    """The variables of the environment that it uses."""
+    hidden: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """What must not be shown, and what is shown instead."""
+
+    @property
+    def sinks(self) -> tuple[Sink, ...]:
+        """All places to which rows go; calls of actions not among them."""
+        of_sources = [
+            sink
+            for source in self.sources
+            for sink in (source.late, source.rejected)
+            if sink is not None and not isinstance(sink, str)
+        ]
+        found = (*self.outputs.values(), *self.timed_out.values(), *of_sources)
+        return found if self.violations is None else (*found, self.violations)
+
+    @property
+    def calls(self) -> bool:
+        """Whether it calls somebody: actions, or webhooks that take rows."""
+        return bool(self.actions) or any(isinstance(sink, WebhookSink) for sink in self.sinks)

@@ -69,7 +69,7 @@ def read_pipeline_text(text: str, path: str | Path, environment: Mapping[str, st
     checker.problems += check_fit(values, program, Path(path).parent)
     if checker.problems or program is None:
         raise QueryError(_in_order(checker.problems), shown)
-    return _Building(values, Path(path)).pipeline(program, checker.environment.used)
+    return _Building(values, Path(path), shown).pipeline(program, checker.environment)
 
 
 def _in_order(problems: list[Problem]) -> list[Problem]:
@@ -130,52 +130,78 @@ class _Building:
 
     values: Mapped
     file: Path
+    shown: Source
 
-    def pipeline(self, program: Program, used: Mapping[str, str]) -> Pipeline:
+    def pipeline(self, program: Program, environment: Environment) -> Pipeline:
         top = self.values
-        limit = _text(top, "limit")
-        buckets = _text(top, "buckets")
         sources = top.values["sources"]
         assert isinstance(sources, list)
+        limit = _number(top, "limit")
+        violations = top.values.get("violations")
+        name = _given(top, "name")
         return Pipeline(
             file=self.file,
-            name=_text(top, "name") or self.file.stem,
+            source=self.shown,
+            name=self.file.stem if name is None else name.raw,
             streaming=_text(top, "mode") == "stream",
             program=program,
-            program_file=_text(top, "program"),
+            program_file=_given(top, "program"),
+            query=_given(top, "query"),
             sources=tuple(self._source(item) for item in sources if isinstance(item, Mapped)),
             tables={name: self._table(item) for name, item in _named(top, "tables").items()},
-            outputs={name: self._sink(item) for name, item in _named(top, "outputs").items()},
-            actions={name: self._sink(item) for name, item in _named(top, "actions").items()},
+            outputs=self._sinks("outputs"),
+            timed_out=self._sinks("timed_out"),
+            violations=None if violations is None else self._sink(violations),
+            actions=self._sinks("actions"),
             delivery=self._delivery(top.values.get("delivery")),
             checkpoint=self._path(top, "checkpoint"),
-            trigger=_text(top, "trigger"),
-            limit=DEFAULT_LIMIT if limit is None else int(limit),
+            trigger=_given(top, "trigger"),
+            limit=DEFAULT_LIMIT if limit is None else limit,
             match_id=_text(top, "match_id") == "true",
             emit=_text(top, "emit"),
-            tick=_text(top, "tick"),
-            buckets=None if buckets is None else int(buckets),
+            tick=_given(top, "tick"),
+            buckets=_number(top, "buckets"),
             session=_session(top.values.get("spark")),
-            used=dict(used),
+            variables=tuple(sorted(environment.used)),
+            hidden=dict(environment.hidden),
         )
 
-    def _path(self, mapped: Mapped, key: str) -> str | None:
-        given = _text(mapped, key)
-        return None if given is None else resolved_path(given, self.file.parent)
+    def _path(self, mapped: Mapped, key: str) -> Given | None:
+        """The place of a path; where it lies in the folder of the file, what is shown says so too."""
+        given = _given(mapped, key)
+        if given is None:
+            return None
+        value = resolved_path(given.value, self.file.parent)
+        raw = given.raw if value == given.value else resolved_path(given.raw, self.file.parent)
+        return Given(raw, value, given.span)
 
     def _table(self, item: Any) -> Table:
         return Table(
             item.values["format"],
             self._path(item, "path"),
             _options(item, "options"),
-            _text(item, "schema"),
+            _given(item, "schema"),
             _options(item, "columns"),
         )
 
     def _source(self, item: Mapped) -> SourceOfEvents:
         names = ("stream", "value", "time", "type", "end", "watermark", "watermark_column")
-        texts: dict[str, Any] = {name: _text(item, name) for name in names}
-        return SourceOfEvents(self._table(item), **texts)
+        given: dict[str, Any] = {name: _given(item, name) for name in names}
+        late, rejected = item.values.get("late"), item.values.get("rejected")
+        return SourceOfEvents(
+            self._table(item),
+            **given,
+            late=None if late is None else self._sink(late),
+            rejected="fail" if rejected is None else self._policy(rejected),
+        )
+
+    def _policy(self, item: Any) -> Any:
+        if isinstance(item, Given) and item.value in ("fail", "ignore"):
+            return item.value
+        return self._sink(item)
+
+    def _sinks(self, key: str) -> dict[str, Sink]:
+        return {name: self._sink(item) for name, item in _named(self.values, key).items()}
 
     def _sink(self, item: Any) -> Sink:
         if isinstance(item, Given):
@@ -187,13 +213,14 @@ class _Building:
         return SparkSinkOf(item.values["format"], self._path(item, "path"), _options(item, "options"), mode)
 
     def _delivery(self, item: Any) -> Delivery:
-        if item is None:
-            return Delivery()
         usual = Delivery()
+        if item is None:
+            return usual
+        retries = _number(item, "retries")
         return Delivery(
             self._path(item, "dead_letters"),
             self._path(item, "journal"),
-            int(_text(item, "retries") or usual.retries),
+            usual.retries if retries is None else retries,
             _text(item, "backoff") or usual.backoff,
             _text(item, "patience") or usual.patience,
         )
@@ -204,9 +231,19 @@ def resolved_path(given: str, folder: Path) -> str:
     return given if _SCHEME.match(given) else str(folder.absolute() / given)
 
 
+def _given(mapped: Mapped, key: str) -> Given | None:
+    found = mapped.values.get(key)
+    return found if isinstance(found, Given) else None
+
+
 def _text(mapped: Mapped, key: str) -> str | None:
-    given = mapped.values.get(key)
-    return given.value if isinstance(given, Given) else None
+    given = _given(mapped, key)
+    return None if given is None else given.value
+
+
+def _number(mapped: Mapped, key: str) -> int | None:
+    text = _text(mapped, key)
+    return None if text is None else int(text)
 
 
 def _options(mapped: Mapped, key: str) -> dict[str, Given]:
@@ -221,4 +258,5 @@ def _named(mapped: Mapped, key: str) -> dict[str, Any]:
 def _session(item: Any) -> Session:
     if item is None:
         return Session()
-    return Session(_text(item, "master"), _text(item, "memory"), _options(item, "config"))
+    packages = tuple(item.values.get("packages", ()))
+    return Session(_given(item, "master"), _given(item, "memory"), packages, _options(item, "config"))

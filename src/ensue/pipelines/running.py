@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -13,19 +14,11 @@ from ensue.actions import act, spark_sink, webhook
 from ensue.actions.calls import ACTION, ID, RESERVED
 from ensue.actions.delivery import Courier, Deliveries, Route
 from ensue.actions.options import courier_of
-from ensue.api import run
+from ensue.api import run, violations
 from ensue.errors import CodedError
-from ensue.pipelines.model import (
-    ConsoleSink,
-    Options,
-    Pipeline,
-    Sink,
-    SourceOfEvents,
-    SparkSinkOf,
-    Table,
-    WebhookSink,
-)
-from ensue.pipelines.variables import redact
+from ensue.pipelines.model import ConsoleSink, Pipeline, Sink, SourceOfEvents, SparkSinkOf, Table, WebhookSink
+from ensue.pipelines.session import session_of, values_of
+from ensue.pipelines.variables import Given, redact
 from ensue.reports import HtmlReport, report
 from ensue.streams import start
 
@@ -51,7 +44,7 @@ def run_pipeline(
     pipeline: Pipeline, show: Show, *, stop: Callable[[], bool] = lambda: False, upgrade: bool = False
 ) -> Ran:
     """Runs a pipeline to its end, or until `stop` gives True. Values of variables are in no error that it raises."""
-    with _session_of(pipeline) as spark:
+    with _clean_session_of(pipeline) as spark:
         job = _Job(pipeline, spark, show)
         return job.stream(stop, upgrade) if pipeline.streaming else job.batch()
 
@@ -61,7 +54,7 @@ def report_pipeline(pipeline: Pipeline, *, title: str, most_keys: int) -> HtmlRe
 
     Nothing is written to its outputs, and its checkpoint stays as it is.
     """
-    with _session_of(pipeline) as spark:
+    with _clean_session_of(pipeline) as spark:
         return _Job(_as_batch(pipeline), spark, _show_nothing).report(title, most_keys)
 
 
@@ -81,31 +74,22 @@ def _show_nothing(name: str, rows: pa.Table) -> None:
 
 
 @contextmanager
-def _session_of(pipeline: Pipeline) -> Iterator[Any]:
+def _clean_session_of(pipeline: Pipeline) -> Iterator[Any]:
     """The Spark session that a pipeline wants; one that was there before stays. Errors show no secrets."""
     from ensue.runtimes.spark.pipelines import spark_errors
-    from ensue.runtimes.spark.session import running_session, spark_session
 
-    with _without_secrets(pipeline.used):
-        was_there = running_session() is not None
-        wanted = pipeline.session
-        spark = spark_session(pipeline.name, master=wanted.master, memory=wanted.memory, config=_values(wanted.config))
-        try:
-            with spark_errors():
-                yield spark
-        finally:
-            if not was_there:
-                spark.stop()
+    with _without_secrets(pipeline.hidden), spark_errors(), session_of(pipeline) as spark:
+        yield spark
 
 
 @contextmanager
-def _without_secrets(used: Mapping[str, str]) -> Iterator[None]:
+def _without_secrets(hidden: Mapping[str, str]) -> Iterator[None]:
     try:
         yield
     except CodedError as error:
         hint = f"\nhint: {error.hint}" if error.hint else ""
         message = str(error).removeprefix(f"error[{error.code}]: ").removesuffix(hint)
-        clean = redact(message, used), redact(error.hint, used)
+        clean = redact(message, hidden), redact(error.hint, hidden)
         if clean == (message, error.hint):
             raise
         raise type(error)(error.code, *clean) from None
@@ -118,25 +102,33 @@ class _Job:
     show: Show
 
     def batch(self) -> Ran:
-        events, reading = self._events(), self._reading()
+        own = self.pipeline
+        sources = self._sources()
+        events, reading = self._events(sources), self._reading()
         total = None
-        if self.pipeline.outputs:
-            found = run(self.pipeline.program, events, match_id=self._needs_ids, **reading)
+        for source in sources:
+            if source.rejected is not None:
+                total = _sum(total, self._write(*source.rejected))
+        if own.violations is not None:
+            columns = {key: reading[key] for key in ("time", "type") if key in reading}
+            total = _sum(total, self._write("violations", own.violations, violations(events, own.program, **columns)))
+        if own.outputs:
+            found = run(own.program, events, match_id=self._needs_ids, **reading)
             try:
-                for name, sink in self.pipeline.outputs.items():
+                for name, sink in own.outputs.items():
                     total = _sum(total, self._write(name, sink, found[name]))
             finally:
                 found.release()
-        if self.pipeline.actions:
-            own = self._delivery_options()
-            total = _sum(total, act(self.pipeline.program, events, self._receivers(), **reading, **own))
+        if own.actions:
+            total = _sum(total, act(own.program, events, self._receivers(), **reading, **self._delivery_options()))
         return Ran(deliveries=total)
 
     def report(self, title: str, most_keys: int) -> HtmlReport:
-        return report(self._events(), self.pipeline.program, title=title, most_keys=most_keys, **self._reading())
+        events = self._events(self._sources())
+        return report(events, self.pipeline.program, title=title, most_keys=most_keys, **self._reading())
 
     def _write(self, name: str, sink: Sink, rows: Any) -> Deliveries | None:
-        from ensue.runtimes.spark.pipelines import write_frame
+        from ensue.runtimes.spark.pipelines import identified, write_frame
 
         match sink:
             case ConsoleSink():
@@ -144,34 +136,79 @@ class _Job:
             case SparkSinkOf():
                 write_frame(rows, self._writing(sink))
             case WebhookSink():
-                return self._courier(name, sink).deliver(rows.toArrow())
+                return self._courier(name, sink).deliver(identified(rows).toArrow())
         return None
 
     def stream(self, stop: Callable[[], bool], upgrade: bool) -> Ran:
-        events, reading = self._events(), self._reading()
-        own, checkpoint = self.pipeline, str(self.pipeline.checkpoint)
-        reading |= {"emit": own.emit or "complete", "tick": own.tick, "buckets": own.buckets, "upgrade": upgrade}
-        reading |= {"available_now": True} if own.trigger in ("available-now", "once") else {"every": own.trigger}
-        running = []
+        running: list[Any] = []
         try:
-            if own.outputs:
-                sinks = {name: self._stream_sink(name) for name in own.program.names}
-                place = f"{checkpoint}/outputs"
-                running.append(
-                    start(own.program, events, to=sinks, checkpoint=place, match_id=self._needs_ids, **reading)
-                )
-            if own.actions:
-                options = {**reading, **self._delivery_options(), "checkpoint": f"{checkpoint}/actions"}
-                running.append(act(own.program, events, self._receivers(), **options))
+            for start_one in self._streams(upgrade):
+                running.append(start_one())
             return Ran(stopped=not _wait(running, stop))
         finally:
             for query in running:
                 query.stop()
 
-    def _stream_sink(self, name: str) -> Callable[[Any, int], None]:
+    def _streams(self, upgrade: bool) -> Iterator[Callable[[], Any]]:
+        """The streams of Spark to start: that of the program, and one for what is no event of it."""
+        own, sources = self.pipeline, self._sources()
+        events, reading = self._events(sources), self._reading()
+        place = "" if own.checkpoint is None else own.checkpoint.value
+        for source in sources:
+            if source.rejected is not None:
+                name, sink, rows = source.rejected
+                yield partial(self._start_frame, rows, name, sink, f"{place}/{name}")
+        states: dict[str, Any] = {"tick": _value(own.tick), "buckets": own.buckets}
+        if own.violations is not None and not self._finds_results:
+            columns = {key: reading[key] for key in ("time", "type") if key in reading}
+            rows = violations(events, own.program, **columns, **states)
+            yield partial(self._start_frame, rows, "violations", own.violations, f"{place}/violations")
+        if self._finds_results:
+            options = {**reading, **states, **self._others(sources), "checkpoint": f"{place}/program"}
+            yield partial(self._start_program, events, {**options, "upgrade": upgrade, "emit": own.emit or "complete"})
+
+    @property
+    def _finds_results(self) -> bool:
+        """Whether there is more to find than violations."""
+        own = self.pipeline
+        return bool(own.program.names or own.actions)
+
+    def _start_program(self, events: Any, options: dict[str, Any]) -> Any:
+        """One stream for results, partial matches, late rows, violations and calls of actions."""
+        own = self.pipeline
+        trigger = _value(own.trigger)
+        options |= {"available_now": True} if trigger in ("available-now", "once") else {"every": trigger}
+        if own.outputs or own.timed_out or not own.actions:
+            options["to"] = {name: self._stream_sink(name, own.outputs.get(name)) for name in own.program.names}
+        if own.actions:
+            return act(own.program, events, self._receivers(), **options, **self._delivery_options())
+        return start(own.program, events, match_id=self._needs_ids, **options)
+
+    def _others(self, sources: list[_Source]) -> dict[str, Any]:
+        """Where goes what is not a match."""
+        own = self.pipeline
+        late = {source.stream: self._stream_sink(*source.late) for source in sources if source.late is not None}
+        timed_out = {name: self._stream_sink(f"timed_out.{name}", sink) for name, sink in own.timed_out.items()}
+        options: dict[str, Any] = {}
+        if late:
+            options["late"] = late if len(sources) > 1 else next(iter(late.values()))
+        if timed_out:
+            options["timed_out"] = timed_out
+        if own.violations is not None:
+            options["violations"] = self._stream_sink("violations", own.violations)
+        return options
+
+    def _start_frame(self, rows: Any, name: str, sink: Sink, checkpoint: str) -> Any:
+        from ensue.runtimes.spark.pipelines import start_frame
+
+        trigger = _value(self.pipeline.trigger)
+        once = trigger in ("available-now", "once")
+        paced = {"availableNow": True} if once else {"processingTime": trigger} if trigger else {}
+        return start_frame(rows, self._stream_sink(name, sink), checkpoint, paced)
+
+    def _stream_sink(self, name: str, sink: Sink | None) -> Callable[[Any, int], None]:
         from ensue.runtimes.spark.pipelines import MicroBatchSink
 
-        sink = self.pipeline.outputs.get(name)
         match sink:
             case None:
                 return _ignore
@@ -188,38 +225,50 @@ class _Job:
         """Webhooks and Kafka know a row by its id."""
         calls = (
             isinstance(sink, WebhookSink) or (isinstance(sink, SparkSinkOf) and sink.format.value == "kafka")
-            for sink in self.pipeline.outputs.values()
+            for sink in (*self.pipeline.outputs.values(), *self.pipeline.timed_out.values())
         )
         return self.pipeline.match_id or any(calls)
 
     def _shown(self, rows: pa.Table) -> pa.Table:
-        left_out = self._needs_ids and not self.pipeline.match_id
+        left_out = MATCH_ID in rows.column_names and not self.pipeline.match_id
         return rows.drop_columns([MATCH_ID]) if left_out else rows
 
-    def _events(self) -> Any:
+    def _events(self, sources: list[_Source]) -> Any:
         """One DataFrame, or one per stream."""
-        frames = {source.stream: self._frame(place) for place, source in enumerate(self.pipeline.sources)}
+        frames = {source.stream: source.events for source in sources}
         return frames.get(None) if None in frames else frames
 
-    def _frame(self, place: int) -> Any:
+    def _sources(self) -> list[_Source]:
+        several = len(self.pipeline.sources) > 1
+        return [self._source(source, f".{source.stream}" if several else "") for source in self.pipeline.sources]
+
+    def _source(self, source: SourceOfEvents, ending: str) -> _Source:
         from ensue.runtimes.spark.pipelines import read_frame, with_watermark
+        from ensue.runtimes.spark.records import accepted, rejected
 
-        source, streaming = self.pipeline.sources[place], self.pipeline.streaming
-        frame = read_frame(self.spark, self._reading_of(source.table, source.value), streaming=streaming)
-        if source.watermark is None:
-            return frame
-        return with_watermark(frame, source.watermark_column or source.time, source.watermark)
+        reading = self._reading_of(source.table, source.value)
+        frame = read_frame(self.spark, reading, streaming=self.pipeline.streaming)
+        wrong = None
+        if source.value is not None:
+            if not isinstance(source.rejected, str):
+                wrong = (f"rejected{ending}", source.rejected, rejected(frame, source.time.value))
+            frame = accepted(frame, source.time.value, failing=source.rejected == "fail")
+        if source.watermark is not None:
+            column = source.watermark_column or source.time
+            frame = with_watermark(frame, column.value, source.watermark.value)
+        late = None if source.late is None else (f"late{ending}", source.late)
+        return _Source(_value(source.stream), frame, late, wrong)
 
-    def _reading_of(self, table: Table, value: str | None = None) -> Any:
+    def _reading_of(self, table: Table, value: Given | None = None) -> Any:
         from ensue.runtimes.spark.pipelines import Reading
 
-        options, columns = _values(table.options), _values(table.columns)
-        return Reading(table.format.value, table.path, options, table.schema, value, columns)
+        options, columns = values_of(table.options), values_of(table.columns)
+        return Reading(table.format.value, _value(table.path), options, _value(table.schema), _value(value), columns)
 
     def _writing(self, sink: SparkSinkOf) -> Any:
         from ensue.runtimes.spark.pipelines import Writing
 
-        return Writing(sink.format.value, sink.path, _values(sink.options), sink.mode, self.pipeline.match_id)
+        return Writing(sink.format.value, _value(sink.path), values_of(sink.options), sink.mode, self.pipeline.match_id)
 
     def _reading(self) -> dict[str, Any]:
         """What `ensue.run`, `ensue.start` and `ensue.act` are told about the events."""
@@ -231,10 +280,12 @@ class _Job:
             for name, table in self.pipeline.tables.items()
         }
         common = {"limit": self.pipeline.limit, "tables": tables or None}
-        if sources[0].stream is None:
-            return {"time": sources[0].time, "type": sources[0].type, "end": sources[0].end, **common}
-        ends = {source.stream: source.end for source in sources if source.end is not None}
-        return {"time": {source.stream: source.time for source in sources}, "end": ends or None, **common}
+        first = sources[0]
+        if first.stream is None:
+            return {"time": first.time.value, "type": _value(first.type), "end": _value(first.end), **common}
+        times = {source.stream.value: source.time.value for source in sources if source.stream is not None}
+        ends = {source.stream.value: source.end.value for source in sources if source.stream and source.end}
+        return {"time": times, "end": ends or None, **common}
 
     def _receivers(self) -> dict[str, Any]:
         return {name: _receiver(sink) for name, sink in self.pipeline.actions.items()}
@@ -245,12 +296,22 @@ class _Job:
             "retries": own.retries,
             "backoff": own.backoff,
             "patience": own.patience,
-            "dead_letters": own.dead_letters,
-            "delivered": own.journal,
+            "dead_letters": _value(own.dead_letters),
+            "delivered": _value(own.journal),
         }
 
     def _courier(self, name: str, sink: WebhookSink) -> RowCourier:
         return RowCourier(name, _receiver(sink), self._delivery_options())
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A source as it is read: its events, and where its other rows go, each with a name that people are shown."""
+
+    stream: str | None
+    events: Any
+    late: tuple[str, Sink] | None
+    rejected: tuple[str, Sink, Any] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +355,9 @@ class _Shown:
 
 
 def _deliver(courier: RowCourier, rows: Any) -> None:
-    courier.deliver(rows.toArrow())
+    from ensue.runtimes.spark.pipelines import identified
+
+    courier.deliver(identified(rows).toArrow())
 
 
 def _ignore(rows: Any, batch: int) -> None:
@@ -314,18 +377,18 @@ def _wait(running: list[Any], stop: Callable[[], bool]) -> bool:
 def _receiver(sink: Sink) -> Any:
     match sink:
         case WebhookSink():
-            return webhook(sink.url.value, headers=_values(sink.headers), timeout=sink.timeout)
+            return webhook(sink.url.value, headers=values_of(sink.headers), timeout=sink.timeout)
         case SparkSinkOf():
-            options = _values(sink.options)
+            options = values_of(sink.options)
             if sink.path is not None:
-                options["path"] = sink.path
+                options["path"] = sink.path.value
             return spark_sink(sink.format.value, mode=sink.mode, **options)
         case ConsoleSink():
             raise AssertionError("the definition lets no action go to the console")
 
 
-def _values(options: Options) -> dict[str, str]:
-    return {name: given.value for name, given in options.items()}
+def _value(given: Given | None) -> str | None:
+    return None if given is None else given.value
 
 
 def _sum(left: Deliveries | None, right: Deliveries | None) -> Deliveries | None:

@@ -18,7 +18,7 @@ _SECRET_LINE = re.compile(
 )
 _LOGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s:@]*:([^/\s@]+)@", re.IGNORECASE)
 _SHORT = 4
-"""Values with fewer characters are not searched for in messages: they are in ordinary words."""
+"""A value with fewer characters is in ordinary words too: it is hidden where it stands by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,8 @@ class Environment:
 
     variables: Mapping[str, str]
     used: dict[str, str] = field(default_factory=dict)
+    hidden: dict[str, str] = field(default_factory=dict)
+    """What must not be shown, and what is shown instead: values of variables, and texts with variables in them."""
 
     def filled(self, raw: str, span: Span) -> tuple[str, list[Problem]]:
         """The text with the values of its variables, and what is wrong with them."""
@@ -47,7 +49,11 @@ class Environment:
             return raw, problems
         for name in VARIABLE.findall(raw):
             self.used[name] = self.variables[name]
-        return VARIABLE.sub(lambda found: self.variables[found[1]], raw), []
+            self.hidden[self.variables[name]] = f"${{{name}}}"
+        value = VARIABLE.sub(lambda found: self.variables[found[1]], raw)
+        if value != raw:
+            self.hidden[value] = raw
+        return value, []
 
     def _problems(self, name: str, span: Span) -> Iterator[Problem]:
         if not _NAME.fullmatch(name):
@@ -62,16 +68,24 @@ class Environment:
             )
 
 
-def redact(text: str, used: Mapping[str, str]) -> str:
-    """The text with the names of variables in place of their values.
+def redact(text: str, hidden: Mapping[str, str]) -> str:
+    """The text with what may be shown in place of what may not.
 
-    >>> redact("no answer from https://hook/Xy12z", {"TOKEN": "Xy12z"})
+    >>> redact("no answer from https://hook/Xy12z", {"Xy12z": "${TOKEN}"})
     'no answer from https://hook/${TOKEN}'
+    >>> redact("the pin 12 of 2012", {"12": "${PIN}"})
+    'the pin ${PIN} of 2012'
     """
-    for name, value in sorted(used.items(), key=lambda pair: -len(pair[1])):
-        if len(value) >= _SHORT:
-            text = text.replace(value, f"${{{name}}}")
-    return text
+    values = sorted(filter(None, hidden), key=len, reverse=True)
+    if not values:
+        return text
+    # One pass: what was put in for one value is not searched for another.
+    return re.sub("|".join(map(_searched, values)), lambda found: hidden[found[0]], text)
+
+
+def _searched(value: str) -> str:
+    exact = re.escape(value)
+    return exact if len(value) >= _SHORT else rf"(?<![^\W_]){exact}(?![^\W_])"
 
 
 def secret_part(key: str, raw: str) -> str | None:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ensue.errors import SchemaError
+from ensue.runtimes.spark.records import parsed_values
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-KAFKA_COLUMNS = ("key", "topic", "timestamp")
+    from ensue.runtimes.spark.running import Running
+
 FILES = ("avro", "csv", "json", "orc", "parquet", "text", "xml")
+ID = "match_id"
 _LONGEST = 2000
+_RECORD = "error[pipeline-record]: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,29 +47,6 @@ def read_frame(spark: SparkSession, reading: Reading, *, streaming: bool) -> Dat
 
         frame = frame.withColumn(name, spark_functions.expr(expression))
     return frame
-
-
-def parsed_values(frame: DataFrame, schema: str) -> DataFrame:
-    """The columns in the JSON of `value`; what else Kafka knows of a record as `kafka_key`, `kafka_topic`, ..."""
-    from pyspark.sql import functions as spark_functions
-
-    if "value" not in frame.columns:
-        raise SchemaError(
-            "no-such-column",
-            f"the source has no column `value` with JSON; columns: {', '.join(frame.columns)}",
-            "`value` is for Kafka and for text files; leave it out, or say the columns with `schema`",
-        )
-    parsed = spark_functions.from_json(spark_functions.col("value").cast("string"), schema).alias("parsed")
-    others = [
-        spark_functions.col(name).cast("string").alias(f"kafka_{name}")
-        if name == "key"
-        else spark_functions.col(name).alias(f"kafka_{name}")
-        for name in KAFKA_COLUMNS
-        if name in frame.columns
-    ]
-    return frame.select(parsed, *others).select(
-        "parsed.*", *(f"kafka_{n}" for n in KAFKA_COLUMNS if n in frame.columns)
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +85,7 @@ def _write(rows: DataFrame, writing: Writing, path: str | None, mode: str) -> No
     if writing.format == "kafka":
         rows = _kafka_records(rows)
     elif not writing.keeps_id:
-        rows = rows.drop("match_id")
+        rows = rows.drop(ID)
     writer = rows.write.format(writing.format).mode(mode).options(**writing.options)
     if path is None:
         writer.save()
@@ -116,8 +97,29 @@ def _kafka_records(rows: DataFrame) -> DataFrame:
     """A record per row: the row as JSON, and its id as key."""
     from pyspark.sql import functions as spark_functions
 
-    value = spark_functions.to_json(spark_functions.struct("*")).alias("value")
-    return rows.select(spark_functions.col("match_id").alias("key"), value)
+    value = spark_functions.to_json(spark_functions.struct(*rows.columns)).alias("value")
+    return identified(rows).select(spark_functions.col(ID).alias("key"), value)
+
+
+def identified(rows: DataFrame) -> DataFrame:
+    """The rows with an id in front: that of the match, or, for rows that are no matches, a hash of their contents."""
+    from pyspark.sql import functions as spark_functions
+
+    if ID in rows.columns:
+        return rows
+    text = spark_functions.to_json(spark_functions.struct(*rows.columns))
+    return rows.select(spark_functions.sha2(text, 256).alias(ID), "*")
+
+
+def start_frame(
+    frame: DataFrame, sink: Callable[[DataFrame, int], None], checkpoint: str, trigger: Mapping[str, Any]
+) -> Running:
+    """Starts a stream whose micro-batches go to a function."""
+    from ensue.runtimes.spark.running import Running
+
+    writer: Any = frame.writeStream.foreachBatch(sink).option("checkpointLocation", checkpoint)
+    query = (writer.trigger(**trigger) if trigger else writer).start()
+    return Running(frame.sparkSession, checkpoint, (query,), status=False)
 
 
 def with_watermark(frame: DataFrame, column: str, length: str) -> DataFrame:
@@ -133,8 +135,17 @@ def spark_errors() -> Iterator[None]:
         yield
     except Exception as error:
         if isinstance(error, PySparkException) or hasattr(error, "java_exception"):
-            raise SchemaError("pipeline-spark", _said(error), _hint(str(error))) from error
+            raise _as_ours(error) from error
         raise
+
+
+def _as_ours(error: Exception) -> SchemaError:
+    text = str(error)
+    if _RECORD in text:
+        message = text.rpartition(_RECORD)[2].partition("\n")[0]
+        hint = "add `rejected` to the source: a place for such records, or `ignore`; the run then goes on"
+        return SchemaError("pipeline-record", message, hint)
+    return SchemaError("pipeline-spark", _said(error))
 
 
 def _said(error: Exception) -> str:
@@ -145,9 +156,3 @@ def _said(error: Exception) -> str:
         # An error of Ensue in a worker: Spark puts its own words before it.
         text = text[text.rindex("error[") :]
     return f"Spark says: {text[:_LONGEST]}"
-
-
-def _hint(text: str) -> str:
-    if "DATA_SOURCE_NOT_FOUND" in text or "Failed to find" in text:
-        return "add the package of this format to `spark: {config: {spark.jars.packages: ...}}`"
-    return ""

@@ -1,0 +1,148 @@
+"""Packages of formats that Spark does not have by itself: which a session needs, and what to add where one lacks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ensue.runtimes.spark.session import running_session, spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PACKAGES = "spark.jars.packages"
+_PLACES = (PACKAGES, "spark.jars", "spark.driver.extraClassPath")
+BUILT_IN = (
+    "binaryFile",
+    "console",
+    "csv",
+    "jdbc",
+    "json",
+    "memory",
+    "noop",
+    "orc",
+    "parquet",
+    "rate",
+    "socket",
+    "text",
+)
+OF_SPARK = {"kafka": "spark-sql-kafka-0-10_2.13", "avro": "spark-avro_2.13"}
+"""Formats whose packages have the version of Spark itself."""
+
+OTHERS = {
+    "delta": "io.delta:delta-spark_2.13:VERSION",
+    "iceberg": "org.apache.iceberg:iceberg-spark-runtime-SPARK_2.13:VERSION",
+    "hudi": "org.apache.hudi:hudi-sparkSPARK-bundle_2.13:VERSION",
+}
+_SETTINGS = {
+    "delta": (
+        "`spark.sql.extensions: io.delta.sql.DeltaSparkSessionExtension` and "
+        "`spark.sql.catalog.spark_catalog: org.apache.spark.sql.delta.catalog.DeltaCatalog`"
+    )
+}
+
+
+def package_settings(
+    formats: Iterable[str], packages: Sequence[str], config: Mapping[str, str], known: Mapping[str, str]
+) -> dict[str, str]:
+    """The settings `config` with all packages of a new session: those asked for, and Spark's own for its formats.
+
+    `known` is what the environment says. A package that comes in another way already is not added.
+
+    >>> made = package_settings(["kafka", "csv"], ["a:b:1"], {}, {})
+    >>> made["spark.jars.packages"].split(":")[:4]
+    ['a', 'b', '1,org.apache.spark', 'spark-sql-kafka-0-10_2.13']
+    """
+    arguments = os.environ.get("PYSPARK_SUBMIT_ARGS", "")
+    there = ",".join([arguments, *packages, *(source.get(key, "") for source in (config, known) for key in _PLACES)])
+    missing = [
+        package_of(format)
+        for format in dict.fromkeys(formats)
+        if (artifact := OF_SPARK.get(format)) and artifact not in there and not _with_spark(artifact)
+    ]
+    wanted = [*packages, *missing]
+    if not wanted:
+        return dict(config)
+    before = config.get(PACKAGES, known.get(PACKAGES, ""))
+    return {**config, PACKAGES: ",".join([*filter(None, [before]), *wanted])}
+
+
+class NotFetchedError(Exception):
+    """Spark did not start, and it had to fetch packages for that."""
+
+    def __init__(self, packages: str) -> None:
+        self.packages = packages
+        super().__init__(packages)
+
+
+def session_with_packages(name: str, master: str | None, memory: str | None, config: Mapping[str, str]) -> SparkSession:
+    """`ensue.spark_session`; NotFetchedError where Spark did not start and had packages to fetch."""
+    from pyspark.errors import PySparkRuntimeError
+
+    try:
+        return spark_session(name, master=master, memory=memory, config=config)
+    except PySparkRuntimeError as error:
+        if PACKAGES not in config:
+            raise
+        raise NotFetchedError(config[PACKAGES]) from error
+
+
+def takes_packages() -> bool:
+    """Whether the process of Spark is still to be started here; one that runs takes no packages any more."""
+    import pyspark
+
+    context = getattr(pyspark, "SparkContext", None)
+    started = context is None or context._gateway is not None
+    return not started and "PYSPARK_GATEWAY_PORT" not in os.environ and running_session() is None
+
+
+def package_of(format: str) -> str:
+    """The package of a format of Spark's own, for the PySpark that is installed."""
+    import pyspark
+
+    return f"org.apache.spark:{OF_SPARK[format]}:{pyspark.__version__}"
+
+
+def _with_spark(artifact: str) -> bool:
+    """Whether the Spark of this machine has the jar among its own."""
+    import pyspark
+
+    home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
+    return any((home / "jars").glob(f"{artifact}-*.jar"))
+
+
+def lacks_format(spark: SparkSession, format: str) -> bool:
+    """Whether Spark does not find a format; nothing is read or written."""
+    from pyspark.errors import PySparkException
+
+    if format in BUILT_IN:
+        return False
+    try:
+        _ = spark.read.format(format).load().schema
+    except Exception as error:
+        if not isinstance(error, PySparkException) and not hasattr(error, "java_exception"):
+            raise
+        # A format that is there wants options, in words of its own: only this one says that there is none.
+        return "DATA_SOURCE_NOT_FOUND" in str(error)
+    return False
+
+
+def missing_package_hint(format: str, *, running: bool) -> str:
+    """What to add so that Spark finds a format; to the pipeline, or to what has started Spark, if it was `running`."""
+    import pyspark
+
+    if format in OF_SPARK:
+        package = package_of(format)
+    elif format in OTHERS:
+        package = OTHERS[format].replace("SPARK", ".".join(pyspark.__version__.split(".")[:2]))
+        package = f"{package}, with the version for Spark {pyspark.__version__}"
+    else:
+        package = "GROUP:ARTIFACT:VERSION, the package of this format"
+    name, _, version = package.partition(", ")
+    rest = f" ({version})" if version else ""
+    settings = f", and {_SETTINGS[format]} to its `config`" if format in _SETTINGS else ""
+    if running:
+        return f"Spark was running before: start it with `--packages {name}`{rest}{settings}"
+    return f"add `packages: [{name}]`{rest} to `spark`{settings}"
