@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -33,9 +34,14 @@ def said_of(text: str, folder: Path) -> str:
     (folder / "program.ensue").write_text(PROGRAM)
     (folder / "acting.ensue").write_text(ACTING)
     (folder / "broken.ensue").write_text("PATTERN SEQ(A a, NOT B b)")
+    (folder / "latin.ensue").write_bytes(b"PATTERN p (A \xe4)")
+    return str(error_of(text, folder)).replace(f"{folder}/", "")
+
+
+def error_of(text: str, folder: Path) -> ensue.QueryError:
     with pytest.raises(ensue.QueryError) as caught:
         read_pipeline_text(text, folder / "pipeline.yaml", ENVIRONMENT)
-    return str(caught.value).replace(f"{folder}/", "")
+    return caught.value
 
 
 @pytest.mark.skipif("UPDATE_ERRORS" in os.environ, reason="the cases are being written")
@@ -53,3 +59,21 @@ def test_write_cases(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("text", "said"), cases(), ids=range(len(cases())))
 def test_no_secret_is_shown(text: str, said: str) -> None:
     assert "hunter2" not in said
+
+
+def test_every_code_has_a_case() -> None:
+    """Those of a run have theirs in the tests of runs: `pipeline-package` and `pipeline-record`, `pipeline-spark`."""
+    code = re.compile(r'"(pipeline-[a-z]+)"')
+    source = Path(ensue.__file__).parent / "pipelines"
+    in_source = {found for path in source.glob("*.py") for found in code.findall(path.read_text(encoding="utf-8"))}
+    in_cases = set(re.findall(r"^error\[(pipeline-[a-z]+)\]", CASES.read_text(encoding="utf-8"), re.MULTILINE))
+    assert in_source - in_cases == {"pipeline-package"}
+    assert in_cases <= in_source
+
+
+@pytest.mark.parametrize(("text", "said"), cases(), ids=range(len(cases())))
+def test_every_problem_has_a_place_and_a_hint(text: str, said: str, tmp_path: Path) -> None:
+    said_of(text, tmp_path)
+    for problem in error_of(text, tmp_path).problems:
+        assert problem.span is not None, problem
+        assert problem.hint, problem

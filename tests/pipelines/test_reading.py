@@ -64,6 +64,46 @@ def test_a_plan_shows_names_of_variables_only(folder: Path) -> None:
     assert described(pipeline)["variables"] == ["HOOK", "TOKEN"]
 
 
+def test_short_values_are_not_shown_and_do_not_garble_the_plan(folder: Path) -> None:
+    (folder / "events" / "7").mkdir()
+    text = """
+query: |
+  PATTERN p SEQ(A a, B b) WITHIN 7;
+  CONSTRAINT PRIOR(A, B) PARTITION BY id
+mode: stream
+checkpoint: at/${PIN}/x
+buckets: ${PIN}
+sources:
+  - {format: json, path: "events/${PIN}", schema: at LONG, time: at, watermark: 7 days, late: console}
+violations: {webhook: https://example.org}
+timed_out: {p: console}
+delivery: {dead_letters: dead}
+spark: {packages: ["a:b:${PIN}"]}
+"""
+    pipeline = read_pipeline_text(text, folder / "pipeline.yaml", {"PIN": "7"})
+    shown = describe(pipeline).replace(str(folder), "")
+    assert "path /events/${PIN}, schema at LONG, time at, watermark 7 days, late {format: console}" in shown
+    assert "checkpoint: /at/${PIN}/x" in shown
+    assert "SPARK\n  packages [a:b:${PIN}]" in shown
+    assert "TIMED OUT\n  p: format console" in shown
+    assert "VIOLATIONS\n  webhook https://example.org" in shown
+    assert "DELIVERY\n  dead_letters /dead, retries 5" in shown
+    assert described(pipeline)["timed_out"] == {"p": {"format": "console"}}
+
+
+def test_a_program_with_variables_hides_them(folder: Path) -> None:
+    text = "query: 'PATTERN p (A a [pin = ${PIN}])'\nsources: [{format: rate, time: at}]\noutputs: {p: console}\n"
+    pipeline = read_pipeline_text(text, folder / "pipeline.yaml", {"PIN": "971"})
+    assert "971" not in describe(pipeline)
+    assert "${PIN}" in describe(pipeline)
+
+
+def test_a_character_that_is_not_of_yaml(folder: Path) -> None:
+    with pytest.raises(ensue.QueryError) as caught:
+        read_pipeline_text("mode: batch\nname: \x07", folder / "pipeline.yaml", {})
+    assert (caught.value.code, caught.value.line, caught.value.column) == ("pipeline-yaml", 2, 7)
+
+
 def test_text_that_looks_like_a_secret_does_not_change_the_program(folder: Path) -> None:
     """A rule may call an event `token:`; only what is shown is masked."""
     pipeline = read_pipeline_text(TEXT, folder / "pipeline.yaml", SECRETS)

@@ -49,7 +49,7 @@ class Checker:
                 return self._text(tree, shape, key)
             case ((Number() | Flag()), Text()):
                 return self._plain(tree, shape, key)
-        self._wrong(tree.span, key, _described(shape), tree)
+        self._wrong(tree.span, key, _described(shape), tree, hint=_advice(shape))
         return None
 
     def _record(self, tree: Entries, record: Record, key: str) -> Mapped:
@@ -96,7 +96,7 @@ class Checker:
                 f"{where} has no key `{entry.key}`",
                 entry.key_span,
                 label=f"keys: {', '.join(known)}",
-                hint=did_you_mean(entry.key, known),
+                hint=did_you_mean(entry.key, known) or "leave it out; `ensue schema` says what each key means",
             )
         )
 
@@ -114,13 +114,13 @@ class Checker:
 
     def _list(self, tree: Items, item: Shape, key: str) -> list[Values]:
         if not tree.items:
-            self.problems.append(Problem("pipeline-value", f"`{key}` is empty", tree.span))
+            self.problems.append(Problem("pipeline-value", f"`{key}` is empty", tree.span, hint="give at least one"))
         checked = [self.check(part, item, key) for part in tree.items]
         return [value for value in checked if value is not None]
 
     def _text(self, tree: Text, shape: TextOf, key: str, otherwise: str = "") -> Given | None:
         if not isinstance(tree.value, str) or not tree.value.strip():
-            self._wrong(tree.span, key, f"{_described(shape)} {otherwise}".strip(), tree)
+            self._wrong(tree.span, key, f"{_described(shape)} {otherwise}".strip(), tree, hint=_advice(shape))
             return None
         secret = secret_part(key, tree.value)
         if secret is not None:
@@ -132,7 +132,8 @@ class Checker:
         if problems:
             return None
         if not _fits(value, shape):
-            self._wrong(tree.span, key, f"{_described(shape)} {otherwise}".strip(), tree, shape.choices)
+            expected = f"{_described(shape)} {otherwise}".strip()
+            self._wrong(tree.span, key, expected, tree, shape.choices, hint=_advice(shape))
             return None
         return given
 
@@ -155,17 +156,19 @@ class Checker:
         if problems:
             return None
         if not _fits_plain(value, shape):
-            self._wrong(tree.span, key, _described(shape), tree)
+            self._wrong(tree.span, key, _described(shape), tree, hint=_advice(shape))
             return None
         return Given(raw, value, tree.span)
 
-    def _wrong(self, span: Span, key: str, expected: str, tree: Tree, choices: Sequence[str] = ()) -> None:
+    def _wrong(
+        self, span: Span, key: str, expected: str, tree: Tree, choices: Sequence[str] = (), *, hint: str
+    ) -> None:
         found = {Entries: "a mapping", Items: "a list"}.get(type(tree), "")
         if isinstance(tree, Text):
             found = "nothing" if tree.value in (None, "") else f"`{_as_option(tree.value)}`"
-        hint = did_you_mean(str(tree.value), choices) if isinstance(tree, Text) else ""
+        near = did_you_mean(str(tree.value), choices) if isinstance(tree, Text) else ""
         subject = f"`{key}`" if key else "a pipeline"
-        problem = Problem("pipeline-value", f"{subject} is {expected}, not {found}", span, hint=hint)
+        problem = Problem("pipeline-value", f"{subject} is {expected}, not {found}", span, hint=near or hint)
         self.problems.append(problem)
 
 
@@ -206,3 +209,20 @@ def _described(shape: Shape) -> str:
             return f"{_described(short)} or a mapping"
         case _:
             return "a mapping"
+
+
+def _advice(shape: Shape) -> str:
+    """What to write, for a value of another shape."""
+    match shape:
+        case TextOf(choices=(), expected="a text"):
+            return "put it between quotes"
+        case TextOf(choices=()):
+            return f"write {shape.expected}"
+        case TextOf() | Flag():
+            return "write one of these"
+        case Number():
+            return "write a whole number, without a unit"
+        case ListOf():
+            return "begin each item with `- `, in a line of its own"
+        case _:
+            return "write `key: value`, each in a line of its own and further to the right"

@@ -192,7 +192,7 @@ class _Fit:
                     f"the program has no pattern or rule `{name}`",
                     place,
                     label=f"it has: {', '.join(names)}" if names else "",
-                    hint=did_you_mean(name, names),
+                    hint=did_you_mean(name, names) or "leave it out, or add such a pattern to the program",
                 )
         if not self.values.places.keys() & set(RESULTS):
             hint = f"add `outputs: {{{names[0]}: console}}`" if names else "add `actions`"
@@ -205,12 +205,13 @@ class _Fit:
         for name, place in (given.places if isinstance(given, Mapped) else {}).items():
             if name not in patterns:
                 label = f"it has: {', '.join(patterns)}" if patterns else ""
-                message, hint = f"the program has no pattern `{name}`", did_you_mean(name, patterns)
+                message = f"the program has no pattern `{name}`"
+                hint = did_you_mean(name, patterns) or "leave it out: what times out is a pattern"
                 yield Problem("pipeline-output", message, place, label, hint)
                 continue
             for problem in partial_problems(patterns[name]):
                 message = f"partial matches of `{name}` cannot be given: {problem.message}"
-                yield Problem("pipeline-output", message, place, hint=problem.hint)
+                yield Problem("pipeline-output", message, place, hint=problem.hint or "leave it out")
 
     def _violations(self, program: Program) -> Iterator[Problem]:
         place = self.values.places.get("violations")
@@ -225,8 +226,8 @@ class _Fit:
         label = f"it calls: {', '.join(called)}" if called else "it has no ON statement"
         for name, place in places.items():
             if name not in called:
-                message, hint = f"no ON statement of the program calls `{name}`", did_you_mean(name, called)
-                yield Problem("pipeline-action", message, place, label, hint)
+                message = f"no ON statement of the program calls `{name}`"
+                yield Problem("pipeline-action", message, place, label, did_you_mean(name, called) or "leave it out")
         for name in called:
             if name not in places:
                 place = self.values.places.get("actions", _begin(self.values))
@@ -241,8 +242,8 @@ class _Fit:
         for name, place in places.items():
             if name not in declared:
                 label = f"it declares: {', '.join(declared)}" if declared else "it declares none"
-                message, hint = f"the program declares no TABLE `{name}`", did_you_mean(name, declared)
-                yield Problem("pipeline-table", message, place, label, hint)
+                message = f"the program declares no TABLE `{name}`"
+                yield Problem("pipeline-table", message, place, label, did_you_mean(name, declared) or "leave it out")
         for name in declared:
             if name not in places and name not in {fact.table for fact in ruleset.facts}:
                 place = self.values.places.get("tables", _begin(self.values))

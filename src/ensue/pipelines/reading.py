@@ -87,28 +87,29 @@ def _program(values: Mapped, tree: Entries, source: Source, path: Path, problems
         try:
             text = file.read_text(encoding="utf-8")
         except UnicodeDecodeError:
-            problems.append(Problem("pipeline-file", f"`{given}` is not UTF-8 text", given.span))
+            problems.append(
+                Problem("pipeline-file", f"`{given}` is not UTF-8 text", given.span, hint="save it as UTF-8")
+            )
             return None
-        return _parsed(text, str(file), problems)
+        return _parsed(text, str(file), given.span, problems)
     if isinstance(given := values.values.get("query"), Given):
         entry = tree.get("query")
         block = entry.value if entry is not None else None
         if isinstance(block, Text) and block.literal and given.raw == given.value:
             return _parsed_in_place(source, block.span, problems)
-        return _parsed(given.value, f"{source.name}, query", problems)
+        return _parsed(given.value, f"{source.name}, query", given.span, problems)
     return None
 
 
-def _parsed(text: str, name: str, problems: list[Problem]) -> Program | None:
+def _parsed(text: str, name: str, place: Span, problems: list[Problem]) -> Program | None:
     try:
         return parse(text, name)
     except QueryError as error:
         if not problems:
             raise
         first = str(error).partition("\n")[0]
-        problems.append(
-            Problem("pipeline-program", f"the program has problems as well: {first}", hint="see `ensue check`")
-        )
+        message = f"the program has problems as well: {first}"
+        problems.append(Problem("pipeline-program", message, place, hint="see `ensue check`"))
         return None
 
 

@@ -64,14 +64,12 @@ def parse_tree(source: Source) -> Tree:
     except yaml.MarkedYAMLError as error:
         raise QueryError([_syntax_problem(error)], shown) from None
     except yaml.reader.ReaderError as error:
-        raise QueryError(
-            [Problem("pipeline-yaml", f"the file has a character that YAML does not allow: {error.reason}")], shown
-        ) from None
+        place = Span(error.position, error.position + 1)
+        message = f"the file has a character that YAML does not allow: {error.reason}"
+        raise QueryError([Problem("pipeline-yaml", message, place, hint="leave it out")], shown) from None
     if node is None:
-        raise QueryError(
-            [Problem("pipeline-yaml", "the file is empty", hint="`ensue init --data FILE` writes a first pipeline")],
-            source,
-        )
+        hint = "`ensue init --data FILE` writes a first pipeline"
+        raise QueryError([Problem("pipeline-yaml", "the file is empty", Span(0, 1), hint=hint)], source)
     return _tree(node)
 
 
@@ -90,8 +88,10 @@ def _refuse_aliases(source: Source, shown: Source) -> None:
 def _syntax_problem(error: yaml.MarkedYAMLError) -> Problem:
     mark = error.problem_mark or error.context_mark
     span = None if mark is None else Span(mark.index, mark.index + 1)
-    hint = "write text that has `: `, `#` or `{` in it between quotes" if "mapping values" in str(error.problem) else ""
-    if "character '\\t'" in str(error.problem):
+    hint = "look for quotes and brackets that do not close, and for lines that are not as far to the right as others"
+    if "mapping values" in str(error.problem):
+        hint = "write text that has `: `, `#` or `{` in it between quotes"
+    elif "character '\\t'" in str(error.problem):
         hint = "indent with blanks"
     elif "but got '{'" in str(error.problem):
         hint = 'within `{...}`, write `"${NAME}"` between quotes'

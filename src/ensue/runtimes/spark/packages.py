@@ -131,18 +131,20 @@ def lacks_format(spark: SparkSession, format: str) -> bool:
 
 def missing_package_hint(format: str, *, running: bool) -> str:
     """What to add so that Spark finds a format; to the pipeline, or to what has started Spark, if it was `running`."""
-    import pyspark
-
     if format in OF_SPARK:
-        package = package_of(format)
+        package, rest = package_of(format), ""
     elif format in OTHERS:
-        package = OTHERS[format].replace("SPARK", ".".join(pyspark.__version__.split(".")[:2]))
-        package = f"{package}, with the version for Spark {pyspark.__version__}"
+        package, rest = OTHERS[format].replace("SPARK", _spark_line()), " (the version for this Spark)"
     else:
-        package = "GROUP:ARTIFACT:VERSION, the package of this format"
-    name, _, version = package.partition(", ")
-    rest = f" ({version})" if version else ""
+        package, rest = "GROUP:ARTIFACT:VERSION", " (the package of this format)"
     settings = f", and {_SETTINGS[format]} to its `config`" if format in _SETTINGS else ""
     if running:
-        return f"Spark was running before: start it with `--packages {name}`{rest}{settings}"
-    return f"add `packages: [{name}]`{rest} to `spark`{settings}"
+        return f"Spark was running before: start it with `--packages {package}`{rest}{settings}"
+    return f"add `packages: [{package}]`{rest} to `spark`{settings}"
+
+
+def _spark_line() -> str:
+    """Spark's version without its last number, as packages of others name it."""
+    import pyspark
+
+    return ".".join(pyspark.__version__.split(".")[:2])
