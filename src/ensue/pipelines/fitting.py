@@ -152,6 +152,9 @@ class _Fit:
             there = self.folder / path.value
             if not there.exists():
                 yield not_there(what, path, there)
+            elif self.streaming and what == "the source" and format in FILE_FORMATS and there.is_file():
+                hint = "give the folder: each file that comes into it is read once"
+                yield Problem("pipeline-file", f"a stream reads a folder, and `{path}` is a file", path.span, hint=hint)
 
     def _sink(self, sink: Mapped) -> Iterator[Problem]:
         yield from _format_problems(sink)
