@@ -166,7 +166,7 @@ sources: {SOURCE}
     assert column_of(tmp_path / "out" / "told", "arg_1") == [1]
     assert column_of(tmp_path / "out" / "late", "order") == [4]
     assert column_of(tmp_path / "out" / "rejected", "value") == ["no JSON", '{"kind": "Order"}']
-    assert column_of(tmp_path / "out" / "rejected", "problem") == [NOT_JSON, NO_TIME]
+    assert column_of(tmp_path / "out" / "rejected", "problem") == [NO_TIME, NOT_JSON]
     assert sorted((row["id"], row["waiting_for"]) for row in shown["timed_out.pair"]) == [(2, "Paid p"), (3, "Paid p")]
     assert "violations" not in shown
     assert sorted(path.name for path in (tmp_path / "checkpoint").iterdir()) == ["program", "rejected"]
