@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import signal
@@ -155,6 +156,16 @@ def test_demo_in_process_shows_counts_and_saves(tmp_path: Path) -> None:
     assert "<html" in (tmp_path / PAGE).read_text(encoding="utf-8")
     files = ["detect", str(tmp_path / "demo.ensue"), "--events", str(tmp_path / "orders.parquet")]
     assert CliRunner().invoke(app, [*files, "--time", "t", "--type", "type"]).exit_code == 0
+
+
+def test_demo_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, ["demo", "--on", "process", "--orders", "300", "--format", "json"])
+    shown = json.loads(done.stdout)
+    assert done.exit_code == 0
+    assert shown["matches"].keys() == {name for name, _, _ in paragraphs(demo_program()) if name}
+    assert len(shown["matches"]["overdue"]) == sum(overdue(of) for _, of in histories(draw_orders(300, 7)))
+    assert Path(shown["page"]).exists()
 
 
 def test_commands_that_are_proposed_run_as_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -324,6 +324,7 @@ def demo(
             metavar="FILE", help="only write the drawn events, as .parquet or .csv, and stop", show_default=False
         ),
     ] = None,
+    format: Annotated[ProblemFormat, typer.Option(help="json: all that is found as one object")] = ProblemFormat.TEXT,
 ) -> None:
     """A first result: patterns, a rule and constraints over a drawn week of orders, as a stream on Spark.
 
@@ -340,7 +341,7 @@ def demo(
     from ensue.cli.demo import run_demo
 
     with reported():
-        run_demo(orders, seed, save, on is Runtime.SPARK)
+        run_demo(orders, seed, save, on is Runtime.SPARK, format is ProblemFormat.JSON)
 
 
 @app.command(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -21,7 +22,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ensue.api import run, violations
-from ensue.cli.detecting import matches_table
+from ensue.cli.detecting import matches_table, plain_value
 from ensue.cli.order_stream import Found, find_in_stream
 from ensue.cli.orders import draw_orders
 from ensue.cli.reporting import UsageError, counted, messages
@@ -53,8 +54,11 @@ def paragraphs(program: Program) -> Iterator[tuple[str, str, str]]:
         yield named[1] if named else "", comment, statements
 
 
-def run_demo(orders: int, seed: int, save: Path | None, on_spark: bool) -> None:
-    """Draws the orders, finds what goes wrong, shows each part of the program with its first matches, writes a page."""
+def run_demo(orders: int, seed: int, save: Path | None, on_spark: bool, as_json: bool = False) -> None:
+    """Draws the orders, finds what goes wrong, shows each part of the program with its first matches, writes a page.
+
+    With `as_json` everything that is found is printed as one object, and nothing else.
+    """
     program = demo_program()
     messages("Getting ready; the first run on a machine compiles for some seconds ...")
     try:
@@ -66,17 +70,31 @@ def run_demo(orders: int, seed: int, save: Path | None, on_spark: bool) -> None:
         started = perf_counter()
         found = find_in_stream(program, events) if on_spark else find_in_process(program, events)
         seconds = perf_counter() - started
-        console = open_console()
-        show(console, program, found)
-        console.print(Text(f"\n{_total(events, found)}, {seconds:.1f} s", style="bold"))
-        if on_spark:
-            same = comparable(found) == comparable(find_in_process(program, events))
-            console.print("One pass over all events in this process finds", "the same." if same else "something ELSE.")
+        if not as_json:
+            _show_found(program, events, found, seconds, on_spark)
         page = write_page(program, events, save or Path())
     except KeyboardInterrupt:
         messages("Stopped.")
         raise typer.Exit(STOPPED + signal.SIGINT) from None
-    messages(f"\n{next_steps(save, page)}")
+    if as_json:
+        typer.echo(json.dumps(_as_object(found, page), ensure_ascii=False))
+    else:
+        messages(f"\n{next_steps(save, page)}")
+
+
+def _show_found(program: Program, events: pa.Table, found: Found, seconds: float, on_spark: bool) -> None:
+    console = open_console()
+    show(console, program, found)
+    console.print(Text(f"\n{_total(events, found)}, {seconds:.1f} s", style="bold"))
+    if on_spark:
+        same = comparable(found) == comparable(find_in_process(program, events))
+        console.print("One pass over all events in this process finds", "the same." if same else "something ELSE.")
+
+
+def _as_object(found: Found, page: Path) -> dict[str, object]:
+    """What was found, and where the page is."""
+    rows = {name: plain_value(in_order(table).to_pylist()) for name, table in found.matches.items()}
+    return {"matches": rows, "violations": plain_value(in_order(found.violations).to_pylist()), "page": str(page)}
 
 
 def _total(events: pa.Table, found: Found) -> str:
