@@ -291,4 +291,5 @@ def _joined(parts: Sequence[Statements]) -> Statements:
         tuple(query for part in parts for query in part.statements),
         constraints=tuple(entry for part in parts for entry in part.constraints),
         ruleset=joined_rulesets(part.ruleset for part in parts),
+        hierarchies=tuple(dict.fromkeys(entry for part in parts for entry in part.hierarchies)),
     )

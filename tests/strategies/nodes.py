@@ -16,6 +16,7 @@ from ensue.algebra.constraints import (
     Prior,
     Require,
 )
+from ensue.algebra.hierarchies import HierarchyStatement, Member
 from ensue.algebra.nodes import (
     And,
     Event,
@@ -202,11 +203,18 @@ constraints: st.SearchStrategy[Constraint] = st.one_of(
 constraint_statements = st.builds(ConstraintStatement, constraints, st.lists(names, max_size=2).map(tuple))
 
 
+hierarchies = st.builds(
+    HierarchyStatement,
+    _streams(1, 3),
+    st.lists(st.builds(Member, names, st.none() | st.floats(0, 1)), min_size=1, max_size=3).map(tuple),
+)
+
+
 @st.composite
 def _statements(draw: st.DrawFn) -> Statements:
     stated = tuple(draw(st.lists(constraint_statements, max_size=3)))
     patterns = tuple(draw(st.lists(queries, min_size=0 if stated else 1, max_size=3)))
-    return Statements(patterns, constraints=stated)
+    return Statements(patterns, constraints=stated, hierarchies=tuple(draw(st.lists(hierarchies, max_size=2))))
 
 
 statements = _statements()

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ensue.algebra.hierarchies import NO_HIERARCHY, Hierarchy
 from ensue.algebra.nodes import Event, Operation, PatternQuery, Window, walk, windows_of
 from ensue.algebra.probability import CERTAINTY
 from ensue.expr.functions import FUNCTIONS
@@ -69,6 +70,7 @@ class Catalog:
     streams: Mapping[str, StreamSchema]
     time: Type
     any_stream: StreamSchema | None = None
+    hierarchy: Hierarchy = NO_HIERARCHY
 
     def stream(self, name: str) -> StreamSchema | None:
         return self.streams.get(name, self.any_stream)
@@ -94,7 +96,8 @@ class Catalog:
     def is_uncertain(self, stream: str) -> bool:
         """Whether the events of a stream may be real or not."""
         schema = self.stream(stream)
-        return schema is not None and schema.probability is not None
+        named = schema is not None and schema.probability is not None
+        return named or self.hierarchy.is_finer(stream)
 
     @property
     def unit(self) -> str | None:

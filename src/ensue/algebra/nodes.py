@@ -14,6 +14,7 @@ from ensue.expr.nodes import Duration, Expr
 
 if TYPE_CHECKING:
     from ensue.algebra.constraints import ConstraintStatement
+    from ensue.algebra.hierarchies import HierarchyStatement
     from ensue.algebra.probability import Threshold
     from ensue.algebra.rules import Rule, Ruleset
 
@@ -277,12 +278,13 @@ class PatternQuery:
 
 @dataclass(frozen=True, slots=True)
 class Statements:
-    """What one text or file holds: its patterns in order, its constraints in order, and its rules."""
+    """What one text or file holds: its patterns in order, its constraints in order, its rules, its levels."""
 
     statements: tuple[PatternQuery, ...]
     source: Source | None = field(default=None, compare=False, repr=False)
     constraints: tuple[ConstraintStatement, ...] = ()
     ruleset: Ruleset | None = None
+    hierarchies: tuple[HierarchyStatement, ...] = ()
 
     @property
     def results(self) -> tuple[PatternQuery, ...]:

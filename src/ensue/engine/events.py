@@ -145,26 +145,26 @@ def load_events(
             run = slice(runs[number], runs[number + 1])
             streams[name] = arrange(source, rows[run], keys[place][run], key_count, own_positions)
         if not source.input.derived:
-            report.null_keys += _count_once(rows[keys[place] < 0], request)
+            report.null_keys += _count_once(source, rows[keys[place] < 0], request)
     return EventStore(sources, streams, key_count, timeline, report, row_keys, positions)
 
 
-def _count_once(rows: Codes, request: Request) -> int:
-    """How many different rows these are; a row can come again only where some stream is one of any events."""
+def _count_once(source: EventSource, rows: Codes, request: Request) -> int:
+    """How many different rows these are; a row comes again where it is of several streams."""
     several = any(excluded_streams(stream) is not None for stream in request.streams)
-    return len(np.unique(rows)) if several else len(rows)
+    return len(np.unique(rows)) if several or source.input.hierarchy else len(rows)
 
 
 def _streams_in(source: EventSource, request: Request) -> tuple[str, ...]:
-    """The streams of the request that a table holds, those of any events last."""
+    """The streams of the request that a table holds, those that share events with others last."""
     held = (stream for stream in request.streams if source.input.holds(stream))
-    return tuple(sorted(held, key=lambda name: excluded_streams(name) is not None))
+    return tuple(sorted(held, key=lambda name: _shares_events(name, source.input)))
 
 
 def _rows_by_stream(source: EventSource, request: Request) -> tuple[Codes, Int64s]:
     """The rows of each stream of the request, one run per stream, and where the runs start."""
     streams = _streams_in(source, request)
-    named = [name for name in streams if excluded_streams(name) is None]
+    named = [name for name in streams if not _shares_events(name, source.input)]
     rows, runs = _rows_of_named(source, named) if named else (np.empty(0, np.int32), np.zeros(1, np.int64))
     for name in streams[len(named) :]:
         member = in_streams(source.input, [name])
@@ -173,9 +173,15 @@ def _rows_by_stream(source: EventSource, request: Request) -> tuple[Codes, Int64
     return rows, runs
 
 
+def _shares_events(stream: str, table: InputTable) -> bool:
+    """Whether an event of a stream can be one of another stream, too."""
+    return excluded_streams(stream) is not None or len(table.hierarchy.kinds_of(stream)) > 1
+
+
 def in_streams(table: InputTable, streams: Sequence[str]) -> Mask:
-    """Which rows of a table with a type column belong to some of the streams."""
-    named = [name for name in streams if excluded_streams(name) is None]
+    """Which rows of a table with a type column belong, or may belong, to some of the streams."""
+    plain = [name for name in streams if excluded_streams(name) is None]
+    named = list(dict.fromkeys(kind for name in plain for kind in table.hierarchy.kinds_of(name)))
     member: Mask = stream_codes(table, named) >= 0
     for name in streams:
         excluded = excluded_streams(name)

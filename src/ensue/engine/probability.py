@@ -16,7 +16,7 @@ from ensue.engine.diagrams import Possible, Stretch, probability_of_any
 from ensue.engine.matches import MatchChunk
 from ensue.engine.rows import Lists
 from ensue.engine.sources import Mask
-from ensue.engine.uncertainty import CERTAIN, Floats
+from ensue.engine.uncertainty import CERTAIN, Floats, stretches_within
 from ensue.engine.workspace import Workspace
 from ensue.graph.model import Collection
 from ensue.kernels.compiled import Codes, Int64s
@@ -217,7 +217,10 @@ def demands_of(space: Workspace, bound: Sequence[tuple[str, Codes]], count: int)
         if uncertainty is not None:
             rows = found.rows[places]
             block[:, column] = uncertainty.block[rows]
-            low[:, column], high[:, column] = uncertainty.low[rows], uncertainty.high[rows]
+            begin, end = stretches_within(uncertainty, rows, space.streams[name], space.catalog.hierarchy)
+            chance = uncertainty.probability[rows]
+            low[:, column] = uncertainty.low[rows] + chance * begin
+            high[:, column] = np.where(end == 1.0, uncertainty.high[rows], uncertainty.low[rows] + chance * end)
     return Demands(block, low, high)
 
 

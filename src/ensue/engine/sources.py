@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from ensue.algebra.hierarchies import NO_HIERARCHY, Hierarchy
 from ensue.engine.uncertainty import Uncertainty, arrange_blocks, read_probabilities
 from ensue.errors import SchemaError
 from ensue.expr.types import readable
@@ -86,6 +88,7 @@ class InputTable:
     elsewhere: frozenset[str] = frozenset()
     probability: str | None = None
     alternatives: tuple[str, ...] = ()
+    hierarchy: Hierarchy = NO_HIERARCHY
 
     def holds(self, stream: str) -> bool:
         """Whether events of this stream are sought in the table."""
@@ -147,24 +150,45 @@ def load_sources(inputs: Sequence[InputTable], time_type: pa.DataType) -> tuple[
             report.reversed_intervals += int(np.count_nonzero(~ordered if valid is None else valid & ~ordered))
             valid = _both(valid, None if ordered.all() else ordered)
         sources.append(EventSource(table, starts, ends, valid))
-    if any(table.probability is not None for table in inputs):
+    if any(table.probability is not None or table.hierarchy for table in inputs):
         _read_uncertainty(sources)
     return tuple(sources), report
 
 
 def _read_uncertainty(sources: Sequence[EventSource]) -> None:
     """Reads how probable the rows are; one that cannot be real is no event."""
-    uncertain = [source for source in sources if source.input.probability is not None]
-    probabilities = []
+    uncertain = [source for source in sources if source.input.probability is not None or source.input.hierarchy]
+    probabilities, kinds = [], []
     for source in uncertain:
-        item = source.input
-        name = str(item.probability)
-        probabilities.append(read_probabilities(item.table.column(name), name, item.label))
+        item, name = source.input, source.input.probability
+        ones = np.ones(len(source.starts))
+        probabilities.append(ones if name is None else read_probabilities(item.table.column(name), name, item.label))
+        kinds.append(_kinds(item) if item.hierarchy else None)
     groups = [[source.column(name) for name in source.input.alternatives] for source in uncertain]
-    for source, uncertainty in zip(uncertain, arrange_blocks(probabilities, groups), strict=True):
-        source.uncertainty = uncertainty
+    coarse = [
+        None if found is None else _are_coarse(found, source.input.hierarchy)
+        for found, source in zip(kinds, uncertain, strict=True)
+    ]
+    arranged = arrange_blocks(probabilities, groups, coarse)
+    for source, uncertainty, found in zip(uncertain, arranged, kinds, strict=True):
+        source.uncertainty = replace(uncertainty, kind=found)
         possible = uncertainty.probability > 0
         source.valid = _both(source.valid, None if possible.all() else possible)
+
+
+def _kinds(item: InputTable) -> Codes:
+    """Which of the streams of the hierarchy each row is called; -1: none of them."""
+    assert item.type is not None
+    names = pa.array(item.hierarchy.names)
+    found = pc.index_in(item.table.column(item.type).cast(pa.string()), value_set=names)
+    return np.asarray(one_chunk(pc.fill_null(found, -1)).to_numpy(zero_copy_only=False)).astype(np.int32, copy=False)
+
+
+def _are_coarse(kinds: Codes, hierarchy: Hierarchy) -> Mask:
+    """The rows that may be of a finer stream than they are called."""
+    coarser = np.array([*map(hierarchy.is_coarser, hierarchy.names), False])
+    mask: Mask = coarser[kinds]
+    return mask
 
 
 def read_times(table: InputTable, name: str, time_type: pa.DataType) -> tuple[Int64s, Mask | None]:

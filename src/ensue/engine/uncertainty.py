@@ -16,10 +16,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ensue.algebra.hierarchies import Hierarchy
 from ensue.engine.keys import encode_columns
 from ensue.errors import SchemaError
-from ensue.kernels.compiled import Int64s
+from ensue.kernels.compiled import Codes, Int64s
 
+Mask: TypeAlias = npt.NDArray[np.bool_]
 Floats: TypeAlias = npt.NDArray[np.float64]
 
 CERTAIN = -1
@@ -39,9 +41,14 @@ class Uncertainty:
     high: Floats
     is_certain: bool
     """Whether every row is real in every world."""
+    kind: Codes | None = None
+    """Which stream of the hierarchy each row is called, by its place among the names; -1: none of them."""
 
     def where(self, mask: npt.NDArray[np.bool_]) -> Uncertainty:
-        return Uncertainty(self.probability[mask], self.block[mask], self.low[mask], self.high[mask], self.is_certain)
+        kind = None if self.kind is None else self.kind[mask]
+        return Uncertainty(
+            self.probability[mask], self.block[mask], self.low[mask], self.high[mask], self.is_certain, kind
+        )
 
 
 def read_probabilities(column: pa.ChunkedArray, name: str, label: str) -> Floats:
@@ -60,8 +67,13 @@ def read_probabilities(column: pa.ChunkedArray, name: str, label: str) -> Floats
     return numbers
 
 
-def arrange_blocks(probabilities: Sequence[Floats], groups: Sequence[Sequence[pa.Array]]) -> list[Uncertainty]:
-    """The blocks of all tables together: rows that agree on their groups are one block, whatever table they are in."""
+def arrange_blocks(
+    probabilities: Sequence[Floats], groups: Sequence[Sequence[pa.Array]], coarse: Sequence[Mask | None]
+) -> list[Uncertainty]:
+    """The blocks of all tables together: rows that agree on their groups are one block, whatever table they are in.
+
+    What is certain has no block, unless it is `coarse`: then it is not certain which finer event it is.
+    """
     begins = np.concatenate([[0], np.cumsum([len(values) for values in probabilities])])
     whole = np.concatenate(probabilities) if probabilities else np.empty(0)
     block = np.arange(len(whole), dtype=np.int64)
@@ -73,7 +85,9 @@ def arrange_blocks(probabilities: Sequence[Floats], groups: Sequence[Sequence[pa
             rows = slice(begins[place], begins[place + 1])
             block[rows] = np.where(own >= 0, len(whole) + own.astype(np.int64), block[rows])
         low = _side_by_side(whole, block)
-    block[whole >= 1] = CERTAIN
+    masks = zip(probabilities, coarse, strict=True)
+    settled = [np.ones(len(own), bool) if mask is None else ~mask for own, mask in masks]
+    block[(whole >= 1) & np.concatenate([np.empty(0, bool), *settled])] = CERTAIN
     high, certain = low + whole, bool((block == CERTAIN).all())
     return [
         Uncertainty(whole[first:last], block[first:last], low[first:last], high[first:last], certain)
@@ -102,3 +116,14 @@ def _side_by_side(probability: Floats, block: Int64s) -> Floats:
             "at most one of them is real, so that together they have a probability of at most 1",
         )
     return low
+
+
+def stretches_within(uncertainty: Uncertainty, rows: Codes, stream: str, hierarchy: Hierarchy) -> tuple[Floats, Floats]:
+    """In which part of its stretch each row is one of a stream: all of it, unless it is called by a coarser name."""
+    if uncertainty.kind is None or not hierarchy.is_finer(stream):
+        return np.zeros(len(rows)), np.ones(len(rows))
+    known = frozenset(hierarchy.kinds_of(stream))
+    parts = [hierarchy.stretch(name, stream) if name in known else (0.0, 1.0) for name in hierarchy.names]
+    begin, end = (np.array([*side, fill]) for side, fill in zip(zip(*parts, strict=True), (0.0, 1.0), strict=True))
+    kinds = uncertainty.kind[rows]
+    return begin[kinds], end[kinds]

@@ -18,6 +18,7 @@ from ensue.engine.keys import encode_values
 from ensue.engine.rows import Rows
 from ensue.engine.sources import Mask
 from ensue.engine.steps import Range, Sight
+from ensue.engine.uncertainty import Floats, stretches_within
 from ensue.expr.checked_types import expression_type
 from ensue.expr.evaluate import condition_mask
 from ensue.expr.kinds import Kind
@@ -306,16 +307,19 @@ def field_values(wanted: Field, stream: str, found: Candidates, places: Codes | 
         return pa.array(times if places is None else times[places]).view(catalog.time_type)
     rows = found.rows if places is None else found.rows[places]
     if wanted.name == CERTAINTY:
-        return pa.array(certainty(found, rows))
+        return pa.array(certainty(found, rows, stream, catalog))
     if wanted.name == WHOLE_EVENT:
         return whole_events(found, rows, stream, catalog)
     return found.source.column(wanted.name).take(pa.array(rows))
 
 
-def certainty(found: Candidates, rows: Codes) -> npt.NDArray[np.float64]:
-    """How probable some rows are."""
+def certainty(found: Candidates, rows: Codes, stream: str, catalog: Catalog) -> Floats:
+    """How probable it is that some rows are real and events of a stream."""
     uncertainty = found.source.uncertainty
-    return np.ones(len(rows)) if uncertainty is None else uncertainty.probability[rows]
+    if uncertainty is None:
+        return np.ones(len(rows))
+    begin, end = stretches_within(uncertainty, rows, stream, catalog.hierarchy)
+    return uncertainty.probability[rows] * (end - begin)
 
 
 def whole_events(found: Candidates, rows: Codes, stream: str, catalog: Catalog) -> pa.Array:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ensue.algebra.hierarchies import NO_HIERARCHY, Hierarchy
 from ensue.algebra.nodes import Pattern
 from ensue.expr.nodes import Expr, Field
 from ensue.graph.bounds import Bound, Network, Point
@@ -195,3 +196,4 @@ class NormalForm:
     dropped: tuple[str, ...]
     pattern: Pattern
     repetitions: Repetitions = field(default_factory=Repetitions)
+    hierarchy: Hierarchy = NO_HIERARCHY

@@ -18,6 +18,7 @@ from ensue.algebra.constraints import (
     Prior,
     Require,
 )
+from ensue.algebra.hierarchies import HierarchyStatement, Member
 from ensue.algebra.nodes import (
     And,
     Event,
@@ -136,7 +137,8 @@ class _Builder(RuleRules):
     def statements(self, span: Span, *statements: object) -> Statements:
         patterns = tuple(statement for statement in statements if isinstance(statement, PatternQuery))
         constraints = tuple(statement for statement in statements if isinstance(statement, ConstraintStatement))
-        return Statements(patterns, self.source, constraints, ruleset_of(statements))
+        hierarchies = tuple(statement for statement in statements if isinstance(statement, HierarchyStatement))
+        return Statements(patterns, self.source, constraints, ruleset_of(statements), hierarchies)
 
     def statement(self, span: Span, pattern: Pattern, *clauses: Clause) -> PatternQuery:
         return self.named_statement(span, None, pattern, *clauses)
@@ -196,6 +198,21 @@ class _Builder(RuleRules):
 
     def returned(self, span: Span, expression: Expr, alias: str | None) -> Return:
         return Return(expression, alias, span)
+
+    # Levels of detail
+
+    def hierarchy(self, span: Span, *levels: Any) -> HierarchyStatement:
+        *above, members = levels
+        return HierarchyStatement(tuple(above), members, span)
+
+    def members(self, span: Span, *members: Member) -> tuple[Member, ...]:
+        return members
+
+    def finer(self, span: Span, stream: str, share: float | None) -> Member:
+        return Member(stream, share, span)
+
+    def share(self, span: Span, minus: Token | None, number: Token) -> float:
+        return -float(number) if minus else float(number)
 
     # Constraints
 

@@ -171,6 +171,7 @@ class ValueRules:
     word = name
     member = name
     derived = name
+    level = name
 
     def _integer(self, span: Span, digits: Token, negative: bool = False) -> int:
         try:

@@ -14,6 +14,7 @@ from ensue.algebra.constraints import (
     Prior,
     Require,
 )
+from ensue.algebra.hierarchies import HierarchyStatement
 from ensue.algebra.nodes import (
     And,
     Event,
@@ -64,6 +65,7 @@ def render_statements(statements: Statements) -> str:
     """
     ruleset = statements.ruleset or Ruleset()
     blocks = [
+        _lines(map(render_hierarchy, statements.hierarchies)),
         _lines(render_declarations(ruleset)),
         _lines(map(render_constraint_statement, statements.constraints)),
         *(f"{render_query(query)};" for query in statements.statements),
@@ -75,6 +77,20 @@ def render_statements(statements: Statements) -> str:
 
 def _lines(statements: Iterable[str]) -> str:
     return "\n".join(f"{statement};" for statement in statements)
+
+
+def render_hierarchy(statement: HierarchyStatement) -> str:
+    """Levels of detail as a statement.
+
+    >>> render_hierarchy(HierarchyStatement(("Object", "Person"), (Member("alice", 0.6), Member("bob"))))
+    'HIERARCHY Object > Person > (alice 0.6, bob)'
+    """
+    members = [
+        quote_name(member.stream) + (f" {member.share!r}" if member.share is not None else "")
+        for member in statement.members
+    ]
+    last = members[0] if len(members) == 1 else f"({', '.join(members)})"
+    return f"HIERARCHY {' > '.join([*map(quote_name, statement.above), last])}"
 
 
 def render_constraint_statement(statement: ConstraintStatement) -> str:

@@ -28,7 +28,7 @@ _CONTENTS = {
 }  # fmt: skip
 _COMPARISONS = ("=", "==", "!=", "<>", "<", "<=", ">", ">=")
 
-_STATEMENTS = ("_RULE", "_PATTERN", "_STREAM", "_CONSTRAINT", "_FACT", "_TABLE", "_ON")
+_STATEMENTS = ("_RULE", "_PATTERN", "_STREAM", "_CONSTRAINT", "_FACT", "_TABLE", "_HIERARCHY", "_ON")
 _KEYWORDS = frozenset(terminal.strip("_") for terminal in _STATEMENTS)
 # Sets of terminals that one phrase names; the first terminal of each stands only where all the others may.
 _EXPRESSION = (
@@ -36,7 +36,7 @@ _EXPRESSION = (
     "QUOTED", "MINUS", "_LPAR", "_NOT",
 )  # fmt: skip
 _GROUPS = (
-    ("a statement (PATTERN, STREAM, CONSTRAINT, RULE, FACT, TABLE or ON)", _STATEMENTS),
+    ("a statement (PATTERN, STREAM, CONSTRAINT, RULE, FACT, TABLE, HIERARCHY or ON)", _STATEMENTS),
     ("an item of a rule", ("_WHILE", "_LBRACE", *_EXPRESSION)),
     ("an argument", ("ATTRIBUTE", *_EXPRESSION)),
     ("an expression", _EXPRESSION),

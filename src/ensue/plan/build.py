@@ -10,6 +10,7 @@ from ensue.algebra.bind import bind_query
 from ensue.algebra.bound import bound_events, positive_names
 from ensue.algebra.catalog import WHOLE_EVENT, Catalog
 from ensue.algebra.check import check_query
+from ensue.algebra.hierarchies import Hierarchy
 from ensue.algebra.lineage import is_lineage, lineage_variable
 from ensue.algebra.nodes import Event, PatternQuery, walk
 from ensue.algebra.operators import excluded_streams, may_meet
@@ -52,7 +53,7 @@ def plan_checked(
     query: PatternQuery, catalog: Catalog, source: Source | None = None, law: Law | None = None, longest: int = SHORT
 ) -> QueryPlan:
     """Normalizes and plans a query that is known to be right, or that comes from such a one."""
-    normal_form = normalize_query(query, catalog, source, longest)
+    normal_form = replace(normalize_query(query, catalog, source, longest), hierarchy=catalog.hierarchy)
     if is_uncertain(query, catalog):
         normal_form, law = uncertain_form(normal_form, catalog, query, source), None
     asked = _asked_lists(query, normal_form)
@@ -116,7 +117,7 @@ def plan_graph(
     around = (*outer, graph)
     return GraphPlan(
         graph,
-        _distinct_pairs(graph, outer),
+        _distinct_pairs(graph, outer, form.hierarchy),
         tuple(_plan_absence(absence, whole, form, around) for absence in graph.absences),
         tuple(_plan_collection(collection, graph, whole, form, around, asked) for collection in graph.collections),
     )
@@ -152,13 +153,15 @@ def _plan_collection(
     )
 
 
-def _distinct_pairs(graph: Graph, outer: tuple[Graph, ...]) -> tuple[tuple[str, str], ...]:
+def _distinct_pairs(graph: Graph, outer: tuple[Graph, ...], hierarchy: Hierarchy) -> tuple[tuple[str, str], ...]:
     """The pairs of variables that may bind one event, which the bounds do not already keep apart."""
     own = [(variable.name, variable.stream) for variable in graph.variables]
     outside = [(variable.name, variable.stream) for level in outer for variable in level.variables]
     pairs = [*combinations(own, 2), *((one, other) for one in own for other in outside)]
     return tuple(
-        (x, y) for (x, first), (y, second) in pairs if may_meet(first, second) and not _apart(x, y, graph.times)
+        (x, y)
+        for (x, first), (y, second) in pairs
+        if (may_meet(first, second) or hierarchy.meet(first, second)) and not _apart(x, y, graph.times)
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from ensue.algebra.catalog import Catalog, StreamSchema
+from ensue.algebra.hierarchies import NO_HIERARCHY
 from ensue.algebra.operators import excluded_streams
 from ensue.engine.session import POSITION
 from ensue.engine.sources import InputTable
@@ -146,7 +147,8 @@ def catalog_of(inputs: tuple[InputTable, ...], default_time: pa.DataType | None 
     schemas = [(item, _stream_schema(item)) for item in inputs]
     streams = {item.stream: schema for item, schema in schemas if item.stream is not None}
     shared = next((schema for item, schema in schemas if item.stream is None), None)
-    return Catalog(streams, own_type(time_type), shared)
+    levels = next((item.hierarchy for item in inputs if item.hierarchy), NO_HIERARCHY)
+    return Catalog(streams, own_type(time_type), shared, levels)
 
 
 def attributes_of(inputs: tuple[InputTable, ...], stream: str) -> tuple[str, ...] | None:

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from ensue.algebra.attributes import declared_attributes
 from ensue.algebra.catalog import inferred_catalog
+from ensue.algebra.hierarchies import Hierarchy, check_hierarchies
 from ensue.algebra.nodes import Event, PatternQuery, Statements, walk
 from ensue.algebra.rules import Ruleset, StreamDeclaration, TableDeclaration
 from ensue.algebra.settling import settle
@@ -103,7 +104,10 @@ def plan_over(
     program = _declarations(statements, inputs)
     statements = settle(statements, lambda stream: attributes_of(inputs, stream))
     declared = frozenset(declarations(statements.statements))
-    inputs = tuple(replace(item, elsewhere=declared) if item.stream is None else item for item in inputs)
+    levels = _hierarchy(statements, inputs)
+    inputs = tuple(
+        replace(item, elsewhere=declared, hierarchy=levels) if item.stream is None else item for item in inputs
+    )
     catalog = catalog_of(inputs, _time_of_queries(statements.statements))
     laws = laws_by_query(statements, catalog) if lawful else {}
     catalog, below = plan_declared(statements, catalog, laws, fixed)
@@ -112,6 +116,21 @@ def plan_over(
     tables = (*inputs, *(derivation.item for derivation in derivations))
     outputs = tuple(output_schema(plan, raw_types(plan, tables), match_id) for plan in plans)
     return Planned(inputs, plans, outputs, derivations)
+
+
+def _hierarchy(statements: Statements, inputs: tuple[InputTable, ...]) -> Hierarchy:
+    """The levels of detail that the program speaks of: of the values of a type column."""
+    if problems := list(check_hierarchies(statements.hierarchies)):
+        raise QueryError(problems, statements.source)
+    if statements.hierarchies and not any(item.type is not None for item in inputs):
+        problem = Problem(
+            "hierarchy-tables",
+            "a HIERARCHY is one of the values of a type column, and here each stream has a table of its own",
+            statements.hierarchies[0].span,
+            hint="put the events into one table, and pass `type=` with the column that holds the stream's name",
+        )
+        raise QueryError([problem], statements.source)
+    return Hierarchy.of(statements.hierarchies)
 
 
 def _declarations(statements: Statements, inputs: tuple[InputTable, ...]) -> Ruleset | None:

@@ -130,7 +130,8 @@ def in_streams(item: InputTable, streams: Sequence[str]) -> Column:
     """The rows of a table with a type column that belong to some of the streams."""
     assert item.type is not None
     name = column(item.type)
-    named = [stream for stream in streams if excluded_streams(stream) is None]
+    plain = [stream for stream in streams if excluded_streams(stream) is None]
+    named = list(dict.fromkeys(kind for stream in plain for kind in item.hierarchy.kinds_of(stream)))
     arms: list[Column | None] = [name.isin(*named)] if named else []
     for stream in streams:
         excluded = excluded_streams(stream)
@@ -147,8 +148,9 @@ def _variables(plan: QueryPlan, item: InputTable) -> Iterable[tuple[str, tuple[E
         for inner in graph.with_inner():
             for variable in inner.graph.variables:
                 if item.holds(variable.stream):
-                    asked = (part for part in variable.predicates if not _is_about_certainty(part))
-                    yield variable.stream, tuple(map(anonymous_predicate, asked))
+                    asked = [part for part in variable.predicates if not _is_about_certainty(part)]
+                    for kind in item.hierarchy.kinds_of(variable.stream):
+                        yield kind, tuple(map(anonymous_predicate, asked))
     for stream in plan.watched:
         if item.holds(stream):
             yield stream, ()
