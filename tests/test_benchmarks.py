@@ -121,3 +121,14 @@ def test_probability_benchmarks_give_every_figure(tmp_path: Path) -> None:
     )
     assert len(json.loads(done.stdout)) == 8
     assert len(list(tmp_path.glob("*.svg"))) == (1 if plots else 0)
+
+
+def test_state_benchmarks_give_every_figure() -> None:
+    sizes = ["--events", "2000", "--keys", "50", "--runs", "1"]
+    done = subprocess.run(
+        [sys.executable, str(FOLDER / "state.py"), *sizes, "--format", "json"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert len(json.loads(done.stdout)) == 5

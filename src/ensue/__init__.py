@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         Query,
         RuleItem,
         RuleStatement,
+        State,
         Value,
         absent,
         all_of,
@@ -80,6 +81,7 @@ if TYPE_CHECKING:
         same,
         seq,
         simultaneous,
+        state,
         stddev,
         stream,
         sum_,
@@ -103,6 +105,7 @@ if TYPE_CHECKING:
         StateError,
     )
     from ensue.goals import Proof, WhyNot, justify, waiting, why_not
+    from ensue.inference import Beliefs, StateTracker, Tracked, beliefs, track
     from ensue.mining import Proposal, mine
     from ensue.programs import Program, explain, parse, parse_file
     from ensue.reports import HtmlReport, report
@@ -115,6 +118,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Advance": "ensue.detector",
+    "Beliefs": "ensue.inference",
     "Call": "ensue.actions",
     "Deliveries": "ensue.actions",
     "Detector": "ensue.detector",
@@ -139,7 +143,10 @@ _HOMES = {
     "Running": "ensue.runtimes.spark.running",
     "SchemaError": "ensue.errors",
     "SetupError": "ensue.errors",
+    "State": "ensue.dsl",
     "StateError": "ensue.errors",
+    "StateTracker": "ensue.inference",
+    "Tracked": "ensue.inference",
     "Value": "ensue.dsl",
     "WhyNot": "ensue.goals",
     "Workflow": "ensue.workflows",
@@ -153,6 +160,7 @@ _HOMES = {
     "aperiodic_list": "ensue.dsl",
     "atom": "ensue.dsl",
     "avg": "ensue.dsl",
+    "beliefs": "ensue.inference",
     "both": "ensue.dsl",
     "call": "ensue.dsl",
     "case": "ensue.dsl",
@@ -172,8 +180,8 @@ _HOMES = {
     "flatten_of": "ensue.dsl",
     "follows": "ensue.dsl",
     "implies": "ensue.dsl",
-    "kafka": "ensue.actions",
     "justify": "ensue.goals",
+    "kafka": "ensue.actions",
     "last_of": "ensue.dsl",
     "lineage": "ensue.dsl",
     "list_of": "ensue.dsl",
@@ -207,6 +215,7 @@ _HOMES = {
     "spark_session": "ensue.runtimes.spark.session",
     "spark_sink": "ensue.actions",
     "start": "ensue.streams",
+    "state": "ensue.dsl",
     "stddev": "ensue.dsl",
     "stream": "ensue.dsl",
     "stream_state": "ensue.streams",
@@ -215,6 +224,7 @@ _HOMES = {
     "table_sink": "ensue.actions",
     "timer": "ensue.dsl",
     "together": "ensue.dsl",
+    "track": "ensue.inference",
     "unless": "ensue.dsl",
     "value": "ensue.dsl",
     "var": "ensue.dsl",
@@ -242,6 +252,7 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "Advance",
+    "Beliefs",
     "Call",
     "Deliveries",
     "Detector",
@@ -266,7 +277,10 @@ __all__ = [
     "Running",
     "SchemaError",
     "SetupError",
+    "State",
     "StateError",
+    "StateTracker",
+    "Tracked",
     "Value",
     "WhyNot",
     "Workflow",
@@ -281,6 +295,7 @@ __all__ = [
     "aperiodic_list",
     "atom",
     "avg",
+    "beliefs",
     "both",
     "call",
     "case",
@@ -334,6 +349,7 @@ __all__ = [
     "spark_session",
     "spark_sink",
     "start",
+    "state",
     "stddev",
     "stream",
     "stream_state",
@@ -342,6 +358,7 @@ __all__ = [
     "table_sink",
     "timer",
     "together",
+    "track",
     "unless",
     "value",
     "var",

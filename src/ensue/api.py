@@ -34,6 +34,7 @@ from ensue.programs import (
     query_statements,
     single_statement,
 )
+from ensue.runtimes.beliefs import with_beliefs
 from ensue.runtimes.fixed import FixedTables, fixed_tables
 from ensue.runtimes.moments import ALL_TIME, Period
 from ensue.runtimes.planning import ColumnNames, Columns, Emission, Planned, plan_queries, plan_violations
@@ -108,6 +109,7 @@ def detect(
     statements, columns = single_statement(query, constraints), Columns(time, type, end, probability, alternatives)
     options, eager = Options(limit=checked_limit(limit)), checked_emit(emit, statements)
     fixed, period = fixed_tables(tables, statements), Period(since, until)
+    events = with_beliefs(events, statements, columns)
     if are_frames(events):
         from ensue.runtimes.spark.detection import detect_frames
 
@@ -139,11 +141,9 @@ def detect_batches(
     options, period = Options(limit=checked_limit(limit)), Period(since, until)
     statements = single_statement(query, constraints)
     fixed = fixed_tables(tables, statements)
-    loaded = with_declared(
-        load_tables(
-            events, statements, Columns(time, type, end, probability, alternatives), match_id, fixed, options, period
-        )
-    )
+    columns = Columns(time, type, end, probability, alternatives)
+    events = with_beliefs(events, statements, columns)
+    loaded = with_declared(load_tables(events, statements, columns, match_id, fixed, options, period))
     plan, output = loaded.planned.plans[0], loaded.planned.outputs[0]
     watched = loaded.watched(0)
     loaded.warn_of_missing_streams(plan, watched.store)
@@ -190,6 +190,7 @@ def run(
     columns = Columns(time, type, end, probability, alternatives)
     options, eager = Options(limit=checked_limit(limit)), checked_emit(emit, statements)
     fixed, period = fixed_tables(tables, statements), Period(since, until)
+    sources = with_beliefs(sources, statements, columns)
     results = Results()
     if are_frames(sources):
         from ensue.runtimes.spark.detection import detect_frames

@@ -22,6 +22,7 @@ from ensue.errors import EnsueWarning, QueryError, SchemaError, StateError, coun
 from ensue.kernels.warm import warm_up
 from ensue.plan.model import DEFAULT_LIMIT, Options
 from ensue.programs import QueryLike, single_statement
+from ensue.runtimes.beliefs import refuse_beliefs
 from ensue.runtimes.fixed import fixed_tables
 from ensue.runtimes.moments import ticks_of
 from ensue.runtimes.planning import ColumnNames, Columns, plan_queries, with_violations
@@ -73,6 +74,7 @@ class Detector:
         tables: Mapping[str, Any] | None = None,
     ) -> None:
         self._statements = self._meant(query, constraints)
+        refuse_beliefs(self._statements)
         problems = [problem for node in self._statements.statements for problem in check_query(node)]
         problems += check_streams(self._statements)
         if problems:

@@ -18,7 +18,7 @@ from ensue.algebra.rules import Ruleset
 from ensue.algebra.rulesets import resolve_rules, unused_heads
 from ensue.algebra.settling import with_keys
 from ensue.algebra.streams import check_streams
-from ensue.dsl import PatternExpression, Query, RuleStatement, query_of
+from ensue.dsl import PatternExpression, Query, RuleStatement, State, query_of
 from ensue.dsl.constraints import ConstraintsLike, statements_of
 from ensue.errors import Problem, QueryError, Span
 from ensue.lang.checked import parse_checked
@@ -29,7 +29,7 @@ from ensue.plan.drawing import as_html
 from ensue.plan.explain import Explained, explain_without_data
 from ensue.plan.lawful import laws_by_query
 
-Statement: TypeAlias = "str | Query | PatternExpression | RuleStatement | Program"
+Statement: TypeAlias = "str | Query | PatternExpression | RuleStatement | State | Program"
 QueryLike: TypeAlias = "Statement | Sequence[Statement]"
 """A query as it may be given; a list is a program of all its members."""
 
@@ -269,7 +269,7 @@ def query_statements(query: object) -> Statements:
             if problems := list(check_constraints(statements.constraints)):
                 raise QueryError(problems, statements.source)
             return statements
-        case RuleStatement():
+        case RuleStatement() | State():
             return parse_statements(query.to_text())
         case Query() | PatternExpression():
             return parse_statements((query_of(query) if isinstance(query, PatternExpression) else query).to_text())
@@ -292,4 +292,5 @@ def _joined(parts: Sequence[Statements]) -> Statements:
         constraints=tuple(entry for part in parts for entry in part.constraints),
         ruleset=joined_rulesets(part.ruleset for part in parts),
         hierarchies=tuple(dict.fromkeys(entry for part in parts for entry in part.hierarchies)),
+        states=tuple(state for part in parts for state in part.states),
     )

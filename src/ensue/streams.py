@@ -15,6 +15,7 @@ from ensue.lang.render import render_pattern
 from ensue.plan.build import plan_query
 from ensue.plan.model import DEFAULT_LIMIT, Options, QueryPlan
 from ensue.programs import Program, QueryLike, program_statements
+from ensue.runtimes.beliefs import refuse_beliefs
 from ensue.runtimes.fixed import fixed_tables
 from ensue.runtimes.grouping import by_keys
 from ensue.runtimes.planning import ColumnNames, Columns, Planned, plan_queries, with_violations
@@ -87,6 +88,7 @@ def start(
 
     require_pyspark()
     statements = program_statements(program, constraints)
+    refuse_beliefs(statements)
     names = Program(statements).names
     options, eager = Options(limit=checked_limit(limit)), checked_emit(emit, statements)
     planned = plan_queries(

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ensue.algebra.hierarchies import HierarchyStatement
     from ensue.algebra.probability import Threshold
     from ensue.algebra.rules import Rule, Ruleset
+    from ensue.algebra.states import StateStatement
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,13 +279,14 @@ class PatternQuery:
 
 @dataclass(frozen=True, slots=True)
 class Statements:
-    """What one text or file holds: its patterns in order, its constraints in order, its rules, its levels."""
+    """What one text or file holds: patterns and constraints in order, rules, levels of detail, and states."""
 
     statements: tuple[PatternQuery, ...]
     source: Source | None = field(default=None, compare=False, repr=False)
     constraints: tuple[ConstraintStatement, ...] = ()
     ruleset: Ruleset | None = None
     hierarchies: tuple[HierarchyStatement, ...] = ()
+    states: tuple[StateStatement, ...] = ()
 
     @property
     def results(self) -> tuple[PatternQuery, ...]:

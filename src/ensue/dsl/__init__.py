@@ -51,12 +51,14 @@ from ensue.dsl.patterns import PatternExpression, absent, all_of, any_of, event,
 from ensue.dsl.query import Query
 from ensue.dsl.rule_items import RuleItem, atom, name, timer, together, while_
 from ensue.dsl.rules import RuleStatement, fact, on, rule, stream, table
+from ensue.dsl.states import State, state
 
 __all__ = [
     "PatternExpression",
     "Query",
     "RuleItem",
     "RuleStatement",
+    "State",
     "Value",
     "absent",
     "all_of",
@@ -107,6 +109,7 @@ __all__ = [
     "same",
     "seq",
     "simultaneous",
+    "state",
     "stddev",
     "stream",
     "sum_",

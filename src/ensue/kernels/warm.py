@@ -9,7 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from ensue.kernels import choice, codes, minima, mining, ranges, sorting, stretches, traces, violations
+from ensue.kernels import (
+    choice,
+    codes,
+    filtering,
+    joint,
+    minima,
+    mining,
+    ranges,
+    sorting,
+    stretches,
+    traces,
+    violations,
+)
 
 log = logging.getLogger("ensue")
 
@@ -73,14 +85,57 @@ CALLS: tuple[tuple[Any, tuple[Any, ...]], ...] = (
 )
 
 
+_small = np.zeros((1, 1), np.int16)
+_numbers = np.ones((1, 1))
+_model = joint.Model(
+    1,
+    1,
+    False,
+    _small,
+    _small,
+    _times,
+    _numbers[None],
+    _numbers[None],
+    _flags,
+    0,
+    _numbers[0],
+    _numbers[0],
+    _numbers[0],
+)
+_responses = filtering.Responses(_rows, _numbers[0], _numbers[0], _numbers[0], _rows)
+_changes = filtering.Changes(_small, _small, _small, _small, np.zeros((3, 1, 0)), _numbers[0])
+_beliefs = filtering.Beliefs(_numbers.copy(), _times.copy(), _numbers[0].copy())
+_wanted = filtering.Wanted(_numbers, _numbers.copy(), _rows, _numbers.copy(), _numbers[0].copy(), False, 0)
+
+BELIEF_CALLS: tuple[tuple[Any, tuple[Any, ...]], ...] = (
+    (
+        filtering.follow_beliefs,
+        (_rows, _offsets, _times, _changes, _model, _responses, _beliefs, 0, _wanted, np.zeros(1, np.int8)),
+    ),
+)
+"""Those of probabilistic state, which take as long as all others, and which not everybody needs."""
+
+
 @cache
 def warm_up() -> None:
     """Loads every kernel, compiling those that are not cached; says so on a terminal, because it takes seconds."""
-    for done, (kernel, arguments) in enumerate(CALLS):
+    _call(CALLS)
+
+
+@cache
+def warm_up_beliefs() -> None:
+    """The same with the kernels of probabilistic state."""
+    warm_up()
+    _call(BELIEF_CALLS)
+
+
+def _call(calls: tuple[tuple[Any, tuple[Any, ...]], ...]) -> None:
+    """Calls each once: what a call has changed is no input for another one."""
+    for done, (kernel, arguments) in enumerate(calls):
         kernel(*arguments)
         if sum(kernel.stats.cache_misses.values()):
-            message = f"ensue: compiling kernels, once on this machine: {done + 1} of {len(CALLS)}"
+            message = f"ensue: compiling kernels, once on this machine: {done + 1} of {len(calls)}"
             log.info(message)
             if sys.stderr.isatty():
-                sys.stderr.write("\r" + message + ("\n" if done + 1 == len(CALLS) else ""))
+                sys.stderr.write("\r" + message + ("\n" if done + 1 == len(calls) else ""))
                 sys.stderr.flush()

@@ -36,19 +36,24 @@ from ensue.algebra.nodes import (
     Ticks,
     Window,
     Within,
+    walk,
 )
 from ensue.algebra.operators import any_event_but, excluded_streams
 from ensue.algebra.probability import Threshold
+from ensue.algebra.states import StateStatement
 from ensue.errors import Problem, QueryError, Source, Span
 from ensue.expr.nodes import (
     Duration,
     Expr,
+    Field,
     Literal,
 )
+from ensue.expr.rewrite import substitute_fields
 from ensue.lang.constraints import party_problem, size_problem
-from ensue.lang.names import unquote_name
+from ensue.lang.names import asks_state, unquote_name
 from ensue.lang.operations import Argument, Quantity, policy_problems, read_operation, repeat_problems
 from ensue.lang.rules import RuleRules, ruleset_of
+from ensue.lang.states import StateRules
 
 MAXIMAL_DEPTH = 200
 """Levels of nesting that a query may have. A chain `x AND y AND z` of n conditions has n levels."""
@@ -94,7 +99,7 @@ def build_tree(tree: Tree[Token], source: Source) -> Any:
     return value
 
 
-class _Builder(RuleRules):
+class _Builder(RuleRules, StateRules):
     """One method for each rule of the grammar: the values of the children in, the value of the rule out."""
 
     def __init__(self, source: Source) -> None:
@@ -138,7 +143,8 @@ class _Builder(RuleRules):
         patterns = tuple(statement for statement in statements if isinstance(statement, PatternQuery))
         constraints = tuple(statement for statement in statements if isinstance(statement, ConstraintStatement))
         hierarchies = tuple(statement for statement in statements if isinstance(statement, HierarchyStatement))
-        return Statements(patterns, self.source, constraints, ruleset_of(statements), hierarchies)
+        states = tuple(statement for statement in statements if isinstance(statement, StateStatement))
+        return Statements(patterns, self.source, constraints, ruleset_of(statements), hierarchies, states)
 
     def statement(self, span: Span, pattern: Pattern, *clauses: Clause) -> PatternQuery:
         return self.named_statement(span, None, pattern, *clauses)
@@ -149,6 +155,8 @@ class _Builder(RuleRules):
             if clause.attribute in values:
                 self._report(clause.span, _duplicate_clause(clause))
             values.setdefault(clause.attribute, clause.value)
+        if "where" in values:
+            values["where"] = _of_the_one_event(values["where"], pattern)
         spans = {clause.attribute: clause.span for clause in reversed(clauses)}
         policy_span = spans.get("policy", spans.get("consume"))
         partition_span = spans.get("partition_by")
@@ -350,6 +358,19 @@ class _Builder(RuleRules):
 
     def last(self, span: Span, item: Pattern) -> Pick:
         return Pick(item, latest=True, span=span)
+
+
+def _of_the_one_event(where: Expr, pattern: Pattern) -> Expr:
+    """Questions to a state that do not say at which event are about the only one that has a name."""
+    names = {node.variable for node in walk(pattern) if isinstance(node, Event) and node.variable is not None}
+    if len(names) != 1:
+        return where
+    [only] = names
+
+    def named(field: Field) -> Field:
+        return replace(field, variable=only) if field.variable is None and asks_state(field.name) else field
+
+    return substitute_fields(where, named)
 
 
 def too_deep(span: Span) -> Problem:

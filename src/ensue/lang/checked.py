@@ -6,6 +6,7 @@ from ensue.algebra.check import check_constraints, check_query, check_statement_
 from ensue.algebra.hierarchies import check_hierarchies
 from ensue.algebra.nodes import Statements
 from ensue.algebra.rule_checks import check_rules
+from ensue.algebra.state_checks import check_states
 from ensue.algebra.streams import check_streams
 from ensue.errors import QueryError
 from ensue.lang.parser import parse_statements
@@ -20,6 +21,7 @@ def parse_checked(text: str, name: str = "query") -> Statements:
     problems += check_statement_names([(node.name, node.span) for node in statements.results if node.name])
     problems += check_streams(statements)
     problems += check_rules(statements)
+    problems += check_states(statements.states)
     if problems:
         raise QueryError(problems, statements.source)
     return statements

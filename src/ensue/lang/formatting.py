@@ -12,6 +12,7 @@ from ensue.errors import Span
 from ensue.lang.parser import parse_statements
 from ensue.lang.render import render_constraint_statement, render_query
 from ensue.lang.render_rules import render_action, render_fact, render_rule, render_stream, render_table
+from ensue.lang.render_states import render_state
 
 _PARTS = re.compile(r"'(?:[^']|'')*'|`(?:[^`]|``)*`|(?P<comment>--[^\n]*)|(?P<semicolon>;)|(?P<lines>\n)|[^\S\n]+|.")
 """Texts and quoted names are parts of their own, so that `--` and `;` within them are none."""
@@ -53,6 +54,7 @@ def _statements(parsed: Statements) -> Iterator[_Statement]:
         *((table.span, render_table(table)) for table in ruleset.tables),
         *((stream.span, render_stream(stream)) for stream in ruleset.streams),
         *((action.span, render_action(action)) for action in ruleset.actions),
+        *((state.span, render_state(state)) for state in parsed.states),
     ]
     for span, rendered in written:
         assert span is not None, "what was parsed has a place"

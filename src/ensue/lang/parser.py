@@ -9,6 +9,7 @@ from lark import Lark, Token, Tree, UnexpectedInput
 
 from ensue.algebra.nodes import Pattern, Return, Statements, Window
 from ensue.algebra.rules import Item
+from ensue.algebra.states import Drift, Measure, Response, StateCondition
 from ensue.errors import Source
 from ensue.expr.nodes import Expr
 from ensue.lang.build import build_tree
@@ -16,7 +17,10 @@ from ensue.lang.rules import Given
 from ensue.lang.syntax_errors import explain_syntax
 from ensue.lang.tables import load_parser
 
-_STARTS = ("statements", "pattern", "expression", "window", "returns", "rule_items", "given_argument")
+_STARTS = (
+    "statements", "pattern", "expression", "window", "returns", "rule_items", "given_argument", "measure",
+    "state_condition", "response", "drift",
+)  # fmt: skip
 
 
 def parse_statements(text: str, name: str = "query") -> Statements:
@@ -87,6 +91,46 @@ def parse_argument(text: str) -> Given:
     """
     argument: Given = _parse(text, "given_argument", "argument")
     return argument
+
+
+def parse_measure(text: str) -> Measure:
+    """Parse a question to a state whose answer is one value per key.
+
+    >>> parse_measure("most likely(alice)")
+    MostLikely(variable=Constant(name='alice'))
+    """
+    measure: Measure = _parse(text, "measure", "question")
+    return measure
+
+
+def parse_state_condition(text: str) -> StateCondition:
+    """Parse a condition on a state.
+
+    >>> parse_state_condition("anyone in kitchen")
+    Located(who=Someone(word='anyone'), places=Places(values=('kitchen',), negated=False))
+    """
+    condition: StateCondition = _parse(text, "state_condition", "condition")
+    return condition
+
+
+def parse_response(text: str) -> Response:
+    """Parse what an event does to a state.
+
+    >>> parse_response("ON M m: MOVE a TO x").stream
+    'M'
+    """
+    response: Response = _parse(text, "response", "change")
+    return response
+
+
+def parse_drift(text: str) -> Drift:
+    """Parse what time alone does to a state.
+
+    >>> parse_drift("EVERY 5 MOVE BY (x -> y 0.5)").window
+    Ticks(count=5)
+    """
+    drift: Drift = _parse(text, "drift", "drift")
+    return drift
 
 
 def _parse(text: str, start: str, name: str) -> Any:

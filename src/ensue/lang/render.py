@@ -37,6 +37,7 @@ from ensue.algebra.rules import Ruleset
 from ensue.lang.names import quote_name, quote_query_name, quote_stream
 from ensue.lang.operations import first_brackets
 from ensue.lang.render_rules import render_action, render_declarations, render_rule
+from ensue.lang.render_states import render_state
 from ensue.lang.render_values import layout_condition, render_expression, render_names, render_window
 
 __all__ = [
@@ -57,7 +58,7 @@ _INDENT = "  "
 def render_statements(statements: Statements) -> str:
     """Every statement, ended with `;`, and a blank line between two of different kinds or with several lines.
 
-    What is declared comes first, then the constraints, the patterns, the rules and the actions.
+    What is declared comes first, then the states, the constraints, the patterns, the rules and the actions.
 
     >>> from ensue.lang.parser import parse_statements
     >>> render_statements(parse_statements("pattern A a; pattern p (B b)"))
@@ -67,6 +68,7 @@ def render_statements(statements: Statements) -> str:
     blocks = [
         _lines(map(render_hierarchy, statements.hierarchies)),
         _lines(render_declarations(ruleset)),
+        *(f"{render_state(state)};" for state in statements.states),
         _lines(map(render_constraint_statement, statements.constraints)),
         *(f"{render_query(query)};" for query in statements.statements),
         *(f"{render_rule(rule)};" for rule in ruleset.rules),

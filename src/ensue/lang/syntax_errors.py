@@ -25,18 +25,20 @@ _END = "$END"
 _CONTENTS = {
     "pattern": "pattern", "expression": "expression", "window": "window", "returns": "columns to return",
     "rule_items": "item of a rule", "given_argument": "argument",
+    "measure": "question to a state", "state_condition": "condition on a state",
+    "response": "change of a state", "drift": "change of a state",
 }  # fmt: skip
 _COMPARISONS = ("=", "==", "!=", "<>", "<", "<=", ">", ">=")
 
-_STATEMENTS = ("_RULE", "_PATTERN", "_STREAM", "_CONSTRAINT", "_FACT", "_TABLE", "_HIERARCHY", "_ON")
+_STATEMENTS = ("_RULE", "_PATTERN", "_STREAM", "_CONSTRAINT", "_FACT", "_TABLE", "_HIERARCHY", "_STATE", "_ON")
 _KEYWORDS = frozenset(terminal.strip("_") for terminal in _STATEMENTS)
 # Sets of terminals that one phrase names; the first terminal of each stands only where all the others may.
 _EXPRESSION = (
     "SCIENTIFIC", "INTEGER", "DECIMAL", "STRING", "_TRUE", "_FALSE", "_NULL", "_TIMESTAMP", "_SAME", "_CASE", "NAME",
-    "QUOTED", "MINUS", "_LPAR", "_NOT",
+    "QUOTED", "MINUS", "_LPAR", "_NOT", "_P", "_E", "_MOST_LIKELY",
 )  # fmt: skip
 _GROUPS = (
-    ("a statement (PATTERN, STREAM, CONSTRAINT, RULE, FACT, TABLE, HIERARCHY or ON)", _STATEMENTS),
+    ("a statement (PATTERN, STREAM, CONSTRAINT, RULE, FACT, TABLE, HIERARCHY, STATE or ON)", _STATEMENTS),
     ("an item of a rule", ("_WHILE", "_LBRACE", *_EXPRESSION)),
     ("an argument", ("ATTRIBUTE", *_EXPRESSION)),
     ("an expression", _EXPRESSION),
@@ -59,7 +61,8 @@ _GROUPS = (
     ),
     ("a number", ("INTEGER", "DECIMAL", "MINUS")),
     ("a name", ("NAME", "QUOTED")),
-    ("a name", ("WORD", "QUOTED")),
+    ("a name", ("WORD", "QUOTED", "_P", "_E", "_MOST_LIKELY")),
+    ("a question (P, E or MOST LIKELY)", ("_P", "_E", "_MOST_LIKELY")),
     ("a repetition", ("_LBRACE", "PLUS", "STAR")),
 )  # fmt: skip
 _WORDS = {

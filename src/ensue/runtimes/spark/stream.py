@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -27,7 +27,7 @@ from ensue.expr.nodes import Duration
 from ensue.plan.model import Options, QueryPlan
 from ensue.plan.slices import reach_of_streams
 from ensue.runtimes.spark.batch import result_schema, route
-from ensue.runtimes.spark.bucket import BucketTask, Clock, Output, packed
+from ensue.runtimes.spark.bucket import BucketTask, Clock, Output, Payload, Step, packed
 from ensue.runtimes.spark.frames import FrameInput, spark_schema
 from ensue.runtimes.spark.pushdown import column, needed_rows
 from ensue.runtimes.spark.worker import spare_imports
@@ -98,11 +98,17 @@ class Packing:
         )
 
 
+class Stepping(Protocol):
+    """What takes the rows of a bucket, its saved state and the watermark, and gives both back with what was found."""
+
+    def step(self, saved: bytes | None, payloads: Iterable[Payload], watermark: int) -> Step: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Operator:
     """What Spark calls for each bucket that has rows or whose time has come."""
 
-    task: BucketTask
+    task: Stepping
     buckets: int
 
     def __call__(self, key: tuple[int], frames: Iterable[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
@@ -173,11 +179,7 @@ class StreamPlan:
     def found(self) -> DataFrame:
         """All that is found, packed: matches and late rows by the number of their output."""
         parts = [self._packed(place) for place in range(len(self.inputs))]
-        together = reduce(DataFrame.union, parts)
-        clocked = together.select("bucket", "source", "payload", _unreachable_clock(self.inputs[0].frame.schema))
-        return clocked.groupBy("bucket").applyInPandasWithState(
-            Operator(self.task, self.buckets), FOUND, STATE, "append", "EventTimeTimeout"
-        )
+        return stateful(parts, Operator(self.task, self.buckets), self.inputs[0].frame.schema)
 
     def _packed(self, place: int) -> DataFrame:
         entry, schema = self.inputs[place], self.task.inputs[place].table.schema
@@ -199,6 +201,13 @@ class StreamPlan:
         }
         sums = [F.coalesce(F.sum(F.when(holds, rows)), F.lit(0)).alias(kind) for kind, holds in kinds.items()]
         return found.observe("ensue", *sums)
+
+
+def stateful(parts: Sequence[DataFrame], operator: Operator, schema: StructType) -> DataFrame:
+    """All that the operator finds in packed rows; `schema` is that of a frame with the watermark."""
+    together = reduce(DataFrame.union, parts)
+    clocked = together.select("bucket", "source", "payload", _unreachable_clock(schema))
+    return clocked.groupBy("bucket").applyInPandasWithState(operator, FOUND, STATE, "append", "EventTimeTimeout")
 
 
 def unpacked(found: DataFrame, numbers: Sequence[int], schema: pa.Schema) -> DataFrame:

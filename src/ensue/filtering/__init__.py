@@ -1,0 +1,1 @@
+"""Probabilistic state: what is believed of each key, as events come."""
