@@ -108,6 +108,7 @@ if TYPE_CHECKING:
     from ensue.inference import Beliefs, StateTracker, Tracked, beliefs, track
     from ensue.mining import Proposal, mine
     from ensue.programs import Program, explain, parse, parse_file
+    from ensue.refinement import Evaluation, Refinement, fit_refinement, load_refinement
     from ensue.reports import HtmlReport, report
     from ensue.runtimes.spark.running import Running
     from ensue.runtimes.spark.session import spark_session
@@ -125,6 +126,7 @@ _HOMES = {
     "EnsueError": "ensue.errors",
     "EnsueNotice": "ensue.errors",
     "EnsueWarning": "ensue.errors",
+    "Evaluation": "ensue.refinement",
     "HtmlReport": "ensue.reports",
     "LimitError": "ensue.errors",
     "PatternExpression": "ensue.dsl",
@@ -136,6 +138,7 @@ _HOMES = {
     "Reacted": "ensue.actions",
     "Reactor": "ensue.actions",
     "Rejected": "ensue.actions",
+    "Refinement": "ensue.refinement",
     "Report": "ensue.engine.sources",
     "Results": "ensue.api",
     "RuleItem": "ensue.dsl",
@@ -177,6 +180,7 @@ _HOMES = {
     "fact": "ensue.dsl",
     "field": "ensue.dsl",
     "first_of": "ensue.dsl",
+    "fit_refinement": "ensue.refinement",
     "flatten_of": "ensue.dsl",
     "follows": "ensue.dsl",
     "implies": "ensue.dsl",
@@ -185,6 +189,7 @@ _HOMES = {
     "last_of": "ensue.dsl",
     "lineage": "ensue.dsl",
     "list_of": "ensue.dsl",
+    "load_refinement": "ensue.refinement",
     "max_": "ensue.dsl",
     "min_": "ensue.dsl",
     "any_match": "ensue.anymatch",
@@ -259,6 +264,7 @@ __all__ = [
     "EnsueError",
     "EnsueNotice",
     "EnsueWarning",
+    "Evaluation",
     "HtmlReport",
     "LimitError",
     "PatternExpression",
@@ -269,6 +275,7 @@ __all__ = [
     "QueryError",
     "Reacted",
     "Reactor",
+    "Refinement",
     "Rejected",
     "Report",
     "Results",
@@ -312,6 +319,7 @@ __all__ = [
     "fact",
     "field",
     "first_of",
+    "fit_refinement",
     "flatten_of",
     "follows",
     "implies",
@@ -320,6 +328,7 @@ __all__ = [
     "last_of",
     "lineage",
     "list_of",
+    "load_refinement",
     "max_",
     "min_",
     "mine",

@@ -17,6 +17,7 @@ from ensue.engine.matches import MatchChunk
 from ensue.engine.rows import Rows
 from ensue.engine.workspace import Workspace
 from ensue.graph.bounds import end_of
+from ensue.kernels.compiled import Codes
 from ensue.lang.render import render_query
 from ensue.plan.model import QueryPlan
 
@@ -45,6 +46,24 @@ def event_ids(space: Workspace, matches: Rows, name: str, columns: Sequence[str]
         _mix(np.full(len(rows), _seed(stream, lane)), _hashes_by_row(space, name, columns, lane)[rows], lane)
         for lane in range(len(LANES))
     ]
+
+
+def row_ids(columns: Mapping[str, pa.Array], numbers: Hashes | None) -> pa.Array:
+    """A text of 32 hexadecimal digits for each row of a table with these columns.
+
+    `numbers` tell equal rows apart; without them, each row has its number among its equals in this table.
+    """
+    lanes = []
+    for lane in range(len(LANES)):
+        result = np.zeros(len(next(iter(columns.values()))), np.uint64)
+        for name in sorted(columns):
+            hashed = _value_hashes(columns[name], lane)
+            if hashed is not None:
+                result = _mix(result ^ _seed(name, lane), hashed, lane)
+        own = _number_among_equals(np.zeros(len(result), np.int32), result) if numbers is None else numbers
+        lanes.append(_mix(result, own, lane))
+    digits = np.stack(lanes, axis=1).astype(">u8").view(np.uint8).reshape(len(lanes[0]), 16)
+    return pa.array(hexadecimal(digits), pa.string())
 
 
 def _lane(chunk: MatchChunk, plan: QueryPlan, columns: Mapping[str, Sequence[str]], lane: int) -> Hashes:
@@ -95,7 +114,7 @@ def _event_hashes(found: Candidates, names: Sequence[str], lane: int) -> Hashes:
         hashed = _value_hashes(values, lane)
         if hashed is not None:
             result = _mix(result ^ _seed(name, lane), hashed, lane)
-    return _mix(result, _number_among_equals(found, result), lane)
+    return _mix(result, _number_among_equals(found.keys, result), lane)
 
 
 def _value_hashes(values: pa.Array, lane: int) -> Hashes | None:
@@ -127,10 +146,10 @@ def _as_integers(values: pa.Array) -> pa.Array:
     return (values.cast(pa.int32()) if values.type.bit_width == 32 else values.view(pa.int64())).cast(pa.int64())
 
 
-def _number_among_equals(found: Candidates, hashes: Hashes) -> Hashes:
+def _number_among_equals(keys: Codes, hashes: Hashes) -> Hashes:
     """For each event how many equal ones of the same key stand before it."""
-    order = np.lexsort((hashes, found.keys))
-    hashes, keys = hashes[order], found.keys[order]
+    order = np.lexsort((hashes, keys))
+    hashes, keys = hashes[order], keys[order]
     first = np.ones(len(order), bool)
     first[1:] = (hashes[1:] != hashes[:-1]) | (keys[1:] != keys[:-1])
     places = np.arange(len(order))
