@@ -219,7 +219,7 @@ class _Builder(RuleRules, StateRules):
     def finer(self, span: Span, stream: str, share: float | None) -> Member:
         return Member(stream, share, span)
 
-    def share(self, span: Span, minus: Token | None, number: Token) -> float:
+    def level_share(self, span: Span, minus: Token | None, number: Token) -> float:
         return -float(number) if minus else float(number)
 
     # Constraints
