@@ -621,3 +621,13 @@ def test_page_shows_what_commands_print(tmp_path: Path, monkeypatch: pytest.Monk
         text = text.replace(block, fresh)
     if os.environ.get("UPDATE_DOCS"):
         page.write_text(text, encoding="utf-8")
+
+
+def test_detect_gives_probabilities(tmp_path: Path) -> None:
+    (tmp_path / "pair.ensue").write_text("PATTERN pair SEQ(A a, NOT B b, C c) WITHIN 9 RETURN PROBABILITY() AS p")
+    (tmp_path / "events.csv").write_text("t,kind,p,g\n1,A,0.5,x\n2,B,0.5,x\n3,C,0.8,\n")
+    files = ["detect", str(tmp_path / "pair.ensue"), "--events", str(tmp_path / "events.csv"), "--time", "t"]
+    columns = ["--type", "kind", "--probability", "p", "--alternatives", "g", "--format", "json"]
+    assert json.loads(CliRunner().invoke(app, [*files, *columns]).stdout)["pair"] == [{"p": 0.4}]
+    wrong = CliRunner().invoke(app, [*files, "--type", "kind", "--probability", "chance"])
+    assert (wrong.exit_code, "no-such-column" in wrong.stderr) == (1, True)

@@ -7,7 +7,7 @@ from collections.abc import Hashable
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ensue.algebra.nodes import PatternQuery
@@ -27,6 +27,9 @@ from strategies.uncertain import uncertain
 SEMANTIC_WINDOWS = ("FOLLOWS", "PRECEDES", "NOTFOLLOWS", "NOTPRECEDES", "ANYONE", "BOTH")
 GUARDED = ("APERIODIC", "UNLESS", "PERIODIC", "SIMULTANEOUS", "PRIOR", "CONCURRENT", "ANY")
 WITHOUT_MEANING = {"uncertain-positions", "uncertain-first", "uncertain-list"}
+
+SOME = settings(max_examples=60)
+"""Every example is run in all of its worlds."""
 
 Chances = dict[Hashable, float]
 
@@ -80,12 +83,14 @@ def check(query: PatternQuery, given: Uncertain, intervals: bool, options: Optio
 
 
 @pytest.mark.parametrize("options", [Options(), PLAIN], ids=["optimised", "plain"])
+@SOME
 @given(case=cases(), data=st.data())
 def test_patterns(case: tuple[PatternQuery, list[OracleEvent]], data: st.DataObject, options: Options) -> None:
     query, history = case
     check(query, data.draw(uncertain(history)), False, options)
 
 
+@SOME
 @given(case=cases(intervals=True), data=st.data())
 def test_intervals(case: tuple[PatternQuery, list[OracleEvent]], data: st.DataObject) -> None:
     query, history = case
@@ -93,12 +98,14 @@ def test_intervals(case: tuple[PatternQuery, list[OracleEvent]], data: st.DataOb
 
 
 @pytest.mark.parametrize("operators", [SEMANTIC_WINDOWS, GUARDED], ids=["semantic windows", "others"])
+@SOME
 @given(data=st.data())
 def test_operators(data: st.DataObject, operators: tuple[str, ...]) -> None:
     query, history = data.draw(cases_with_operators(operators=operators))
     check(query, data.draw(uncertain(history)), False, Options())
 
 
+@SOME
 @given(case=cases_with_picks(), data=st.data())
 def test_first_and_last(case: tuple[PatternQuery, list[OracleEvent]], data: st.DataObject) -> None:
     query, history = case
@@ -114,6 +121,7 @@ def without_lists(shown: Hashable) -> Hashable:
     return tuple((name, bound) for name, bound in bindings if not isinstance(bound, tuple)), *rest
 
 
+@SOME
 @given(data=st.data())
 def test_lists(data: st.DataObject) -> None:
     query, history = data.draw(cases_with_lists(lists=LISTED))

@@ -9,6 +9,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from hmmlearn.hmm import CategoricalHMM
 
 import ensue
 from ensue.lang.formatting import format_text
@@ -60,7 +61,7 @@ def test_of_two_in_the_living_room_each_is_equally_likely_to_have_gone() -> None
     assert told.column("probability").to_pylist() == [1.0]
 
 
-def test_a_hidden_markov_model_is_filtered_as_by_the_forward_algorithm() -> None:
+def test_a_hidden_markov_model_is_filtered_as_by_the_forward_algorithm_and_by_a_library() -> None:
     random = np.random.default_rng(11)
     size, steps = 4, 200
     transition = random.dirichlet(np.full(size, 0.7), size).round(3)
@@ -87,6 +88,11 @@ def test_a_hidden_markov_model_is_filtered_as_by_the_forward_algorithm() -> None
         forward = (forward @ transition) * emission[:, observed[step]]
         forward /= forward.sum()
         np.testing.assert_allclose(found[step], forward, atol=1e-9)
+    model = CategoricalHMM(size, init_params="", params="")
+    model.startprob_, model.transmat_, model.emissionprob_ = np.full(size, 1 / size) @ transition, transition, emission
+    for seen in (1, 2, 20, steps):
+        posterior = model.predict_proba(observed[:seen].reshape(-1, 1))
+        np.testing.assert_allclose(found[seen - 1], posterior[-1], atol=1e-9)
 
 
 def test_time_alone_moves_by_powers_of_the_transition() -> None:

@@ -186,6 +186,13 @@ def detect(
     until: Annotated[
         str | None, typer.Option(metavar="MOMENT", help="only what completes up to it", show_default=False)
     ] = None,
+    probability: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="how probable an event is", show_default=False)
+    ] = None,
+    alternatives: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="of events that agree on it at most one is real", show_default=False),
+    ] = None,
 ) -> None:
     """Find the matches of a program in files of events. Matches go to stdout, everything else to stderr."""
     from ensue.cli.detecting import detect_in_files, write_matches
@@ -194,7 +201,8 @@ def detect(
 
     with reported():
         program = choose_pattern(read_program(file), pattern)
-        found = detect_in_files(program, events, time, type, end, limit, table or (), since, until)
+        uncertain = (probability, alternatives)
+        found = detect_in_files(program, events, time, type, end, limit, table or (), since, until, *uncertain)
         wanted = {name: table for name, table in found.items() if pattern in (None, name)}
         write_matches(wanted, format.value, rows)
 

@@ -39,6 +39,8 @@ def detect_in_files(
     tables: Sequence[str] = (),
     since: str | None = None,
     until: str | None = None,
+    probability: str | None = None,
+    alternatives: str | None = None,
 ) -> Mapping[str, pa.Table]:
     """The matches of each pattern, by name; without a `limit`, as many as `ensue.run` gives without one.
 
@@ -54,6 +56,8 @@ def detect_in_files(
         time=time,
         type=type,
         end=end,
+        probability=probability,
+        alternatives=alternatives,
         limit=most,
         tables=named,
         since=_moment(since),
