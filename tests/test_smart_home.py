@@ -67,6 +67,27 @@ def test_the_most_likely_place_is_mostly_the_true_one(
         assert right > always_the_same + 0.3
 
 
+@pytest.mark.parametrize(
+    ("part", "nothing"),
+    [("RELIABILITY 0.9\n", f"RELIABILITY {1 / 6}\n"), ("PROBABILITY 0.98", "PROBABILITY 0.0")],
+    ids=["tags", "doors"],
+)
+def test_without_tags_or_doors_much_less_is_known(
+    part: str, nothing: str, run: ModuleType, days: dict[int, Any], answers: dict[int, pa.Table]
+) -> None:
+    text = run.PROGRAM.read_text(encoding="utf-8")
+    assert part in text
+    poorer = ensue.parse(text.replace(part, nothing))
+    questions = {person: run.QUESTIONS[person] for person in run.PEOPLE}
+    right: dict[str, list[Any]] = {"all": [], "poorer": []}
+    for seed, day in days.items():
+        told = {"all": answers[seed], "poorer": ensue.track(day.events, poorer, questions, time="t", type="type")}
+        for name, table in told.items():
+            right[name] += [run.texts(table, person) == run.texts(day.truth, person) for person in run.PEOPLE]
+    share = {name: np.concatenate(found).mean() for name, found in right.items()}
+    assert share["all"] > share["poorer"] + 0.15
+
+
 def test_probabilities_mean_what_they_say(run: ModuleType, days: dict[int, Any], answers: dict[int, pa.Table]) -> None:
     together = (
         pa.concat_tables([answers[seed] for seed in SEEDS]),
