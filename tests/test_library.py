@@ -77,7 +77,7 @@ def test_the_run_shows_alerts_with_their_readings(
     monkeypatch.setattr(sys, "argv", ["run.py", "--batch"])
     assert run.main() == 0
     shown = capsys.readouterr().out.splitlines()
-    [output] = [block.text for block in blocks_of(PAGES[1]) if block.word == "console"]
+    [output] = [block.text for block in blocks_of(PAGES[1]) if "library/run.py" in block.text]
     cited = [line for line in output.splitlines() if not line.startswith("$ ") and line != "..."]
     assert shown[: len(cited) - 1] + shown[-1:] == cited
 

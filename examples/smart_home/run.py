@@ -1,0 +1,137 @@
+"""Where is everybody? A day of a smart home: the answers at every moment, a display, alerts, and how true it all was.
+
+    python examples/smart_home/run.py FOLDER
+
+Writes `answers.csv` and `home.svg` into the folder, and prints a summary. The truth is known, for the day is drawn.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from chart import draw
+from numpy.typing import NDArray
+from pyarrow import csv
+from simulate import PEOPLE, PLACES, Day, draw_day
+
+import ensue
+
+PROGRAM = Path(__file__).with_name("home.ensue")
+Numbers = NDArray[np.float64]
+
+QUESTIONS = {
+    "at_home": "E(count(not outside))",
+    "nobody_home": "P(count(not outside) = 0)",
+    "one_home": "P(count(not outside) = 1)",
+    "two_home": "P(count(not outside) = 2)",
+    "alice_home": "P(alice not in outside)",
+    "anyone_living": "P(anyone in living)",
+    "only_alice_living": "P(alice in living and bob not in living)",
+    "only_bob_living": "P(bob in living and alice not in living)",
+    **{f"{person}_{place}": f"P({person} in {place})" for person in PEOPLE for place in PLACES},
+    **{person: f"MOST LIKELY({person})" for person in PEOPLE},
+}
+"""The columns of the answers. The display hangs in the living room, so it asks who is there."""
+
+SOMEBODY = 0.3
+"""Below this probability that anyone is there, the display is off."""
+
+SURE = 0.8
+"""From this probability on that someone is there alone, it shows what that person likes."""
+
+BINS = 5
+
+
+def answer(events: pa.Table) -> pa.Table:
+    """What is believed after each event, and what the display shows then."""
+    tracked = ensue.track(events, ensue.parse_file(PROGRAM), QUESTIONS, time="t", type="type")
+    return with_display(tracked)
+
+
+def with_display(tracked: pa.Table) -> pa.Table:
+    return tracked.append_column("display", pa.array(display(tracked).tolist(), pa.string()))
+
+
+def display(tracked: pa.Table) -> NDArray[np.str_]:
+    """News for alice, sports for bob; the weather for both, or while it is unsure who is there; off for nobody."""
+    anyone, alice, bob = (numbers(tracked, f"{who}_living") for who in ("anyone", "only_alice", "only_bob"))
+    return np.select([anyone < SOMEBODY, alice >= SURE, bob >= SURE], ["off", "news", "sports"], "weather")
+
+
+def wanted_display(truth: pa.Table) -> NDArray[np.str_]:
+    """What it would show, if it knew where everybody is."""
+    alice, bob = (texts(truth, person) == "living" for person in PEOPLE)
+    return np.select([~alice & ~bob, alice & ~bob, bob & ~alice], ["off", "news", "sports"], "weather")
+
+
+def find(events: pa.Table) -> Mapping[str, pa.Table]:
+    return ensue.run(ensue.parse_file(PROGRAM), events, time="t", type="type")
+
+
+def calibration(answers: pa.Table, truth: pa.Table) -> list[tuple[float, float, int]]:
+    """For each range of probabilities: what was said on average, how often it was so, and the number of statements."""
+    said = np.concatenate([numbers(answers, f"{person}_{place}") for person in PEOPLE for place in PLACES])
+    so = np.concatenate([texts(truth, person) == place for person in PEOPLE for place in PLACES])
+    ranges = np.minimum((said * BINS).astype(np.int64), BINS - 1)
+    found = [(said[ranges == which], so[ranges == which]) for which in range(BINS)]
+    return [(float(values.mean()), float(true.mean()), len(values)) for values, true in found if len(values)]
+
+
+def summary(day: Day, answers: pa.Table, alerts: Mapping[str, pa.Table]) -> Iterator[str]:
+    yield f"{day.events.num_rows} events of one day; only the judge knows the truth"
+    yield from (judged_place(person, day, answers) for person in PEOPLE)
+    count = sum((texts(day.truth, person) != "outside").astype(np.int64) for person in PEOPLE)
+    yield f"how many at home: off by {np.abs(numbers(answers, 'at_home') - count).mean():.2f} on average"
+    shown, wanted = texts(answers, "display"), wanted_display(day.truth)
+    wrong = np.isin(shown, ["news", "sports"]) & (shown != wanted)
+    yield f"display: as if it knew {np.mean(shown == wanted):.0%}, somebody else's program {wrong.mean():.0%}"
+    for said, so, statements in calibration(answers, day.truth):
+        yield f"  said {said:.2f}, so {so:.2f} ({statements:,} statements)"
+    leaks = texts(day.events, "type") == "Leak"
+    yield f"{leaks.sum()} leaks, {(leaks & kitchen_empty(day.truth)).sum()} of them while nobody was in the kitchen"
+    for name, rows in alerts.items():
+        yield f"{name}: {rows.num_rows}"
+        for row in rows.to_pylist():
+            found = ", ".join(f"{column} {value:.2f}" for column, value in row.items() if column != "at")
+            yield f"  {row['at']:%H:%M} {found}"
+
+
+def judged_place(person: str, day: Day, answers: pa.Table) -> str:
+    true, told = texts(day.truth, person), texts(answers, person)
+    usual = max(PLACES, key=lambda place: np.count_nonzero(true == place))
+    right, guessed = np.mean(told == true), np.mean(true == usual)
+    return f"{person}: the most likely place is the true one {right:.0%} (always {usual}: {guessed:.0%})"
+
+
+def kitchen_empty(truth: pa.Table) -> NDArray[np.bool_]:
+    places = np.stack([texts(truth, person) for person in PEOPLE])
+    return np.asarray(np.all(places != "kitchen", axis=0))
+
+
+def numbers(table: pa.Table, column: str) -> Numbers:
+    return np.asarray(table.column(column).to_numpy(), np.float64)
+
+
+def texts(table: pa.Table, column: str) -> NDArray[np.str_]:
+    return np.asarray(table.column(column).to_pylist(), np.str_)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Tells where everybody is, all day long, and how true that was.")
+    parser.add_argument("folder", type=Path, help="where answers.csv and home.svg are written")
+    parser.add_argument("--seed", type=int, default=5, help="draws another day (default: %(default)s)")
+    chosen = parser.parse_args()
+    chosen.folder.mkdir(parents=True, exist_ok=True)
+    day = draw_day(chosen.seed)
+    answers = answer(day.events)
+    csv.write_csv(answers, chosen.folder / "answers.csv")
+    (chosen.folder / "home.svg").write_text(draw(answers, day.truth), encoding="utf-8")
+    print("\n".join(summary(day, answers, find(day.events))))
+
+
+if __name__ == "__main__":
+    main()
