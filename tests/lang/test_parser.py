@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from ensue.algebra.nodes import (
@@ -48,7 +46,6 @@ from ensue.lang.build import MAXIMAL_DEPTH
 from ensue.lang.literals import UNITS
 from ensue.lang.names import RESERVED
 from ensue.lang.parser import (
-    _parser,
     parse_expression,
     parse_pattern,
     parse_returns,
@@ -453,11 +450,3 @@ def test_the_deepest_query_can_be_used() -> None:
     assert len([*walk_expression(expression)]) == 2 * MAXIMAL_DEPTH - 1
     assert render_expression(expression) == text
     assert repr(expression)
-
-
-def test_the_parser_is_built_quickly() -> None:
-    _parser.cache_clear()
-    started = time.process_time()
-    parse_statements("PATTERN A a")
-    # 0.1 s on an idle machine; the bound leaves room for a busy one.
-    assert time.process_time() - started < 0.5

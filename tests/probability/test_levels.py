@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import ensue
 from ensue.errors import QueryError
+from ensue.lang.formatting import format_text
 
 LEVELS = "HIERARCHY Object > Person > (alice 0.5, bob 0.25); HIERARCHY Object > (Person 0.75, Pet 0.25)"
 LEAVES = {
@@ -143,3 +144,4 @@ def test_tables_of_their_own_have_no_levels() -> None:
 def test_a_text_with_levels_parses_back() -> None:
     program = ensue.parse(f"{LEVELS}; PATTERN (alice a)")
     assert ensue.parse(program.to_text()) == program
+    assert format_text("hierarchy  A>(b .5,c);  pattern (b x)") == "HIERARCHY A > (b 0.5, c);\nPATTERN b x;\n"

@@ -87,3 +87,12 @@ def test_whether_anything_happened_is_not_asked_of_a_stream(spark: SparkSession)
     stream = spark.readStream.format("rate").load().selectExpr("timestamp AS t", "'A' AS type", "0.5D AS p")
     with pytest.raises(SchemaError, match="a stream has no end"):
         ensue.any_match(stream, "PATTERN A a", time="t", type="type", probability="p")
+
+
+def test_levels_of_detail(spark: SparkSession) -> None:
+    levels = "HIERARCHY Any > A; HIERARCHY Any > (B 0.5)"
+    query = f"{levels}; PATTERN SEQ(A a, NOT B b, C c) WITHIN 5 seconds RETURN a.n AS a, c.n AS c, PROBABILITY() AS p"
+    coarse = pa.array(["Any" if row % 7 == 0 else kind for row, kind in enumerate(events()["type"].to_pylist())])
+    table = events().set_column(1, "type", coarse)
+    found = ensue.detect(spark.createDataFrame(table), query, **COLUMNS)
+    assert shown(found.toArrow()) == shown(ensue.detect(table, query, **COLUMNS))

@@ -263,7 +263,8 @@ def _listed(
         outer = [name for name in collection.names if name not in threat.own]
         parent, has_parent = _places(_identities(lists, match, outer), keys[threat.against])
         possible &= has_parent
-        demands, possible = given_real(demands, known[threat.against].demands.take(parent), possible)
+        if has_parent.any():
+            demands, possible = given_real(demands, known[threat.against].demands.take(parent), possible)
     demands = merged_demands(demands)
     kept = np.flatnonzero(possible & (demands.chances > 0))
     return (

@@ -10,7 +10,7 @@ from ensue.algebra.nodes import Statements
 from ensue.algebra.rules import Ruleset
 from ensue.errors import Span
 from ensue.lang.parser import parse_statements
-from ensue.lang.render import render_constraint_statement, render_query
+from ensue.lang.render import render_constraint_statement, render_hierarchy, render_query
 from ensue.lang.render_rules import render_action, render_fact, render_rule, render_stream, render_table
 from ensue.lang.render_states import render_state
 
@@ -54,6 +54,7 @@ def _statements(parsed: Statements) -> Iterator[_Statement]:
         *((table.span, render_table(table)) for table in ruleset.tables),
         *((stream.span, render_stream(stream)) for stream in ruleset.streams),
         *((action.span, render_action(action)) for action in ruleset.actions),
+        *((levels.span, render_hierarchy(levels)) for levels in parsed.hierarchies),
         *((state.span, render_state(state)) for state in parsed.states),
     ]
     for span, rendered in written:
