@@ -84,6 +84,7 @@ def _lines(statements: Iterable[str]) -> str:
 def render_hierarchy(statement: HierarchyStatement) -> str:
     """Levels of detail as a statement.
 
+    >>> from ensue.algebra.hierarchies import Member
     >>> render_hierarchy(HierarchyStatement(("Object", "Person"), (Member("alice", 0.6), Member("bob"))))
     'HIERARCHY Object > Person > (alice 0.6, bob)'
     """
