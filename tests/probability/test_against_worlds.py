@@ -28,7 +28,7 @@ SEMANTIC_WINDOWS = ("FOLLOWS", "PRECEDES", "NOTFOLLOWS", "NOTPRECEDES", "ANYONE"
 GUARDED = ("APERIODIC", "UNLESS", "PERIODIC", "SIMULTANEOUS", "PRIOR", "CONCURRENT", "ANY")
 WITHOUT_MEANING = {"uncertain-positions", "uncertain-first", "uncertain-list"}
 
-SOME = settings(max_examples=60)
+SOME = settings(max_examples=30)
 """Every example is run in all of its worlds."""
 
 Chances = dict[Hashable, float]

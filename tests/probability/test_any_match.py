@@ -45,7 +45,7 @@ def by_worlds(query: PatternQuery, given: Uncertain, window: int | None) -> dict
 
 
 @pytest.mark.parametrize("window", [None, WINDOW])
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(case=cases(), data=st.data())
 def test_any_match(case: tuple[PatternQuery, list[OracleEvent]], data: st.DataObject, window: int | None) -> None:
     query, history = case

@@ -54,7 +54,7 @@ def by_worlds(text: str, given: Uncertain) -> dict[tuple[int, int], list[float |
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_means_over_worlds(data: st.DataObject, pattern: str) -> None:
     history = data.draw(histories(streams=("A", "B", "B", "B", "C"), least_sizes=(5, 7, 8), most=9))

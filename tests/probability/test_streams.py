@@ -26,7 +26,7 @@ def rows(found: pa.Table) -> list[tuple[str, float]]:
     return sorted(zip(map(repr, shown), found.column("probability").to_pylist(), strict=True))
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(case=cases(), data=st.data())
 def test_any_cut_with_restarts(case: tuple[PatternQuery, list[OracleEvent]], data: st.DataObject) -> None:
     query, history = case
@@ -49,7 +49,7 @@ def test_any_cut_with_restarts(case: tuple[PatternQuery, list[OracleEvent]], dat
     assert [chance for _, chance in found] == pytest.approx([chance for _, chance in whole], abs=1e-9)
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(case=cases())
 def test_with_certain_events_the_answer_is_the_crisp_one(case: tuple[PatternQuery, list[OracleEvent]]) -> None:
     query, history = case

@@ -23,7 +23,7 @@ PAIRS = "PATTERN SEQ(A a, B b) WITHIN 5"
 CRISP = pa.table({"t": [1, 2], "type": ["A", "B"], "p": [0.5, 0.8]})
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(case=cases(), data=st.data(), least=st.sampled_from((0.01, 0.2, 0.5, 0.9, 1.0)))
 def test_what_is_kept(case: tuple[PatternQuery, list[OracleEvent]], data: st.DataObject, least: float) -> None:
     query, history = case
