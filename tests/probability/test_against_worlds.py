@@ -7,7 +7,7 @@ from collections.abc import Hashable
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ensue.algebra.nodes import PatternQuery
@@ -22,14 +22,11 @@ from oracle.oracle import OracleEvent
 from oracle.worlds import Uncertain
 from strategies.operators import cases_with_lists, cases_with_operators, cases_with_picks
 from strategies.patterns import cases
-from strategies.uncertain import uncertain
+from strategies.uncertain import SOME, uncertain
 
 SEMANTIC_WINDOWS = ("FOLLOWS", "PRECEDES", "NOTFOLLOWS", "NOTPRECEDES", "ANYONE", "BOTH")
 GUARDED = ("APERIODIC", "UNLESS", "PERIODIC", "SIMULTANEOUS", "PRIOR", "CONCURRENT", "ANY")
 WITHOUT_MEANING = {"uncertain-positions", "uncertain-first", "uncertain-list"}
-
-SOME = settings(max_examples=30)
-"""Every example is run in all of its worlds."""
 
 Chances = dict[Hashable, float]
 

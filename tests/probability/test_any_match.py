@@ -6,7 +6,7 @@ from collections import defaultdict
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import ensue
@@ -18,7 +18,7 @@ from oracle.oracle import OracleEvent
 from oracle.worlds import Uncertain
 from probability.test_against_worlds import WITHOUT_MEANING, uncertain_input
 from strategies.patterns import cases
-from strategies.uncertain import uncertain
+from strategies.uncertain import SOME, uncertain
 
 COLUMNS = {"time": "time", "type": "type"}
 WINDOW = 8
@@ -45,7 +45,7 @@ def by_worlds(query: PatternQuery, given: Uncertain, window: int | None) -> dict
 
 
 @pytest.mark.parametrize("window", [None, WINDOW])
-@settings(max_examples=40)
+@SOME
 @given(case=cases(), data=st.data())
 def test_any_match(case: tuple[PatternQuery, list[OracleEvent]], data: st.DataObject, window: int | None) -> None:
     query, history = case

@@ -6,14 +6,14 @@ from collections import defaultdict
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import ensue
 from oracle.worlds import Uncertain
 from probability.test_against_worlds import uncertain_input
 from strategies.histories import histories
-from strategies.uncertain import uncertain
+from strategies.uncertain import SOME, uncertain
 
 OPTIONS = {"time": "time", "type": "type"}
 UNCERTAIN = {**OPTIONS, "probability": "p", "alternatives": "alternatives of"}
@@ -54,7 +54,7 @@ def by_worlds(text: str, given: Uncertain) -> dict[tuple[int, int], list[float |
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-@settings(max_examples=25)
+@SOME
 @given(data=st.data())
 def test_means_over_worlds(data: st.DataObject, pattern: str) -> None:
     history = data.draw(histories(streams=("A", "B", "B", "B", "C"), least_sizes=(5, 7, 8), most=9))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import ensue
@@ -16,7 +16,7 @@ from oracle.worlds import Uncertain
 from probability.test_against_worlds import WITHOUT_MEANING, uncertain_input
 from strategies.histories import batches
 from strategies.patterns import cases
-from strategies.uncertain import uncertain
+from strategies.uncertain import SOME, uncertain
 
 COLUMNS = {"time": "time", "type": "type", "probability": "p", "alternatives": "alternatives of"}
 
@@ -26,7 +26,7 @@ def rows(found: pa.Table) -> list[tuple[str, float]]:
     return sorted(zip(map(repr, shown), found.column("probability").to_pylist(), strict=True))
 
 
-@settings(max_examples=40)
+@SOME
 @given(case=cases(), data=st.data())
 def test_any_cut_with_restarts(case: tuple[PatternQuery, list[OracleEvent]], data: st.DataObject) -> None:
     query, history = case
@@ -49,7 +49,7 @@ def test_any_cut_with_restarts(case: tuple[PatternQuery, list[OracleEvent]], dat
     assert [chance for _, chance in found] == pytest.approx([chance for _, chance in whole], abs=1e-9)
 
 
-@settings(max_examples=40)
+@SOME
 @given(case=cases())
 def test_with_certain_events_the_answer_is_the_crisp_one(case: tuple[PatternQuery, list[OracleEvent]]) -> None:
     query, history = case

@@ -6,7 +6,7 @@ import math
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import ensue
@@ -17,13 +17,13 @@ from oracle.oracle import OracleEvent
 from probability.test_against_worlds import WITHOUT_MEANING, uncertain_input
 from probability.test_streams import COLUMNS, rows
 from strategies.patterns import cases
-from strategies.uncertain import uncertain
+from strategies.uncertain import SOME, uncertain
 
 PAIRS = "PATTERN SEQ(A a, B b) WITHIN 5"
 CRISP = pa.table({"t": [1, 2], "type": ["A", "B"], "p": [0.5, 0.8]})
 
 
-@settings(max_examples=40)
+@SOME
 @given(case=cases(), data=st.data(), least=st.sampled_from((0.01, 0.2, 0.5, 0.9, 1.0)))
 def test_what_is_kept(case: tuple[PatternQuery, list[OracleEvent]], data: st.DataObject, least: float) -> None:
     query, history = case
