@@ -56,6 +56,7 @@ def test_constraint_benchmarks_give_every_figure(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("*.svg"))) == (4 if plots else 0)
 
 
+@pytest.mark.soak
 def test_semantic_window_benchmarks_give_every_figure_and_the_same_matches(tmp_path: Path) -> None:
     plots = ["--plots", str(tmp_path)] if find_spec("matplotlib") else []
     sizes = ["--events", "20000", "--runs", "1", "--experiment", "length"]

@@ -74,6 +74,15 @@ def axis(page: Any) -> list[str]:
     return page.locator("#axis text").all_text_contents()
 
 
+def wait_until(page: Any, condition: str) -> None:
+    """Waits for a condition; the page allows no `eval`, by which the driver would wait for it itself."""
+    for _ in range(100):
+        if page.evaluate(condition):
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError(f"{condition} did not come true")
+
+
 def test_a_match_shows_its_events_and_what_proves_it(browser: Any, orders: Path) -> None:
     with Opened(browser, orders) as page:
         page.locator(".match[aria-label^=shipped_unpaid]").first.click()
@@ -161,7 +170,7 @@ def test_zoom_and_move_by_button_wheel_drag_and_key(browser: Any, orders: Path) 
         assert axis(page) == whole
         scrolled = page.evaluate("scrollY")
         page.mouse.wheel(0, 300)
-        page.wait_for_function(f"scrollY > {scrolled}")
+        wait_until(page, f"scrollY > {scrolled}")
         assert axis(page) == whole, "the wheel alone scrolls the page"
 
 

@@ -145,7 +145,7 @@ def check(way: str, kills: int, seed: int, spark: SparkSession, folder: Path) ->
         assert lines(found) == lines(expected)
 
 
-@pytest.mark.parametrize("way", ["detect", "start"])
+@pytest.mark.parametrize("way", [pytest.param("detect", marks=pytest.mark.soak), "start"])
 def test_killed(way: str, spark: SparkSession, tmp_path: Path) -> None:
     check(way, 2, 1, spark, tmp_path)
 

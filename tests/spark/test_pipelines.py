@@ -277,14 +277,8 @@ def test_stream_stops_when_told(spark: SparkSession, tmp_path: Path) -> None:
     assert found == ["pair"]
 
 
-@pytest.mark.parametrize(
-    "ending",
-    [
-        pytest.param(signal.SIGINT, marks=pytest.mark.soak),
-        signal.SIGTERM,
-        pytest.param(signal.SIGKILL, marks=pytest.mark.soak),
-    ],
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_process_that_is_killed_loses_nothing(spark: SparkSession, tmp_path: Path, ending: signal.Signals) -> None:
     write_events(
         tmp_path, 1, [("08:00", "Order", 1), ("08:05", "Paid", 1), ("08:06", "Order", 2), ("08:30", "Other", 0)]
