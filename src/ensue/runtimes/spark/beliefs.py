@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -49,7 +50,7 @@ Answering = tuple[Callable[[Ask], DataFrame], list[bool], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class StateTask:
+class StateTask(ABC):
     """Leads the rows of a partition through states; what of it goes out is the matter of the subclasses."""
 
     rules: Rules
@@ -66,8 +67,9 @@ class StateTask:
         if filled:
             yield from self.answer(self.layout.unpack(pa.Table.from_batches(filled))).to_batches()
 
+    @abstractmethod
     def answer(self, tables: Sequence[pa.Table]) -> pa.Table:
-        raise NotImplementedError
+        """What goes out for the rows of some keys."""
 
     @property
     def schema(self) -> pa.Schema:
