@@ -1,7 +1,7 @@
 # One entry for everything a contributor runs. Each target sets up .venv by itself: only Python 3.11+ has to be there.
 
 PYTHON ?= python3
-WORKERS ?= auto
+WORKERS ?= 2
 LOCK_FLAGS ?=
 
 BIN := .venv/bin
@@ -26,7 +26,7 @@ COMPILE := --quiet --generate-hashes --strip-extras --allow-unsafe --no-emit-ind
 PROJECT := --build-deps-for=editable
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format soak bench lock clean
+.PHONY: help setup demo ready test test-slow test-all check format soak bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,11 +35,21 @@ demo: $(RUNTIME) ## a first result: a week of orders as a stream on Spark, its a
 	@$(ENSURE_JAVA)
 	@$(BIN)/ensue demo
 
-test: $(DEVELOPMENT) ## all tests but the long-running ones (WORKERS=1 for one process)
+# Two workers: one has the tests that need Spark, with one Java process, the other one those that do not.
+PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadgroup
+
+ready: $(DEVELOPMENT) # what the tests need beside .venv: Java, and kernels that are compiled
 	@$(ENSURE_JAVA)
+	@$(BIN)/python -c "from ensue.kernels.warm import warm_up, warm_up_beliefs; warm_up(); warm_up_beliefs()"
+
+test: ready ## the tests, in some minutes; the same draws each time (WORKERS=0 for one process)
+	$(PYTEST)
+
+test-slow: ready ## what `make test` leaves out: cluster, Connect, Kafka, Chromium, notebooks, the wheel, benchmarks, all cases on Spark
 	@$(ENSURE_CHROMIUM)
-	@$(BIN)/python -c "from ensue.kernels.warm import warm_up; warm_up()"
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile
+	$(PYTEST) -m slow
+
+test-all: test test-slow ## both
 
 check: $(DEVELOPMENT) ## linter, formatter, types and import layers
 	$(BIN)/ruff check
@@ -51,9 +61,8 @@ format: $(DEVELOPMENT) ## let ruff format and mend what it can
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-soak: $(DEVELOPMENT) ## the long-running tests
-	@$(ENSURE_JAVA)
-	$(BIN)/pytest -m soak
+soak: ready ## the long-running tests; PART= one of cases, stream, kills, setup, pages, inputs, benchmarks
+	$(BIN)/pytest -m soak $(if $(PART),--part $(PART))
 
 bench: $(DEVELOPMENT) ## benchmarks of start-up, of the core, of Spark, of constraints, of semantic windows, of rules and of probabilities
 	@$(ENSURE_JAVA)

@@ -136,7 +136,10 @@ def read_cases(path: Path) -> tuple[list[Case], str]:
         if len(parts) != 3:
             raise ValueError(f"{path.name}: {title!r} has {len(parts)} parts instead of events, query, matches")
         expected = tuple(line.rstrip() for line in parts[2].splitlines() if line.strip())
-        cases.append(Case(title.removeprefix("=== ").strip(), parts[0], parts[1], expected, before[-1]))
+        case = Case(title.removeprefix("=== ").strip(), parts[0], parts[1], expected, before[-1])
+        if case.lines != ["none"] and len(case.lines) not in (len(case.rows) or None, len(case.errors) or None):
+            raise ValueError(f"{path.name}: {title!r} expects neither matches, nor `none`, nor only `error CODE`")
+        cases.append(case)
         before.append(behind)
     return cases, before[-1]
 

@@ -18,6 +18,7 @@ from ensue.engine.matches import MatchChunk, completion_times
 from ensue.engine.output import OutputSchema, output_schema, render_chunk
 from ensue.engine.session import raw_types, request_of
 from ensue.engine.sources import InputTable, load_sources
+from ensue.errors import QueryError
 from ensue.graph.bounds import end_of
 from ensue.lang.parser import parse_statements
 from ensue.lang.render import render_query
@@ -62,6 +63,24 @@ def plan_for(query: PatternQuery, shape: InputTable) -> QueryPlan:
     """Plans the query by way of its text, as a user's query would be."""
     statements = parse_statements(render_query(query))
     return plan_query(statements.statements[0], catalog_of((shape,)), statements.source)
+
+
+REFUSED = (
+    *("forbidden-chain", "list-outside", "endless-periodic"),
+    *("policy-negation", "policy-list", "policy-shared", "policy-window", "policy-operator"),
+)
+"""With which codes Ensue may refuse a drawn query that the oracle can answer."""
+
+
+def is_plannable(query: PatternQuery, intervals: bool) -> bool:
+    """Whether Ensue takes a drawn query."""
+    try:
+        plan_for(query, input_of([], intervals))
+    except QueryError as error:
+        if error.code not in (*REFUSED, "never-holds"):
+            raise
+        return False
+    return True
 
 
 def load(plan: QueryPlan, inputs: Sequence[InputTable]) -> EventStore:

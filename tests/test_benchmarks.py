@@ -13,6 +13,8 @@ import pytest
 
 from ensue.workflows import workflow
 
+pytestmark = pytest.mark.slow
+
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 
 
@@ -29,7 +31,7 @@ def test_core_benchmarks_give_every_figure() -> None:
     assert {"name", "value", "measure", "target", "reached"} <= set(figures[0])
 
 
-@pytest.mark.soak
+@pytest.mark.soak("benchmarks")
 def test_spark_benchmarks_give_every_figure() -> None:
     sizes = ["--events", "80000", "--micro-batch", "10000", "--keys", "500", "--runs", "1"]
     done = subprocess.run(
@@ -56,7 +58,7 @@ def test_constraint_benchmarks_give_every_figure(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("*.svg"))) == (4 if plots else 0)
 
 
-@pytest.mark.soak
+@pytest.mark.soak("benchmarks")
 def test_semantic_window_benchmarks_give_every_figure_and_the_same_matches(tmp_path: Path) -> None:
     plots = ["--plots", str(tmp_path)] if find_spec("matplotlib") else []
     sizes = ["--events", "20000", "--runs", "1", "--experiment", "length"]

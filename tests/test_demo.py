@@ -32,14 +32,6 @@ Row = dict[str, Any]
 PAGE = Path("demo.html")
 
 
-@pytest.fixture(scope="module")
-def spark() -> SparkSession:
-    """A small session, which the demo then uses; the tests in tests/spark have the same."""
-    return ensue.spark_session(
-        "ensue tests", master="local[2]", memory="1g", config={"spark.sql.shuffle.partitions": "2"}
-    )
-
-
 class History:
     """The events of one order, by stream."""
 

@@ -72,13 +72,26 @@ def test_every_block_is_of_a_known_kind(page: Path) -> None:
         assert block in below, f"{name_of(page)}:{block.first}: the output stands below no python block"
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page not in PLAYED], ids=name_of)
-def test_python_blocks_print_what_stands_below(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def asks_for_spark(page: Path) -> bool:
+    return any("spark_session(" in block.text for block in blocks_of(page) if block.word == "python")
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=name_of(page), marks=pytest.mark.spark if asks_for_spark(page) else ())
+        for page in PAGES
+        if page not in PLAYED
+    ],
+)
+def test_python_blocks_print_what_stands_below(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     blocks = blocks_of(page)
-    if any("spark_session(" in block.text for block in blocks if block.word == "python"):
-        small_session()
+    if asks_for_spark(page):
+        request.getfixturevalue("spark")  # `ensue.spark_session` gives the page this one
     namespace: dict[str, object] = {"__name__": "__main__"}
     found: list[tuple[Block, str]] = []
     for place, block in enumerate(blocks):
@@ -92,11 +105,6 @@ def test_python_blocks_print_what_stands_below(page: Path, tmp_path: Path, monke
     else:
         for below, printed in found:
             assert printed.rstrip() == below.text.rstrip(), f"{name_of(page)}:{below.first}"
-
-
-def small_session() -> None:
-    """The session that pages get when they ask for one; the tests in tests/spark have the same."""
-    ensue.spark_session("ensue tests", master="local[2]", memory="1g", config={"spark.sql.shuffle.partitions": "2"})
 
 
 def run_block(page: Path, block: Block, namespace: dict[str, object]) -> str:

@@ -111,10 +111,11 @@ def output_of(example: Example) -> str:
         return _output_of(example)
 
 
+def asks_for_spark(example: Example) -> bool:
+    return any("spark_session" in block for block in (*example.setup, example.text))
+
+
 def _output_of(example: Example) -> str:
-    if any("spark_session" in block for block in (*example.setup, example.text)):
-        # The examples then get this one. The tests in tests/spark have the same.
-        ensue.spark_session("ensue tests", master="local[2]", memory="1g", config={"spark.sql.shuffle.partitions": "2"})
     names: dict[str, Any] = {}
     for block in example.setup:
         exec(block, names)
@@ -157,8 +158,16 @@ if os.environ.get("UPDATE_ERRORS"):
     EXAMPLES = read_page(PAGE.read_text("utf-8"))
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=[f"{number}-{item.code}" for number, item in enumerate(EXAMPLES)])
-def test_example_says_what_the_page_prints(example: Example) -> None:
+@pytest.mark.parametrize(
+    "example",
+    [
+        pytest.param(item, id=f"{number}-{item.code}", marks=pytest.mark.spark if asks_for_spark(item) else ())
+        for number, item in enumerate(EXAMPLES)
+    ],
+)
+def test_example_says_what_the_page_prints(example: Example, request: pytest.FixtureRequest) -> None:
+    if asks_for_spark(example):
+        request.getfixturevalue("spark")  # `ensue.spark_session` gives the example this one
     output = output_of(example)
     assert output == example.output
     assert set(RENDERED_CODE.findall(output)) == {example.code}

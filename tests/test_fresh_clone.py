@@ -28,7 +28,7 @@ def shown_in_readme() -> set[str]:
     return lines
 
 
-@pytest.mark.soak
+@pytest.mark.soak("setup")
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a clone")
 def test_fresh_clone(tmp_path: Path) -> None:
     run("git", "clone", "--quiet", str(ROOT), "clone", cwd=tmp_path)

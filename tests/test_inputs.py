@@ -619,7 +619,7 @@ def test_a_million_keys(kind: pa.DataType) -> None:
     assert pc.unique(found["total"]).to_pylist() == [2 * count - 1]
 
 
-@pytest.mark.soak
+@pytest.mark.soak("inputs")
 def test_results_of_more_than_two_gigabytes_of_text() -> None:
     """It needs 6 GB: 750 matches repeat a text of 4 MB."""
     table = pa.table({"t": range(155), "type": ["A"] * 150 + ["B"] * 5, "text": ["x" * 4_000_000] * 155})

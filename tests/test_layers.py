@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import shutil
@@ -15,6 +16,13 @@ ROOT = Path(__file__).parents[1]
 DOWN = "Imports go down only"
 KERNELS = "Only the engine calls kernels; anyone may warm them up"
 SPARK = "Only runtimes import pyspark"
+
+SOURCE = ROOT / "src" / "ensue"
+CLASSIC_ONLY = {"_jvm", "_jsc", "_jdf", "_jconf", "_jsparkSession", "_sc", "sparkContext", "rdd", "py4j"}
+"""What only a session with a Java process of its own has."""
+
+OF_A_PROCESS = {"SparkContext", "SparkConf", "_active_spark_context", "_gateway", "_ensure_initialized"}
+"""What only the start of such a session has to ask: whether there is one already, and whether spark-submit made it."""
 
 
 def broken_contracts(project: Path) -> list[str]:
@@ -35,6 +43,7 @@ def test_contracts_are_kept() -> None:
     assert broken_contracts(ROOT) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "statement", "broken"),
     [
@@ -55,3 +64,47 @@ def test_contracts_bite(tmp_path: Path, module: str, statement: str, broken: lis
     path = tmp_path / "src" / "ensue" / module
     path.write_text((path.read_text() if path.exists() else "") + f"\n{statement}\n")
     assert broken_contracts(tmp_path) == broken
+
+
+# --- nothing needs a Java process beside Spark Connect
+
+
+def classic_words(source: str, forbidden: set[str]) -> list[str]:
+    """The words of a program that only a session with a Java process has: names, attributes, imports and texts."""
+    words: list[str] = []
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Attribute(attr=word) | ast.Name(id=word) | ast.Constant(value=str(word)):
+                words.append(word)
+            case ast.Import(names=names):
+                words += [part for name in names for part in name.name.split(".")]
+            case ast.ImportFrom(module=module, names=names):
+                words += [*(module or "").split("."), *(name.name for name in names)]
+    return sorted(forbidden.intersection(words))
+
+
+def test_source_has_nothing_of_a_classic_session() -> None:
+    starts_sessions = [SOURCE / "runtimes/spark" / name for name in ("session.py", "packages.py")]
+    found = {
+        str(path.relative_to(SOURCE)): classic_words(
+            path.read_text("utf-8"), CLASSIC_ONLY if path in starts_sessions else CLASSIC_ONLY | OF_A_PROCESS
+        )
+        for path in sorted(SOURCE.rglob("*.py"))
+    }
+    assert {path: words for path, words in found.items() if words} == {}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "frame.rdd.getNumPartitions()",
+        "spark._jvm.java.lang.System.gc()",
+        "import py4j.protocol",
+        "from py4j.protocol import Py4JError",
+        "from pyspark import SparkContext",
+        "getattr(frame, '_jdf')",
+        "spark.sparkContext.broadcast(1)",
+    ],
+)
+def test_classic_words_are_found(source: str) -> None:
+    assert classic_words(source, CLASSIC_ONLY | OF_A_PROCESS)

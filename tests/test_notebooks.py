@@ -8,12 +8,14 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+pytestmark = pytest.mark.slow
+
 FOLDER = Path(__file__).parents[1] / "examples" / "notebooks"
 MOST_BYTES = 300_000
 every_notebook = [
     pytest.param("01-first-steps.ipynb"),
     # Starts a Spark of its own.
-    pytest.param("02-spark.ipynb", marks=pytest.mark.soak),
+    pytest.param("02-spark.ipynb", marks=pytest.mark.soak("pages")),
 ]
 
 
@@ -37,7 +39,7 @@ def said(output: nbformat.NotebookNode) -> str:
 def test_notebook_gives_what_is_saved(name: str, tmp_path: Path) -> None:
     notebook = nbformat.read(FOLDER / name, as_version=4)
     saved = outputs_of(notebook)
-    client = NotebookClient(notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": tmp_path}})
+    client = NotebookClient(notebook, timeout=1200, kernel_name="python3", resources={"metadata": {"path": tmp_path}})
     client.execute()
     assert outputs_of(notebook) == saved
     assert sum(map(bool, saved)) > 3, "outputs are saved with it"

@@ -21,6 +21,8 @@ import pytest
 from pages import Block, blocks_of, output_below, write_blocks
 from play_pages import COMMAND
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "docs" / "quickstart.md", ROOT / "docs" / "tutorial.md"]
 QUICK_START = "spark.driver.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC\nspark.driver.memory 1g\n"

@@ -86,7 +86,7 @@ def test_without_retries_each_call_is_tried_once() -> None:
 
 
 def test_calls_of_one_action_come_one_at_a_time_and_those_of_two_side_by_side() -> None:
-    meeting = threading.Barrier(2, timeout=20)
+    meeting = threading.Barrier(2, timeout=300)
     busy = threading.Lock()
 
     def one(id: int) -> None:
@@ -141,9 +141,8 @@ class Slow:
 def test_a_receiver_that_is_down_does_not_hold_up_a_step_beyond_patience() -> None:
     receiver = Slow(0.05)
     courier = Courier((Route("notify", (None,), receiver),), Policy(retries=5, backoff=0.01, patience=0.3))
-    begin = time.monotonic()
     done = courier.deliver([calls(500)])
-    assert time.monotonic() - begin < 5
+    assert receiver.attempts < 500
     assert done.failed == 500
     untried = [row for row in done.dead_letters.to_pylist() if row["attempts"] == 0]
     assert len(untried) == 500 - receiver.attempts
@@ -176,10 +175,9 @@ def test_a_pause_that_is_interrupted_ends_at_once(monkeypatch: pytest.MonkeyPatc
         raise KeyboardInterrupt
 
     monkeypatch.setattr(delivery.ThreadPoolExecutor, "map", _submitting_first(interrupted))
-    begin = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        ensue.act(LATE, orders(), {"notify": notify}, **{**FAST, "backoff": "20 seconds"})
-    assert time.monotonic() - begin < 10
+        ensue.act(LATE, orders(), {"notify": notify}, **{**FAST, "backoff": "20 minutes"})
+    assert set(notify.attempts.values()) == {1}
 
 
 def _submitting_first(then: Any) -> Any:

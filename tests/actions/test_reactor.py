@@ -7,11 +7,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import ensue
 from actions.programs import COLUMNS, FAST, LATE, Flaky, orders
+from draws import share
 from ensue.errors import QueryError, StateError
 
 PROGRAM = f"""
@@ -42,7 +43,7 @@ events = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@share(0.25)
 @given(events, st.lists(st.integers(1, 6), min_size=25, max_size=25))
 def test_any_cut_gives_the_deliveries_of_the_whole(rows: list[tuple[int, str, int, int]], sizes: list[int]) -> None:
     times = [sum(row[0] for row in rows[: place + 1]) for place in range(len(rows))]

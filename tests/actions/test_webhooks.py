@@ -94,7 +94,7 @@ def test_answers_that_will_not_change_are_dead_letters_at_once(server: Server, a
 
 
 def test_a_server_that_does_not_answer_in_time(server: Server) -> None:
-    server.delay = 0.5
+    server.delay = 2.0
     done = act(server.url, timeout=0.05, retries=1)
     assert (done.delivered, done.failed) == (0, 2)
     assert set(done.dead_letters.column("attempts").to_pylist()) == {2}

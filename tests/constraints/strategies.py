@@ -7,10 +7,10 @@ from dataclasses import replace
 from functools import reduce
 from itertools import combinations_with_replacement
 
-from hypothesis import settings
 from hypothesis import strategies as st
 
 from constraints.reference import Trace, has_lawful_continuation, last_time, lawful_completion
+from draws import share
 from ensue.algebra.constraints import Constraint, Ends, EndsWithin, Exclusive, Implies, Prior, Require, meaning_of
 from ensue.algebra.constraints import ConstraintStatement as Statement
 from ensue.algebra.nodes import And, Event, Not, Or, Pattern, PatternQuery, Seq, Ticks
@@ -24,7 +24,7 @@ STREAMS = ("A", "B", "C", "D")
 OTHER = "E"
 """A stream that no pattern asks for; constraints may name it."""
 
-modest = settings(max_examples=settings.default.max_examples * 3 // 10)
+modest = share(0.3)
 """These properties run everything several times: fewer examples than elsewhere say as much."""
 
 # Constraints

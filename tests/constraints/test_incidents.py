@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pyarrow as pa
-import pytest
 
 import ensue
-from test_incidents import INCIDENTS, log
+from test_incidents import log, needs_incidents
 
-pytestmark = pytest.mark.skipif(not INCIDENTS.exists(), reason=f"the incidents are not at {INCIDENTS}")
+pytestmark = needs_incidents
 
 CALLED_AFTER_WAITING = """
 PATTERN SEQ(`Wait - User` w, `In Call` c) PARTITION BY `case`

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from draws import share
 from ensue.algebra.nodes import PatternQuery
 from ensue.algebra.scopes import counts_events
 from ensue.engine.evaluate import Frontier, evaluate
@@ -39,16 +39,10 @@ def check(query: PatternQuery, history: list[OracleEvent], intervals: bool, opti
     assert from_engine(plan, shape, options) == expected
 
 
-@pytest.mark.parametrize("options", [Options(), PLAIN, SMALL_CHUNKS], ids=["optimised", "plain", "small chunks"])
-@given(case=cases())
-def test_points(case: tuple[PatternQuery, list[OracleEvent]], options: Options) -> None:
-    check(*case, False, options)
-
-
-@pytest.mark.parametrize("options", [Options(), PLAIN], ids=["optimised", "plain"])
-@given(case=cases(intervals=True))
-def test_intervals(case: tuple[PatternQuery, list[OracleEvent]], options: Options) -> None:
-    check(*case, True, options)
+@share(3)
+@given(data=st.data(), intervals=st.booleans(), options=st.sampled_from((Options(), PLAIN, SMALL_CHUNKS)))
+def test_one_batch(data: st.DataObject, intervals: bool, options: Options) -> None:
+    check(*data.draw(cases(intervals=intervals)), intervals, options)
 
 
 @given(case=cases(), data=st.data())
@@ -63,13 +57,6 @@ def test_order_of_input_is_irrelevant(case: tuple[PatternQuery, list[OracleEvent
     except QueryError:
         return
     assert from_engine(plan, shape, Options()) == from_engine(plan, input_of(shuffled, False), Options())
-
-
-@pytest.mark.soak
-@settings(max_examples=20_000)
-@given(case=cases(), intervals=st.booleans())
-def test_soak(case: tuple[PatternQuery, list[OracleEvent]], intervals: bool) -> None:
-    check(*case, intervals, Options())
 
 
 @given(case=cases())

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from draws import share
 from ensue.algebra.nodes import PatternQuery
 from ensue.detector import Detector
-from ensue.errors import QueryError
 from ensue.lang.render import render_query
-from harness import events_table, ids_of, input_of, plan_for
+from harness import events_table, ids_of, is_plannable
 from oracle.model import Bound
 from oracle.oracle import OracleEvent, matches_between
 from strategies.histories import Batches, batches
@@ -54,16 +54,6 @@ def matches_of_oracle(
     ]
 
 
-def is_plannable(query: PatternQuery, intervals: bool) -> bool:
-    try:
-        plan_for(query, input_of([], intervals))
-    except QueryError as error:
-        if error.code != "never-holds":
-            raise
-        return False
-    return True
-
-
 def in_order_of_arrival(cut: Batches) -> Batches:
     """The batches with the events numbered as they come."""
     numbers = count()
@@ -94,17 +84,9 @@ def check_cut(query: PatternQuery, cut: Batches, intervals: bool, restoring: boo
     assert Counter(matches_in(last.matches)) == Counter(matches_of_oracle(query, history, after, float("inf")))
 
 
-@given(case=cases(), data=st.data(), restoring=st.booleans())
-def test_any_cut_of_points(case: tuple[PatternQuery, list[OracleEvent]], data: st.DataObject, restoring: bool) -> None:
-    query, history = case
-    if is_plannable(query, False):
-        check_cut(query, data.draw(batches(history)), False, restoring)
-
-
-@given(case=cases(intervals=True), data=st.data(), restoring=st.booleans())
-def test_any_cut_of_intervals(
-    case: tuple[PatternQuery, list[OracleEvent]], data: st.DataObject, restoring: bool
-) -> None:
-    query, history = case
-    if is_plannable(query, True):
-        check_cut(query, data.draw(batches(history)), True, restoring)
+@share(2)
+@given(data=st.data(), intervals=st.booleans(), restoring=st.booleans())
+def test_any_cut(data: st.DataObject, intervals: bool, restoring: bool) -> None:
+    query, history = data.draw(cases(intervals=intervals))
+    if is_plannable(query, intervals):
+        check_cut(query, data.draw(batches(history)), intervals, restoring)

@@ -6,16 +6,17 @@ from collections import Counter
 
 import pyarrow as pa
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import ensue
+from draws import share
 from ensue.algebra.bound import positive_names
 from ensue.algebra.nodes import PatternQuery
 from ensue.algebra.operators import CHRONICLE, CONTINUOUS, CUMULATIVE, RECENT
 from ensue.errors import QueryError
 from ensue.lang.render import render_query
-from harness import events_table
+from harness import REFUSED, events_table
 from oracle.model import Bound, OracleEvent
 from oracle.oracle import matches_between
 from strategies.histories import batches
@@ -23,9 +24,6 @@ from strategies.operators import Case
 from strategies.policies import cases_with_consumption, cases_with_contexts, cases_with_sequences
 
 pytestmark = pytest.mark.filterwarnings("ignore::ensue.errors.EnsueWarning")
-
-REFUSED = ("policy-negation", "policy-list", "policy-shared", "policy-window", "policy-operator")
-"""Queries whose choice would have to be made at a place where the engine does not make it."""
 
 Chosen = Counter[tuple[tuple[tuple[str, Bound], ...], int, int]]
 
@@ -97,21 +95,21 @@ def _columns(intervals: bool) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("policy", [RECENT, CHRONICLE, CONTINUOUS, CUMULATIVE])
-@settings(max_examples=60)
+@share(0.6)
 @given(data=st.data())
 def test_contexts(policy: str, data: st.DataObject) -> None:
     intervals = data.draw(st.booleans())
     check_batch(data.draw(cases_with_contexts(intervals=intervals, policies=(policy,))), intervals)
 
 
-@settings(max_examples=60)
+@share(0.6)
 @given(data=st.data(), restoring=st.booleans())
 def test_contexts_in_batches(data: st.DataObject, restoring: bool) -> None:
     intervals = data.draw(st.booleans())
     check_cut(data.draw(cases_with_contexts(intervals=intervals)), data, intervals, restoring)
 
 
-@settings(max_examples=60)
+@share(0.6)
 @given(data=st.data())
 def test_sequences_and_consumption(data: st.DataObject) -> None:
     intervals = data.draw(st.booleans())
@@ -119,7 +117,7 @@ def test_sequences_and_consumption(data: st.DataObject) -> None:
     check_batch(data.draw(kind(intervals=intervals)), intervals)
 
 
-@settings(max_examples=60)
+@share(0.6)
 @given(data=st.data(), restoring=st.booleans())
 def test_sequences_and_consumption_in_batches(data: st.DataObject, restoring: bool) -> None:
     intervals = data.draw(st.booleans())

@@ -8,10 +8,11 @@ from functools import reduce
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import ensue
+from draws import share
 from engine.test_batching import named_bindings, oracle_bindings
 from ensue.algebra.nodes import Events, Not, Pattern, PatternQuery, Ticks, Window, Within
 from ensue.engine.session import Session
@@ -29,8 +30,8 @@ from strategies.patterns import cases
 Case = tuple[PatternQuery, list[OracleEvent]]
 
 pytestmark = pytest.mark.filterwarnings("ignore::ensue.errors.EnsueWarning")
-SOME = settings(max_examples=max(10, settings().max_examples // 2))
-FEWER = settings(max_examples=max(10, settings().max_examples // 4))
+SOME = share(0.5)
+FEWER = share(0.25)
 
 
 # Strategies

@@ -14,10 +14,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import ensue
+from draws import share
 from ensue.algebra.nodes import PatternQuery
 from ensue.algebra.scopes import counts_events
 from ensue.engine.output import output_schema
@@ -34,8 +35,8 @@ from strategies.patterns import cases, queries
 Case = tuple[PatternQuery, list[OracleEvent]]
 
 pytestmark = pytest.mark.filterwarnings("ignore::ensue.errors.EnsueWarning")
-SOME = settings(max_examples=max(10, settings().max_examples // 3))
-FEWER = settings(max_examples=max(10, settings().max_examples // 6))
+SOME = share(0.33)
+FEWER = share(0.17)
 
 
 def detect(table: pa.Table, text: str, **choices: Any) -> pa.Table:

@@ -10,19 +10,20 @@ from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import ensue
+from draws import share
 from engine.test_against_oracle import SMALL_CHUNKS, check
-from engine.test_batching import check_cut, is_plannable
+from engine.test_batching import check_cut
 from ensue.algebra.nodes import Operation, PatternQuery, Repeat
 from ensue.algebra.scopes import counts_events
 from ensue.errors import QueryError
 from ensue.lang.parser import parse_statements
 from ensue.lang.render import render_query
 from ensue.plan.model import PLAIN, Options
-from harness import events_table, from_engine, input_of, plan_for
+from harness import REFUSED, events_table, from_engine, input_of, is_plannable, plan_for
 from oracle.tree import walk
 from strategies.histories import batches
 from strategies.operators import Case, cases_with_lists, cases_with_operators, cases_with_picks
@@ -40,10 +41,7 @@ FAMILIES: dict[str, Cases] = {
 CHOSEN: dict[str, Cases] = {"next and strict": cases_with_sequences, "consume": cases_with_consumption}
 """Contexts are programs of several plans; they and the policies in steps are in test_choice."""
 
-REFUSED = ("forbidden-chain", "list-outside", "endless-periodic")
-"""What the oracle can do and the engine refuses."""
-
-few = settings(max_examples=60)
+few = share(0.6)
 families = pytest.mark.parametrize("cases", FAMILIES.values(), ids=FAMILIES)
 
 

@@ -9,9 +9,10 @@ from itertools import pairwise, product
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from draws import share
 from engine.test_batching import named_bindings
 from ensue.algebra.nodes import Event, Not, Pattern, PatternQuery, Seq
 from ensue.algebra.partial import open_queries, partial_problems, partial_queries
@@ -31,7 +32,7 @@ from strategies.histories import histories
 
 Chosen = dict[str, OracleEvent]
 
-SOME = settings(max_examples=max(10, settings().max_examples // 2))
+SOME = share(0.5)
 
 
 # The definition, for a SEQ of single events:

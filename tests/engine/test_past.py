@@ -11,12 +11,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import ensue
-from engine.test_batching import is_plannable, matches_in, matches_of_oracle
-from engine.test_choice import REFUSED, expected, found
+from draws import share
+from engine.test_batching import matches_in, matches_of_oracle
+from engine.test_choice import expected, found
 from ensue.algebra.nodes import PatternQuery
 from ensue.engine.past import Bounds, bounds_of, in_range
 from ensue.engine.sources import load_sources
@@ -25,7 +26,7 @@ from ensue.lang.render import render_query
 from ensue.plan.model import Options
 from ensue.programs import Program, program_statements
 from ensue.runtimes.planning import Columns, plan_queries
-from harness import FIELD_TYPES, events_table
+from harness import FIELD_TYPES, REFUSED, events_table, is_plannable
 from oracle.oracle import OracleEvent
 from strategies.operators import cases_with_lists, cases_with_operators, cases_with_picks
 from strategies.patterns import cases
@@ -38,7 +39,7 @@ Case = tuple[PatternQuery, list[OracleEvent]]
 Cases = Callable[..., st.SearchStrategy[Case]]
 Range = tuple[int | None, int | None]
 
-FEWER = settings(max_examples=max(10, settings().max_examples // 2))
+FEWER = share(0.5)
 LEVELS = """
 STREAM pair FROM PATTERN SEQ(A a, B b) WITHIN 5;
 PATTERN SEQ(pair p, C c) WITHIN 10

@@ -9,9 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from draws import share
 from ensue.errors import Problem, QueryError
 from ensue.expr.checked_types import expression_type
 from ensue.expr.evaluate import condition_mask, evaluate
@@ -331,7 +332,7 @@ def expected(expr: Expr, table: list[dict[str, Any]]) -> list[Any] | None:
         return None
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@share(4)
 @given(expressions, rows)
 def test_arrow_agrees_with_the_interpreter(expr: Expr, table: list[dict[str, Any]]) -> None:
     columns = {name: pa.array([row[name] for row in table], of) for name, of in COLUMNS.items()}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from itertools import product
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from draws import share
 from ensue.graph.bounds import FAR, Bound, Limit, Point, Reason, close, extend
 
 POINTS = [Point(name, "s") for name in "abc"]
@@ -34,7 +35,7 @@ def solutions(given_bounds: list[Bound]) -> list[dict[Point, float]]:
     return [values for values in assignments if all(holds(bound, values) for bound in given_bounds)]
 
 
-@settings(max_examples=60)
+@share(0.6)
 @given(bounds)
 def test_closure_says_exactly_what_the_solutions_say(given_bounds: list[Bound]) -> None:
     network = close(POINTS, given_bounds)

@@ -32,8 +32,8 @@ offsets.topic.replication.factor=1
 offsets.topic.num.partitions=1
 group.initial.rebalance.delay.ms=0
 """
-LONGEST_DOWNLOAD = 900
-LONGEST_START = 120
+LONGEST_DOWNLOAD = 1200
+LONGEST_START = 900
 
 
 def java() -> str:

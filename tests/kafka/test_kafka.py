@@ -14,12 +14,15 @@ from datetime import datetime
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 import ensue
 from ensue.runtimes.spark.records import NOT_JSON
 from kafka.broker import broker, jars
 
-LONGEST = 600
+pytestmark = pytest.mark.slow
+
+LONGEST = 1200
 QUERY = "PATTERN pair SEQ(Order o, Paid p) PARTITION BY id WITHIN 1 hour RETURN o.id AS id, p.at AS at"
 PIPELINE = """\
 name: paid orders

@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pytest
 
 import ensue
 from ensue.algebra.constraints import Prior, Require
 from mining.logs import Trace, is_lawful
-from test_incidents import INCIDENTS, REOPENED, histories, log
+from test_incidents import REOPENED, histories, log, needs_incidents
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.skipif(not INCIDENTS.exists(), reason=f"the incidents are not at {INCIDENTS}")
+pytestmark = needs_incidents
 
 COLUMNS = {"time": "time", "type": "step", "partition_by": "case"}
 

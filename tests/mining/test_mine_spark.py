@@ -132,7 +132,8 @@ def test_notice_is_at_the_line_of_the_user(spark: SparkSession) -> None:
     assert [(entry.category, entry.filename) for entry in caught] == [(ensue.EnsueNotice, __file__)]
 
 
+@pytest.mark.slow
 def test_on_spark_connect(tmp_path: Path) -> None:
     environment = {key: value for key, value in os.environ.items() if key != "PYSPARK_PYTHON"}
     with connect_server(tmp_path) as (url, _):
-        subprocess.run([sys.executable, "-c", ON_CONNECT, url], check=True, env=environment, timeout=240)
+        subprocess.run([sys.executable, "-c", ON_CONNECT, url], check=True, env=environment, timeout=900)

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 
+from draws import share
 from ensue.algebra.nodes import And, Event, Named, Not, Or, Pattern, PatternQuery, Seq, Within
 from oracle.oracle import OracleEvent, OracleMatch, matches
 from oracle.tree import occurrences
@@ -87,7 +88,7 @@ def _names_are_written_once(pattern: Pattern) -> bool:
     return len(set(names)) == len(names)
 
 
-lawful = settings(max_examples=150, deadline=None)
+lawful = share(1.5)
 
 
 @lawful

@@ -6,9 +6,10 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from draws import share
 from ensue.algebra.nodes import (
     And,
     Event,
@@ -37,7 +38,7 @@ D = Ticks(3)
 SAME_X = Binary("=", Field("a", "x"), Field("b", "x"))
 Essence = Counter[tuple[object, ...]]
 
-lawful = settings(max_examples=50, deadline=None)
+lawful = share(0.5)
 small = histories(intervals=True, streams=("A", "B", "C"), least_sizes=(5, 7), most=8)
 conditions = st.sampled_from((None, SAME_X, Binary("<=", Field("a", "y"), Field("b", "x"))))
 

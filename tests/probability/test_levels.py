@@ -8,10 +8,11 @@ from itertools import product
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import ensue
+from draws import share
 from ensue.errors import QueryError
 from ensue.lang.formatting import format_text
 
@@ -74,7 +75,7 @@ def ids(row: dict[str, object]) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-@settings(max_examples=25)
+@share(0.25)
 @given(
     rows=st.lists(
         st.tuples(

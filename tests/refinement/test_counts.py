@@ -9,10 +9,11 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import ensue
+from draws import share
 from ensue.errors import LimitError
 from refinement.archives import Seen, expected_distribution, seen_events, table_of
 
@@ -28,7 +29,7 @@ def applied(refinement: ensue.Refinement, table: pa.Table) -> list[dict[str, flo
     return [found[number] for number in range(table.num_rows)]
 
 
-@settings(max_examples=100)
+@share(1)
 @given(
     seen_events, st.lists(st.sampled_from(FEATURES), min_size=1, max_size=4, unique=True), st.sampled_from([1, 3, 0.5])
 )

@@ -15,7 +15,10 @@ from ensue.cli.orders import draw_orders
 
 playwright = pytest.importorskip("playwright.sync_api")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: `make test` installs Debian's where it can")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: `make test` installs Debian's where it can"),
+]
 
 PROGRAM = """
 PATTERN shipped_unpaid SEQ(Placed p, NOT Paid y, Shipped s) PARTITION BY order_id WITHIN 14 days;

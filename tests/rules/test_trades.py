@@ -9,12 +9,11 @@ from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
-import pytest
 
 import ensue
-from test_nasdaq import TRADES, trades
+from test_nasdaq import needs_trades, trades
 
-pytestmark = pytest.mark.skipif(not TRADES.exists(), reason=f"the trades are not at {TRADES}")
+pytestmark = needs_trades
 
 RULES = """
 STREAM minute(symbol, opening, closing);

@@ -24,7 +24,7 @@ from pyspark.find_spark_home import _find_spark_home
 from ensue.runtimes.spark.java import find_java, starting
 from spark.cluster_program import QUICK_START
 
-PATIENCE = 120
+PATIENCE = 900
 """Seconds in which a server has to be up on a busy machine; it takes 5 to 10 when there is nothing else to do."""
 
 LOCAL = "127.0.0.1"
@@ -61,7 +61,7 @@ class Server:
         assert self.process.stdin is not None
         self.process.stdin.close()
         try:
-            self.process.wait(timeout=20)
+            self.process.wait(timeout=300)
         finally:
             if group_members(self.process.pid):
                 os.killpg(self.process.pid, signal.SIGKILL)

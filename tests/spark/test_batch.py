@@ -24,8 +24,8 @@ from ensue.errors import EnsueError
 from ensue.plan import slices
 from ensue.runtimes.spark.frames import carried
 from spark.test_cases_batch import SETTINGS, collect_together, frame_of, frames_of, settings, unreadable
-from test_incidents import ABANDONED, INCIDENTS, PING_PONG, REOPENED, log
-from test_nasdaq import COUNTS, QUERIES, TRADES, bindings, trades
+from test_incidents import ABANDONED, PING_PONG, REOPENED, log, needs_incidents
+from test_nasdaq import COUNTS, QUERIES, bindings, needs_trades, trades
 
 QUERY = "PATTERN SEQ(A a, B b) PARTITION BY id WITHIN 5"
 RETURNING = QUERY + " RETURN a.id AS id, a.t AS first, b.t AS last"
@@ -557,7 +557,7 @@ def test_views_tables_and_cached_frames(spark: SparkSession, events: DataFrame) 
 # --- real data
 
 
-@pytest.mark.skipif(not INCIDENTS.exists(), reason="the incidents are not here")
+@needs_incidents
 def test_incidents(spark: SparkSession) -> None:
     program = ";".join((PING_PONG, REOPENED, ABANDONED))
     found = ensue.run(program, frame_of(spark, log()), time="time", type="activity", match_id=True)
@@ -568,7 +568,7 @@ def test_incidents(spark: SparkSession) -> None:
     found.release()
 
 
-@pytest.mark.skipif(not TRADES.exists(), reason="the trades are not here")
+@needs_trades
 def test_trades(spark: SparkSession) -> None:
     """Without a key, so in slices of time; each of the results has thousands of rows."""
     frame = frame_of(spark, trades())

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from draws import share
 from engine.test_batching import named_bindings
 from engine.test_eager import positive_cases
 from ensue.algebra.nodes import PatternQuery, Ticks
@@ -37,8 +38,8 @@ from strategies.patterns import cases, queries
 Case = tuple[PatternQuery, list[OracleEvent]]
 MicroBatches = list[list[OracleEvent]]
 
-SOME = settings(max_examples=max(10, settings().max_examples // 3))
-FEWER = settings(max_examples=max(10, settings().max_examples // 8))
+SOME = share(0.33)
+FEWER = share(0.12)
 SECOND, MICROSECOND = 1_000_000_000, 1_000
 STREAMS = "ABCDE"
 FAR = 10**15

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce
+from itertools import product
 from typing import Any
 
 import pyarrow as pa
@@ -27,15 +28,14 @@ from ensue.plan import slices
 from ensue.runtimes.spark.frames import spark_schema
 from test_cases import (
     ALL,
-    accepted,
     codes_of,
     columns_of,
     detect,
     each,
     has_rules,
+    is_beyond_sample,
     node_of,
     order_of_arrival_counts,
-    refused,
     run_rules,
     without_completion,
 )
@@ -125,14 +125,17 @@ def differ_by_case(case: Case) -> bool:
 
 
 class Found:
-    """The results of cases on Spark, found in groups when the first of a group is asked for."""
+    """The results of cases on Spark, found in groups when the first of a group is asked for.
+
+    Those of the sample that `make test` runs are groups of their own.
+    """
 
     def __init__(self, spark: SparkSession, cases: Sequence[Case], seed: int | None = None) -> None:
         self.spark = spark
         self.random = random.Random(seed) if seed is not None else None
         self.groups: list[Sequence[Case]] = []
-        for sensitive in (False, True):
-            alike = [case for case in cases if differ_by_case(case) is sensitive]
+        for sensitive, beyond in product((False, True), (False, True)):
+            alike = [case for case in cases if (differ_by_case(case), is_beyond_sample(case)) == (sensitive, beyond)]
             self.groups += [alike[begin : begin + RESULTS_PER_JOB] for begin in range(0, len(alike), RESULTS_PER_JOB)]
         self.tables: dict[str, dict[str, pa.Table]] = {}
 
@@ -170,7 +173,7 @@ def test_titles_tell_cases_apart() -> None:
     assert len({case.title for case in ACCEPTED}) == len(ACCEPTED)
 
 
-@accepted
+@each(((path, case) for path, case in ALL if not case.errors), is_slow=is_beyond_sample)
 def test_batch(case: Case, found: Found) -> None:
     if not has_an_order(case):
         pytest.skip("a DataFrame has no order of arrival")
@@ -204,7 +207,7 @@ def shuffled(spark: SparkSession) -> Iterator[Found]:
         yield Found(spark, SAMPLE, seed=7)
 
 
-@each((path, case) for path, case in ALL if case in SAMPLE)
+@each(((path, case) for path, case in ALL if case in SAMPLE), is_slow=is_beyond_sample)
 def test_rows_in_any_order_and_many_slices(case: Case, shuffled: Found) -> None:
     assert sorted(rows_of(case, shuffled[case])) == sorted(map(without_completion, case.rows))
 
@@ -229,7 +232,7 @@ def unreadable_frames(spark: SparkSession, case: Case) -> DataFrame | dict[str, 
     return unreadable_frame(spark, tables)
 
 
-@refused
+@each(((path, case) for path, case in ALL if case.errors), is_slow=is_beyond_sample)
 def test_refusal(case: Case, spark: SparkSession) -> None:
     """Before anything runs; what only rows can show is said by the job that reads them."""
     if case.errors == ["time-range"]:

@@ -34,7 +34,16 @@ from ensue.runtimes.planning import Columns, plan_queries
 from ensue.runtimes.spark.frames import empty_tables, frame_inputs
 from ensue.runtimes.spark.stream import StreamPlan, plan_stream
 from spark.streams import FAR, INSTANT, Feed, Ran, disordered, run_to_end, settings
-from test_cases import ALL, detect, each, has_rules, node_of, order_of_arrival_counts, without_completion
+from test_cases import (
+    ALL,
+    detect,
+    each,
+    has_rules,
+    is_beyond_sample,
+    node_of,
+    order_of_arrival_counts,
+    without_completion,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore::ensue.errors.EnsueWarning")
 
@@ -352,23 +361,33 @@ def without_zone(table: pa.Table) -> pa.Table:
 # --- the tests
 
 
+Groups = dict[tuple[Kind, bool], Group]
+"""The groups by kind, and by whether their cases are beyond the sample that `make test` runs."""
+
+
 @pytest.fixture(scope="module")
-def groups(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[Kind, Group]:
+def groups(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Groups:
     return {
-        kind: Group(spark, tmp_path_factory.mktemp("cases"), kind, [case for case in ACCEPTED if kind_of(case) == kind])
+        (kind, beyond): Group(
+            spark,
+            tmp_path_factory.mktemp("cases"),
+            kind,
+            [case for case in ACCEPTED if (kind_of(case), is_beyond_sample(case)) == (kind, beyond)],
+        )
         for kind in KINDS
+        for beyond in (False, True)
     }
 
 
-@each((path, case) for path, case in ALL if not (case.errors or has_rules(case)))
-def test_stream(case: Case, groups: dict[Kind, Group]) -> None:
+@each(((path, case) for path, case in ALL if not (case.errors or has_rules(case))), is_slow=is_beyond_sample)
+def test_stream(case: Case, groups: Groups) -> None:
     if order_of_arrival_counts(case):
         pytest.skip("rows of a micro-batch have no order of arrival")
     if declares_streams(case):
         pytest.skip("a key of this test's own would have to be in the RETURN; see test_streams_of_composites")
     if goes_on(case):
         pytest.skip("the far future, to which all cases are led, would hold moments without end")
-    group = groups[kind_of(case)]
+    group = groups[kind_of(case), is_beyond_sample(case)]
     found = group.found(case)
     rows = sorted((row, batch) for table, batch in found for row in render_rows(table))
     in_reach = [row for row in case.rows if not row.endswith(" @end")]
@@ -386,9 +405,10 @@ def with_completions(case: Case, rows: Sequence[str]) -> list[tuple[str, int]]:
     return [(row, parse_time(row.partition(" @")[2]) if " @" in row else ends[row]) for row in rows]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_groups_run_in_several_micro_batches(kind: Kind, groups: dict[Kind, Group]) -> None:
-    group = groups[kind]
+def test_groups_run_in_several_micro_batches(kind: Kind, groups: Groups) -> None:
+    group = groups[kind, True]
     group.found(group.members[0].case)
     assert group.ran is not None
     assert len([report for report in group.ran.progress if report["numInputRows"]]) == FILES + 1

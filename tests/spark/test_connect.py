@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 import subprocess
@@ -21,12 +20,7 @@ from spark.cluster_program import COLUMNS, EXPECTED, SEQUENCE, many_events
 from spark.clusters import PATIENCE, Report, connect_server, group_members, run_program
 
 SOURCE = Path(ensue.__file__).parent
-CLASSIC_ONLY = {"_jvm", "_jsc", "_jdf", "_jconf", "_jsparkSession", "_sc", "sparkContext", "rdd", "py4j"}
-"""What only a session with a Java process of its own has."""
-
-OF_A_PROCESS = {"SparkContext", "SparkConf", "_active_spark_context", "_gateway", "_ensure_initialized"}
-"""What only the start of such a session has to ask: whether there is one already, and whether spark-submit made it."""
-
+pytestmark = pytest.mark.slow
 OWN_SESSION = """
 import json, sys, warnings
 before = set(sys.modules)
@@ -139,43 +133,3 @@ def follow(requirement: Requirement, found: set[tuple[str, str]]) -> None:
         for needed in map(Requirement, metadata.requires(requirement.name) or []):
             if needed.marker is None or needed.marker.evaluate({"extra": extra}):
                 follow(needed, found)
-
-
-# --- the source
-
-
-def classic_words(source: str, forbidden: set[str]) -> list[str]:
-    """The words of a program that only a session with a Java process has: names, attributes, imports and texts."""
-    words: list[str] = []
-    for node in ast.walk(ast.parse(source)):
-        match node:
-            case ast.Attribute(attr=word) | ast.Name(id=word) | ast.Constant(value=str(word)):
-                words.append(word)
-            case ast.Import(names=names):
-                words += [part for name in names for part in name.name.split(".")]
-            case ast.ImportFrom(module=module, names=names):
-                words += [*(module or "").split("."), *(name.name for name in names)]
-    return sorted(forbidden.intersection(words))
-
-
-@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
-def test_source_has_nothing_of_a_classic_session(path: Path) -> None:
-    starts_sessions = path in [SOURCE / "runtimes/spark" / name for name in ("session.py", "packages.py")]
-    forbidden = CLASSIC_ONLY if starts_sessions else CLASSIC_ONLY | OF_A_PROCESS
-    assert classic_words(path.read_text("utf-8"), forbidden) == []
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "frame.rdd.getNumPartitions()",
-        "spark._jvm.java.lang.System.gc()",
-        "import py4j.protocol",
-        "from py4j.protocol import Py4JError",
-        "from pyspark import SparkContext",
-        "getattr(frame, '_jdf')",
-        "spark.sparkContext.broadcast(1)",
-    ],
-)
-def test_classic_words_are_found(source: str) -> None:
-    assert classic_words(source, CLASSIC_ONLY | OF_A_PROCESS)

@@ -21,11 +21,13 @@ import ensue
 from spark.crash_program import ALONE, PAIR, SCHEMA
 from spark.streams import FAR, SECOND, START, Feed, cut, disordered, instants, lines
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = Path(__file__).with_name("crash_program.py")
 LONGEST_LIFE = 6.0
 """Seconds before which a stream is killed, after it has started or has begun a micro-batch."""
 
-PATIENCE = 300
+PATIENCE = 900
 """Seconds after which a program that should end is taken for stuck."""
 
 
@@ -145,12 +147,12 @@ def check(way: str, kills: int, seed: int, spark: SparkSession, folder: Path) ->
         assert lines(found) == lines(expected)
 
 
-@pytest.mark.parametrize("way", [pytest.param("detect", marks=pytest.mark.soak), "start"])
+@pytest.mark.parametrize("way", [pytest.param("detect", marks=pytest.mark.soak("kills")), "start"])
 def test_killed(way: str, spark: SparkSession, tmp_path: Path) -> None:
     check(way, 2, 1, spark, tmp_path)
 
 
-@pytest.mark.soak
+@pytest.mark.soak("kills")
 @pytest.mark.parametrize("way", ["detect", "start"])
 def test_killed_many_times(way: str, spark: SparkSession, tmp_path: Path) -> None:
     check(way, 12, 2, spark, tmp_path)

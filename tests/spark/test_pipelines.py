@@ -271,13 +271,13 @@ def test_stream_stops_when_told(spark: SparkSession, tmp_path: Path) -> None:
         found.append(name)
 
     pipeline = read_pipeline_text(stream_text("1 second", "console"), tmp_path / "pipeline.yaml", {})
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 900
     ran = run_pipeline(pipeline, show, stop=lambda: bool(found) or time.monotonic() > deadline)
     assert ran.stopped
     assert found == ["pair"]
 
 
-@pytest.mark.soak
+@pytest.mark.soak("kills")
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_process_that_is_killed_loses_nothing(spark: SparkSession, tmp_path: Path, ending: signal.Signals) -> None:
     write_events(
@@ -287,12 +287,12 @@ def test_a_process_that_is_killed_loses_nothing(spark: SparkSession, tmp_path: P
     command = [sys.executable, "-m", "ensue.cli", "run", str(tmp_path / "pipeline.yaml")]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=dict(os.environ))
     try:
-        deadline = time.monotonic() + 240
+        deadline = time.monotonic() + 900
         while not list((tmp_path / "out").glob("batch=*/_SUCCESS")) and time.monotonic() < deadline:
             assert process.poll() is None, process.stderr.read() if process.stderr else ""
             time.sleep(0.2)
         process.send_signal(ending)
-        said = process.communicate(timeout=120)[1]
+        said = process.communicate(timeout=900)[1]
     finally:
         if process.poll() is None:
             process.kill()

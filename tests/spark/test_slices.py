@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from draws import share
 from engine.test_batching import named_bindings
 from ensue.algebra.nodes import Event, Events, Not, Pattern, PatternQuery, Seq, Ticks, Window, Within
 from ensue.algebra.scopes import counts_events
@@ -37,8 +38,8 @@ from strategies.patterns import cases, queries
 Bindings = Counter[tuple[tuple[str, int], ...]]
 Case = tuple[PatternQuery, list[OracleEvent]]
 
-SOME = settings(max_examples=max(10, settings().max_examples // 2))
-FEWER = settings(max_examples=max(10, settings().max_examples // 4))
+SOME = share(0.5)
+FEWER = share(0.25)
 STREAMS = "ABCDE"
 OVERLAPS = st.sampled_from((1, 1, 2, 16))
 SHIFTS = st.sampled_from((0, 0, -7, -100, 1_000_003))

@@ -22,7 +22,7 @@ from ensue.runtimes.spark.bucket import read_state
 from spark.streams import SECOND, START, Feed, instants, settings
 from spark.test_crash import session_members
 
-pytestmark = pytest.mark.soak
+pytestmark = pytest.mark.soak("stream")
 
 ROWS = int(os.environ.get("ENSUE_SOAK_ROWS", "1000000"))
 BATCHES = int(os.environ.get("ENSUE_SOAK_BATCHES", "30"))

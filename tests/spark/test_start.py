@@ -102,7 +102,7 @@ def test_folders_late_rows_partial_matches_and_a_restart(spark: SparkSession, tm
             checkpoint=str(tmp_path / "checkpoint"),
             available_now=True,
         )
-        assert running.wait(timeout=300)
+        assert running.wait(timeout=1200)
         return running
 
     first = run()

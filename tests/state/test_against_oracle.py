@@ -8,10 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import ensue
+from draws import share
 from ensue.algebra.nodes import Statements
 from ensue.algebra.states import Constant, ExpectedCount, MostLikely, Places, ProbabilityOf, StateStatement
 from ensue.lang.parser import parse_statements
@@ -49,14 +50,14 @@ def led_through(state: StateStatement, rows: list[dict[str, Any]], policy: str) 
     return tracking, after
 
 
-@settings(max_examples=50)
+@share(0.5)
 @given(st.data())
 def test_a_state_is_its_text(data: st.DataObject) -> None:
     state = data.draw(states())
     assert parse_statements(text_of(state)).states == (state,)
 
 
-@settings(max_examples=50)
+@share(0.5)
 @given(st.data(), st.sampled_from(["skip", "reset"]))
 def test_every_event_is_followed_by_what_brute_force_gives(data: st.DataObject, policy: str) -> None:
     state = data.draw(states())
@@ -85,7 +86,7 @@ def test_every_event_is_followed_by_what_brute_force_gives(data: st.DataObject, 
     assert len(contradicting) == len(tracking.contradictions)
 
 
-@settings(max_examples=50)
+@share(0.5)
 @given(st.data(), st.sampled_from(["skip", "reset"]))
 def test_in_the_end_the_joint_distribution_is_that_of_brute_force(data: st.DataObject, policy: str) -> None:
     state = data.draw(states(keyed=data.draw(st.booleans())))
@@ -107,7 +108,7 @@ def test_in_the_end_the_joint_distribution_is_that_of_brute_force(data: st.DataO
             assert close(row["probability"], max(tracking.keys[key].belief.values()))
 
 
-@settings(max_examples=50)
+@share(0.5)
 @given(st.data())
 def test_a_contradiction_is_an_error_iff_brute_force_meets_one(data: st.DataObject) -> None:
     state = data.draw(states())
@@ -122,7 +123,7 @@ def test_a_contradiction_is_an_error_iff_brute_force_meets_one(data: st.DataObje
         ensue.beliefs(table_of(rows), text_of(state), time="t", type="type", probability="p")
 
 
-@settings(max_examples=50)
+@share(0.5)
 @given(st.data(), st.sampled_from(["skip", "reset"]))
 def test_any_cut_with_restarts_is_one_run(data: st.DataObject, policy: str) -> None:
     state = data.draw(states())
@@ -167,7 +168,7 @@ def str_items(row: dict[str, Any]) -> tuple[tuple[int, str], float]:
     return (row.get("k") or 0, row["value"]), row["probability"]
 
 
-@settings(max_examples=50)
+@share(0.5)
 @given(st.data())
 def test_the_past_is_what_was_believed_then(data: st.DataObject) -> None:
     state = data.draw(states())

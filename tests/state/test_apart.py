@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import ensue
+from draws import share
 from ensue.algebra.states import StateStatement
 from state.test_against_oracle import close, table_of, text_of
 from strategies.states import conditions, events, states
@@ -25,7 +26,7 @@ def marginals(found: ensue.Beliefs, state: StateStatement) -> list[list[float]]:
     return [found.marginal(variable).column("probability").to_pylist() for variable in state.variables]
 
 
-@settings(max_examples=60)
+@share(0.6)
 @given(st.data())
 def test_one_change_of_independent_variables(data: st.DataObject) -> None:
     drawn = data.draw(states(keyed=False))
@@ -50,7 +51,7 @@ def test_one_change_of_independent_variables(data: st.DataObject) -> None:
     assert exact.errors().column("error").to_pylist() == [0.0]
 
 
-@settings(max_examples=60)
+@share(0.6)
 @given(st.data())
 def test_questions_are_answered_from_the_product(data: st.DataObject) -> None:
     """Where nothing has happened yet, variables are independent, so both forms of belief give the same."""

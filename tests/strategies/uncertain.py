@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from hypothesis import settings
 from hypothesis import strategies as st
 
+from draws import share
 from oracle.oracle import OracleEvent
 from oracle.worlds import Uncertain
 
-SOME = settings(max_examples=settings.default.max_examples // 3)
+SOME = share(0.33)
 """A third of the examples that the profile asks for: each is run in all of its worlds."""
 
 CHANCES = (0.0, 0.1, 0.25, 0.5, 0.5, 0.75, 0.9)
