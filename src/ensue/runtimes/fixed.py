@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from ensue.algebra.nodes import Statements
 from ensue.algebra.rules import Fact, Ruleset, TableDeclaration
+from ensue.check import Checked
 from ensue.errors import Problem, QueryError, SchemaError, counted, did_you_mean
 from ensue.expr.types import common_type, convert, describe, readable, scalar
 from ensue.runtimes.tables import are_frames, check_duplicates, kind_of_table, without_views
@@ -17,7 +17,7 @@ FixedTables: TypeAlias = Mapping[str, pa.Table]
 NO_TABLES: FixedTables = {}
 
 
-def fixed_tables(given: Mapping[str, Any] | None, statements: Statements) -> FixedTables:
+def fixed_tables(given: Mapping[str, Any] | None, statements: Checked) -> FixedTables:
     """The tables that a program looks up, by name, in the types that expressions see; they are read here and now."""
     ruleset = statements.ruleset or Ruleset()
     facts: dict[str, list[Fact]] = {}
@@ -103,7 +103,7 @@ def _misfits(facts: Sequence[Fact], columns: Sequence[str]) -> Iterator[Problem]
             )
 
 
-def _table_of(facts: Sequence[Fact], columns: Sequence[str], statements: Statements) -> pa.Table:
+def _table_of(facts: Sequence[Fact], columns: Sequence[str], statements: Checked) -> pa.Table:
     arrays = []
     for place, name in enumerate(columns):
         kind: pa.DataType = pa.null()
@@ -121,7 +121,7 @@ def _table_of(facts: Sequence[Fact], columns: Sequence[str], statements: Stateme
     return pa.table(arrays, names=list(columns))
 
 
-def _different_types(fact: Fact, column: str, one: str, other: str, statements: Statements) -> QueryError:
+def _different_types(fact: Fact, column: str, one: str, other: str, statements: Checked) -> QueryError:
     problem = Problem(
         "fact-types",
         f"column `{column}` of `{fact.table}` is {one} here and {other} elsewhere",
@@ -146,7 +146,7 @@ def _read(name: str, given: Any, columns: Sequence[str]) -> pa.Table:
     return pa.table([readable(table.column(column), column) for column in columns], names=list(columns))
 
 
-def _joined(name: str, parts: Sequence[pa.Table], fact: Fact, statements: Statements) -> pa.Table:
+def _joined(name: str, parts: Sequence[pa.Table], fact: Fact, statements: Checked) -> pa.Table:
     """The rows that were handed over and those of the program."""
     arrays = []
     for column in parts[0].column_names:
