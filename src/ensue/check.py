@@ -14,10 +14,12 @@ from ensue.algebra.hierarchies import check_hierarchies
 from ensue.algebra.nodes import PatternQuery, Statements
 from ensue.algebra.operators import CONTEXTS
 from ensue.algebra.rule_checks import check_rules
+from ensue.algebra.rules import Ruleset
 from ensue.algebra.rulesets import action_query, resolve_rules
 from ensue.algebra.settling import with_keys
 from ensue.algebra.state_checks import check_states
 from ensue.algebra.streams import check_streams
+from ensue.algebra.table_checks import check_tables
 from ensue.errors import Problem, QueryError
 
 
@@ -86,9 +88,10 @@ def _written_problems(statements: Statements) -> list[Problem]:
 
 
 def _lowered_problems(statements: Statements) -> list[Problem]:
-    """What is wrong with the patterns that rules, actions and contexts stand for."""
-    actions = () if statements.ruleset is None else statements.ruleset.actions
-    problems = [problem for action in actions for problem in check_query(action_query(action))]
+    """What is wrong with the tables that rules look up, and with the patterns that rules, ON and contexts stand for."""
+    ruleset = statements.ruleset or Ruleset()
+    problems = [*check_tables(ruleset)]
+    problems += [problem for action in ruleset.actions for problem in check_query(action_query(action))]
     problems += [problem for query in statements.statements for problem in _context_problems(query)]
     if problems:
         return problems
