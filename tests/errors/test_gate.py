@@ -217,6 +217,36 @@ def test_a_program_built_in_python_is_refused_like_its_text(name: str) -> None:
         assert refusal(lambda values=values: ENTRY_POINTS[name](values)) == answer
 
 
+CATALOGUE_EVENTS = pa.table(
+    {"t": [1, 2, 3, 4], "type": ["A", "B", "A", "B"], "id": [7, 7, 7, 7], "amount": [1.5, 2.5, 3.5, 4.5]}
+)
+PLANNING_ENTRY_POINTS: dict[str, Callable[[Any], object]] = {
+    "detect": lambda program: ensue.detect(CATALOGUE_EVENTS, program, **COLUMNS),
+    "detect_batches": lambda program: list(ensue.detect_batches(CATALOGUE_EVENTS, program, **COLUMNS)),
+    "Detector": lambda program: ensue.Detector(program, **COLUMNS).finish(CATALOGUE_EVENTS),
+    "report": lambda program: ensue.report(CATALOGUE_EVENTS, program, **COLUMNS),
+}
+"""Those that look for the same as `run`. `why_not` and `justify` leave RETURN and constraints aside, `violations` looks
+at constraints alone, `any_match` gives no RETURN, `beliefs` and `track` look at states, and `explain` has no data."""
+
+
+def test_what_data_decide_is_refused_where_queries_are_planned() -> None:
+    """Fields, types and time: not seen without data, and then the same wherever a query is planned."""
+    accepted = [example.text for example in EXAMPLES if example.language == "ensue" and example.text not in REFUSED]
+    compared = 0
+    for text in accepted:
+        try:
+            expected = refusal(lambda text=text: ensue.run(text, CATALOGUE_EVENTS, **COLUMNS))
+        except ensue.EnsueError:
+            continue  # of a table or a limit, not of the query
+        found = {
+            refusal(lambda name=name, text=text: PLANNING_ENTRY_POINTS[name](text)) for name in PLANNING_ENTRY_POINTS
+        }
+        assert found == {expected}, text
+        compared += expected is not None
+    assert compared > 15
+
+
 def test_what_is_made_by_hand_is_checked_too() -> None:
     statements = parse_statements("PATTERN SEQ(A a, NOT B b)")
     program = ensue.Program(statements)
