@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ensue.algebra.nodes import Events, Statements
+from ensue.algebra.nodes import Events
 from ensue.api import Loaded, load_tables, warn_set_aside, with_declared
+from ensue.check import Checked
 from ensue.dsl.literals import WindowLike
 from ensue.dsl.literals import window as window_of
 from ensue.engine.anymatch import SAMPLES
@@ -77,7 +78,7 @@ def _check_numbers(most_nodes: object, samples: object) -> None:
 
 def _any_of_tables(
     events: Any,
-    statements: Statements,
+    statements: Checked,
     columns: Columns,
     window: WindowLike | None,
     most_nodes: int,

@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ensue.algebra.nodes import Statements
 from ensue.algebra.operators import excluded_streams
 from ensue.algebra.partial import eager_constraint_problems, eager_problems
+from ensue.check import Checked
 from ensue.dsl.constraints import ConstraintsLike
 from ensue.engine.derived import all_plans, derive, groups_of, sources_of
 from ensue.engine.events import EventStore, note_streams
@@ -26,13 +26,13 @@ from ensue.errors import EnsueWarning, LimitError, QueryError, SchemaError, citi
 from ensue.kernels.warm import warm_up
 from ensue.plan.model import DEFAULT_LIMIT, Options, QueryPlan
 from ensue.programs import (
+    EMPTY,
     Program,
     QueryLike,
-    constrained,
     keyed,
     program_statements,
-    query_statements,
     single_statement,
+    written_statements,
 )
 from ensue.runtimes.beliefs import with_beliefs
 from ensue.runtimes.fixed import FixedTables, fixed_tables
@@ -232,8 +232,8 @@ def violations(
     >>> violations(table, text, time="t", type="type").to_pylist()[0]["constraint"]
     'PRIOR(Order, Paid)'
     """
-    given = Statements(()) if program is None else query_statements(program)
-    statements, columns = keyed(constrained(given, constraints), partition_by), Columns(time, type)
+    given = Program(EMPTY) if program is None else program
+    statements, columns = keyed(written_statements(given, constraints), partition_by), Columns(time, type)
     if are_frames(events):
         from ensue.runtimes.spark.detection import frame_violations
 
@@ -259,7 +259,7 @@ def checked_limit(limit: object) -> int | None:
     raise LimitError("limit-type", f"`limit` is a number of matches or None, not {limit!r}")
 
 
-def checked_emit(emit: object, statements: Statements) -> bool:
+def checked_emit(emit: object, statements: Checked) -> bool:
     """Whether matches are wanted eagerly, before it is sure that no earlier event is still to come."""
     if emit not in ("complete", "eager"):
         raise SchemaError("emit-word", f"`emit` is 'complete' or 'eager', not {emit!r}")
@@ -306,7 +306,7 @@ class Loaded:
 
 def load_tables(
     events: Any,
-    statements: Statements,
+    statements: Checked,
     columns: Columns,
     match_id: bool,
     fixed: FixedTables,

@@ -9,16 +9,14 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from ensue.algebra.check import check_query
-from ensue.algebra.nodes import Statements
-from ensue.algebra.streams import check_streams
 from ensue.api import checked_limit, warn_set_aside
+from ensue.check import Checked
 from ensue.dsl.constraints import ConstraintsLike
 from ensue.engine.cascade import Progress, go_on, start_session
 from ensue.engine.kept import kept_derived, kept_events
 from ensue.engine.snapshot import read_header, restore, saved_schemas, snapshot
 from ensue.engine.sources import Mask, Report
-from ensue.errors import EnsueWarning, QueryError, SchemaError, StateError, counted
+from ensue.errors import EnsueWarning, SchemaError, StateError, counted
 from ensue.kernels.warm import warm_up
 from ensue.plan.model import DEFAULT_LIMIT, Options
 from ensue.programs import QueryLike, single_statement
@@ -75,10 +73,6 @@ class Detector:
     ) -> None:
         self._statements = self._meant(query, constraints)
         refuse_beliefs(self._statements)
-        problems = [problem for node in self._statements.statements for problem in check_query(node)]
-        problems += check_streams(self._statements)
-        if problems:
-            raise QueryError(problems, self._statements.source)
         self._fixed = fixed_tables(tables, self._statements)
         self._columns = Columns(time, type, end, probability, alternatives)
         self._match_id = match_id
@@ -237,7 +231,7 @@ class Detector:
         late_rows = late if self._per_stream else next(iter(late.values()))
         return self._given(tables, late_rows)
 
-    def _meant(self, query: QueryLike, constraints: ConstraintsLike | None) -> Statements:
+    def _meant(self, query: QueryLike, constraints: ConstraintsLike | None) -> Checked:
         """What a detector looks for; others look for more at once."""
         return single_statement(query, constraints)
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ensue.algebra.nodes import Statements
-from ensue.algebra.state_checks import check_states, state_of
+from ensue.algebra.state_checks import state_of
 from ensue.algebra.states import (
     Both,
     Constant,
@@ -172,13 +171,6 @@ class Beliefs:
         return places, self._number(ExpectedCount(places))
 
 
-def _states_of(program: Program | QueryLike) -> Statements:
-    statements = written_statements(program)
-    if problems := list(check_states(statements.states)):
-        raise QueryError(problems, statements.source)
-    return statements
-
-
 def beliefs(
     events: Any,
     program: Program | QueryLike,
@@ -205,7 +197,7 @@ def beliefs(
     >>> beliefs(table, program, time="t", type="type", at=1).marginal("alice").to_pylist()
     [{'value': 'den', 'probability': 0.9}, {'value': 'bath', 'probability': 0.09999999999999998}]
     """
-    rules = state_rules(_states_of(program), policy=policy, probability=probability)
+    rules = state_rules(written_statements(program), policy=policy, probability=probability)
     if are_frames(events):
         from ensue.runtimes.spark.beliefs import frame_beliefs
 
@@ -285,7 +277,7 @@ def track(
     >>> track(table, program, {"home": "E(count(home))"}, time="t", type="type").column("home").to_pylist()
     [1.0, 0.0]
     """
-    rules = state_rules(_states_of(program), columns, before, policy, probability, reason)
+    rules = state_rules(written_statements(program), columns, before, policy, probability, reason)
     if are_frames(events):
         from ensue.runtimes.spark.beliefs import track_frames
 
@@ -336,7 +328,7 @@ class StateTracker:
         probability: str | None = None,
         limit: int = LARGEST_JOINT,
     ) -> None:
-        self._rules = state_rules(_states_of(program), columns, before, policy, probability, reason)
+        self._rules = state_rules(written_statements(program), columns, before, policy, probability, reason)
         self._columns = Columns(time, type)
         self._limit = limit
         self._session: Session | None = None

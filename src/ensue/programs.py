@@ -4,27 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
+from itertools import count, groupby
 from pathlib import Path
 from typing import TypeAlias
 
-from ensue.algebra.check import check_constraints, check_query
 from ensue.algebra.constraints import ConstraintStatement
 from ensue.algebra.contexts import resolve_contexts
-from ensue.algebra.nodes import Event, PatternQuery, Statements
-from ensue.algebra.operators import CONTEXTS
-from ensue.algebra.rule_checks import check_rules
+from ensue.algebra.nodes import PatternQuery, Statements
 from ensue.algebra.rules import Ruleset
-from ensue.algebra.rulesets import resolve_rules, unused_heads
+from ensue.algebra.rulesets import action_query, resolve_rules, unused_heads
 from ensue.algebra.settling import with_keys
-from ensue.algebra.streams import check_streams
+from ensue.check import Checked, checked
 from ensue.dsl import PatternExpression, Query, RuleStatement, State, query_of
-from ensue.dsl.constraints import ConstraintsLike, statements_of
+from ensue.dsl.constraints import ConstraintsLike, cited_statements
 from ensue.errors import Problem, QueryError, Span
-from ensue.lang.checked import parse_checked
+from ensue.lang.joining import join_cited, together
 from ensue.lang.parser import parse_statements
 from ensue.lang.render import render_statements
-from ensue.lang.rules import joined_rulesets
+from ensue.lang.rules import ruleset_of
 from ensue.plan.drawing import as_html
 from ensue.plan.explain import Explained, explain_without_data
 from ensue.plan.lawful import laws_by_query
@@ -32,6 +29,9 @@ from ensue.plan.lawful import laws_by_query
 Statement: TypeAlias = "str | Query | PatternExpression | RuleStatement | State | Program"
 QueryLike: TypeAlias = "Statement | Sequence[Statement]"
 """A query as it may be given; a list is a program of all its members."""
+
+EMPTY = Statements(())
+"""What is said where no program is given."""
 
 
 @dataclass(frozen=True)
@@ -74,11 +74,11 @@ class Program:
 
     def explain(self, *, time: str = "t") -> str:
         """What each pattern means and how it will run; `time` names the time column."""
-        return "\n\n".join(entry.to_text() for entry in explained_statements(self.statements, time))
+        return "\n\n".join(entry.to_text() for entry in explained_statements(checked(self.statements), time))
 
     def _repr_html_(self) -> str:
         """Each pattern and rule and its graph, for a notebook."""
-        return as_html(explained_statements(self.statements, "t"))
+        return as_html(explained_statements(checked(self.statements), "t"))
 
 
 def parse(text: str, name: str = "query") -> Program:
@@ -93,19 +93,12 @@ def parse(text: str, name: str = "query") -> Program:
       |                  ^^^^^^^
     hint: add a WITHIN to the whole pattern, or put the NOT between two items of a SEQ
     """
-    return Program(parse_checked(text, name))
+    return Program(checked(parse_statements(text, name)))
 
 
 def parse_file(path: str | Path) -> Program:
     """Parses an `.ensue` file."""
     return parse(Path(path).read_text(encoding="utf-8"), Path(path).name)
-
-
-def as_program(query: QueryLike) -> Program:
-    """The program that a text or a list of queries and rules is, with all that can be checked without data checked."""
-    if isinstance(query, Program):
-        return query
-    return parse(query if isinstance(query, str) else Program(query_statements(query)).to_text())
 
 
 def explain(query: QueryLike, *, time: str = "t", constraints: ConstraintsLike | None = None) -> str:
@@ -140,14 +133,11 @@ def explain(query: QueryLike, *, time: str = "t", constraints: ConstraintsLike |
     return "\n\n".join(entry.to_text() for entry in explained_statements(statements, time))
 
 
-def explained_statements(statements: Statements, time: str, end: str | None = None) -> Iterator[Explained]:
+def explained_statements(statements: Checked, time: str, end: str | None = None) -> Iterator[Explained]:
     """What there is to say of each statement as it is written, of a head of each of its rules."""
     acting = _acting(statements)
     if not statements.results and not statements.heads and not acting:
         raise _no_pattern(statements)
-    problems = [*check_streams(statements), *check_rules(statements)]
-    if problems:
-        raise QueryError(problems, statements.source)
     heads = statements.heads
     statements = resolve_rules(statements)
     statements = replace(statements, statements=with_keys(statements.statements))
@@ -162,12 +152,10 @@ def explained_statements(statements: Statements, time: str, end: str | None = No
 def _acting(statements: Statements) -> tuple[PatternQuery, ...]:
     """The ON statements as patterns that use what they are about."""
     actions = statements.ruleset.actions if statements.ruleset is not None else ()
-    return tuple(
-        PatternQuery(Event(on.stream, on.variable), f"ON {on.stream} DO {on.action}", on.where) for on in actions
-    )
+    return tuple(map(action_query, actions))
 
 
-def single_statement(query: QueryLike, constraints: ConstraintsLike | None = None) -> Statements:
+def single_statement(query: QueryLike, constraints: ConstraintsLike | None = None) -> Checked:
     """The one query meant, with its constraints and its text, so that messages can point into it."""
     written = _single_statement(query, constraints)
     statements = resolved(written)
@@ -176,9 +164,9 @@ def single_statement(query: QueryLike, constraints: ConstraintsLike | None = Non
     return replace(statements, statements=tuple(chosen))
 
 
-def _single_statement(query: QueryLike, constraints: ConstraintsLike | None) -> Statements:
+def _single_statement(query: QueryLike, constraints: ConstraintsLike | None) -> Checked:
     """The one query meant, as it is written."""
-    statements = constrained(query_statements(query), constraints)
+    statements = written_statements(query, constraints)
     if not statements.results and not statements.heads:
         raise _no_pattern(statements)
     if len(statements.results) > 1:
@@ -208,7 +196,7 @@ def _several_queries(statements: Statements, what: str, span: Span | None) -> Qu
     return QueryError([problem], statements.source)
 
 
-def program_statements(program: Program | QueryLike, constraints: ConstraintsLike | None = None) -> Statements:
+def program_statements(program: Program | QueryLike, constraints: ConstraintsLike | None = None) -> Checked:
     """The patterns and rules of a program with its constraints."""
     statements = written_statements(program, constraints)
     if not statements.results and not statements.heads:
@@ -216,65 +204,40 @@ def program_statements(program: Program | QueryLike, constraints: ConstraintsLik
     return resolved(statements)
 
 
-def written_statements(program: Program | QueryLike, constraints: ConstraintsLike | None = None) -> Statements:
-    """What a program says, with its constraints, as it is written."""
-    return constrained(query_statements(parse(program) if isinstance(program, str) else program), constraints)
+def written_statements(program: Program | QueryLike, constraints: ConstraintsLike | None = None) -> Checked:
+    """What a program says, with further constraints, as it is written: the way of every entry point to the gate.
+
+    A text is parsed once. What is built in Python goes by way of one text, so that messages can point into it.
+    """
+    if isinstance(program, Program) and constraints is None:
+        return checked(program.statements)
+    parts = [*_parts(program)]
+    if constraints is not None:
+        known = {entry for part in parts for entry in part.constraints}
+        further = cited_statements(constraints)
+        parts.append(replace(further, constraints=tuple(entry for entry in further.constraints if entry not in known)))
+    cited = [*_cited([part for part in parts if part != EMPTY])] or [EMPTY]
+    return checked(cited[0] if len(cited) == 1 else join_cited(cited))
 
 
-def resolved(statements: Statements) -> Statements:
-    """The statements, those with a context as several; what is wrong with these is said of what was written."""
-    chosen = [query for query in statements.statements if query.policy in CONTEXTS]
-    problems = [problem for query in chosen for problem in check_query(query)]
-    problems += check_rules(statements)
-    if problems:
-        raise QueryError(problems, statements.source)
-    return resolve_contexts(resolve_rules(statements))
-
-
-def keyed(statements: Statements, partition_by: str | Sequence[str]) -> Statements:
-    """The statements, with keys for the constraints that have none."""
-    keys = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
-    if not keys:
-        return statements
-    keyed = tuple(replace(e, partition_by=e.partition_by or keys) for e in statements.constraints)
-    return replace(statements, constraints=keyed)
-
-
-def constrained(statements: Statements, constraints: ConstraintsLike | None) -> Statements:
-    """The statements with further constraints, in one text, so that messages can point into it."""
-    if constraints is None:
-        return statements
-    together = (*statements.constraints, *statements_of(constraints))
-    return query_statements(render_statements(replace(statements, constraints=tuple(dict.fromkeys(together)))))
-
-
-def _no_pattern(statements: Statements) -> QueryError:
-    spans = [*(query.span for query in statements.declared), *(entry.span for entry in statements.constraints)]
-    place = next(iter(spans), None)
-    hint = "add a PATTERN; constraints say what its events are like"
-    if statements.declared:
-        hint = "add a PATTERN that uses what is declared; the matches of a PATTERN are results, a STREAM is an input"
-    return QueryError(
-        [Problem("no-pattern", "the text has no pattern to look for", place, hint=hint)], statements.source
-    )
-
-
-def query_statements(query: object) -> Statements:
-    """The statements of a text, a program, or a query built in Python, which goes by way of its text to have places."""
+def _parts(query: object) -> Iterator[Statements]:
+    """The statements of each text, program, or value built in Python, which has no text yet."""
     match query:
         case Program():
-            return query.statements
+            yield query.statements
         case str():
-            statements = parse_statements(query)
-            if problems := list(check_constraints(statements.constraints)):
-                raise QueryError(problems, statements.source)
-            return statements
-        case RuleStatement() | State():
-            return parse_statements(query.to_text())
-        case Query() | PatternExpression():
-            return parse_statements((query_of(query) if isinstance(query, PatternExpression) else query).to_text())
+            yield parse_statements(query)
+        case RuleStatement():
+            yield Statements((), ruleset=ruleset_of([query.node]))
+        case State():
+            yield Statements((), states=(query.node,))
+        case Query():
+            yield Statements((query.node,))
+        case PatternExpression():
+            yield Statements((query_of(query).node,))
         case list() | tuple() if query:
-            return query_statements(render_statements(_joined([query_statements(member) for member in query])))
+            for member in query:
+                yield from _parts(member)
         case _:
             raise QueryError(
                 [
@@ -286,11 +249,35 @@ def query_statements(query: object) -> Statements:
             )
 
 
-def _joined(parts: Sequence[Statements]) -> Statements:
-    return Statements(
-        tuple(query for part in parts for query in part.statements),
-        constraints=tuple(entry for part in parts for entry in part.constraints),
-        ruleset=joined_rulesets(part.ruleset for part in parts),
-        hierarchies=tuple(dict.fromkeys(entry for part in parts for entry in part.hierarchies)),
-        states=tuple(state for part in parts for state in part.states),
+def _cited(parts: Sequence[Statements]) -> Iterator[Statements]:
+    """The parts with a text each; neighbours without one share theirs."""
+    for has_text, group in groupby(parts, key=lambda part: part.source is not None):
+        if has_text:
+            yield from group
+        else:
+            yield parse_statements(render_statements(together(tuple(group))))
+
+
+def resolved(statements: Checked) -> Checked:
+    """The statements with rules as patterns, and those with a context as several."""
+    return resolve_contexts(resolve_rules(statements))
+
+
+def keyed(statements: Checked, partition_by: str | Sequence[str]) -> Checked:
+    """The statements, with keys for the constraints that have none."""
+    keys = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
+    if not keys:
+        return statements
+    keyed = tuple(replace(e, partition_by=e.partition_by or keys) for e in statements.constraints)
+    return replace(statements, constraints=keyed)
+
+
+def _no_pattern(statements: Statements) -> QueryError:
+    spans = [*(query.span for query in statements.declared), *(entry.span for entry in statements.constraints)]
+    place = next(iter(spans), None)
+    hint = "add a PATTERN; constraints say what its events are like"
+    if statements.declared:
+        hint = "add a PATTERN that uses what is declared; the matches of a PATTERN are results, a STREAM is an input"
+    return QueryError(
+        [Problem("no-pattern", "the text has no pattern to look for", place, hint=hint)], statements.source
     )

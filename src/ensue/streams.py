@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ensue.algebra.check import check_query
-from ensue.algebra.partial import Partial, partial_problems, partial_queries
+from ensue.algebra.partial import partial_problems, partial_queries
 from ensue.api import checked_emit, checked_limit
 from ensue.dsl.constraints import ConstraintsLike
 from ensue.engine.output import OutputSchema, partial_output
-from ensue.errors import QueryError, SchemaError, Source, did_you_mean
+from ensue.errors import QueryError, SchemaError, did_you_mean
 from ensue.lang.render import render_pattern
 from ensue.plan.build import plan_query
 from ensue.plan.model import DEFAULT_LIMIT, Options, QueryPlan
@@ -74,6 +73,8 @@ def start(
 
     `tables` are those of the program's TABLEs, by name. They are read when the stream starts, and again at a restart.
     """
+    statements = program_statements(program, constraints)
+    refuse_beliefs(statements)
     if not are_frames(sources):
         raise SchemaError(
             "not-a-stream",
@@ -87,8 +88,6 @@ def start(
     from ensue.runtimes.spark.stream import plan_stream
 
     require_pyspark()
-    statements = program_statements(program, constraints)
-    refuse_beliefs(statements)
     names = Program(statements).names
     options, eager = Options(limit=checked_limit(limit)), checked_emit(emit, statements)
     planned = plan_queries(
@@ -212,13 +211,6 @@ def _partials(planned: Planned, place: int) -> list[tuple[QueryPlan, OutputSchem
         raise QueryError(problems, source)
     found = []
     for partial in partial_queries(whole.query):
-        _check_partial(partial, source)
         plan = plan_query(partial.query, catalog, source)
         found.append((plan, partial_output(output, render_pattern(partial.missing))))
     return found
-
-
-def _check_partial(partial: Partial, source: Source | None) -> None:
-    problems = check_query(partial.query)
-    if problems:
-        raise QueryError(problems, source)

@@ -12,13 +12,13 @@ import pyarrow.compute as pc
 from ensue.actions.calls import ACTION, ID, RESERVED, column_names
 from ensue.actions.delivery import Route
 from ensue.actions.receivers import Receiver, ReceiverLike, misfit, receiver_of
-from ensue.algebra.check import check_query
-from ensue.algebra.nodes import Event, PatternQuery, Return, Statements
+from ensue.algebra.nodes import PatternQuery, Return
 from ensue.algebra.rules import Action
-from ensue.algebra.rulesets import resolve_rules
+from ensue.algebra.rulesets import action_query, resolve_rules
+from ensue.check import Checked
 from ensue.errors import Problem, QueryError, SchemaError, did_you_mean
 from ensue.expr.nodes import Field
-from ensue.programs import Program, QueryLike, as_program
+from ensue.programs import Program, QueryLike, written_statements
 
 END, START = "end", "start"
 
@@ -45,7 +45,7 @@ class Reactions:
 
 def resolve_actions(program: QueryLike, receivers: Mapping[str, ReceiverLike]) -> Reactions:
     """Checks a program with ON statements against the receivers and turns the statements into patterns."""
-    statements = as_program(program).statements
+    statements = written_statements(program)
     actions = statements.ruleset.actions if statements.ruleset is not None else ()
     if not actions:
         raise QueryError(
@@ -64,9 +64,6 @@ def resolve_actions(program: QueryLike, receivers: Mapping[str, ReceiverLike]) -
         raise QueryError(problems, statements.source)
     _check_unused(known, actions)
     queries = tuple(_query(action, name) for action, name in zip(actions, _names(actions), strict=True))
-    problems = [problem for query in queries for problem in check_query(query)]
-    if problems:
-        raise QueryError(problems, statements.source)
     routes = tuple(Route(action.action, _parameters(action), known[action.action]) for action in actions)
     resolved = resolve_rules(statements)
     found = Program(replace(resolved, statements=(*resolved.declared, *queries)))
@@ -98,16 +95,12 @@ def _names(actions: Sequence[Action]) -> Iterator[str]:
 
 def _query(action: Action, name: str) -> PatternQuery:
     """The events that call for the action, with its arguments and their times."""
-    returns = [
-        Return(argument.expression, f"arg_{place}", argument.span)
-        for place, argument in enumerate(action.arguments, start=1)
-    ]
-    times = [Return(Field(action.variable, "s"), START), Return(Field(action.variable, "e"), END)]
-    pattern = Event(action.stream, action.variable, span=action.span)
-    return PatternQuery(pattern, name, action.where, returns=(*returns, *times), span=action.span)
+    query = action_query(action)
+    times = (Return(Field(action.variable, "s"), START), Return(Field(action.variable, "e"), END))
+    return replace(query, name=name, returns=(*query.returns, *times))
 
 
-def _problems(action: Action, statements: Statements, receivers: Mapping[str, Receiver]) -> Iterator[Problem]:
+def _problems(action: Action, statements: Checked, receivers: Mapping[str, Receiver]) -> Iterator[Problem]:
     declared = [*(query.name for query in statements.declared if query.name is not None), *statements.heads]
     if action.stream not in declared:
         yield _no_stream(action, statements, declared)
@@ -123,7 +116,7 @@ def _problems(action: Action, statements: Statements, receivers: Mapping[str, Re
     yield from _misfits(action, receivers[action.action])
 
 
-def _no_stream(action: Action, statements: Statements, declared: Sequence[str]) -> Problem:
+def _no_stream(action: Action, statements: Checked, declared: Sequence[str]) -> Problem:
     hint = did_you_mean(action.stream, declared) or "ON takes a head of rules or a stream that is declared"
     if action.stream in [query.name for query in statements.results]:
         hint = f"`{action.stream}` is a PATTERN: declare it as `STREAM {action.stream} FROM PATTERN ...`"

@@ -17,6 +17,7 @@ from ensue.algebra.choices import names_in
 from ensue.algebra.lineage import is_lineage, lineage_variable
 from ensue.algebra.nodes import (
     And,
+    AnyStatements,
     Event,
     Named,
     Not,
@@ -26,7 +27,6 @@ from ensue.algebra.nodes import (
     PatternQuery,
     Return,
     Seq,
-    Statements,
     Window,
     Within,
     walk,
@@ -50,7 +50,7 @@ MATCH = "match#"
 """The name of the interval of the whole match."""
 
 
-def resolve_contexts(statements: Statements) -> Statements:
+def resolve_contexts(statements: AnyStatements) -> AnyStatements:
     """The statements, with several in the place of each one whose policy is a context."""
     resolved: list[PatternQuery] = []
     prefixes: set[str] = set()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ensue.errors import Source, Span
 from ensue.expr.nodes import Duration, Expr
@@ -302,6 +302,10 @@ class Statements:
     def declared(self) -> tuple[PatternQuery, ...]:
         """The patterns whose matches are the events of a stream."""
         return tuple(query for query in self.statements if query.declares)
+
+
+AnyStatements = TypeVar("AnyStatements", bound=Statements)
+"""Statements in the phase that they are in: what is checked stays so when it is lowered."""
 
 
 def windows_of(pattern: Pattern) -> tuple[Window, ...]:

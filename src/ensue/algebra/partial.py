@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
-from itertools import pairwise
+from itertools import islice, pairwise
 
 from ensue.algebra.check import check_query
 from ensue.algebra.constraints import ConstraintStatement, Ends, EndsWithin
@@ -53,13 +53,17 @@ def partial_queries(query: PatternQuery) -> tuple[Partial, ...]:
 
 
 def open_queries(query: PatternQuery) -> tuple[Partial, ...]:
-    """The partial matches that can still be extended: as `partial_queries`, and nothing forbidden has come either."""
+    """The partial matches that can still be extended: as `partial_queries`, and nothing forbidden has come either.
+
+    Where that cannot be said it is left out, and so are those that are no pattern of their own.
+    """
     sequence = _sequence(query.pattern)
-    found = []
+    found: list[Partial] = []
     for partial, (_, following) in zip(partial_queries(query), _neighbours(sequence), strict=True):
         apart = (*sequence[:following], Not(partial.missing, partial.missing.span))
         strict = replace(partial.query, pattern=_with_sequence(query.pattern, apart))
-        found.append(partial if check_query(strict) else replace(partial, query=strict))
+        ways = (replace(partial, query=own) for own in (strict, partial.query) if not check_query(own))
+        found += islice(ways, 1)
     return tuple(found)
 
 

@@ -14,13 +14,14 @@ from ensue.algebra.attributes import (
 )
 from ensue.algebra.causes import cause_statements
 from ensue.algebra.nodes import (
+    AnyStatements,
     Event,
     PatternQuery,
     Return,
-    Statements,
 )
 from ensue.algebra.rule_reader import RuleReader
 from ensue.algebra.rules import (
+    Action,
     Atom,
     Rule,
     Ruleset,
@@ -32,7 +33,7 @@ RESULT = "v"
 """What an event of a head is called in the statement whose matches are the result."""
 
 
-def resolve_rules(statements: Statements) -> Statements:
+def resolve_rules(statements: AnyStatements) -> AnyStatements:
     """The statements with rules as patterns: those that declare the heads, and one for each head as a result."""
     ruleset = statements.ruleset
     if ruleset is None or not ruleset.rules:
@@ -81,3 +82,12 @@ def result_of(head: str, attributes: Sequence[str], rule: Rule) -> PatternQuery:
     columns = [Return(Field(RESULT, "s"), "start"), Return(Field(RESULT, "e"), "end")]
     columns += [Return(Field(RESULT, name), name) for name in attributes]
     return PatternQuery(Event(head, RESULT, span=rule.span), head, returns=tuple(columns), span=rule.span)
+
+
+def action_query(action: Action) -> PatternQuery:
+    """The events that an ON statement is about, with the arguments of its call."""
+    arguments = enumerate(action.arguments, start=1)
+    returns = tuple(Return(given.expression, f"arg_{place}", given.span) for place, given in arguments)
+    name = f"ON {action.stream} DO {action.action}"
+    event = Event(action.stream, action.variable, span=action.span)
+    return PatternQuery(event, name, action.where, returns=returns, span=action.span)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from ensue.algebra.attributes import position_name
-from ensue.algebra.nodes import Event, PatternQuery, Statements, rewrite, walk
+from ensue.algebra.nodes import AnyStatements, Event, PatternQuery, rewrite, walk
 from ensue.algebra.rule_reader import all_of
 from ensue.algebra.streams import streams_of
 from ensue.errors import Problem, QueryError
@@ -17,7 +17,7 @@ AttributesOf = Callable[[str], tuple[str, ...] | None]
 """The attributes of a stream in the order of its table; None where a table has no order of them."""
 
 
-def settle(statements: Statements, attributes_of: AttributesOf) -> Statements:
+def settle(statements: AnyStatements, attributes_of: AttributesOf) -> AnyStatements:
     """The statements with every attribute by its name, and with the keys by which rules can be kept apart."""
     problems = [problem for query in statements.statements for problem in _check_positions(query, attributes_of)]
     if problems:

@@ -13,9 +13,10 @@ from ensue.algebra.nodes import Statements
 from ensue.algebra.rulesets import resolve_rules
 from ensue.algebra.settling import with_keys
 from ensue.algebra.streams import program_catalog
+from ensue.check import checked
 from ensue.cli.reporting import UsageError, counted, existing_file, messages, reported, show
 from ensue.errors import Problem, QueryError, Source, render_problem
-from ensue.lang.checked import parse_checked
+from ensue.lang.parser import parse_statements
 from ensue.plan.build import plan_query
 from ensue.plan.lawful import laws_by_query
 
@@ -72,7 +73,7 @@ def problems_as_json(findings: Sequence[Finding]) -> str:
 def _check_text(text: str, name: str) -> list[Finding]:
     source = Source(text, name)
     try:
-        statements = parse_checked(text, name)
+        statements = checked(parse_statements(text, name))
     except QueryError as error:
         return [Finding(problem, error.source or source) for problem in error.problems]
     try:

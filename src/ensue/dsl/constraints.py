@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Protocol, TypeAlias, TypeVar
 
-from ensue.algebra.check import check_constraints
 from ensue.algebra.constraints import (
     Constraint,
     ConstraintStatement,
@@ -18,6 +16,7 @@ from ensue.algebra.constraints import (
     Require,
 )
 from ensue.algebra.nodes import Statements
+from ensue.check import Checked, checked
 from ensue.dsl.literals import WindowLike, window
 from ensue.errors import Problem, QueryError
 from ensue.lang.constraints import size_problem
@@ -119,7 +118,7 @@ def statements_of(constraints: ConstraintsLike) -> tuple[ConstraintStatement, ..
     return cited_statements(constraints).constraints
 
 
-def cited_statements(constraints: ConstraintsLike) -> Statements:
+def cited_statements(constraints: ConstraintsLike) -> Checked:
     """The constraints with the text that their places are in; those built in Python go by way of their text.
 
     >>> cited_statements([prior("A", "B"), "CONSTRAINT ENDS(C) PARTITION BY id"]).source.text
@@ -130,9 +129,7 @@ def cited_statements(constraints: ConstraintsLike) -> Statements:
         gathered = tuple(_gathered(constraints))
         text = render_statements(Statements((), constraints=gathered))
         statements = parse_statements(text, "constraints") if gathered else Statements(())
-    if problems := list(check_constraints(statements.constraints)):
-        raise QueryError(problems, statements.source)
-    return replace(statements, statements=())
+    return checked(Statements((), statements.source, statements.constraints))
 
 
 def _written(constraints: object) -> Statements | None:

@@ -9,6 +9,7 @@ from typing import Self
 
 from ensue.algebra.nodes import PatternQuery, Return
 from ensue.algebra.probability import Threshold, check_threshold
+from ensue.check import checked
 from ensue.dsl.conditions import ConditionLike, condition_node
 from ensue.dsl.literals import WindowLike, window
 from ensue.errors import QueryError
@@ -122,7 +123,7 @@ class Query:
         return self._explained(time).to_text()
 
     def _explained(self, time: str) -> Explained:
-        statements = parse_statements(self.to_text())
+        statements = checked(parse_statements(self.to_text()))
         return explain_without_data(statements.statements[0], statements.source, time)
 
     def _repr_html_(self) -> str:

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ensue.algebra.nodes import Statements
-from ensue.algebra.state_checks import check_states
 from ensue.algebra.states import Chance, Drift, Response, Start, StateStatement
-from ensue.dsl.patterns import raise_any
+from ensue.check import checked
 from ensue.lang.parser import parse_drift, parse_response
 from ensue.lang.render import render_statements
 
@@ -59,8 +58,7 @@ def state(
     node = StateStatement(
         name, tuple(variables), tuple(values), keys, _starts(starts, tuple(variables)), tuple(responses), drift
     )
-    raise_any(check_states([node]))
-    return State(node)
+    return State(checked(Statements((), states=(node,))).states[0])
 
 
 def _starts(given: StartLike, variables: tuple[str, ...]) -> tuple[Start, ...]:

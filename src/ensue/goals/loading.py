@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ensue.algebra.nodes import PatternQuery, Statements
+from ensue.algebra.nodes import PatternQuery
 from ensue.algebra.operators import excluded_streams
-from ensue.algebra.rule_checks import check_rules
 from ensue.algebra.rules import Ruleset
 from ensue.algebra.rulesets import resolve_rules, unused_heads
 from ensue.algebra.scopes import counts_events
 from ensue.algebra.streams import declarations, streams_of
 from ensue.api import Loaded, load_tables, with_declared
+from ensue.check import Checked
 from ensue.dsl.constraints import ConstraintsLike
 from ensue.engine.sources import InputTable
 from ensue.errors import Problem, QueryError, SchemaError, did_you_mean
@@ -43,10 +43,10 @@ class Chosen:
 
     name: str
     query: PatternQuery
-    statements: Statements
+    statements: Checked
     is_head: bool = False
 
-    def as_result(self, query: PatternQuery) -> Statements:
+    def as_result(self, query: PatternQuery) -> Checked:
         """The program with this query as its only result, in place of the statement that it comes from."""
         declared = (other for other in self.statements.statements if other.declares)
         return replace(self.statements, statements=(*declared, query), constraints=())
@@ -62,8 +62,6 @@ def chosen_statements(
 ) -> list[Chosen]:
     """The statements that a name means; without one, the only pattern of the program."""
     written = written_statements(program, constraints)
-    if problems := check_rules(written):
-        raise QueryError(problems, written.source)
     statements = resolve_rules(written)
     named = _names(statements)
     wanted = _only_result(written, named) if name is None else name
@@ -76,8 +74,6 @@ def chosen_statements(
 def chosen_result(program: Program | QueryLike, name: str | None, constraints: ConstraintsLike | None = None) -> Chosen:
     """The pattern or head whose matches are meant; without a name, the only one."""
     written = written_statements(program, constraints)
-    if problems := check_rules(written):
-        raise QueryError(problems, written.source)
     statements = resolve_rules(written)
     found = dict(zip(Program(statements).names, statements.results, strict=True))
     wanted = _only_result(written, list(found.items())) if name is None else name
@@ -86,12 +82,12 @@ def chosen_result(program: Program | QueryLike, name: str | None, constraints: C
     return Chosen(wanted, found[wanted], statements, is_head=wanted in written.heads)
 
 
-def _no_such(name: str, names: list[str], statements: Statements) -> QueryError:
+def _no_such(name: str, names: list[str], statements: Checked) -> QueryError:
     hint = did_you_mean(name, names) or f"names: {', '.join(names)}"
     return QueryError([Problem("no-such-pattern", f"no statement is called `{name}`", hint=hint)], statements.source)
 
 
-def _names(statements: Statements) -> list[tuple[str, PatternQuery]]:
+def _names(statements: Checked) -> list[tuple[str, PatternQuery]]:
     """Every statement that can be asked about, by its name: of a head its rules, not the result that shows them."""
     declared = [(query.name or "", query) for query in statements.declared]
     heads = {query.name for query in statements.declared if query.rule is not None}
@@ -99,7 +95,7 @@ def _names(statements: Statements) -> list[tuple[str, PatternQuery]]:
     return [*((name, query) for name, query in results if query.name not in heads), *declared]
 
 
-def _only_result(written: Statements, named: list[tuple[str, PatternQuery]]) -> str:
+def _only_result(written: Checked, named: list[tuple[str, PatternQuery]]) -> str:
     """The name of the one pattern; where there are only rules, of the one head that no other rule uses."""
     results = written.results or unused_heads(written.ruleset or Ruleset())
     if len(results) == 1:

@@ -11,8 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ensue.algebra.nodes import Statements
 from ensue.algebra.operators import stream_words
+from ensue.check import Checked
 from ensue.dsl.constraints import ConstraintsLike
 from ensue.engine.cascade import sessions_of, start_session
 from ensue.engine.derived import all_plans
@@ -91,7 +91,7 @@ def _saved(state: Any, spark: Any) -> Iterator[pa.Table]:
         yield state.snapshot() if hasattr(state, "snapshot") else state
 
 
-def _sessions(statements: Statements, fixed: FixedTables, saved: pa.Table) -> Iterator[tuple[str, Session, int]]:
+def _sessions(statements: Checked, fixed: FixedTables, saved: pa.Table) -> Iterator[tuple[str, Session, int]]:
     """The statements that run in a saved state: their names, and the session and place of each."""
     header = read_header(saved)
     schemas = saved_schemas(saved)

@@ -9,7 +9,6 @@ from itertools import combinations, pairwise
 from ensue.algebra.bind import bind_query
 from ensue.algebra.bound import bound_events, positive_names
 from ensue.algebra.catalog import WHOLE_EVENT, Catalog
-from ensue.algebra.check import check_query
 from ensue.algebra.hierarchies import Hierarchy
 from ensue.algebra.lineage import is_lineage, lineage_variable
 from ensue.algebra.nodes import Event, PatternQuery, walk
@@ -38,13 +37,12 @@ SHORT = 2
 def plan_query(
     query: PatternQuery, catalog: Catalog, source: Source | None = None, law: Law | None = None, longest: int = SHORT
 ) -> QueryPlan:
-    """Checks, binds, normalizes and plans a query; raises a QueryError with every problem found.
+    """Binds, normalizes and plans a query; raises a QueryError with every problem that the catalog shows.
 
     By `law` it leaves out what no lawful trace can match. Where windows count events, traces are not watched: events
     that are left out would not be counted. A repetition without a limit comes `longest` times at most; see `longer`.
     """
-    problems = check_query(query) or bind_query(query, catalog)
-    if problems:
+    if problems := bind_query(query, catalog):
         raise QueryError(problems, source)
     return plan_checked(query, catalog, source, law, longest)
 

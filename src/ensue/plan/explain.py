@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ensue.algebra.check import check_query
 from ensue.algebra.contexts import resolve_contexts
 from ensue.algebra.nodes import Event, PatternQuery, Statements
 from ensue.algebra.operators import CHRONICLE, CONTEXTS, CONTINUOUS, CUMULATIVE, stream_words
 from ensue.algebra.rulesets import is_result_of
 from ensue.algebra.streams import connected, declarations, program_catalog, shared_keys, used_streams
-from ensue.errors import QueryError, Source, counted
+from ensue.errors import Source, counted
 from ensue.expr.rewrite import anonymous_predicate
 from ensue.graph.law import Law
 from ensue.graph.model import Graph, Variable
@@ -122,8 +121,6 @@ def _explain_context(
     end: str | None,
 ) -> Explained:
     """A query whose operators each choose: as it is written, then what its operators do."""
-    if problems := check_query(query):
-        raise QueryError(problems, source)
     stages = resolve_contexts(Statements((query,), source)).statements
     around = (*(other for other in program if other is not query), *stages)
     declared = declarations(stages)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ensue.algebra.nodes import Statements
 from ensue.api import checked_limit, load_tables, warn_set_aside, with_declared
+from ensue.check import Checked
 from ensue.dsl.constraints import ConstraintsLike
 from ensue.plan.model import DEFAULT_LIMIT, Options
 from ensue.programs import Program, QueryLike, explained_statements, program_statements, written_statements
@@ -81,7 +81,7 @@ def report(
     return HtmlReport(facts.collected())
 
 
-def _with_names(statements: Statements) -> Statements:
+def _with_names(statements: Checked) -> Checked:
     """The statements with a name for each pattern, so that its matches are called the same wherever they are found."""
     names = iter(Program(statements).names)
     named = (node if node.declares else replace(node, name=next(names)) for node in statements.statements)

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ensue.algebra.nodes import Statements
 from ensue.algebra.operators import excluded_streams
 from ensue.algebra.scopes import counts_events
 from ensue.algebra.streams import declarations, streams_of
 from ensue.api import run
+from ensue.check import Checked
 from ensue.programs import Program
 from ensue.reports.facts import Counts, step_of
 from ensue.reports.found import keys_of_head
@@ -25,8 +25,8 @@ class Asked:
     """The DataFrames and the program; `options` are those that `ensue.run` takes besides."""
 
     events: Any
-    written: Statements
-    statements: Statements
+    written: Checked
+    statements: Checked
     columns: Columns
     fixed: FixedTables
     options: Mapping[str, Any]
@@ -64,13 +64,13 @@ def sample(asked: Asked, limits: Limits) -> tuple[Any, Counts]:
         results.release()
 
 
-def _without_returns(statements: Statements) -> Statements:
+def _without_returns(statements: Checked) -> Checked:
     """The statements with results that show their keys and times."""
     shown = (node if node.declares else replace(node, returns=()) for node in statements.statements)
     return replace(statements, statements=tuple(shown))
 
 
-def _streams(statements: Statements) -> Sequence[str] | None:
+def _streams(statements: Checked) -> Sequence[str] | None:
     """The streams that the program looks at; None: all."""
     declared = declarations(statements.statements)
     streams = [name for name in streams_of(statements.statements) if name not in declared]

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ensue.algebra.nodes import Event, Statements, walk
-from ensue.algebra.state_checks import check_states, state_of
+from ensue.algebra.nodes import Event, walk
+from ensue.algebra.state_checks import state_of
 from ensue.algebra.states import Measure
+from ensue.check import Checked
 from ensue.engine.sources import InputTable, load_sources, read_times
 from ensue.errors import Problem, QueryError, SchemaError, Source, did_you_mean
 from ensue.expr.nodes import Field
@@ -32,7 +33,7 @@ POLICIES = ("error", "skip", "reset")
 
 
 def state_rules(
-    statements: Statements,
+    statements: Checked,
     columns: Mapping[str, str | Measure] | None = None,
     before: bool = False,
     policy: str = "error",
@@ -51,7 +52,7 @@ def state_rules(
     return Rules(statements, wanted, before, policy, probability, reason)
 
 
-def _column(name: str, given: str | Measure, statements: Statements) -> Column:
+def _column(name: str, given: str | Measure, statements: Checked) -> Column:
     measure = parse_measure(given) if isinstance(given, str) else given
     try:
         state = state_of(measure, statements.states)
@@ -121,13 +122,11 @@ def known_at(opened: Opened, moments: Any) -> tuple[list[Known], tuple[pa.Table,
     return found, tuple(aside)
 
 
-def with_beliefs(events: Any, statements: Statements, columns: Columns) -> Any:
+def with_beliefs(events: Any, statements: Checked, columns: Columns) -> Any:
     """The events with a column for every question to a state that the patterns of a program ask; or just the events."""
     asked = dict.fromkeys(field.name for field in _fields(statements) if asks_state(field.name))
     if not asked or not statements.states:
         return events
-    if problems := list(check_states(statements.states)):
-        raise QueryError(problems, statements.source)
     rules = state_rules(statements, {name: name for name in asked}, probability=columns.probability)
     if are_frames(events):
         from ensue.runtimes.spark.beliefs import is_stream, track_frames
@@ -143,7 +142,7 @@ def with_beliefs(events: Any, statements: Statements, columns: Columns) -> Any:
     return rows if isinstance(tables, Mapping) else next(iter(rows.values()))
 
 
-def refuse_beliefs(statements: Statements) -> None:
+def refuse_beliefs(statements: Checked) -> None:
     """Patterns over events that are still to come cannot ask states: their questions are answered ahead."""
     asking = next((field for field in _fields(statements) if asks_state(field.name)), None)
     if asking is not None and statements.states:
@@ -152,7 +151,7 @@ def refuse_beliefs(statements: Statements) -> None:
         raise QueryError([Problem("state-ahead", said, asking.span, hint=hint)], statements.source)
 
 
-def _fields(statements: Statements) -> Iterator[Field]:
+def _fields(statements: Checked) -> Iterator[Field]:
     """The fields that conditions and results of patterns name."""
     for query in statements.statements:
         predicates = [node.predicate for node in walk(query.pattern) if isinstance(node, Event)]

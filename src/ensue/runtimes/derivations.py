@@ -10,10 +10,11 @@ import pyarrow as pa
 from ensue.algebra.bound import bound_events, positive_names
 from ensue.algebra.catalog import Catalog, StreamSchema
 from ensue.algebra.check import column_name
-from ensue.algebra.nodes import PatternQuery, Return, Statements
+from ensue.algebra.nodes import PatternQuery, Return
 from ensue.algebra.rules import Ruleset
 from ensue.algebra.scopes import list_groups
 from ensue.algebra.streams import END, LINEAGE, START, columns_of, declarations, in_order, used_streams
+from ensue.check import Checked
 from ensue.engine.derived import Derivation, Way
 from ensue.engine.output import derived_output
 from ensue.engine.session import raw_types
@@ -55,7 +56,7 @@ PlannedGroup = tuple[PlannedStream, ...]
 
 
 def plan_declared(
-    statements: Statements,
+    statements: Checked,
     catalog: Catalog,
     laws: Mapping[PatternQuery, Law | None],
     fixed: Mapping[str, pa.Table],

@@ -10,11 +10,12 @@ import pyarrow as pa
 
 from ensue.algebra.attributes import declared_attributes
 from ensue.algebra.catalog import inferred_catalog
-from ensue.algebra.hierarchies import Hierarchy, check_hierarchies
-from ensue.algebra.nodes import Event, PatternQuery, Statements, walk
+from ensue.algebra.hierarchies import Hierarchy
+from ensue.algebra.nodes import Event, PatternQuery, walk
 from ensue.algebra.rules import Ruleset, StreamDeclaration, TableDeclaration
 from ensue.algebra.settling import settle
-from ensue.algebra.streams import check_streams, declarations, streams_of
+from ensue.algebra.streams import declarations, streams_of
+from ensue.check import Checked
 from ensue.engine.derived import Derivation, all_plans
 from ensue.engine.output import OutputSchema, output_schema
 from ensue.engine.session import raw_types
@@ -72,7 +73,7 @@ class Planned:
 
 def plan_queries(
     tables: Mapping[str, pa.Table] | pa.Table,
-    statements: Statements,
+    statements: Checked,
     columns: Columns,
     match_id: bool = False,
     fixed: FixedTables | None = None,
@@ -83,7 +84,7 @@ def plan_queries(
     """
     fixed = fixed_tables(None, statements) if fixed is None else fixed
     declared = declarations(statements.statements)
-    if problems := [*check_streams(statements), *_clashes(declared, tables, fixed)]:
+    if problems := [*_clashes(declared, tables, fixed)]:
         raise QueryError(problems, statements.source)
     constrained = (name for entry in statements.constraints for name in entry.constraint.streams)
     named = dict.fromkeys((*streams_of(statements.statements), *constrained))
@@ -95,7 +96,7 @@ def plan_queries(
 
 def plan_over(
     inputs: tuple[InputTable, ...],
-    statements: Statements,
+    statements: Checked,
     match_id: bool = False,
     lawful: bool = True,
     fixed: FixedTables = NO_TABLES,
@@ -118,10 +119,8 @@ def plan_over(
     return Planned(inputs, plans, outputs, derivations)
 
 
-def _hierarchy(statements: Statements, inputs: tuple[InputTable, ...]) -> Hierarchy:
+def _hierarchy(statements: Checked, inputs: tuple[InputTable, ...]) -> Hierarchy:
     """The levels of detail that the program speaks of: of the values of a type column."""
-    if problems := list(check_hierarchies(statements.hierarchies)):
-        raise QueryError(problems, statements.source)
     if statements.hierarchies and not any(item.type is not None for item in inputs):
         problem = Problem(
             "hierarchy-tables",
@@ -133,7 +132,7 @@ def _hierarchy(statements: Statements, inputs: tuple[InputTable, ...]) -> Hierar
     return Hierarchy.of(statements.hierarchies)
 
 
-def _declarations(statements: Statements, inputs: tuple[InputTable, ...]) -> Ruleset | None:
+def _declarations(statements: Checked, inputs: tuple[InputTable, ...]) -> Ruleset | None:
     """What rules are written in the light of: the streams and tables, also those that only data or facts tell of."""
     ruleset = statements.ruleset
     if ruleset is None:
@@ -175,7 +174,7 @@ def _time_of_queries(queries: Iterable[PatternQuery]) -> pa.DataType | None:
     return next((kind for kind in types if pa.types.is_timestamp(kind)), types[0] if types else None)
 
 
-def with_violations(planned: Planned, statements: Statements) -> Planned:
+def with_violations(planned: Planned, statements: Checked) -> Planned:
     """The same with one more plan, the last, for the traces that break a constraint."""
     law, keys = Law(tuple(entry.constraint for entry in statements.constraints)), _keys_of_constraints(statements)
     problems = contradictory_constraints(law)
@@ -197,13 +196,13 @@ def with_violations(planned: Planned, statements: Statements) -> Planned:
     return replace(planned, plans=(*planned.plans, plan), outputs=(*planned.outputs, output))
 
 
-def plan_violations(tables: Mapping[str, pa.Table] | pa.Table, statements: Statements, columns: Columns) -> Planned:
+def plan_violations(tables: Mapping[str, pa.Table] | pa.Table, statements: Checked, columns: Columns) -> Planned:
     """A plan for the traces that break a constraint, and for nothing else."""
     planned = with_violations(plan_queries(tables, statements, columns), statements)
     return Planned(planned.inputs, planned.plans[-1:], planned.outputs[-1:])
 
 
-def _keys_of_constraints(statements: Statements) -> tuple[str, ...]:
+def _keys_of_constraints(statements: Checked) -> tuple[str, ...]:
     """The one PARTITION BY of which all constraints speak."""
     if not any(entry.constraint.streams for entry in statements.constraints):
         hint = "add a CONSTRAINT; ENDS WITHIN alone cannot be broken, because a later event begins another trace"

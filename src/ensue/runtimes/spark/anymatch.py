@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from ensue.algebra.nodes import Statements
+from ensue.check import Checked
 from ensue.engine.derived import all_plans
 from ensue.engine.past import Bounds
 from ensue.errors import SchemaError
@@ -28,7 +28,7 @@ InProcess = Callable[[Any], pa.Table]
 
 
 def any_match_of_frames(
-    events: Mapping[str, DataFrame] | DataFrame, statements: Statements, columns: Columns, in_process: InProcess
+    events: Mapping[str, DataFrame] | DataFrame, statements: Checked, columns: Columns, in_process: InProcess
 ) -> DataFrame:
     """A row for each key, as a DataFrame; nothing runs before it is used."""
     require_pyspark()

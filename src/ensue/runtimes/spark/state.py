@@ -11,11 +11,11 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from ensue.algebra.check import check_query
-from ensue.algebra.nodes import PatternQuery, Statements, Ticks
+from ensue.algebra.nodes import PatternQuery, Ticks
 from ensue.algebra.operators import stream_words
 from ensue.algebra.partial import open_queries
 from ensue.algebra.rulesets import resolve_rules
+from ensue.check import Checked, saved_statements
 from ensue.engine.cascade import Progress, sessions_of, start_session
 from ensue.engine.evaluate import Frontier, evaluate
 from ensue.engine.events import EventStore, load_events
@@ -138,9 +138,9 @@ def look_at(saved: bytes) -> StateLook:
     return StateLook(planned, state_schema(planned.plans[0].catalog.time_type))
 
 
-def _statements(text: str) -> Statements:
+def _statements(text: str) -> Checked:
     """The statements that a state was saved with. A head is a result only if the text says so."""
-    written = parse_statements(text)
+    written = saved_statements(parse_statements(text))
     resolved = resolve_rules(written)
     made = [query for query in resolved.statements[len(written.statements) :] if query.declares]
     return replace(resolved, statements=(*written.statements, *made))
@@ -275,7 +275,7 @@ def waits(plan: QueryPlan, store: EventStore, watermark: int) -> Iterator[tuple[
     if plan.tracking is not None:
         return
     yield UNREPORTED, _open_keys(plan, store, watermark)
-    partials = [partial for partial in open_queries(_windowed(plan)) if not check_query(partial.query)]
+    partials = open_queries(_windowed(plan))
     for partial in partials:
         following = plan_query(partial.query, plan.catalog, plan.source)
         yield render_pattern(partial.missing), _open_keys(following, store, watermark)

@@ -1,0 +1,112 @@
+"""The gate: what is wrong with a program before any data are seen. Everything after it takes a well-formed program.
+
+What data decide (fields, types, time, keys) is found where the data are known: when a query is planned.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from ensue.algebra.check import check_constraints, check_query, check_statement_names
+from ensue.algebra.contexts import resolve_contexts
+from ensue.algebra.hierarchies import check_hierarchies
+from ensue.algebra.nodes import PatternQuery, Statements
+from ensue.algebra.operators import CONTEXTS
+from ensue.algebra.rule_checks import check_rules
+from ensue.algebra.rules import Ruleset
+from ensue.algebra.rulesets import action_query, resolve_rules
+from ensue.algebra.settling import with_keys
+from ensue.algebra.state_checks import check_states
+from ensue.algebra.streams import check_streams
+from ensue.algebra.table_checks import check_tables
+from ensue.errors import Problem, QueryError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Checked(Statements):
+    """Statements without a problem, and what lowerings make of them. Only this module makes them of others.
+
+    They are equal to statements that say the same.
+    """
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Statements) and all(
+            getattr(self, part.name) == getattr(other, part.name) for part in fields(Statements) if part.compare
+        )
+
+    __hash__ = Statements.__hash__
+
+
+def check(statements: Statements) -> list[Problem]:
+    """Every problem of a program that can be found without data, in the order of the text.
+
+    What rules and contexts mean is looked at once they are well formed themselves.
+
+    >>> from ensue.lang.parser import parse_statements
+    >>> [problem.code for problem in check(parse_statements("PATTERN SEQ(A a, NOT B a); STATE s OF x IN (y, y)"))]
+    ['open-scope', 'variable-two-streams', 'state-repeats', 'state-domain']
+    """
+    problems = _written_problems(statements) or _lowered_problems(statements)
+    return sorted(problems, key=lambda problem: problem.span.start if problem.span is not None else 0)
+
+
+def checked(statements: Statements) -> Checked:
+    """The statements as well-formed ones; raises a QueryError with every problem. Those that passed are not looked at.
+
+    >>> from ensue.lang.parser import parse_statements
+    >>> program = checked(parse_statements("PATTERN SEQ(A a, B b) WITHIN 5"))
+    >>> checked(program) is program
+    True
+    """
+    if isinstance(statements, Checked):
+        return statements
+    if problems := check(statements):
+        raise QueryError(problems, statements.source)
+    return _marked(statements)
+
+
+def saved_statements(statements: Statements) -> Checked:
+    """Statements of a saved state, which holds lowered ones: they were checked as they were written."""
+    return _marked(statements)
+
+
+def _marked(statements: Statements) -> Checked:
+    parts: dict[str, Any] = {part.name: getattr(statements, part.name) for part in fields(Statements)}
+    return Checked(**parts)
+
+
+def _written_problems(statements: Statements) -> list[Problem]:
+    problems = [*check_constraints(statements.constraints)]
+    problems += check_hierarchies(statements.hierarchies)
+    problems += [problem for query in statements.statements for problem in check_query(query)]
+    problems += check_statement_names([(query.name, query.span) for query in statements.results if query.name])
+    problems += check_streams(statements)
+    problems += check_rules(statements)
+    problems += check_states(statements.states)
+    return problems
+
+
+def _lowered_problems(statements: Statements) -> list[Problem]:
+    """What is wrong with the tables that rules look up, and with the patterns that rules, ON and contexts stand for."""
+    ruleset = statements.ruleset or Ruleset()
+    problems = [*check_tables(ruleset)]
+    problems += [problem for action in ruleset.actions for problem in check_query(action_query(action))]
+    problems += [problem for query in statements.statements for problem in _context_problems(query)]
+    if problems:
+        return problems
+    lowered = resolve_contexts(resolve_rules(statements))
+    written = {id(query) for query in statements.statements}
+    made = [query for query in with_keys(lowered.statements) if id(query) not in written]
+    return [*(problem for query in made for problem in check_query(query)), *check_streams(lowered)]
+
+
+def _context_problems(query: PatternQuery) -> tuple[Problem, ...]:
+    """Why the policy of a query cannot be told operator by operator."""
+    if query.policy not in CONTEXTS:
+        return ()
+    try:
+        resolve_contexts(Statements((query,)))
+    except QueryError as error:
+        return error.problems
+    return ()
