@@ -106,7 +106,7 @@ def from_oracle(query: PatternQuery, history: list[OracleEvent]) -> Found:
     """The oracle's matches without the names of unnamed variables; of moments those of PERIODIC."""
     return Counter(
         (
-            tuple((name, bound) for name, bound in match.bindings if not name.startswith("#")),
+            tuple((name, bound) for name, bound in match.bindings if isinstance(name, str)),
             tuple(sorted(times[0] for path, times in match.moments if _is_periodic(query, path))),
             match.start,
             match.end,

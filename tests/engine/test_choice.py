@@ -33,7 +33,7 @@ Chosen = Counter[tuple[tuple[tuple[str, Bound], ...], int, int]]
 def expected(query: PatternQuery, history: list[OracleEvent], after: float, until: float) -> Chosen:
     return Counter(
         (
-            tuple((name, bound) for name, bound in match.bindings if not name.startswith("#") and bound != ()),
+            tuple((name, bound) for name, bound in match.bindings if isinstance(name, str) and bound != ()),
             match.start,
             match.end,
         )

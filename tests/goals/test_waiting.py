@@ -124,7 +124,7 @@ def begun(query: PatternQuery, history: list[OracleEvent], watermark: int) -> li
     events = {event.id: event for event in history}
     found = []
     for match in matches(query, history):
-        bound = [(name, events[number]) for name, number in match.bindings if not name.startswith("#")]
+        bound = [(name, events[number]) for name, number in match.bindings if isinstance(name, str)]
         known = {(name, e.stream, e.s, e.e) for name, e in bound if e.e <= watermark}
         if match.completion > watermark and known:
             found.append(known)

@@ -265,10 +265,10 @@ def _conditions(draw: st.DrawFn, pattern: Pattern) -> Expr | None:
     home = homes(pattern)
     variables = {name for name, path in occurrences(pattern) if isinstance(part_at(pattern, path), Event)}
     for scope in scopes(pattern):
-        names = [name for name in home if home[name] == scope and name in variables and not name.startswith("#")]
+        names = [name for name in home if home[name] == scope and name in variables and isinstance(name, str)]
         if is_list(pattern, scope) and names and draw(st.booleans()):
             others = [
-                name for name in variables if home[name] == scope_around(pattern, scope) and not name.startswith("#")
+                name for name in variables if home[name] == scope_around(pattern, scope) and isinstance(name, str)
             ]
             conditions.append(draw(_over_list(draw(st.sampled_from(names)), sorted(others))))
     if not conditions:
