@@ -181,7 +181,8 @@ def parse_events(text: str) -> list[CaseEvent]:
         label = f"{stream}{at}{start}{until}{primes}"
         if label in {event.label for event in events}:
             raise ValueError(f"two events are called {label}; add a prime to one")
-        events.append(CaseEvent(label, stream.strip("`"), parse_time(start), parse_time(end or start), _parse_fields(fields)))
+        times = parse_time(start), parse_time(end or start)
+        events.append(CaseEvent(label, stream.strip("`"), *times, _parse_fields(fields)))
         remaining = remaining[found.end() :].lstrip()
     return events
 

@@ -27,6 +27,7 @@ from ensue.filtering.session import REASON, Session, load, read_header, save, wa
 from ensue.filtering.tables import Ask, Known
 from ensue.kernels.warm import warm_up_beliefs
 from ensue.lang.parser import parse_state_condition
+from ensue.names import Stream
 from ensue.programs import Program, QueryLike, written_statements
 from ensue.runtimes.beliefs import counted_reasons, known_at, known_now, open_states, state_rules
 from ensue.runtimes.moments import ticks_of
@@ -403,7 +404,7 @@ class StateTracker:
             warm_up_beliefs()
         if isinstance(tables, Mapping) != self._named:
             raise SchemaError("table-shape", "batches come as one table or as one per stream, the same way each time")
-        given: dict[str | None, pa.Table] = {}
+        given: dict[Stream | None, pa.Table] = {}
         given.update(tables if isinstance(tables, Mapping) else {self._session.inputs[0].stream: tables})
         unknown = [name for name in given if name not in [item.stream for item in self._session.inputs]]
         if unknown:

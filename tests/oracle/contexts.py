@@ -21,8 +21,8 @@ from oracle.model import Bound, Candidate, OracleEvent, OracleMatch, Span
 from oracle.partition import Partition
 from oracle.returns import name_of, origins_of
 from oracle.tree import (
-    Anonymous,
     WHOLE,
+    Anonymous,
     Path,
     is_forbidden,
     is_inside,

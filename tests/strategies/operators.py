@@ -25,8 +25,8 @@ from ensue.algebra.nodes import (
     Ticks,
     Within,
 )
-from ensue.algebra.operators import any_event_but
 from ensue.expr.nodes import Binary, Call, Expr, Field, Literal
+from ensue.names import AnyEvent
 from oracle.oracle import OracleEvent
 from oracle.tree import (
     WHOLE,
@@ -171,7 +171,7 @@ def _operation(draft: Draft, events: int, depth: int) -> Pattern | None:
 def _named_operation(draft: Draft, operator: str, events: int, depth: int) -> Pattern:
     draft.wanted = None
     if operator == ANY_EVENT_BUT:
-        return Event(any_event_but(draft.choose(((), ("A",), ("A", "B")))), draft.new_name("v"))
+        return Event(AnyEvent.but(draft.choose(((), ("A",), ("A", "B")))), draft.new_name("v"))
     if operator in GUARDED_EVENTS:
         return _guarded_event(draft, operator, events, depth)
     if operator == "ANY":

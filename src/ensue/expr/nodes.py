@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 
 from ensue.errors import Span
+from ensue.names import Name
 
 COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
 ARITHMETIC = ("+", "-", "*", "/", "%", "||")
@@ -67,7 +68,7 @@ class Timestamp:
 class Field:
     """`a.amount`; inside the brackets of an event the variable may be left out (None)."""
 
-    variable: str | None
+    variable: Name | None
     name: str
     span: Span | None = field(default=None, compare=False, repr=False)
 
@@ -166,7 +167,7 @@ class Elements:
     """
 
     element: Expr
-    of: str
+    of: Name
     span: Span | None = field(default=None, compare=False, repr=False)
 
 
@@ -223,12 +224,12 @@ def walk(expr: Expr) -> Iterator[Expr]:
         yield from walk(child)
 
 
-def variables_of(expr: Expr) -> frozenset[str]:
+def variables_of(expr: Expr) -> frozenset[Name]:
     """The names before the dots: variables and AS names; also the variables that lists are made of."""
     return frozenset(name for node in walk(expr) if (name := _variable(node)) is not None)
 
 
-def _variable(expr: Expr) -> str | None:
+def _variable(expr: Expr) -> Name | None:
     match expr:
         case Field(variable):
             return variable

@@ -18,7 +18,9 @@ def parse_checked(text: str, name: str = "query") -> Statements:
     problems = [*check_constraints(statements.constraints)]
     problems += check_hierarchies(statements.hierarchies)
     problems += [problem for node in statements.statements for problem in check_query(node)]
-    problems += check_statement_names([(node.name, node.span) for node in statements.results if node.name])
+    problems += check_statement_names(
+        [(node.name, node.span) for node in statements.results if isinstance(node.name, str)]
+    )
     problems += check_streams(statements)
     problems += check_rules(statements)
     problems += check_states(statements.states)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from ensue.algebra.operators import OPERATORS
+from ensue.names import Handle, Name, Spoken, Stream
 
 RESERVED = (
     "AND", "AS", "BETWEEN", "CASE", "ELSE", "FALSE", "IN", "IS", "LIKE", "NOT", "NULL", "OR", "PARTITION",
@@ -60,6 +61,24 @@ def quote_stream(name: str) -> str:
     ('Transfer', '`First`')
     """
     return quote_always(name) if _BEFORE_ITEM.fullmatch(name) else quote_name(name)
+
+
+def render_stream(stream: Stream) -> str:
+    """A stream in a text; one that nobody writes stands in backticks."""
+    return quote_stream(stream) if isinstance(stream, str) else quote_always(str(stream))
+
+
+def render_variable(name: Name) -> str:
+    """A variable in a text; one that nobody writes stands in backticks too, but for words."""
+    match name:
+        case str():
+            return quote_name(name)
+        case Handle(stream):
+            return quote_always(str(stream))
+        case Spoken():
+            return str(name)
+        case _:
+            return quote_always(str(name))
 
 
 def quote_query_name(name: str) -> str:
