@@ -51,7 +51,7 @@ class WithRow:
     number: int
 
     def __str__(self) -> str:
-        return f"{self.stream} with {self.table}"
+        return f"{self.stream}+{self.table}#{self.rule}.{self.number}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,15 @@ class Ancestry:
 
 Stream: TypeAlias = str | AnyEvent | Stage | WithRow | Ancestry
 """What a variable binds events of. The user's own streams have texts for names."""
+
+
+def in_words(stream: Stream) -> str:
+    """A stream as a text speaks of it; one of events with rows of tables by what it is made of.
+
+    >>> in_words(WithRow("order", "price", 1, 2))
+    'order with price'
+    """
+    return f"{in_words(stream.stream)} with {stream.table}" if isinstance(stream, WithRow) else str(stream)
 
 
 def stream_key(stream: Stream) -> str:

@@ -7,6 +7,7 @@ a group is a single one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TypeGuard
 
 from ensue.errors import Problem, Span
@@ -208,4 +209,4 @@ def successive(expr: Expr, current: Mapping[Name, Name], previous: Mapping[Name,
 def _renamed(field: Field, names: Mapping[Name, Name]) -> Field:
     if field.variable is None or field.variable not in names:
         return field
-    return Field(names[field.variable], field.name, field.span)
+    return replace(field, variable=names[field.variable])

@@ -66,11 +66,15 @@ class Timestamp:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """`a.amount`; inside the brackets of an event the variable may be left out (None)."""
+    """`a.amount`; inside the brackets of an event the variable may be left out (None).
+
+    With `asks_state`, it is a question to a state, `P(alice IN den)`, at that event; the name is the question's text.
+    """
 
     variable: Name | None
     name: str
     span: Span | None = field(default=None, compare=False, repr=False)
+    asks_state: bool = field(default=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from ensue.goals.words import length_in_words, moment_in_words
 from ensue.graph.bounds import WHOLE_END, WHOLE_START, Point, end_of, start_of
 from ensue.lang.render import render_query
 from ensue.lang.render_rules import render_rule
-from ensue.names import Name, Stream
+from ensue.names import Name, Stream, in_words
 from ensue.plan.model import AbsencePlan, GraphPlan, Options, QueryPlan
 from ensue.plan.openings import shortened
 from ensue.plan.requirements import (
@@ -102,7 +102,7 @@ class Prover:
         question = question_of(plan.query, plan.source)
         begins, ends = int(one.starts[0]), int(one.ends[0])
         words = self._interval(begins, ends)
-        name = str(plan.query.name or "match")
+        name = in_words(plan.query.name or "match")
         parts = [self._event(one, name_, question, path) for name_ in one.plan.graph.names]
         parts += self._requirements(plan, question, one)
         parts += [self._absence(absence, question, one) for absence in one.plan.absences]
@@ -123,7 +123,7 @@ class Prover:
         self.bound.append((source, row))
         values = {key: value for key, value in _row(source, row).items() if not key.startswith(OWN)}
         word = question.word(name)
-        called = word if word == str(stream) else f"{word}: {stream}"
+        called = word if word == in_words(stream) else f"{word}: {in_words(stream)}"
         shown = ", ".join(
             f"{column_in_words(key, stream, self.loaded.planned.lookups)} = {value!r}"
             for key, value in values.items()

@@ -18,7 +18,7 @@ from ensue.goals.examples import Example, Examples
 from ensue.goals.loading import Asked, Chosen, chosen_statements, load_for, plain, tables_of
 from ensue.goals.words import length_in_words
 from ensue.graph.model import Variable
-from ensue.names import Name, written
+from ensue.names import Name, in_words, written
 from ensue.plan.model import Options
 from ensue.plan.requirements import (
     KEY,
@@ -238,7 +238,7 @@ def _streams(search: Search, loaded: Loaded, variables: Mapping[Name, Variable])
     total = sum(source.input.table.num_rows for source in loaded.sources)
     for stream in dict.fromkeys(variable.stream for variable in variables.values()):
         present = search.present(stream)
-        yield Step(STREAM, str(stream), total, total - present, None, False, "", None, ())
+        yield Step(STREAM, in_words(stream), total, total - present, None, False, "", None, ())
 
 
 def _judged_events(search: Search, requirement: Requirement, variables: Mapping[Name, Variable]) -> tuple[int, int]:

@@ -49,7 +49,7 @@ from ensue.expr.nodes import (
 )
 from ensue.expr.rewrite import substitute_fields
 from ensue.lang.constraints import party_problem, size_problem
-from ensue.lang.names import asks_state, unquote_name
+from ensue.lang.names import unquote_name
 from ensue.lang.operations import Argument, Quantity, policy_problems, read_operation, repeat_problems
 from ensue.lang.rules import RuleRules, ruleset_of
 from ensue.lang.states import StateRules
@@ -363,7 +363,7 @@ def _of_the_one_event(where: Expr, pattern: Pattern) -> Expr:
     [only] = names
 
     def named(field: Field) -> Field:
-        return replace(field, variable=only) if field.variable is None and asks_state(field.name) else field
+        return replace(field, variable=only) if field.variable is None and field.asks_state else field
 
     return substitute_fields(where, named)
 

@@ -17,7 +17,6 @@ RESERVED = (
 _WORD = re.compile(r"[^\W\d]\w*")
 _WRITTEN = re.compile(r"`(?:[^`]|``)+`|[^\W\d]\w*")
 _RESERVED = re.compile("|".join(RESERVED), re.IGNORECASE)
-_QUESTION = re.compile(r"P\([\w\s(),<>=!]*\b(?:IN|COUNT\()[\w\s(),<>=!]*\)|E\(COUNT\([\w\s(),]+\)\)|MOST LIKELY\(\w+\)")
 # Words that an opening bracket turns into an operator.
 _BEFORE_BRACKET = re.compile("SEQ|SAME", re.IGNORECASE)
 _OPERATOR = re.compile("|".join(name.rstrip("*+") for name in OPERATORS), re.IGNORECASE)
@@ -32,15 +31,6 @@ def is_reserved(word: str) -> bool:
     (True, False)
     """
     return _RESERVED.fullmatch(word) is not None
-
-
-def asks_state(name: str) -> bool:
-    """Whether a field is a question to a state: `P(ANYONE IN den)`, which is its own text.
-
-    >>> asks_state("P(ANYONE IN den)"), asks_state("P(x)"), asks_state("amount")
-    (True, False, False)
-    """
-    return _QUESTION.fullmatch(name) is not None
 
 
 def quote_name(name: str) -> str:

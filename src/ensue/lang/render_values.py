@@ -22,7 +22,7 @@ from ensue.expr.nodes import (
     Unary,
 )
 from ensue.lang.literals import render_duration, render_timestamp
-from ensue.lang.names import asks_state, quote_name, quote_word, render_variable
+from ensue.lang.names import quote_name, quote_word, render_variable
 
 _LINE = 100
 _INDENT = "  "
@@ -86,7 +86,7 @@ def _with_precedence(expression: Expr) -> tuple[str, int]:
             return render_duration(expression.nanoseconds), _UNARY if expression.nanoseconds < 0 else _PRIMARY
         case Timestamp():
             return f"TIMESTAMP '{render_timestamp(expression.nanoseconds, expression.zoned)}'", _PRIMARY
-        case Field(variable, name) if asks_state(name):
+        case Field(variable, name, asks_state=True):
             return name if variable is None else f"{render_variable(variable)}.{name}", _PRIMARY
         case Field(None, name):
             return quote_name(name), _PRIMARY

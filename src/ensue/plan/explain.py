@@ -17,7 +17,7 @@ from ensue.graph.law import Law
 from ensue.graph.model import Graph, Variable
 from ensue.lang.render import render_constraint, render_expression, render_pattern, render_query
 from ensue.lang.render_rules import render_rule
-from ensue.names import Name, Stream, without_rounds
+from ensue.names import Handle, Name, Stream, without_rounds
 from ensue.plan.build import plan_query
 from ensue.plan.choice_words import choice_lines, context_lines, given_by
 from ensue.plan.graph_words import Given, GraphWords, amount, further_rounds
@@ -48,7 +48,7 @@ class Explained:
     @property
     def drawn(self) -> tuple[QueryPlan, ...]:
         """The plans whose graphs say something: not those that only hand on what another has chosen."""
-        return tuple(plan for plan in self.plans if len(self.plans) == 1 or not _hands_on(plan, self.given))
+        return tuple(plan for plan in self.plans if len(self.plans) == 1 or not _hands_on(plan))
 
 
 def explain_without_data(
@@ -155,16 +155,21 @@ def _explain_context(
 def _operators(plans: Sequence[QueryPlan], given: Mapping[Stream, Given]) -> Iterator[str]:
     """The graphs of the operators; one that only hands on what another has chosen is left out."""
     for number, plan in enumerate(plans, start=1):
-        if len(plans) == 1 or not _hands_on(plan, given):
+        if len(plans) == 1 or not _hands_on(plan):
             indent = "  " if len(plans) > 1 else ""
             if indent:
                 yield f"operator {number}"
             yield from (indent + line for line in GraphWords(plan, given).lines())
 
 
-def _hands_on(plan: QueryPlan, given: Mapping[Stream, Given]) -> bool:
+def _hands_on(plan: QueryPlan) -> bool:
     graph = plan.graphs[0].graph
-    return len(plan.graphs) == 1 and len(graph.variables) == 1 and not graph.absences and graph.names[0] in given
+    return (
+        len(plan.graphs) == 1
+        and len(graph.variables) == 1
+        and not graph.absences
+        and isinstance(graph.names[0], Handle)
+    )
 
 
 def _plan_of_operators(query: PatternQuery, plans: Sequence[QueryPlan], given: Mapping[Stream, Given]) -> Iterator[str]:

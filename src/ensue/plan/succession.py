@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from ensue.errors import counted
-from ensue.expr.nodes import Expr, Field
+from ensue.expr.nodes import Expr
 from ensue.expr.rewrite import substitute_fields
 from ensue.graph.model import Variable
 from ensue.names import covers
@@ -53,7 +54,7 @@ def _missing(variable: Variable, needed: Retention, kept: Sequence[tuple[Variabl
 
 def _demands(variable: Variable) -> frozenset[Expr]:
     return frozenset(
-        substitute_fields(predicate, lambda field: Field(None, field.name)) for predicate in variable.predicates
+        substitute_fields(predicate, lambda field: replace(field, variable=None)) for predicate in variable.predicates
     )
 
 

@@ -14,7 +14,7 @@ from ensue.api import Loaded
 from ensue.engine.sources import EventSource
 from ensue.errors import counted
 from ensue.goals.words import moment_in_words
-from ensue.names import AnyEvent
+from ensue.names import AnyEvent, in_words
 from ensue.plan.drawing import drawings
 from ensue.plan.explain import Explained
 from ensue.reports.found import Found, Int64s
@@ -134,7 +134,7 @@ class Facts:
             bars = bars_of(one.ends, first, last) if self.counts is None else [*self.counts.bars[one.name]]
         read = [
             {
-                "stream": str(entry.stream),
+                "stream": in_words(entry.stream),
                 "variable": entry.variable,
                 "events": entry.events,
                 "kept": entry.kept,
@@ -154,7 +154,7 @@ class Facts:
     def _streams(self, groups: Sequence[LaneGroup], events: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """The streams that the program looks at, and those of events that are shown beside, with their rows."""
         known = {name for group in groups for name in group.streams if not isinstance(name, AnyEvent)}
-        derived = {str(derivation.name) for derivation in self.loaded.planned.derivations}
+        derived = {in_words(derivation.name) for derivation in self.loaded.planned.derivations}
         shown = {str(event["stream"]) for event in events}
         names = sorted({str(name) for name in known if isinstance(name, str)} | shown)
         # Spark counts the events of heads as matches, those of other declared streams it hands on uncounted.
@@ -170,7 +170,7 @@ class Facts:
         for source in self.loaded.sources:
             item = source.input
             if item.stream is not None:
-                rows[str(item.stream)] = item.table.num_rows
+                rows[in_words(item.stream)] = item.table.num_rows
             else:
                 counts = pc.value_counts(source.column(str(item.type)))
                 rows |= dict(zip(map(str, counts.field(0).to_pylist()), counts.field(1).to_pylist(), strict=True))

@@ -12,6 +12,7 @@ import pyarrow as pa
 from ensue.api import Loaded
 from ensue.engine.sources import EventSource
 from ensue.goals.proofs import OWN
+from ensue.names import in_words
 from ensue.plan.requirements import column_in_words
 from ensue.reports.found import Int64s
 from ensue.reports.lanes import LaneGroup
@@ -90,7 +91,7 @@ class Marks:
         values = zip(*(column.to_pylist() for column in taken.columns), strict=True) if columns else [()] * len(wanted)
         item, time_type = source.input, self.loaded.planned.plans[0].catalog.time_type
         if item.stream is not None:
-            streams = [item.stream] * len(wanted)
+            streams = [in_words(item.stream)] * len(wanted)
         else:
             streams = source.input.table.column(str(item.type)).take(rows).to_pylist()
         for (row, number), stream, own in zip(wanted, streams, values, strict=True):
