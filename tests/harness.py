@@ -21,6 +21,7 @@ from ensue.engine.sources import InputTable, load_sources
 from ensue.graph.bounds import end_of
 from ensue.lang.parser import parse_statements
 from ensue.lang.render import render_query
+from ensue.names import Round
 from ensue.plan.build import plan_query
 from ensue.plan.model import Options, QueryPlan
 from ensue.runtimes.local import catalog_of
@@ -86,7 +87,7 @@ def shown_matches(chunk: MatchChunk, output: OutputSchema) -> Iterator[Shape]:
     plan = output.plan
     names = positive_names(plan.query.pattern)
     completions, starts, ends = completion_times(chunk, plan), chunk.starts, chunk.ends
-    names_of_moments = [moment.name for moment in chunk.plan.graph.repeated if "[" not in moment.name]
+    names_of_moments = [moment.name for moment in chunk.plan.graph.repeated if not isinstance(moment.name, Round)]
     moments = np.array([chunk.space.value(end_of(name), chunk.rows) for name in names_of_moments])
     for row, shown in enumerate(render_chunk(chunk, output).select(names).to_pylist()):
         bindings = tuple(sorted((name, ids_of(shown[name])) for name in names if shown[name] is not None))

@@ -21,7 +21,7 @@ from ensue.expr.nodes import Binary, Expr, Field, variables_of
 from ensue.expr.rewrite import substitute_fields
 from ensue.goals.words import key_in_words, moment_in_words
 from ensue.graph.bounds import end_of, start_of
-from ensue.names import Name, Stream
+from ensue.names import Name, in_words
 from ensue.plan.requirements import ABSENCE, CONDITION, KEY, PREDICATE, Requirement
 
 COMPARISONS = frozenset({"<", "<=", ">", ">=", "=", "!="})
@@ -33,7 +33,7 @@ class Bound:
     """An event of a choice: the variable that binds it, its stream and its times in ticks and in words."""
 
     variable: str
-    stream: Stream
+    stream: str
     start: int
     end: int
     in_words: str
@@ -95,7 +95,7 @@ class Examples:
 
     def _bound(self, one: MatchChunk, name: Name) -> Bound:
         start, end = (int(one.space.value(point, one.rows)[0]) for point in (start_of(name), end_of(name)))
-        stream, word = one.space.streams[name], self.search.question.word(name)
+        stream, word = in_words(one.space.streams[name]), self.search.question.word(name)
         return Bound(word, stream, start, end, self._event_words(word, start, end))
 
     def _event_words(self, word: str, start: int, end: int) -> str:

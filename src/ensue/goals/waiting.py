@@ -179,7 +179,7 @@ def _matched(chunk: MatchChunk, time_type: pa.DataType) -> pa.Array:
     events = pa.StructArray.from_arrays(
         [
             pa.array([called(name) for name in names] * count, pa.string()),
-            pa.array([chunk.space.streams[name] for name in names] * count, pa.string()),
+            pa.array([str(chunk.space.streams[name]) for name in names] * count, pa.string()),
             pa.array(starts).view(time_type),
             pa.array(ends).view(time_type),
         ],
