@@ -14,7 +14,7 @@ from ensue.api import Loaded
 from ensue.engine.sources import EventSource
 from ensue.errors import counted
 from ensue.goals.words import moment_in_words
-from ensue.names import AnyEvent, in_words
+from ensue.names import Ancestry, AnyEvent, Stage, in_words
 from ensue.plan.drawing import drawings
 from ensue.plan.explain import Explained
 from ensue.reports.found import Found, Int64s
@@ -155,7 +155,8 @@ class Facts:
         """The streams that the program looks at, and those of events that are shown beside, with their rows."""
         known = {name for group in groups for name in group.streams if not isinstance(name, AnyEvent)}
         derived = {in_words(derivation.name) for derivation in self.loaded.planned.derivations}
-        shown = {str(event["stream"]) for event in events}
+        inner = {str(made.name) for made in self.loaded.planned.derivations if isinstance(made.name, Stage | Ancestry)}
+        shown = {str(event["stream"]) for event in events} - inner
         names = sorted({str(name) for name in known if isinstance(name, str)} | shown)
         # Spark counts the events of heads as matches, those of other declared streams it hands on uncounted.
         rows = self._rows() if self.counts is None else {**self.counts.matches, **self.counts.streams}
