@@ -333,7 +333,7 @@ def _with_part(pattern: Pattern, path: Path, part: Pattern) -> Pattern:
 
 
 def _is_any(part: Pattern) -> bool:
-    return isinstance(part, Event) and part.stream.startswith("*")
+    return isinstance(part, Event) and isinstance(part.stream, AnyEvent)
 
 
 def _is_periodic(part: Pattern) -> bool:

@@ -18,7 +18,7 @@ from ensue.engine.workspace import Workspace
 from ensue.graph.bounds import end_of
 from ensue.kernels.compiled import Codes
 from ensue.lang.render import render_query
-from ensue.names import AnyEvent, Name, Stream, in_order, key_of, stream_key
+from ensue.names import AnyEvent, Name, Stream, key_of, stream_key
 from ensue.plan.model import QueryPlan
 
 Hashes = npt.NDArray[np.uint64]
@@ -70,7 +70,7 @@ def row_ids(columns: Mapping[str, pa.Array], numbers: Hashes | None) -> pa.Array
 
 def _lane(chunk: MatchChunk, plan: QueryPlan, columns: Mapping[Stream, Sequence[str]], lane: int) -> Hashes:
     result = np.full(chunk.rows.length, _seed(f"{pattern_identity(plan)}/{chunk.plan.graph.number}", lane))
-    for name in in_order(chunk.rows.places):
+    for name in sorted(chunk.rows.places, key=key_of):
         if name in chunk.space.moments:
             moments = chunk.space.value(end_of(name), chunk.rows).view(np.uint64)
             result = _mix(result ^ _seed(key_of(name), lane), moments, lane)
