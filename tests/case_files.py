@@ -16,6 +16,7 @@ Events, in the order of arrival, over as many lines as read well:
     A3..6           from time 3 to 6; the table then has an end column
     Wash@10:05      a time of day (of 2024-01-01) or a date and time `2024-01-31T10:05`; `@` also parts `T2@5`
     B2(x=5, n='a')  with fields: integers, floats, nan, 'text', true, false, null; fields not written are null
+    `a b`@3(`x.y`=1)  names that are no words stand in backticks, here and in the matches
 
 Where a query has several statements, all but the last declare streams, and the matches are those of the last.
 A title that ends in `[tables]` gives the events as one table per stream, with the fields that its own events have.
@@ -52,9 +53,10 @@ TIME_TYPE = pa.timestamp("us")
 EPOCH = datetime(1970, 1, 1)
 
 _TIME = r"-?\d+(?:-\d\d-\d\dT)?(?:(?<=T)\d\d)?(?::\d\d)*(?:(?<=:\d\d)\.\d+)?"
-_EVENT = re.compile(rf"([A-Za-z_]\w*?)(@?)({_TIME})(?:\.\.({_TIME}))?('*)(?:\(([^()]*)\))?(?=\s|$)")
+_QUOTED = r"`[^`]+`"
+_EVENT = re.compile(rf"({_QUOTED}|[A-Za-z_]\w*?)(@?)({_TIME})(?:\.\.({_TIME}))?('*)(?:\(([^()]*)\))?(?=\s|$)")
 _ROW = re.compile(r"^TABLE (\w+)\(([^()]*)\)[ ]*$", re.MULTILINE)
-_FIELD = re.compile(r"(\w+)=('(?:[^']|'')*'|[^\s,]+)(?:,\s*|$)")
+_FIELD = re.compile(rf"({_QUOTED}|\w+)=('(?:[^']|'')*'|[^\s,]+)(?:,\s*|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +184,8 @@ def parse_events(text: str) -> list[CaseEvent]:
         label = f"{stream}{at}{start}{until}{primes}"
         if label in {event.label for event in events}:
             raise ValueError(f"two events are called {label}; add a prime to one")
-        events.append(CaseEvent(label, stream, parse_time(start), parse_time(end or start), _parse_fields(fields)))
+        times = parse_time(start), parse_time(end or start)
+        events.append(CaseEvent(label, stream.strip("`"), *times, _parse_fields(fields)))
         remaining = remaining[found.end() :].lstrip()
     return events
 
@@ -193,7 +196,7 @@ def _parse_fields(text: str | None) -> dict[str, FieldValue]:
     found = _FIELD.findall(text)
     if sum(len(name) + len(value) for name, value in found) != len(re.sub(r"=|,\s*", "", text)):
         raise ValueError(f"not a list of fields: {text!r}")
-    return {name: _parse_value(value) for name, value in found}
+    return {name.strip("`"): _parse_value(value) for name, value in found}
 
 
 def _parse_value(text: str) -> FieldValue:
@@ -253,12 +256,15 @@ def input_of(case: Case, events: Sequence[CaseEvent]) -> pa.Table | dict[str, pa
 def render_rows(table: pa.Table) -> list[str]:
     """The rows of a result as they stand in a case, without `@`."""
     if "start" not in table.column_names:
-        return [" ".join(f"{name}={render_value(value)}" for name, value in row.items()) for row in table.to_pylist()]
+        return [
+            " ".join(f"{render_name(name)}={render_value(value)}" for name, value in row.items())
+            for row in table.to_pylist()
+        ]
     is_clock = pa.types.is_timestamp(table.schema.field("start").type)
     variables = [field.name for field in table.schema if is_variable(field.type)]
     starts, ends = ticks_of(table, "start"), ticks_of(table, "end")
     return [
-        " ".join(f"{name}={_render_label(row[name])}" for name in variables if row[name] is not None)
+        " ".join(f"{render_name(name)}={_render_label(row[name])}" for name in variables if row[name] is not None)
         or f"[{render_time(start, is_clock)}, {render_time(end, is_clock)}]"
         for row, start, end in zip(table.to_pylist(), starts, ends, strict=True)
     ]
@@ -282,13 +288,18 @@ def render_derived(table: pa.Table) -> list[str]:
 
 
 def render_event(attributes: Mapping[str, object], start: int, end: int, is_clock: bool) -> str:
-    values = [f"{name}={render_value(value)}" for name, value in attributes.items()]
+    values = [f"{render_name(name)}={render_value(value)}" for name, value in attributes.items()]
     return " ".join([*values, f"[{render_time(start, is_clock)}, {render_time(end, is_clock)}]"])
 
 
 def is_variable(kind: pa.DataType) -> bool:
     """The column of an event, or of a list of events."""
     return pa.types.is_struct(kind) or (pa.types.is_list(kind) and pa.types.is_struct(kind.value_type))
+
+
+def render_name(name: str) -> str:
+    """A column as it stands in a case: in backticks unless it is a word."""
+    return name if re.fullmatch(r"\w+", name) else f"`{name}`"
 
 
 def _render_label(event: dict[str, FieldValue] | list[dict[str, FieldValue]] | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from case_files import Case, input_of, render_event, render_time, render_value
+from case_files import Case, input_of, render_event, render_name, render_time, render_value
 from ensue.algebra.nodes import Event, PatternQuery, Statements
 from ensue.algebra.nodes import walk as walk_pattern
 from ensue.expr.nodes import Call, Expr, walk
@@ -102,9 +102,9 @@ def oracle_row(case: Case, match: OracleMatch) -> tuple[str, int, int]:
     bound, scale = dict(match.bindings), scale_of(case)
     start, end = match.start // scale, match.end // scale
     at = None if match.completion == math.inf else int(match.completion) // scale
-    names = [name for name in homes(node_of(case).pattern) if name in bound and not name.startswith("#")]
+    names = [name for name in homes(node_of(case).pattern) if name in bound and isinstance(name, str)]
     interval = f"[{render_time(start, case.has_clock_times)}, {render_time(end, case.has_clock_times)}]"
-    row = " ".join(f"{name}={label_of(case, bound[name])}" for name in names) or interval
+    row = " ".join(f"{render_name(name)}={label_of(case, bound[name])}" for name in names) or interval
     return row + completion(end, at, case.has_clock_times), start, end
 
 
@@ -126,7 +126,7 @@ def returned_rows(case: Case) -> list[str]:
 
 
 def render_columns(match: OracleMatch) -> str:
-    return " ".join(f"{name}={render_value(value)}" for name, value in match.columns.items())
+    return " ".join(f"{render_name(name)}={render_value(value)}" for name, value in match.columns.items())
 
 
 def completion(end: int, at: int | None, is_clock: bool) -> str:

@@ -22,6 +22,7 @@ from ensue.errors import QueryError
 from ensue.graph.bounds import end_of
 from ensue.lang.parser import parse_statements
 from ensue.lang.render import render_query
+from ensue.names import Round
 from ensue.plan.build import plan_query
 from ensue.plan.model import Options, QueryPlan
 from ensue.runtimes.local import catalog_of
@@ -105,7 +106,7 @@ def shown_matches(chunk: MatchChunk, output: OutputSchema) -> Iterator[Shape]:
     plan = output.plan
     names = positive_names(plan.query.pattern)
     completions, starts, ends = completion_times(chunk, plan), chunk.starts, chunk.ends
-    names_of_moments = [moment.name for moment in chunk.plan.graph.repeated if "[" not in moment.name]
+    names_of_moments = [moment.name for moment in chunk.plan.graph.repeated if not isinstance(moment.name, Round)]
     moments = np.array([chunk.space.value(end_of(name), chunk.rows) for name in names_of_moments])
     for row, shown in enumerate(render_chunk(chunk, output).select(names).to_pylist()):
         bindings = tuple(sorted((name, ids_of(shown[name])) for name in names if shown[name] is not None))
@@ -125,7 +126,7 @@ def from_oracle(query: PatternQuery, history: list[OracleEvent]) -> Found:
     """The oracle's matches without the names of unnamed variables; of moments those of PERIODIC."""
     return Counter(
         (
-            tuple((name, bound) for name, bound in match.bindings if not name.startswith("#")),
+            tuple((name, bound) for name, bound in match.bindings if isinstance(name, str)),
             tuple(sorted(times[0] for path, times in match.moments if _is_periodic(query, path))),
             match.start,
             match.end,

@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ensue.algebra.operators import excluded_streams
 from ensue.algebra.partial import eager_constraint_problems, eager_problems
 from ensue.check import Checked
 from ensue.dsl.constraints import ConstraintsLike
@@ -24,6 +23,7 @@ from ensue.engine.traces import Watched, watch
 from ensue.engine.violations import track
 from ensue.errors import EnsueWarning, LimitError, QueryError, SchemaError, citing, closest, counted
 from ensue.kernels.warm import warm_up
+from ensue.names import AnyEvent, Stream
 from ensue.plan.model import DEFAULT_LIMIT, Options, QueryPlan
 from ensue.programs import (
     EMPTY,
@@ -358,7 +358,7 @@ def _note_streams(loaded: Loaded) -> None:
             note_streams(source, tuple(dict.fromkeys(names)))
 
 
-def _warn_of_hidden_rows(sources: Sequence[EventSource], declared: str) -> None:
+def _warn_of_hidden_rows(sources: Sequence[EventSource], declared: Stream) -> None:
     """Rows that are called like a declared stream are none of its events."""
     for source in sources:
         rows = len(source.stream_rows.get(declared, ()))
@@ -368,7 +368,7 @@ def _warn_of_hidden_rows(sources: Sequence[EventSource], declared: str) -> None:
 
 
 def _warn_of_names(
-    item: InputTable, streams: tuple[str, ...], constrained: tuple[str, ...], stacklevel: int, alone: bool = True
+    item: InputTable, streams: tuple[Stream, ...], constrained: tuple[str, ...], stacklevel: int, alone: bool = True
 ) -> None:
     """Warns of names that are probably slips; `stacklevel` leads to the line of the user.
 
@@ -377,9 +377,9 @@ def _warn_of_names(
     counts = pc.value_counts(item.table.column(item.type)).to_pylist()
     by_frequency = sorted(counts, key=lambda entry: -entry["counts"])
     present = [str(entry["values"]) for entry in by_frequency if entry["values"] is not None]
-    named = tuple(name for name in streams if excluded_streams(name) is None)
+    named = tuple(name for name in streams if not isinstance(name, AnyEvent))
     for name in dict.fromkeys((*named, *constrained)):
-        guess = closest(name, present, cutoff=0.65) if name not in present else None
+        guess = closest(str(name), present, cutoff=0.65) if name not in present else None
         if guess is not None and guess not in (streams if name in streams else constrained):
             message = f"no row of column `{item.type}` is `{name}`; did you mean `{guess}`?"
             warnings.warn(message, EnsueWarning, stacklevel=stacklevel)

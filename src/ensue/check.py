@@ -80,7 +80,9 @@ def _written_problems(statements: Statements) -> list[Problem]:
     problems = [*check_constraints(statements.constraints)]
     problems += check_hierarchies(statements.hierarchies)
     problems += [problem for query in statements.statements for problem in check_query(query)]
-    problems += check_statement_names([(query.name, query.span) for query in statements.results if query.name])
+    problems += check_statement_names(
+        [(query.name, query.span) for query in statements.results if isinstance(query.name, str)]
+    )
     problems += check_streams(statements)
     problems += check_rules(statements)
     problems += check_states(statements.states)

@@ -18,6 +18,7 @@ from ensue.engine.snapshot import read_header, restore, saved_schemas, snapshot
 from ensue.engine.sources import Mask, Report
 from ensue.errors import EnsueWarning, SchemaError, StateError, counted
 from ensue.kernels.warm import warm_up
+from ensue.names import Stream
 from ensue.plan.model import DEFAULT_LIMIT, Options
 from ensue.programs import QueryLike, single_statement
 from ensue.runtimes.beliefs import refuse_beliefs
@@ -26,7 +27,7 @@ from ensue.runtimes.moments import ticks_of
 from ensue.runtimes.planning import ColumnNames, Columns, plan_queries, with_violations
 from ensue.runtimes.tables import ARROW, arrow_tables, conform, learn_types
 
-Batch: TypeAlias = "dict[str | None, pa.Table]"
+Batch: TypeAlias = "dict[Stream | None, pa.Table]"
 """The tables of one step by stream; None: the one table of all streams."""
 
 
@@ -79,7 +80,7 @@ class Detector:
         self._violations = violations
         self._options = Options(limit=checked_limit(limit))
         self._session: Progress | None = None
-        self._schemas: dict[str | None, pa.Schema] = {}
+        self._schemas: dict[Stream | None, pa.Schema] = {}
         self._per_stream = False
         self._kind = ARROW
         self._finished = False

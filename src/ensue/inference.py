@@ -22,12 +22,13 @@ from ensue.algebra.states import (
 )
 from ensue.errors import EnsueNotice, EnsueWarning, Problem, QueryError, SchemaError, Source, StateError, counted
 from ensue.filtering.model import LARGEST_JOINT
-from ensue.filtering.session import REASON, Session, load, read_header, save, waiting_tables
+from ensue.filtering.session import REASON, Session, SetAside, load, read_header, save, waiting_tables
 from ensue.filtering.tables import Ask, Known
 from ensue.kernels.warm import warm_up_beliefs
 from ensue.lang.parser import parse_state_condition
+from ensue.names import Stream
 from ensue.programs import Program, QueryLike, written_statements
-from ensue.runtimes.beliefs import counted_reasons, known_at, known_now, open_states, state_rules
+from ensue.runtimes.beliefs import known_at, known_now, open_states, state_rules
 from ensue.runtimes.moments import ticks_of
 from ensue.runtimes.planning import ColumnNames, Columns
 from ensue.runtimes.tables import ARROW, TableKind, are_frames, arrow_tables, conform
@@ -216,7 +217,7 @@ def beliefs(
             session.drift_to(until)
         known = known_now(session)
     _warn(aside, session)
-    return _beliefs(known, kind, session, aside, isinstance(tables, Mapping))
+    return _beliefs(known, kind, session, aside.tables, isinstance(tables, Mapping))
 
 
 def _is_table(at: Any) -> bool:
@@ -239,11 +240,10 @@ def _as_given(tables: Sequence[pa.Table], session: Session, kind: TableKind, nam
     return given if named else next(iter(given.values()))
 
 
-def _warn(aside: Sequence[pa.Table], session: Session) -> None:
+def _warn(aside: SetAside, session: Session) -> None:
     """Nothing is lost silently, at the line of the user two calls up."""
-    for reason, rows in counted_reasons(aside, REASON).items():
-        state, _, words = reason.partition(": rows ")
-        said = f"{counted(rows, 'row', 'rows')} {words} took no part in state `{state}`"
+    for reason, rows in aside.counts.items():
+        said = f"{counted(rows, 'row', 'rows')} {reason.words} took no part in state `{reason.state}`"
         warnings.warn(said, EnsueWarning, stacklevel=3)
     for plan in session.plans:
         if not plan.exact:
@@ -395,7 +395,7 @@ class StateTracker:
             warm_up_beliefs()
         if isinstance(tables, Mapping) != self._named:
             raise SchemaError("table-shape", "batches come as one table or as one per stream, the same way each time")
-        given: dict[str | None, pa.Table] = {}
+        given: dict[Stream | None, pa.Table] = {}
         given.update(tables if isinstance(tables, Mapping) else {self._session.inputs[0].stream: tables})
         unknown = [name for name in given if name not in [item.stream for item in self._session.inputs]]
         if unknown:
@@ -412,10 +412,9 @@ class StateTracker:
         if rows:
             said = f"{counted(rows, 'row', 'rows')} came at or before the watermark; see `late` of the step"
             warnings.warn(said, EnsueWarning, stacklevel=3)
-        for reason, number in counted_reasons(step.set_aside, REASON).items():
-            state, _, words = reason.partition(": rows ")
-            said = f"{counted(number, 'row', 'rows')} {words} took no part in state `{state}`"
+        for reason, number in step.set_aside.counts.items():
+            said = f"{counted(number, 'row', 'rows')} {reason.words} took no part in state `{reason.state}`"
             warnings.warn(said, EnsueWarning, stacklevel=3)
         return Tracked(
-            *(_as_given(part, session, self._kind, self._named) for part in (step.rows, late, step.set_aside))
+            *(_as_given(part, session, self._kind, self._named) for part in (step.rows, late, step.set_aside.tables))
         )

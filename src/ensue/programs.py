@@ -65,7 +65,7 @@ class Program:
         names: list[str] = []
         for place, node in enumerate(self.statements.results, start=1):
             fresh = (name for number in count(place) if (name := f"pattern_{number}") not in {*taken, *names})
-            names.append(node.name or next(fresh))
+            names.append(next(fresh) if node.name is None else str(node.name))
         return (*names, *self.statements.heads)
 
     def to_text(self) -> str:
@@ -177,7 +177,8 @@ def _single_statement(query: QueryLike, constraints: ConstraintsLike | None) -> 
 def _wanted_results(statements: Statements) -> str | None:
     """The name of the one pattern, or, where there are only rules, of the one head that no other rule uses."""
     if statements.results or statements.ruleset is None:
-        return statements.results[0].name if statements.results else None
+        name = statements.results[0].name if statements.results else None
+        return None if name is None else str(name)
     heads = unused_heads(statements.ruleset)
     if len(heads) != 1:
         rules = [rule for rule in statements.ruleset.rules if rule.head in heads[1:]]

@@ -105,7 +105,7 @@ def start(
         raise SchemaError(
             "not-a-stream", "the DataFrame is not a stream", "`ensue.detect` and `ensue.run` take tables of the past"
         )
-    streams = [item.stream or "late" for item in planned.inputs] if len(inputs) > 1 else ["late"]
+    streams = [str(item.stream or "late") for item in planned.inputs] if len(inputs) > 1 else ["late"]
     patterns = names[: len(statements.results)]
     match_sinks = _by_name(to, patterns, "to", complete=True)
     if violations is not None:

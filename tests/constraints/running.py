@@ -76,7 +76,7 @@ def expected(
 ) -> Bindings:
     """The matches that complete after the one watermark and until the other, by the oracle."""
     return Counter(
-        tuple((name, event) for name, event in match.bindings if not name.startswith("#"))
+        tuple((name, event) for name, event in match.bindings if isinstance(name, str))
         for match in matches(query, history)
         if after < match.completion <= until
     )

@@ -49,7 +49,7 @@ def matches_of_oracle(
     query: PatternQuery, history: list[OracleEvent], after: float, until: float
 ) -> list[tuple[Bindings, int, int]]:
     return [
-        (tuple((name, bound) for name, bound in match.bindings if not name.startswith("#")), match.start, match.end)
+        (tuple((name, bound) for name, bound in match.bindings if isinstance(name, str)), match.start, match.end)
         for match in matches_between(query, history, after, until)
     ]
 

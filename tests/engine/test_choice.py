@@ -31,7 +31,7 @@ Chosen = Counter[tuple[tuple[tuple[str, Bound], ...], int, int]]
 def expected(query: PatternQuery, history: list[OracleEvent], after: float, until: float) -> Chosen:
     return Counter(
         (
-            tuple((name, bound) for name, bound in match.bindings if not name.startswith("#") and bound != ()),
+            tuple((name, bound) for name, bound in match.bindings if isinstance(name, str) and bound != ()),
             match.start,
             match.end,
         )
@@ -41,10 +41,10 @@ def expected(query: PatternQuery, history: list[OracleEvent], after: float, unti
 
 def found(query: PatternQuery, table: pa.Table) -> Chosen:
     """The matches of a result without RETURN: the events of each variable, lists that are not empty, the interval."""
-    names = [name for name in positive_names(query.pattern) if "#" not in name]
+    names = sorted(positive_names(query.pattern))
     result: Chosen = Counter()
     for row in table.to_pylist():
-        bindings = [(name, _bound(row[name])) for name in sorted(names) if row[name]]
+        bindings = [(name, _bound(row[name])) for name in names if row[name]]
         result[tuple(bindings), row["start"], row["end"]] += 1
     return result
 

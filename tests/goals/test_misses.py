@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import reduce
 
@@ -14,6 +15,7 @@ from ensue.engine.misses import Search
 from ensue.engine.sources import load_sources
 from ensue.errors import QueryError
 from ensue.expr.nodes import Binary, conjuncts
+from ensue.names import Name, in_order, written
 from ensue.plan.build import plan_query
 from ensue.plan.requirements import Question, Requirement, question_of
 from ensue.runtimes.local import catalog_of
@@ -38,16 +40,19 @@ def bindings_of(chunks: tuple[MatchChunk, ...], history: list[OracleEvent]) -> B
     """What choices bind, by ids of events; what they list is not looked at."""
     found: Bindings = Counter()
     for chunk in chunks:
-        names = sorted(chunk.plan.graph.names)
+        names = in_order(chunk.plan.graph.names)
         columns = [chunk.space.candidates[name].rows[chunk.rows.places[name]] for name in names]
         for row in range(chunk.rows.length):
-            bound: dict[str, object] = {}
+            bound: dict[Name, object] = {}
             for name, column in zip(names, columns, strict=True):
-                base, is_round, _ = name.partition("[")
-                event = history[column[row]].id
-                bound[base] = (*bound.get(base, ()), event) if is_round else event  # type: ignore[misc]
-            found[tuple(sorted(bound.items())), ()] += 1
+                base, event = written(name), history[column[row]].id
+                bound[base] = event if base == name else (*bound.get(base, ()), event)  # type: ignore[misc]
+            found[_sorted(bound.items()), ()] += 1
     return found
+
+
+def _sorted(bound: Iterable[tuple[Name, object]]) -> tuple[tuple[Name, object], ...]:
+    return tuple(sorted(bound, key=lambda pair: str(pair[0])))
 
 
 def oracle_bindings(query: PatternQuery, history: list[OracleEvent]) -> Bindings:
@@ -60,8 +65,7 @@ def oracle_bindings(query: PatternQuery, history: list[OracleEvent]) -> Bindings
         for name in (inner.variable,)
     }
     return Counter(
-        (tuple(sorted(pair for pair in match.bindings if pair[0] not in listed)), ())
-        for match in matches(query, history)
+        (_sorted(pair for pair in match.bindings if pair[0] not in listed), ()) for match in matches(query, history)
     )
 
 

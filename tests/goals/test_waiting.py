@@ -124,7 +124,7 @@ def begun(query: PatternQuery, history: list[OracleEvent], watermark: int) -> li
     events = {event.id: event for event in history}
     found = []
     for match in matches(query, history):
-        bound = [(name, events[number]) for name, number in match.bindings if not name.startswith("#")]
+        bound = [(name, events[number]) for name, number in match.bindings if isinstance(name, str)]
         known = {(name, e.stream, e.s, e.e) for name, e in bound if e.e <= watermark}
         if match.completion > watermark and known:
             found.append(known)
@@ -161,3 +161,11 @@ def test_every_match_that_completes_later_was_a_goal(
 @given(cases(intervals=True), st.integers(0, 12))
 def test_every_match_of_intervals_was_a_goal(case: tuple[PatternQuery, list[OracleEvent]], watermark: int) -> None:
     check(*case, watermark, "until")
+
+
+def test_names_in_backticks_are_shown_as_they_are() -> None:
+    query = "PATTERN SEQ(A `x#1`, B `A#1`) WITHIN 10"
+    detector = ensue.Detector(query, time="t", type="type")
+    detector.advance(pa.table({"t": [1], "type": ["A"]}), watermark=2)
+    (goal,) = ensue.waiting(query, detector).to_pylist()
+    assert goal["text"] == "x#1 at 1; waits for B A#1 after 2 until 11"

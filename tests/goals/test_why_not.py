@@ -225,3 +225,10 @@ def test_a_rule_that_looks_up_a_table() -> None:
     proved = pa.table({"id": [1], "amount": [30]})
     proof = ensue.justify(events, program, {"id": 1}, time="t", type="type", tables={"price": proved})
     assert "A at 1" in proof.to_text()
+
+
+def test_names_in_backticks_are_shown_as_they_are() -> None:
+    events = pa.table({"t": [1, 30], "type": ["A", "B"]})
+    found = ask(events, "PATTERN SEQ(A `x#1`, B `b[1]`) WITHIN 10")
+    (example,) = next(step.examples for step in found.steps if step.examples)
+    assert [event.variable for event in example.events] == ["x#1", "b[1]"]

@@ -53,6 +53,7 @@ from ensue.lang.parser import (
     parse_window,
 )
 from ensue.lang.render import render_expression
+from ensue.names import AnyEvent
 
 A, B, C = Event("A", "a"), Event("B", "b"), Event("C", "c")
 X, Y, Z = Field(None, "x"), Field(None, "y"), Field(None, "z")
@@ -111,11 +112,11 @@ PATTERNS = {
     "NEXT(A a, B b)": Operation("NEXT", (A, B)),
     "SIMULTANEOUS(A a, B b)": Operation("SIMULTANEOUS", (A, B)),
     "CONCURRENT(A a, NOT B b)": Operation("CONCURRENT", (A, Not(B))),
-    "ANY EVENT": Event("*"),
-    "any -- of them\n event e [x > 1]": Event("*", "e", Binary(">", X, ONE)),
-    "ANY EVENT BUT A e": Event("*\nA", "e"),
-    "ANY EVENT BUT (B, `order line`, A) e": Event("*\nA\nB\norder line", "e"),
-    "ANY EVENT but": Event("*", "but"),
+    "ANY EVENT": Event(AnyEvent()),
+    "any -- of them\n event e [x > 1]": Event(AnyEvent(), "e", Binary(">", X, ONE)),
+    "ANY EVENT BUT A e": Event(AnyEvent(("A",)), "e"),
+    "ANY EVENT BUT (B, `order line`, A) e": Event(AnyEvent(("A", "B", "order line")), "e"),
+    "ANY EVENT but": Event(AnyEvent(), "but"),
     "`ANY` EVENT": Event("ANY", "EVENT"),
     "A a{2}": Repeat(A, 2, 2),
     "A a { 2 , 4 }": Repeat(A, 2, 4),

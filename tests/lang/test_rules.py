@@ -293,8 +293,6 @@ def test_conditions_of_the_strategy_are_read_as_such(expression: Expr) -> None:
         ("TABLE a(x, x)", "duplicate-column"),
         ("STREAM a(x, y, x)", "duplicate-column"),
         ("FACT a(x=1, x=2)", "duplicate-column"),
-        ("RULE `*`(x) <- order(x)", "syntax"),
-        ("RULE a(x) <- `*`(x)", "syntax"),
     ],
 )
 def test_what_is_refused(text: str, code: str) -> None:

@@ -15,9 +15,9 @@ from ensue.expr.nodes import Call, Expr, Field, Literal
 from oracle.choices import read_event
 from oracle.conditions import Lists, Lookup, Value, evaluate, holds, same
 from oracle.model import OracleEvent, Span
-from oracle.tree import AGGREGATES, conjuncts_of, mentions
+from oracle.tree import AGGREGATES, Anonymous, conjuncts_of, mentions
 
-BOUND = "#bound"
+BOUND = Anonymous(("bound",))
 """The home of the names that events and rows bind: a variable that no rule can write."""
 
 ALLEN: dict[str, Callable[[Span, Span], bool]] = {
@@ -144,14 +144,14 @@ class Body:
     # Names
 
     @cached_property
-    def atoms(self) -> dict[str, Atom]:
-        """The items that bind something, by their names; one without has a name that no rule can write."""
+    def atoms(self) -> dict[str | Anonymous, Atom]:
+        """The items that bind something, by their names."""
         atoms = [item for item in self.rule.body if isinstance(item, Atom)]
-        return {atom.name or f"#{number}": atom for number, atom in enumerate(atoms)}
+        return {atom.name or Anonymous((number,)): atom for number, atom in enumerate(atoms)}
 
     @cached_property
-    def whiles(self) -> dict[str, While]:
-        return {item.atom.name or f"#while{number}": item for number, item in enumerate(self.of(While))}
+    def whiles(self) -> dict[str | Anonymous, While]:
+        return {item.atom.name or Anonymous(("while", number)): item for number, item in enumerate(self.of(While))}
 
     @cached_property
     def places(self) -> Counter[str]:
@@ -160,7 +160,7 @@ class Body:
         return Counter(name for atom in everywhere for name in names_of(atom))
 
     @cached_property
-    def home(self) -> dict[str, str]:
+    def home(self) -> dict[str, str | Anonymous]:
         """What each name belongs to: what is bound, or the one `while` that has it."""
         homes = {name: BOUND for atom in self.atoms.values() for name in names_of(atom)}
         for key, item in self.whiles.items():

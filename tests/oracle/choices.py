@@ -24,8 +24,8 @@ from ensue.algebra.nodes import (
     Window,
     Within,
 )
-from ensue.algebra.operators import excluded_streams
 from ensue.expr.nodes import Duration, Expr
+from ensue.names import AnyEvent, Stream
 from oracle.conditions import Value, holds
 from oracle.model import Candidate, OracleEvent, Span, join
 from oracle.tree import Path, is_inside, is_positive, is_repeated, part_at, parts, scopes, variable_at, walk
@@ -259,12 +259,11 @@ def follows(x: Span, y: Span, d: int) -> bool:
     return x.e < y.e <= x.e + d
 
 
-def is_of_stream(event: OracleEvent, stream: str) -> bool:
+def is_of_stream(event: OracleEvent, stream: Stream) -> bool:
     """`ANY EVENT BUT (A, B)` is every event of the input but those."""
-    excluded = excluded_streams(stream)
-    if excluded is None:
+    if not isinstance(stream, AnyEvent):
         return event.stream == stream
-    return event.stream not in excluded and not event.is_declared
+    return event.stream not in stream.excluded and not event.is_declared
 
 
 def windows_of_whole(query: PatternQuery, limiting: bool = False) -> list[Window]:

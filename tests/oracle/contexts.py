@@ -22,6 +22,7 @@ from oracle.partition import Partition
 from oracle.returns import name_of, origins_of
 from oracle.tree import (
     WHOLE,
+    Anonymous,
     Path,
     is_forbidden,
     is_inside,
@@ -260,7 +261,7 @@ def as_candidate(composite: Composite) -> Candidate:
     bindings = {}
     for name, found in composite.events().items():
         for number, event in enumerate(found):
-            bindings[name if number == 0 else f"#{name}.{number}"] = event
+            bindings[name if number == 0 else Anonymous((name, number))] = event
     return Candidate(bindings, composite.spans, composite.branch)
 
 

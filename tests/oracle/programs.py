@@ -70,7 +70,7 @@ def fields_of(query: PatternQuery, match: OracleMatch, by_id: dict[int, OracleEv
         return match.columns
     fields: dict[str, Value] = {}
     for name, bound in match.bindings:
-        if name.startswith("#"):
+        if not isinstance(name, str):
             continue
         for column in dict.fromkeys(column for event in by_id.values() for column in event.fields):
             if isinstance(bound, int):

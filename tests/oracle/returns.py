@@ -15,7 +15,7 @@ from oracle.tree import WHOLE, is_list
 
 def shown(partition: Partition, match: Candidate) -> OracleMatch:
     return OracleMatch(
-        bindings=tuple(sorted(bindings_of(partition, match).items())),
+        bindings=tuple(sorted(bindings_of(partition, match).items(), key=lambda pair: str(pair[0]))),
         branch=tuple(sorted(match.branch.items())),
         start=match.spans[WHOLE].s,
         end=match.spans[WHOLE].e,

@@ -31,7 +31,7 @@ def everywhere(pattern: Pattern, law: Callable[[Pattern], Pattern]) -> Pattern:
 def essence(found: list[OracleMatch]) -> Counter[tuple[object, ...]]:
     """What does not depend on where things are written: not the branches, nor the names of anonymous variables."""
     return Counter(
-        (tuple(pair for pair in match.bindings if pair[0][0] != "#"), match.start, match.end, match.completion)
+        (tuple(pair for pair in match.bindings if isinstance(pair[0], str)), match.start, match.end, match.completion)
         for match in found
     )
 

@@ -46,7 +46,7 @@ conditions = st.sampled_from((None, SAME_X, Binary("<=", Field("a", "y"), Field(
 def essence(found: list[OracleMatch]) -> Essence:
     """What does not depend on where things are written."""
     return Counter(
-        (tuple(pair for pair in match.bindings if pair[0][0] != "#"), match.start, match.end, match.completion)
+        (tuple(pair for pair in match.bindings if isinstance(pair[0], str)), match.start, match.end, match.completion)
         for match in found
     )
 

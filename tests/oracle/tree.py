@@ -8,6 +8,8 @@ the path of its content, that of the item under `NOT` for example, and the whole
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import total_ordering
 
 from ensue.algebra.nodes import And, Event, Named, Not, Operation, Or, Pattern, Pick, Repeat, Seq, Within
 from ensue.algebra.operators import OPERATORS
@@ -132,14 +134,28 @@ def is_inside(path: Path, outer: Path) -> bool:
     return path[: len(outer)] == outer
 
 
-def variable_at(event: Event, path: Path) -> str:
-    """The variable of an event; one that was left out gets a name that no query can write."""
-    return event.variable if event.variable is not None else "#" + ".".join(map(str, path))
+@total_ordering
+@dataclass(frozen=True, slots=True)
+class Anonymous:
+    """The variable of an event that has none in the text, by its place. It comes before every written name."""
+
+    path: tuple[int | str, ...]
+
+    def __lt__(self, other: Anonymous | str) -> bool:
+        return self.path < other.path if isinstance(other, Anonymous) else True
+
+    def __str__(self) -> str:
+        return "#" + ".".join(map(str, self.path))
 
 
-def occurrences(pattern: Pattern) -> list[tuple[str, Path]]:
+def variable_at(event: Event, path: Path) -> str | Anonymous:
+    """The variable of an event, which may have none in the text."""
+    return event.variable if event.variable is not None else Anonymous(path)
+
+
+def occurrences(pattern: Pattern) -> list[tuple[str | Anonymous, Path]]:
     """Every place where a variable or an AS name is written, anonymous variables included."""
-    found: list[tuple[str, Path]] = []
+    found: list[tuple[str | Anonymous, Path]] = []
     for path, part in walk(pattern):
         if isinstance(part, Event):
             found.append((variable_at(part, path), path))
@@ -148,7 +164,7 @@ def occurrences(pattern: Pattern) -> list[tuple[str, Path]]:
     return found
 
 
-def homes(pattern: Pattern) -> dict[str, Path]:
+def homes(pattern: Pattern) -> dict[str | Anonymous, Path]:
     """The scope in which each variable and each AS name lives."""
     return {name: scope_of(pattern, path) for name, path in occurrences(pattern)}
 

@@ -89,7 +89,7 @@ def can_be_together(pattern: Pattern, names: set[str]) -> bool:
 
 def visible_names(pattern: Pattern, scope: Path) -> set[str]:
     """The names that a condition of the scope may mention; anonymous variables have none."""
-    return {name for name, home in homes(pattern).items() if is_inside(scope, home) and not name.startswith("#")}
+    return {name for name, home in homes(pattern).items() if is_inside(scope, home) and isinstance(name, str)}
 
 
 def visible_lists(pattern: Pattern, scope: Path) -> set[str]:
@@ -97,7 +97,7 @@ def visible_lists(pattern: Pattern, scope: Path) -> set[str]:
     return {
         name
         for name, home in homes(pattern).items()
-        if is_list(pattern, home) and is_inside(scope, scope_around(pattern, home)) and not name.startswith("#")
+        if is_list(pattern, home) and is_inside(scope, scope_around(pattern, home)) and isinstance(name, str)
     }
 
 

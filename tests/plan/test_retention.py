@@ -8,6 +8,7 @@ import pytest
 import ensue
 from ensue.algebra.catalog import inferred_catalog
 from ensue.lang.parser import parse_statements
+from ensue.names import Other
 from ensue.plan.build import plan_query
 from ensue.plan.model import Retention
 
@@ -39,9 +40,9 @@ def retention(text: str) -> dict[str, Retention]:
         ("APERIODIC(A a, B b, C c) WITHIN 10", {"a": 10, "b": 0, "c": 10}),
         ("SEQ(A a, COLLECT B b, C c) WITHIN 10", {"a": 10, "b": 10, "c": 0}),
         ("SEQ(A a, COLLECT B b) WITHIN 10", {"a": 10, "b": 10}),
-        ("SEQ(A a, FIRST B b) WITHIN 10", {"a": 10, "b": 0, "other b": 10}),
-        ("SEQ(A a, LAST B b) WITHIN 10", {"a": 10, "b": 10, "other b": 10}),
-        ("AND(LAST A a, B b) WITHIN 10", {"a": 20, "b": 10, "other a": 20}),
+        ("SEQ(A a, FIRST B b) WITHIN 10", {"a": 10, "b": 0, Other("b"): 10}),
+        ("SEQ(A a, LAST B b) WITHIN 10", {"a": 10, "b": 10, Other("b"): 10}),
+        ("AND(LAST A a, B b) WITHIN 10", {"a": 20, "b": 10, Other("a"): 20}),
         ("PERIODIC(A a, 3, B b) WITHIN 10", {"a": 10, "b": 10}),
         ("PERIODIC(A a, 3, B b)", {"a": None, "b": None}),
     ],

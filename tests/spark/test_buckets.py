@@ -274,7 +274,7 @@ def is_late(event: OracleEvent, reached: int | None) -> bool:
 
 
 def named(match: OracleMatch) -> tuple[tuple[str, int], ...]:
-    return tuple((name, event) for name, event in match.bindings if not name.startswith("#"))
+    return tuple((name, event) for name, event in match.bindings if isinstance(name, str))
 
 
 def completing(found: Iterable[OracleMatch], after: int | None, until: int | None) -> Counter:

@@ -22,11 +22,11 @@ from case_oracle import statements_of
 from ensue.algebra.catalog import inferred_catalog
 from ensue.algebra.contexts import resolve_contexts
 from ensue.algebra.nodes import Event, Operation, PatternQuery, Return, walk
-from ensue.algebra.operators import any_event_but, excluded_streams
 from ensue.algebra.scopes import counts_events
 from ensue.expr.nodes import Binary, Field, Literal, Same
 from ensue.lang.parser import parse_statements
 from ensue.lang.render import render_query
+from ensue.names import AnyEvent
 from ensue.plan.build import plan_query
 from ensue.plan.model import Options
 from ensue.plan.wakes import is_endless
@@ -141,12 +141,11 @@ class Member:
         self.types = types_of(self.events)
 
     def stream(self, name: str) -> str:
-        excluded = excluded_streams(name)
-        return f"{name}_{self.number}" if excluded is None else any_event_but(map(self.stream, excluded))
+        return AnyEvent.but(map(self.stream, name.excluded)) if isinstance(name, AnyEvent) else f"{name}_{self.number}"
 
     def own(self, event: Event) -> Event:
         """The event, if it may be of any stream, as one of this case."""
-        if excluded_streams(event.stream) is None:
+        if not isinstance(event.stream, AnyEvent):
             return event
         mine = Binary("=", Field(None, CASE), Literal(self.number))
         return replace(event, predicate=mine if event.predicate is None else Binary("and", event.predicate, mine))

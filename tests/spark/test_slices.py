@@ -186,7 +186,7 @@ def of_each_plan(table: pa.Table, plans: int) -> list[pa.Table]:
 
 def in_oracle(query: PatternQuery, history: list[OracleEvent]) -> Bindings:
     return Counter(
-        tuple((name, event) for name, event in match.bindings if not name.startswith("#"))
+        tuple((name, event) for name, event in match.bindings if isinstance(name, str))
         for match in matches(query, history)
     )
 

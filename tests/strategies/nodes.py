@@ -36,7 +36,7 @@ from ensue.algebra.nodes import (
     Window,
     Within,
 )
-from ensue.algebra.operators import OPERATORS, POLICIES, any_event_but, excluded_streams
+from ensue.algebra.operators import OPERATORS, POLICIES
 from ensue.algebra.probability import Threshold
 from ensue.expr.nodes import (
     ARITHMETIC,
@@ -60,6 +60,7 @@ from ensue.expr.nodes import (
 )
 from ensue.lang.literals import INT64_MAX, INT64_MIN, UNITS
 from ensue.lang.names import RESERVED
+from ensue.names import AnyEvent
 
 KEYWORDS = (
     *RESERVED, "PATTERN", "SEQ", "SAME", "TIMESTAMP", "BY", "EVENTS", "EVENT", "END", *UNITS,
@@ -121,10 +122,7 @@ def _larger(expressions: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
 expressions: st.SearchStrategy[Expr] = st.recursive(leaves, _larger, max_leaves=12)
 small_expressions: st.SearchStrategy[Expr] = st.recursive(leaves, _larger, max_leaves=3)
 
-# The stream of all events has a name that no other stream can have, and leaves out streams with names of one line.
-streams = names.filter(lambda name: excluded_streams(name) is None) | st.lists(
-    names.filter(lambda name: "\n" not in name), max_size=3
-).map(any_event_but)
+streams = names | st.lists(names, max_size=3).map(AnyEvent.but)
 events = st.builds(Event, streams, st.none() | names, st.none() | small_expressions)
 
 stretches: st.SearchStrategy[Window] = st.builds(Duration, nanoseconds.filter(lambda value: value > 0)) | st.builds(

@@ -25,8 +25,8 @@ from ensue.algebra.nodes import (
     Ticks,
     Within,
 )
-from ensue.algebra.operators import any_event_but
 from ensue.expr.nodes import Binary, Call, Expr, Field, Literal
+from ensue.names import AnyEvent
 from oracle.oracle import OracleEvent
 from oracle.tree import (
     WHOLE,
@@ -171,7 +171,7 @@ def _operation(draft: Draft, events: int, depth: int) -> Pattern | None:
 def _named_operation(draft: Draft, operator: str, events: int, depth: int) -> Pattern:
     draft.wanted = None
     if operator == ANY_EVENT_BUT:
-        return Event(any_event_but(draft.choose(((), ("A",), ("A", "B")))), draft.new_name("v"))
+        return Event(AnyEvent.but(draft.choose(((), ("A",), ("A", "B")))), draft.new_name("v"))
     if operator in GUARDED_EVENTS:
         return _guarded_event(draft, operator, events, depth)
     if operator == "ANY":
@@ -265,10 +265,10 @@ def _conditions(draw: st.DrawFn, pattern: Pattern) -> Expr | None:
     home = homes(pattern)
     variables = {name for name, path in occurrences(pattern) if isinstance(part_at(pattern, path), Event)}
     for scope in scopes(pattern):
-        names = [name for name in home if home[name] == scope and name in variables and not name.startswith("#")]
+        names = [name for name in home if home[name] == scope and name in variables and isinstance(name, str)]
         if is_list(pattern, scope) and names and draw(st.booleans()):
             others = [
-                name for name in variables if home[name] == scope_around(pattern, scope) and not name.startswith("#")
+                name for name in variables if home[name] == scope_around(pattern, scope) and isinstance(name, str)
             ]
             conditions.append(draw(_over_list(draw(st.sampled_from(names)), sorted(others))))
     if not conditions:
@@ -333,7 +333,7 @@ def _with_part(pattern: Pattern, path: Path, part: Pattern) -> Pattern:
 
 
 def _is_any(part: Pattern) -> bool:
-    return isinstance(part, Event) and part.stream.startswith("*")
+    return isinstance(part, Event) and isinstance(part.stream, AnyEvent)
 
 
 def _is_periodic(part: Pattern) -> bool:

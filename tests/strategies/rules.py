@@ -196,7 +196,7 @@ class Sketch:
         elif named is not None and self.chance(20):
             self.items.append(Condition(Binary(">", Field(named, "s"), Field(self.choose(self.events), "s"))))
         if collects:
-            self.listed[named or f"#{stream}{len(self.items)}"] = own
+            self.listed[named or len(self.items)] = own
 
     def stretch(self) -> str:
         return self.timer(("extend", "from_end", "extend_backward", "from_end_backward"), self.events, least=2)
@@ -240,7 +240,7 @@ class Sketch:
         """An aggregate over something that is listed; a number, unless texts are to be had."""
         key = self.choose(list(self.listed))
         own = [name for name, of_kind in self.listed[key].items() if of_kind == kind]
-        if kind == NUMBER and not key.startswith("#") and (not own or self.chance(50)):
+        if kind == NUMBER and isinstance(key, str) and (not own or self.chance(50)):
             return Call("count", (Field(None, key),))
         if not own:
             return Literal(LITERALS[kind][0])

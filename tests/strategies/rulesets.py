@@ -5,7 +5,6 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from ensue.algebra.nodes import Ticks, Window
-from ensue.algebra.operators import excluded_streams
 from ensue.algebra.rules import (
     RELATIONS,
     TIMERS,
@@ -40,7 +39,7 @@ KEYWORDS = (
 )  # fmt: skip
 
 names = nodes.names | st.sampled_from(KEYWORDS).flatmap(lambda word: st.sampled_from([word, word.lower()]))
-streams = names.filter(lambda name: excluded_streams(name) is None)
+streams = names
 lengths: st.SearchStrategy[Window] = st.builds(Duration, st.integers(0, INT64_MAX)) | st.builds(
     Ticks, st.integers(0, INT64_MAX)
 )

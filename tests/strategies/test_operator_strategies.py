@@ -12,8 +12,9 @@ from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 
 from ensue.algebra.nodes import And, Event, Named, Not, Operation, Or, Pattern, PatternQuery, Pick, Repeat, Seq, Ticks
-from ensue.algebra.operators import CHRONICLE, CONTEXTS, RECENT, STRICT, any_event_but
+from ensue.algebra.operators import CHRONICLE, CONTEXTS, RECENT, STRICT
 from ensue.expr.nodes import Binary, Call, Expr, Field, Literal
+from ensue.names import AnyEvent
 from oracle.oracle import OracleEvent, matches, matches_between
 from oracle.tree import walk
 from oracle.wellformed import problems
@@ -99,7 +100,7 @@ def _form_of(part: Pattern) -> str:
             return part.operator
         case Repeat():
             return "COLLECT" if part.every else "REPEAT"
-        case Event() if part.stream.startswith(any_event_but(())):
+        case Event(AnyEvent()):
             return ANY_EVENT_BUT
     return ""
 

@@ -96,7 +96,7 @@ class Expected:
 
     def bindings(self, after: float, until: float) -> Counter[tuple[Binding, ...]]:
         return Counter(
-            tuple((name, self._shown(event)) for name, event in match.bindings if not name.startswith("#"))
+            tuple((name, self._shown(event)) for name, event in match.bindings if isinstance(name, str))
             for match in self.matches
             if after < match.completion <= until
         )

@@ -101,7 +101,7 @@ def _query(action: Action, name: str) -> PatternQuery:
 
 
 def _problems(action: Action, statements: Checked, receivers: Mapping[str, Receiver]) -> Iterator[Problem]:
-    declared = [*(query.name for query in statements.declared if query.name is not None), *statements.heads]
+    declared = [*(query.name for query in statements.declared if isinstance(query.name, str)), *statements.heads]
     if action.stream not in declared:
         yield _no_stream(action, statements, declared)
     if action.action not in receivers:

@@ -23,7 +23,9 @@ def declared_attributes(statements: Statements) -> dict[str, tuple[str, ...]]:
     """The attributes, in order, of every stream and table of which the program itself says them."""
     ruleset = statements.ruleset or Ruleset()
     known: dict[str, tuple[str, ...]] = {
-        name: columns_of(ways[0]) for name, ways in declarations(statements.statements).items() if ways[0].returns
+        name: columns_of(ways[0])
+        for name, ways in declarations(statements.statements).items()
+        if isinstance(name, str) and ways[0].returns
     }
     known |= {entry.stream: entry.attributes for entry in ruleset.streams if entry.stream and entry.attributes}
     for fact in reversed(ruleset.facts):

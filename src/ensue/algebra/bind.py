@@ -11,7 +11,6 @@ from ensue.algebra.expand import expand_pattern
 from ensue.algebra.lineage import is_lineage
 from ensue.algebra.lists import lists_of_result, typed_form
 from ensue.algebra.nodes import Event, Events, Operation, PatternQuery, Related, Ticks, Window, walk, windows_of
-from ensue.algebra.operators import excluded_streams, stream_words
 from ensue.algebra.probability import PROBABILITY_OF_MATCH, with_probability_field
 from ensue.algebra.scopes import counts_events, list_groups
 from ensue.errors import Problem, Span, did_you_mean
@@ -19,6 +18,7 @@ from ensue.expr.check import check_condition, check_expression
 from ensue.expr.kinds import FLOAT, NANOSECONDS_PER_UNIT, Kind, Type, list_of
 from ensue.expr.lists import explicit_lists
 from ensue.expr.nodes import Duration, Field, Same, conjuncts
+from ensue.names import AnyEvent, Edge, Stream
 
 FieldType = Callable[[Field], "Type | None"]
 
@@ -78,8 +78,8 @@ def bind_constraint(
                     "unknown-stream",
                     f"there is no stream `{name}`",
                     place,
-                    label=f"streams: {', '.join(catalog.streams)}",
-                    hint=did_you_mean(name, catalog.streams),
+                    label=f"streams: {', '.join(map(str, catalog.streams))}",
+                    hint=did_you_mean(name, map(str, catalog.streams)),
                 )
             )
         elif schema.end is not None:
@@ -99,23 +99,23 @@ def bind_constraint(
 
 def _unknown_streams(events: list[Event], catalog: Catalog) -> Iterator[Problem]:
     for event in events:
-        if excluded_streams(event.stream) is not None:
+        if isinstance(event.stream, AnyEvent):
             if catalog.any_stream is None:
                 yield _no_table_of_all(event)
         elif catalog.stream(event.stream) is None:
             yield Problem(
                 "unknown-stream",
                 f"there is no stream `{event.stream}`",
-                _name_span(event.span, event.stream),
-                label=f"streams: {', '.join(catalog.streams)}",
-                hint=did_you_mean(event.stream, catalog.streams),
+                _name_span(event.span, str(event.stream)),
+                label=f"streams: {', '.join(map(str, catalog.streams))}",
+                hint=did_you_mean(str(event.stream), map(str, catalog.streams)),
             )
 
 
 def _no_table_of_all(event: Event) -> Problem:
     return Problem(
         "any-event-tables",
-        f"`{stream_words(event.stream)}` needs one table of all events, and these come without a column of their types",
+        f"`{event.stream}` needs one table of all events, and these come without a column of their types",
         event.span,
         hint="pass one table and `type=` with the column that holds the name of each event's stream",
     )
@@ -125,7 +125,7 @@ def _name_span(span: Span | None, name: str) -> Span | None:
     return None if span is None else Span(span.start, span.start + len(name))
 
 
-def _local(stream: str, catalog: Catalog, problems: list[Problem]) -> FieldType:
+def _local(stream: Stream, catalog: Catalog, problems: list[Problem]) -> FieldType:
     return lambda field: _stream_field(field, stream, catalog, problems)
 
 
@@ -148,7 +148,7 @@ def _interval_field(field: Field, catalog: Catalog, problems: list[Problem]) -> 
     return None
 
 
-def _stream_field(field: Field, stream: str, catalog: Catalog, problems: list[Problem]) -> Type | None:
+def _stream_field(field: Field, stream: Stream, catalog: Catalog, problems: list[Problem]) -> Type | None:
     schema = catalog.stream(stream)
     assert schema is not None
     if schema.hides(field.name):
@@ -172,19 +172,19 @@ def _stream_field(field: Field, stream: str, catalog: Catalog, problems: list[Pr
     return None
 
 
-def _holder(stream: str) -> str:
-    if excluded_streams(stream) is None:
+def _holder(stream: Stream) -> str:
+    if not isinstance(stream, AnyEvent):
         return f"stream `{stream}` has"
-    return f"the events of `{stream_words(stream)}` have"
+    return f"the events of `{stream}` have"
 
 
-def _ambiguous(field: Field, stream: str, catalog: Catalog) -> Problem:
+def _ambiguous(field: Field, stream: Stream, catalog: Catalog) -> Problem:
     schema = catalog.stream(stream)
     if schema is not None and schema.derived:
         hint = f"give the column another name in the RETURN of `{stream}`"
     else:
         hint = f"rename the column `{field.name}` of the data, or name it as the time or end column"
-    holder = f"of stream `{stream}`" if excluded_streams(stream) is None else "of the events"
+    holder = f"of stream `{stream}`" if not isinstance(stream, AnyEvent) else "of the events"
     return Problem(
         "ambiguous-field",
         f"`{field.name}` is both the {_time_word(field.name)} of an event and a column {holder}",
@@ -201,7 +201,7 @@ def _field_span(field: Field) -> Span | None:
     """The part of `a.amount` behind the dot."""
     if field.span is None:
         return None
-    before = len(field.variable) + 1 if field.variable is not None else 0
+    before = len(str(field.variable)) + 1 if field.variable is not None else 0
     return Span(min(field.span.start + before, field.span.end - len(field.name)), field.span.end)
 
 
@@ -215,10 +215,10 @@ def _check_keys(query: PatternQuery, events: list[Event], catalog: Catalog) -> I
 
 
 def _check_common_field(
-    name: str, streams: tuple[str, ...], catalog: Catalog, clause: str, span: Span | None
+    name: str, streams: tuple[Stream, ...], catalog: Catalog, clause: str, span: Span | None
 ) -> Iterator[Problem]:
     """A field that all streams share, with types that can be equal; the first problem is enough."""
-    first: tuple[str, Kind] | None = None
+    first: tuple[Stream, Kind] | None = None
     for stream in streams:
         schema = catalog.stream(stream)
         assert schema is not None
@@ -269,7 +269,8 @@ def _check_windows(query: PatternQuery, catalog: Catalog) -> Iterator[Problem]:
             yield from _check_ticks(node.operator, node.window, catalog)
         if isinstance(node, Related):
             for timer in node.timers:
-                yield from _check_timer(timer.name.rpartition(".")[0], timer.window, catalog)
+                if isinstance(timer.name, Edge):
+                    yield from _check_timer(timer.name.interval, timer.window, catalog)
 
 
 def _check_ticks(operator: str, window: Duration, catalog: Catalog) -> Iterator[Problem]:

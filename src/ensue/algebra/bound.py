@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from ensue.algebra.nodes import Event, Named, Not, Operation, Pattern, Pick, Within, children, walk
 from ensue.algebra.operators import OPERATORS
+from ensue.names import Name
 
 
-def positive_names(pattern: Pattern) -> tuple[str, ...]:
+def positive_names(pattern: Pattern) -> tuple[Name, ...]:
     """The variables a match binds, lists included, in the order of the text."""
     names = [event.variable for event in bound_events(pattern) if event.variable is not None]
     return tuple(dict.fromkeys(names))
@@ -24,7 +25,7 @@ def bound_events(pattern: Pattern) -> Iterator[Event]:
             yield from bound_events(child)
 
 
-def interval_names(pattern: Pattern) -> frozenset[str]:
+def interval_names(pattern: Pattern) -> frozenset[Name]:
     """The AS names at any depth."""
     return frozenset(node.name for node in walk(pattern) if isinstance(node, Named))
 
@@ -33,7 +34,7 @@ SERIES = "times"
 """The field of the AS name of a PERIODIC* that lists its moments."""
 
 
-def series_names(pattern: Pattern) -> frozenset[str]:
+def series_names(pattern: Pattern) -> frozenset[Name]:
     """The AS names of PERIODIC*."""
     named = [node for node in walk(pattern) if isinstance(node, Named)]
     return frozenset(node.name for node in named if _is_series(node.item))

@@ -13,6 +13,7 @@ from ensue.expr.functions import FUNCTIONS
 from ensue.expr.kinds import FLOAT, INTEGER, NULL_TYPE, Kind, Type
 from ensue.expr.nodes import Call, Duration, Expr, Field, Same, Timestamp, conjuncts
 from ensue.expr.nodes import walk as walk_expression
+from ensue.names import Stream
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,7 +34,7 @@ class StreamSchema:
     probable each is; of those that agree on the columns `alternatives` at most one is real.
     """
 
-    name: str
+    name: Stream
     fields: Mapping[str, Type]
     time: str
     end: str | None = None
@@ -67,19 +68,19 @@ class Catalog:
     the schema of all of them.
     """
 
-    streams: Mapping[str, StreamSchema]
+    streams: Mapping[Stream, StreamSchema]
     time: Type
     any_stream: StreamSchema | None = None
     hierarchy: Hierarchy = NO_HIERARCHY
 
-    def stream(self, name: str) -> StreamSchema | None:
+    def stream(self, name: Stream) -> StreamSchema | None:
         return self.streams.get(name, self.any_stream)
 
-    def endpoint(self, stream: str, field: Field) -> str | None:
+    def endpoint(self, stream: Stream, field: Field) -> str | None:
         schema = self.stream(stream)
         return None if schema is None else schema.endpoint(field.name)
 
-    def field_type(self, stream: str | None, field: str) -> pa.DataType:
+    def field_type(self, stream: Stream | None, field: str) -> pa.DataType:
         """Arrow's type of a field of a bound query; without a stream (an AS name) it is a time."""
         schema = self.stream(stream) if stream is not None else None
         if field == CERTAINTY:
@@ -93,7 +94,7 @@ class Catalog:
         """Arrow's type of time."""
         return _in_arrow(self.time)
 
-    def is_uncertain(self, stream: str) -> bool:
+    def is_uncertain(self, stream: Stream) -> bool:
         """Whether the events of a stream may be real or not."""
         schema = self.stream(stream)
         named = schema is not None and schema.probability is not None

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ensue.algebra.nodes import Event, PatternQuery, Place, Related, Relation, Return, Ticks, Window
-from ensue.algebra.operators import any_event_but
 from ensue.algebra.rules import Causes, Rule, Ruleset, StreamDeclaration, Together
 from ensue.expr.nodes import Binary, Duration, Expr, Field, IsNull, Literal
+from ensue.names import Ancestry, AnyEvent, Stream
 
-EDGES, CHAINS = "causes#parents", "causes#chains"
+EDGES, CHAINS = Ancestry("parents"), Ancestry("chains")
 """The streams of what names a parent, and of the chains of parents."""
 
 
@@ -27,7 +27,7 @@ class CauseItem:
     conditions: tuple[Expr, ...]
 
 
-def cause_item(item: Causes, variable: str, cause: str, effect: str, ruleset: Ruleset) -> CauseItem:
+def cause_item(item: Causes, variable: str, cause: Stream, effect: Stream, ruleset: Ruleset) -> CauseItem:
     """The chain that leads from one event to another; `cause` and `effect` are their streams."""
     of_cause, of_effect = identified(cause, ruleset), identified(effect, ruleset)
     assert of_cause is not None and of_cause.identity is not None
@@ -41,7 +41,7 @@ def cause_item(item: Causes, variable: str, cause: str, effect: str, ruleset: Ru
     return CauseItem(Event(CHAINS, variable, span=item.span), conditions)
 
 
-def identified(stream: str, ruleset: Ruleset) -> StreamDeclaration | None:
+def identified(stream: Stream, ruleset: Ruleset) -> StreamDeclaration | None:
     """What says which column identifies an event of a stream and which its parent."""
     own = [entry for entry in ruleset.streams if entry.stream == stream and entry.identity is not None]
     everyone = [entry for entry in ruleset.streams if entry.stream is None]
@@ -73,7 +73,7 @@ def _window_of(rule: Rule, causes: Causes) -> Window | None:
 
 def _edge(entry: StreamDeclaration) -> PatternQuery:
     assert entry.identity is not None
-    stream = entry.stream if entry.stream is not None else any_event_but(())
+    stream = entry.stream if entry.stream is not None else AnyEvent()
     child = Field("v", entry.identity)
     parent = Literal(None) if entry.parent is None else Field("v", entry.parent)
     return PatternQuery(
@@ -82,7 +82,7 @@ def _edge(entry: StreamDeclaration) -> PatternQuery:
         where=IsNull(child, negated=True),
         returns=(Return(child, "child"), Return(parent, "parent")),
         declares=True,
-        rule=Rule(EDGES, (), (), entry.span),
+        rule=Rule(str(EDGES), (), (), entry.span),
         span=entry.span,
     )
 
@@ -99,7 +99,7 @@ def _chains(window: Window | None) -> Iterator[PatternQuery]:
             Return(Field("c", "s"), "last_start"),
         ),
         declares=True,
-        rule=Rule(CHAINS, (), ()),
+        rule=Rule(str(CHAINS), (), ()),
     )
     follows = Relation(Place(0, "e"), Place(1, "e"))
     bounded = (Relation(Place(1, "e"), Place(0, "s"), window),) if window is not None else ()
@@ -118,5 +118,5 @@ def _chains(window: Window | None) -> Iterator[PatternQuery]:
             Return(Field("c", "s"), "last_start"),
         ),
         declares=True,
-        rule=Rule(CHAINS, (), ()),
+        rule=Rule(str(CHAINS), (), ()),
     )

@@ -39,6 +39,7 @@ from ensue.errors import Problem, Span, did_you_mean
 from ensue.expr.lists import explicit_lists
 from ensue.expr.nodes import Call, Expr, Field, Same, conjuncts, variables_of
 from ensue.expr.nodes import walk as walk_expression
+from ensue.names import Name, in_order
 
 
 def check_query(query: PatternQuery) -> list[Problem]:
@@ -61,7 +62,7 @@ def check_query(query: PatternQuery) -> list[Problem]:
 
 def check_names(pattern: Pattern) -> Iterator[Problem]:
     """One home and one stream per name."""
-    first: dict[str, Occurrence] = {}
+    first: dict[Name, Occurrence] = {}
     for scope in scopes_of(pattern):
         for occurrence in occurrences_in(scope):
             known = first.setdefault(occurrence.name, occurrence)
@@ -141,11 +142,11 @@ def check_where(query: PatternQuery, names_are_clear: bool) -> Iterator[Problem]
 
 
 def _check_forbidden_chain(
-    conjunct: Expr, pattern: Pattern, homes: dict[str, Scope], groups: Mapping[str, str]
+    conjunct: Expr, pattern: Pattern, homes: dict[Name, Scope], groups: Mapping[Name, Name]
 ) -> Iterator[Problem]:
     """What NOT forbids of a RELATIVE+ is its first event by itself, of which there is no list."""
     growing = growing_lists(pattern)
-    for name in sorted(list_names(conjunct, groups)):
+    for name in in_order(list_names(conjunct, groups)):
         if groups[name] in growing and homes[name].is_negated:
             yield Problem(
                 "forbidden-chain",
@@ -155,12 +156,12 @@ def _check_forbidden_chain(
             )
 
 
-def homes_of(pattern: Pattern) -> dict[str, Scope]:
+def homes_of(pattern: Pattern) -> dict[Name, Scope]:
     """The scope of each name."""
     return {occurrence.name: scope for scope in scopes_of(pattern) for occurrence in occurrences_in(scope)}
 
 
-def _unknown_names(expr: Expr, homes: dict[str, Scope], groups: Mapping[str, str]) -> Iterator[Problem]:
+def _unknown_names(expr: Expr, homes: dict[Name, Scope], groups: Mapping[Name, Name]) -> Iterator[Problem]:
     misplaced = list(misplaced_lineages(expr))
     yield from misplaced
     if misplaced:
@@ -185,7 +186,7 @@ def _unknown_names(expr: Expr, homes: dict[str, Scope], groups: Mapping[str, str
                 if whole
                 else f"`{part.name}` does not say of which event it is a field",
                 part.span,
-                label=f"variables: {', '.join(homes)}" if homes else "the pattern names no variable",
+                label=f"variables: {', '.join(map(str, homes))}" if homes else "the pattern names no variable",
                 hint=f"write `{part.name}.` and a field" if whole else f"write `{next(iter(homes), 'a')}.{part.name}`",
             )
         elif part.variable not in homes:
@@ -193,8 +194,8 @@ def _unknown_names(expr: Expr, homes: dict[str, Scope], groups: Mapping[str, str
                 "unknown-variable",
                 f"the pattern has no variable `{part.variable}`",
                 part.span,
-                label=f"variables: {', '.join(homes)}" if homes else "the pattern names no variable",
-                hint=did_you_mean(part.variable, homes),
+                label=f"variables: {', '.join(map(str, homes))}" if homes else "the pattern names no variable",
+                hint=did_you_mean(str(part.variable), map(str, homes)),
             )
 
 
@@ -209,7 +210,7 @@ def _counts_events(part: Expr) -> TypeGuard[Call]:
     )
 
 
-def home_of(conjunct: Expr, homes: dict[str, Scope], groups: Mapping[str, str]) -> Scope | None:
+def home_of(conjunct: Expr, homes: dict[Name, Scope], groups: Mapping[Name, Name]) -> Scope | None:
     """The innermost scope that defines a name of the conjunct; None when two of them are not nested in each other.
 
     A conjunct about a list as a whole has its home where the list is.
@@ -223,14 +224,14 @@ def home_of(conjunct: Expr, homes: dict[str, Scope], groups: Mapping[str, str]) 
     return innermost if all(scope in innermost.chain for scope in scopes) else None
 
 
-def _check_visibility(conjunct: Expr, homes: dict[str, Scope], groups: Mapping[str, str]) -> Iterator[Problem]:
+def _check_visibility(conjunct: Expr, homes: dict[Name, Scope], groups: Mapping[Name, Name]) -> Iterator[Problem]:
     names = variables_of(conjunct) | list_names(conjunct, groups)
     if not names:
         return
     home = home_of(conjunct, homes, groups)
     if home is not None:
         yield from _check_list_outside(conjunct, home, homes, groups)
-    listed = ", ".join(f"`{name}`" for name in sorted(names))
+    listed = ", ".join(f"`{name}`" for name in in_order(names))
     if home is None:
         yield Problem(
             "sibling-negations",
@@ -248,10 +249,10 @@ def _check_visibility(conjunct: Expr, homes: dict[str, Scope], groups: Mapping[s
 
 
 def _check_list_outside(
-    conjunct: Expr, home: Scope, homes: dict[str, Scope], groups: Mapping[str, str]
+    conjunct: Expr, home: Scope, homes: dict[Name, Scope], groups: Mapping[Name, Name]
 ) -> Iterator[Problem]:
     """What a NOT forbids is looked for before the collections beside it are made."""
-    for name in sorted(list_names(conjunct, groups)):
+    for name in in_order(list_names(conjunct, groups)):
         listing = homes[name]
         if isinstance(listing.aside, Repeat) and not around_list(listing).is_same(home):
             yield Problem(
@@ -262,7 +263,7 @@ def _check_list_outside(
             )
 
 
-def _can_be_together(names: frozenset[str], home: Scope) -> bool:
+def _can_be_together(names: frozenset[Name], home: Scope) -> bool:
     child: Scope | None = None
     for scope in home.chain:
         wanted = {occurrence.name for occurrence in occurrences_in(scope)} & names
@@ -272,7 +273,7 @@ def _can_be_together(names: frozenset[str], home: Scope) -> bool:
     return True
 
 
-def _binds(chosen: Pattern, wanted: set[str], child: Scope | None) -> bool:
+def _binds(chosen: Pattern, wanted: set[Name], child: Scope | None) -> bool:
     """True if a choice of branches binds these names and contains the NOT of the inner scope."""
     bound = {occurrence.name for occurrence in occurrences_in(Scope(chosen))}
     contains = child is None or any(node is child.aside for node in own_nodes(chosen))
@@ -301,7 +302,7 @@ def check_returns(query: PatternQuery) -> Iterator[Problem]:
         seen[name] = column.span
 
 
-def _check_column(expression: Expr, homes: dict[str, Scope], groups: Mapping[str, str]) -> Iterator[Problem]:
+def _check_column(expression: Expr, homes: dict[Name, Scope], groups: Mapping[Name, Name]) -> Iterator[Problem]:
     yield from _unknown_names(expression, homes, groups)
     yield from check_calls(expression)
     lists: list[Problem] = []
@@ -318,20 +319,20 @@ def column_name(column: Return, position: int) -> str:
     return column.expression.name if isinstance(column.expression, Field) else f"column_{position + 1}"
 
 
-def _negated_names(expr: Expr, homes: dict[str, Scope]) -> Iterator[Problem]:
+def _negated_names(expr: Expr, homes: dict[Name, Scope]) -> Iterator[Problem]:
     for part in walk_expression(expr):
         if isinstance(part, Field) and part.variable in homes and homes[part.variable].is_negated:
             yield Problem(
                 "negated-in-return",
                 f"`{part.variable}` is what must not happen, so a match has none to return",
                 part.span,
-                label="returnable: " + (", ".join(name for name in homes if not homes[name].is_negated) or "none"),
+                label="returnable: " + (", ".join(str(name) for name in homes if not homes[name].is_negated) or "none"),
             )
 
 
 def check_statement_names(names: list[tuple[str, Span | None]]) -> Iterator[Problem]:
     """No two statements of a program share a name."""
-    seen: set[str] = set()
+    seen: set[Name] = set()
     for name, span in names:
         if name in seen:
             yield Problem("duplicate-pattern", f"two patterns are called `{name}`", span, hint="give one another name")

@@ -32,6 +32,7 @@ from ensue.algebra.nodes import (
     with_children,
 )
 from ensue.algebra.scopes import is_aside
+from ensue.names import Name, Round
 
 MOST_CHOICES = 256
 """How many choices one scope may have."""
@@ -105,38 +106,31 @@ def unrolled(repeat: Repeat, rounds: int) -> Pattern:
 
 
 def _in_round(pattern: Pattern, number: int) -> Pattern:
-    return renamed(pattern, {name: round_name(name, number) for name in names_in(pattern)})
+    return renamed(pattern, {name: Round(name, number) for name in names_in(pattern)})
 
 
-def round_name(name: str, number: int) -> str:
-    """The name of a repeated variable in one round, counted from zero.
-
-    >>> round_name("t", 0)
-    't[1]'
-    """
-    return f"{name}[{number + 1}]"
-
-
-def names_in(pattern: Pattern) -> tuple[str, ...]:
+def names_in(pattern: Pattern) -> tuple[Name, ...]:
     """Every variable, AS name and moment of a pattern, what is forbidden and listed included."""
-    names = []
+    names: list[Name] = []
     for part in walk(pattern):
         match part:
-            case Event(variable=str(name)) | Named(name=name):
+            case Event(variable=name) if name is not None:
+                names.append(name)
+            case Named(name=name):
                 names.append(name)
             case Related(timers=timers):
                 names += [timer.name for timer in timers]
     return tuple(dict.fromkeys(names))
 
 
-def renamed(pattern: Pattern, names: Mapping[str, str]) -> Pattern:
+def renamed(pattern: Pattern, names: Mapping[Name, Name]) -> Pattern:
     """The pattern with other names; NOTs and collections remember of what they are copies."""
     below = tuple(renamed(child, names) for child in children(pattern))
     copy = with_children(pattern, below) if below else pattern
     if isinstance(copy, Related | Pick) and copy.contenders is not None:
         copy = replace(copy, contenders=renamed(copy.contenders, names))
     match copy:
-        case Event(variable=str(name)):
+        case Event(variable=name) if name is not None:
             return replace(copy, variable=names.get(name, name))
         case Named():
             return replace(copy, name=names.get(copy.name, copy.name))
@@ -149,7 +143,7 @@ def renamed(pattern: Pattern, names: Mapping[str, str]) -> Pattern:
             return copy
 
 
-def _copied(pattern: Pattern, names: Mapping[str, str]) -> Copied:
+def _copied(pattern: Pattern, names: Mapping[Name, Name]) -> Copied:
     assert isinstance(pattern, Not | Repeat)
     if pattern.copied is None:
         return Copied(pattern, names)

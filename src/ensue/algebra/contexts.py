@@ -12,13 +12,15 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 
 from ensue.algebra.bound import bound_events, positive_names
-from ensue.algebra.catalog import WHOLE_EVENT
+from ensue.algebra.catalog import TIME_NAMES, WHOLE_EVENT
 from ensue.algebra.choices import names_in
 from ensue.algebra.lineage import is_lineage, lineage_variable
 from ensue.algebra.nodes import (
     And,
     AnyStatements,
+    Carried,
     Event,
+    Mark,
     Named,
     Not,
     Operation,
@@ -39,14 +41,9 @@ from ensue.expr.lists import is_aggregate
 from ensue.expr.nodes import Binary, Call, Expr, Field, Gather, IsNull, Same, Unary, conjuncts, variables_of
 from ensue.expr.nodes import walk as walk_expression
 from ensue.expr.rewrite import rewrite
+from ensue.names import Handle, Name, Result, Stage, Stream, called, in_order
 
-BOUND = "?"
-"""The column that says whether a variable of a branch is bound."""
-
-IDENTITY = "#"
-"""The column that tells which event a variable is bound to."""
-
-MATCH = "match#"
+MATCH = Result()
 """The name of the interval of the whole match."""
 
 
@@ -56,7 +53,7 @@ def resolve_contexts(statements: AnyStatements) -> AnyStatements:
     prefixes: set[str] = set()
     for query in statements.statements:
         if query.policy in CONTEXTS:
-            prefix = query.name or "pattern"
+            prefix = str(query.name or "pattern")
             while prefix in prefixes:
                 prefix += "_"
             prefixes.add(prefix)
@@ -64,6 +61,24 @@ def resolve_contexts(statements: AnyStatements) -> AnyStatements:
         else:
             resolved.append(query)
     return replace(statements, statements=tuple(resolved))
+
+
+@dataclass(slots=True)
+class _Columns:
+    """What the columns are called that streams carry, each by the variable and the field or mark that it stands for."""
+
+    taken: set[str]
+    names: dict[tuple[Name, str | Mark], str] = field(default_factory=dict)
+
+    def of(self, variable: Name, wanted: str | Mark) -> str:
+        found = self.names.get((variable, wanted))
+        if found is None:
+            found = f"{variable}.{wanted.value if isinstance(wanted, Mark) else wanted}"
+            while found in self.taken:
+                found += "_"
+            self.taken.add(found)
+            self.names[variable, wanted] = found
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,20 +90,21 @@ class _Operand:
     """
 
     event: Event
-    names: tuple[str, ...]
+    names: tuple[Name, ...]
     simple: bool
-    intervals: tuple[str, ...] = ()
-    optional: frozenset[str] = frozenset()
-    lists: frozenset[str] = frozenset()
+    columns: _Columns
+    intervals: tuple[Name, ...] = ()
+    optional: frozenset[Name] = frozenset()
+    lists: frozenset[Name] = frozenset()
     leading: tuple[Not, ...] = ()
     trailing: tuple[Not, ...] = ()
 
     @property
-    def handle(self) -> str:
+    def handle(self) -> Name:
         assert self.event.variable is not None
         return self.event.variable
 
-    def named(self, intervals: tuple[str, ...]) -> _Operand:
+    def named(self, intervals: tuple[Name, ...]) -> _Operand:
         """The same with further AS names."""
         return replace(self, intervals=(*self.intervals, *intervals))
 
@@ -96,7 +112,13 @@ class _Operand:
         """What stands for a field of a variable or AS name."""
         if wanted.variable in self.intervals:
             return Field(self.handle, wanted.name, wanted.span)
-        return wanted if self.simple else Field(self.handle, f"{wanted.variable}.{wanted.name}", wanted.span)
+        if self.simple or wanted.variable is None:
+            return wanted
+        return Field(self.handle, self.columns.of(wanted.variable, wanted.name), wanted.span)
+
+    def mark(self, name: Name, mark: Mark) -> Field:
+        """What its events say of a variable."""
+        return Field(self.handle, self.columns.of(name, mark))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +131,7 @@ class _Stage:
     pattern: Pattern
     where: Expr | None
     operands: tuple[_Operand, ...]
-    intervals: tuple[str, ...] = ()
+    intervals: tuple[Name, ...] = ()
     branches: bool = False
 
 
@@ -127,20 +149,21 @@ def _keeps_apart(pattern: Pattern) -> bool:
 
 @dataclass(slots=True)
 class _Resolver:
-    """Resolves one query; the names of its streams begin with `prefix`."""
+    """Resolves one query; `prefix` is what its streams are called by."""
 
     written: PatternQuery
     source: Source | None
     prefix: str
     stages: list[PatternQuery] = field(default_factory=list)
     done: set[int] = field(default_factory=set)
-    anonymous: frozenset[str] = frozenset()
-    streams: dict[str, str] = field(default_factory=dict)
-    shared: frozenset[str] = frozenset()
+    columns: _Columns = field(default_factory=lambda: _Columns(set()))
+    streams: dict[Name, Stream] = field(default_factory=dict)
+    shared: frozenset[Name] = frozenset()
     """The variables that could bind an event of another operand, because their intervals may overlap."""
 
     def __post_init__(self) -> None:
-        self.written, self.anonymous = name_anonymous(self.written)
+        self.written = name_anonymous(self.written)
+        self.columns = _Columns({*self._handed_on, *TIME_NAMES})
         bound = {event.variable: event.stream for event in bound_events(self.written.pattern) if event.variable}
         self.streams = bound
         if not all(isinstance(node, _APART) or _keeps_apart(node) for node in walk(self.written.pattern)):
@@ -158,7 +181,7 @@ class _Resolver:
         """The columns that every stream has under their own names."""
         return tuple(dict.fromkeys((*self.written.partition_by, *self._same)))
 
-    def _asked(self, name: str) -> tuple[Field, ...]:
+    def _asked(self, name: Name) -> tuple[Field, ...]:
         """The fields of a variable or AS name that something later may ask for, each where it is asked for first."""
         expressions = [*conjuncts(self.written.where), *(column.expression for column in self.written.returns)]
         fields = [
@@ -219,13 +242,13 @@ class _Resolver:
         return self._settled(self._read(pattern, windows))
 
     def _read(
-        self, pattern: Pattern, windows: tuple[Window, ...], intervals: tuple[str, ...] = ()
+        self, pattern: Pattern, windows: tuple[Window, ...], intervals: tuple[Name, ...] = ()
     ) -> _Operand | _Stage:
         """A part with the windows around it and its AS names, which are bound with the last of its items."""
         match pattern:
             case Event():
                 assert pattern.variable is not None
-                return _Operand(pattern, (pattern.variable,), simple=True, intervals=intervals)
+                return _Operand(pattern, (pattern.variable,), True, self.columns, intervals)
             case Within():
                 return self._windowed(pattern, windows, intervals)
             case Named():
@@ -241,7 +264,7 @@ class _Resolver:
             case _:
                 raise AssertionError("checked before")
 
-    def _windowed(self, pattern: Within, windows: tuple[Window, ...], intervals: tuple[str, ...]) -> _Operand | _Stage:
+    def _windowed(self, pattern: Within, windows: tuple[Window, ...], intervals: tuple[Name, ...]) -> _Operand | _Stage:
         inner = (*windows, pattern.window)
         found = self._read(pattern.item, inner, intervals)
         if isinstance(found, _Stage) or not found.simple:
@@ -253,7 +276,7 @@ class _Resolver:
             return stage
         return replace(self._emit(stage), leading=found.leading, trailing=found.trailing)
 
-    def _sequence(self, pattern: Seq, windows: tuple[Window, ...], intervals: tuple[str, ...]) -> _Operand | _Stage:
+    def _sequence(self, pattern: Seq, windows: tuple[Window, ...], intervals: tuple[Name, ...]) -> _Operand | _Stage:
         current: _Operand | _Stage | None = None
         between: list[Not] = []
         leading: tuple[Not, ...] = ()
@@ -283,7 +306,7 @@ class _Resolver:
             return current
         return replace(self._settled(current), leading=leading, trailing=trailing)
 
-    def _all_of(self, pattern: And, windows: tuple[Window, ...], intervals: tuple[str, ...]) -> _Operand | _Stage:
+    def _all_of(self, pattern: And, windows: tuple[Window, ...], intervals: tuple[Name, ...]) -> _Operand | _Stage:
         forbidden = tuple(item for item in pattern.items if isinstance(item, Not))
         if forbidden:
             raise self._misplaced(forbidden[0], "AND")
@@ -295,13 +318,13 @@ class _Resolver:
             current = self._stage(And(both, pattern.span), operands, windows, (), names)
         return current.named(intervals) if isinstance(current, _Operand) else current
 
-    def _any_of(self, pattern: Or, windows: tuple[Window, ...], intervals: tuple[str, ...]) -> _Stage:
+    def _any_of(self, pattern: Or, windows: tuple[Window, ...], intervals: tuple[Name, ...]) -> _Stage:
         operands = tuple(self._inner(item, windows, "OR") for item in pattern.items)
         stage = self._stage(Or(tuple(one.event for one in operands), pattern.span), operands, windows, (), intervals)
         return replace(stage, branches=True)
 
     def _operation(
-        self, pattern: Operation, windows: tuple[Window, ...], intervals: tuple[str, ...]
+        self, pattern: Operation, windows: tuple[Window, ...], intervals: tuple[Name, ...]
     ) -> _Operand | _Stage:
         word, items = pattern.operator, pattern.items
         match word:
@@ -331,7 +354,7 @@ class _Resolver:
     def _check_forbidden(self, pattern: Pattern, operand: _Operand, word: str) -> None:
         """What must not happen among the events of a composite cannot be told apart from these."""
         own = frozenset(self.streams[name] for name in operand.names if name in self.streams)
-        clash = sorted({node.stream for node in walk(pattern) if isinstance(node, Event)} & own)
+        clash = sorted({node.stream for node in walk(pattern) if isinstance(node, Event)} & own, key=str)
         if clash and not operand.simple:
             raise self._shared(
                 f"{word} forbids events of `{clash[0]}`, and the composite beside them is made of such events",
@@ -382,7 +405,7 @@ class _Resolver:
             self._emit(_Stage(operand.event, None, (operand,))) if operand.simple else operand for operand in operands
         )
 
-    def _meeting(self, operands: tuple[_Operand, ...]) -> list[tuple[str, str]]:
+    def _meeting(self, operands: tuple[_Operand, ...]) -> list[tuple[Name, Name]]:
         """The pairs of variables of two operands that could bind the same event."""
         first, second = operands
         return [
@@ -400,7 +423,7 @@ class _Resolver:
         operands: tuple[_Operand, ...],
         windows: Iterable[Window],
         beside: Sequence[Pattern],
-        intervals: tuple[str, ...] = (),
+        intervals: tuple[Name, ...] = (),
     ) -> _Stage:
         for window in windows:
             pattern = Within(pattern, window)
@@ -409,7 +432,7 @@ class _Resolver:
         return _Stage(pattern, self._conditions(operands, beside, intervals), operands, intervals)
 
     def _conditions(
-        self, operands: tuple[_Operand, ...], beside: Sequence[Pattern], intervals: tuple[str, ...] = ()
+        self, operands: tuple[_Operand, ...], beside: Sequence[Pattern], intervals: tuple[Name, ...] = ()
     ) -> Expr | None:
         """The conjuncts that are judged here: those whose names are all bound now, and not before."""
         forbidden = frozenset(name for part in beside for name in names_in(part))
@@ -435,7 +458,7 @@ class _Resolver:
             return
         for x, y in self._meeting(operands):
             one, other = (
-                Call("first", (operand.value(Field(name, IDENTITY)),))
+                Call("first", (operand.mark(name, Mark.IDENTITY),))
                 for operand, name in zip(operands, (x, y), strict=True)
             )
             unbound = Binary("or", IsNull(one), IsNull(other))
@@ -459,8 +482,8 @@ class _Resolver:
         """A conjunct in terms of the operands; it says nothing where a branch it names was not taken."""
         result = self._expression(conjunct, operands, in_where=True)
         for operand in operands:
-            for name in sorted(variables_of(conjunct) & operand.optional):
-                result = Binary("or", Unary("not", operand.value(Field(name, BOUND))), result, conjunct.span)
+            for name in in_order(variables_of(conjunct) & operand.optional):
+                result = Binary("or", Unary("not", operand.mark(name, Mark.BOUND)), result, conjunct.span)
         return result
 
     def _expression(self, expr: Expr, operands: tuple[_Operand, ...], in_where: bool = False) -> Expr:
@@ -495,7 +518,7 @@ class _Resolver:
 
         return rewrite(expr, replaced)
 
-    def _check_lineage(self, call: Expr, holders: Mapping[str, _Operand]) -> None:
+    def _check_lineage(self, call: Expr, holders: Mapping[Name, _Operand]) -> None:
         name = lineage_variable(call)
         if name is not None and name in holders and not holders[name].simple:
             problem = Problem(
@@ -521,28 +544,32 @@ class _Resolver:
 
     def _emit(self, stage: _Stage) -> _Operand:
         """Declares the stream of the matches that a stage chooses."""
-        name = f"{self.prefix}#{len(self.stages) + 1}"
+        name = Stage(self.prefix, len(self.stages) + 1)
         cumulative = self.written.policy == CUMULATIVE and len(stage.operands) == 2 and not stage.branches
-        listed = frozenset(initiating_names(stage.pattern)) if cumulative else frozenset[str]()
+        listed = frozenset(initiating_names(stage.pattern)) if cumulative else frozenset[Name]()
+        carried = tuple(self._carried(stage, listed))
+        common = [Return(self._common(name, stage, listed), name) for name in self._handed_on]
         self.stages.append(
             PatternQuery(
                 stage.pattern,
                 name,
                 where=stage.where,
                 partition_by=self.written.partition_by,
-                returns=tuple(self._carried(stage, listed)),
+                returns=(*common, *(Return(value, column.column) for column, value in carried)),
                 policy=None if len(stage.operands) == 1 or stage.branches else self.written.policy,
                 declares=True,
+                carries=tuple(column for column, _ in carried),
                 span=self.written.span,
                 policy_span=self.written.policy_span,
                 partition_span=self.written.partition_span,
             )
         )
-        names = tuple(name for operand in stage.operands for name in (*operand.names, *operand.intervals))
+        names = tuple(own for operand in stage.operands for own in (*operand.names, *operand.intervals))
         return _Operand(
-            Event(name, name, span=self.written.pattern.span),
+            Event(name, Handle(name, _words(stage)), span=self.written.pattern.span),
             names,
-            simple=False,
+            False,
+            self.columns,
             intervals=stage.intervals,
             optional=frozenset(names)
             if stage.branches
@@ -555,24 +582,26 @@ class _Resolver:
             ),
         )
 
-    def _carried(self, stage: _Stage, listed: frozenset[str]) -> Iterator[Return]:
-        for name in self._handed_on:
-            yield Return(self._common(name, stage, listed), name)
+    def _carried(self, stage: _Stage, listed: frozenset[Name]) -> Iterator[tuple[Carried, Expr]]:
+        """The columns of the stream of a stage that stand for variables, and their values."""
         for operand in stage.operands:
             for name in (*operand.names, *operand.intervals):
                 for asked in self._asked(name):
                     value: Expr = operand.value(asked)
                     if operand.handle in listed:
                         value = Call("flatten", (_where_bound(value, name, operand),))
-                    yield Return(value, f"{name}.{asked.name}")
+                    yield self._carry(name, asked.name), value
                 if name in self.shared:
-                    yield Return(_identity(name, operand), f"{name}.{IDENTITY}")
+                    yield self._carry(name, Mark.IDENTITY), _identity(name, operand)
                 if stage.branches:
-                    yield Return(IsNull(Field(operand.handle, "s"), negated=True), f"{name}.{BOUND}")
+                    yield self._carry(name, Mark.BOUND), IsNull(Field(operand.handle, "s"), negated=True)
                 elif name in operand.optional:
-                    yield Return(operand.value(Field(name, BOUND)), f"{name}.{BOUND}")
+                    yield self._carry(name, Mark.BOUND), operand.mark(name, Mark.BOUND)
 
-    def _common(self, name: str, stage: _Stage, listed: frozenset[str] = frozenset()) -> Expr:
+    def _carry(self, name: Name, wanted: str | Mark) -> Carried:
+        return Carried(self.columns.of(name, wanted), name, wanted)
+
+    def _common(self, name: str, stage: _Stage, listed: frozenset[Name] = frozenset()) -> Expr:
         """A column on which all events agree."""
         fields = tuple(
             Call("first", (Field(operand.handle, name),)) if operand.handle in listed else Field(operand.handle, name)
@@ -592,7 +621,7 @@ class _Resolver:
         columns += [("start", Field(MATCH, "s")), ("end", Field(MATCH, "e"))]
         holders = {name: operand for operand in stage.operands for name in operand.names}
         for name in positive_names(self.written.pattern):
-            if name not in self.anonymous:
+            if isinstance(name, str):
                 columns.append((name, holders[name].value(Field(name, WHOLE_EVENT))))
         seen: set[str] = set()
         result = []
@@ -604,15 +633,29 @@ class _Resolver:
         return tuple(result)
 
 
-def _identity(name: str, operand: _Operand) -> Expr:
-    return Call("lineage", (Field(None, name),)) if operand.simple else operand.value(Field(name, IDENTITY))
+def _identity(name: Name, operand: _Operand) -> Expr:
+    return Call("lineage", (Field(name, WHOLE_EVENT),)) if operand.simple else operand.mark(name, Mark.IDENTITY)
 
 
-def _where_bound(value: Expr, name: str, operand: _Operand) -> Expr:
+def _where_bound(value: Expr, name: Name, operand: _Operand) -> Expr:
     """The value, or as a list of it or of nothing where a branch may not have been taken."""
     if name not in operand.optional or name in operand.lists:
         return value
-    return Gather((value,), operand.value(Field(name, BOUND)))
+    return Gather((value,), operand.mark(name, Mark.BOUND))
+
+
+def _words(stage: _Stage) -> str:
+    """What the events of an operator are made of, as the operators around it speak of them."""
+    words = [_word(operand.event) for operand in stage.operands]
+    if len(words) == 1:
+        return words[0]
+    inside = [word.strip("()") if " or " not in word else word for word in words]
+    return f"({(' or ' if stage.branches else ', ').join(inside)})"
+
+
+def _word(event: Event) -> str:
+    assert event.variable is not None
+    return called(event.variable)
 
 
 def _given(window: Window | None) -> tuple[Window, ...]:

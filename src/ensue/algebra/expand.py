@@ -27,6 +27,7 @@ from ensue.algebra.nodes import (
     Window,
     rewrite,
 )
+from ensue.names import Name, Tick
 
 FIRST_START, FIRST_END = Place(0, "s"), Place(0, "e")
 SECOND_START, SECOND_END = Place(1, "s"), Place(1, "e")
@@ -45,7 +46,7 @@ def expand_pattern(pattern: Pattern) -> Pattern:
     def expand(part: Pattern) -> Pattern:
         if not isinstance(part, Operation):
             return part
-        return MEANINGS[part.operator](part, f"{part.operator}#{next(numbers)}")
+        return MEANINGS[part.operator](part, Tick(part.operator, next(numbers)))
 
     return rewrite(pattern, expand)
 
@@ -70,12 +71,12 @@ def _window(operation: Operation) -> Window:
     return operation.window
 
 
-def _follows(operation: Operation, name: str) -> Pattern:
+def _follows(operation: Operation, name: Name) -> Pattern:
     x, y = operation.items
     return _followed(x, y, operation)
 
 
-def _precedes(operation: Operation, name: str) -> Pattern:
+def _precedes(operation: Operation, name: Name) -> Pattern:
     x, y = operation.items
     return _followed(y, x, operation)
 
@@ -85,12 +86,12 @@ def _followed(x: Pattern, y: Pattern, operation: Operation) -> Related:
     return Related(operation.operator, (x, y), relations, (0, 1), (1,), span=operation.span, origin=operation)
 
 
-def _both(operation: Operation, name: str) -> Pattern:
+def _both(operation: Operation, name: Name) -> Pattern:
     x, y = operation.items
     return Or((_followed(x, y, operation), _followed(y, x, operation)), operation.span)
 
 
-def _notfollows(operation: Operation, name: str) -> Pattern:
+def _notfollows(operation: Operation, name: Name) -> Pattern:
     x, y = operation.items
     window = _window(operation)
     return Related(
@@ -105,7 +106,7 @@ def _notfollows(operation: Operation, name: str) -> Pattern:
     )
 
 
-def _notprecedes(operation: Operation, name: str) -> Pattern:
+def _notprecedes(operation: Operation, name: Name) -> Pattern:
     x, y = operation.items
     relations = (before(SECOND_END, FIRST_END), Relation(FIRST_END, SECOND_END, _window(operation)))
     return Related(
@@ -113,17 +114,17 @@ def _notprecedes(operation: Operation, name: str) -> Pattern:
     )
 
 
-def _anyone(operation: Operation, name: str) -> Pattern:
+def _anyone(operation: Operation, name: Name) -> Pattern:
     return Or(operation.items, operation.span)
 
 
-def _any(operation: Operation, name: str) -> Pattern:
+def _any(operation: Operation, name: Name) -> Pattern:
     assert operation.count is not None
     chosen = [And(items, operation.span) for items in combinations(operation.items, operation.count)]
     return chosen[0] if len(chosen) == 1 else Or(tuple(chosen), operation.span)
 
 
-def _aperiodic(operation: Operation, name: str) -> Pattern:
+def _aperiodic(operation: Operation, name: Name) -> Pattern:
     x, y, z = operation.items
     relations = (before(FIRST_END, SECOND_START), Relation(FIRST_END, THIRD_END), Relation(THIRD_END, SECOND_END))
     return Related(
@@ -131,12 +132,12 @@ def _aperiodic(operation: Operation, name: str) -> Pattern:
     )
 
 
-def _aperiodic_list(operation: Operation, name: str) -> Pattern:
+def _aperiodic_list(operation: Operation, name: Name) -> Pattern:
     x, y, z = operation.items
     return _until_first(operation, x, Repeat(y, 0, None, True, y.span), z)
 
 
-def _unless(operation: Operation, name: str) -> Pattern:
+def _unless(operation: Operation, name: Name) -> Pattern:
     y, x, z = operation.items
     return _until_first(operation, x, Not(y, y.span), z)
 
@@ -153,7 +154,7 @@ def _until_first(operation: Operation, x: Pattern, between: Pattern, z: Pattern)
     )
 
 
-def _periodic(operation: Operation, name: str) -> Pattern:
+def _periodic(operation: Operation, name: Name) -> Pattern:
     x, *closing = operation.items
     return Related(
         operation.operator,
@@ -167,7 +168,7 @@ def _periodic(operation: Operation, name: str) -> Pattern:
     )
 
 
-def _periodic_list(operation: Operation, name: str) -> Pattern:
+def _periodic_list(operation: Operation, name: Name) -> Pattern:
     x, z = operation.items
     return Related(
         operation.operator,
@@ -182,18 +183,18 @@ def _periodic_list(operation: Operation, name: str) -> Pattern:
     )
 
 
-def _relative(operation: Operation, name: str) -> Pattern:
+def _relative(operation: Operation, name: Name) -> Pattern:
     return Seq(operation.items, operation.span)
 
 
-def _chain(operation: Operation, name: str) -> Pattern:
+def _chain(operation: Operation, name: Name) -> Pattern:
     return Repeat(operation.items[0], 1, None, False, operation.span)
 
 
-def _pair(*relations: Relation, ends: tuple[int, ...] = (1,)) -> Callable[[Operation, str], Pattern]:
+def _pair(*relations: Relation, ends: tuple[int, ...] = (1,)) -> Callable[[Operation, Name], Pattern]:
     """An operator of two items that is nothing but relations between them."""
 
-    def meaning(operation: Operation, name: str) -> Pattern:
+    def meaning(operation: Operation, name: Name) -> Pattern:
         return Related(
             operation.operator, operation.items, relations, (0, 1), ends, span=operation.span, origin=operation
         )
@@ -201,7 +202,7 @@ def _pair(*relations: Relation, ends: tuple[int, ...] = (1,)) -> Callable[[Opera
     return meaning
 
 
-MEANINGS: dict[str, Callable[[Operation, str], Pattern]] = {
+MEANINGS: dict[str, Callable[[Operation, Name], Pattern]] = {
     "FOLLOWS": _follows,
     "PRECEDES": _precedes,
     "NOTFOLLOWS": _notfollows,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from ensue.errors import Problem, Span
+from ensue.names import Stream
 
 ROUNDING = 1e-9
 """By so much the members of a stream may add up to more than 1."""
@@ -71,19 +72,21 @@ class Hierarchy:
             stream = self.parts[stream][0]
             yield stream
 
-    def is_finer(self, stream: str) -> bool:
+    def is_finer(self, stream: Stream) -> bool:
         """Whether an event of some other stream may be one of this."""
         return stream in self.parts
 
-    def is_coarser(self, stream: str) -> bool:
+    def is_coarser(self, stream: Stream) -> bool:
         return any(coarse == stream for coarse, _, _ in self.parts.values())
 
-    def kinds_of(self, stream: str) -> tuple[str, ...]:
+    def kinds_of(self, stream: Stream) -> tuple[Stream, ...]:
         """What an event may be called that is, or may be, one of a stream."""
+        if not isinstance(stream, str) or stream not in self.names:
+            return (stream,)
         below = (name for name in self.names if stream in self.above(name))
-        return (stream, *below, *self.above(stream)) if stream in self.names else (stream,)
+        return (stream, *below, *self.above(stream))
 
-    def meet(self, one: str, other: str) -> bool:
+    def meet(self, one: Stream, other: Stream) -> bool:
         """Whether an event may be of both streams, if not in the same world."""
         return not frozenset(self.kinds_of(one)).isdisjoint(self.kinds_of(other))
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from ensue.algebra.catalog import WHOLE_EVENT
 from ensue.errors import Problem, did_you_mean
 from ensue.expr.nodes import Call, Expr, Field, walk
+from ensue.names import Name
 
 LINEAGE_FUNCTION = "lineage"
 
@@ -14,19 +16,21 @@ def is_lineage(expression: Expr) -> bool:
     return isinstance(expression, Call) and expression.name == LINEAGE_FUNCTION
 
 
-def lineage_variable(expression: Expr) -> str | None:
+def lineage_variable(expression: Expr) -> Name | None:
     """The variable whose lineage is asked for, None for that of the whole match."""
     assert isinstance(expression, Call)
     argument = expression.arguments[0] if expression.arguments else None
-    return argument.name if isinstance(argument, Field) else None
+    if not isinstance(argument, Field):
+        return None
+    return argument.name if argument.variable is None else argument.variable
 
 
-def check_lineage(expression: Expr, returnable: Collection[str]) -> Iterator[Problem]:
+def check_lineage(expression: Expr, returnable: Collection[Name]) -> Iterator[Problem]:
     """What is wrong with a column of RETURN that is a lineage; `returnable` are the variables that a match binds."""
     assert isinstance(expression, Call)
-    names = ", ".join(returnable) or "none"
+    names = ", ".join(map(str, returnable)) or "none"
     if len(expression.arguments) > 1 or any(
-        not isinstance(argument, Field) or argument.variable is not None for argument in expression.arguments
+        not isinstance(argument, Field) or not _is_whole(argument) for argument in expression.arguments
     ):
         yield Problem(
             "lineage-argument",
@@ -43,8 +47,13 @@ def check_lineage(expression: Expr, returnable: Collection[str]) -> Iterator[Pro
             f"a match binds no event to `{name}`, so there is no lineage of it",
             expression.arguments[0].span,
             label=f"variables: {names}",
-            hint=did_you_mean(name, returnable),
+            hint=did_you_mean(str(name), map(str, returnable)),
         )
+
+
+def _is_whole(field: Field) -> bool:
+    """Whether it is a variable by itself: `v`, or as a context writes it, all of its event."""
+    return field.variable is None or field.name == WHOLE_EVENT
 
 
 def misplaced_lineages(expression: Expr) -> Iterator[Problem]:

@@ -21,14 +21,15 @@ from ensue.expr.lists import (
 )
 from ensue.expr.nodes import Expr, Literal
 from ensue.expr.rewrite import rewrite
+from ensue.names import Name, in_order
 
 
-def is_about_list(conjunct: Expr, groups: Mapping[str, str]) -> bool:
+def is_about_list(conjunct: Expr, groups: Mapping[Name, Name]) -> bool:
     """Whether a conjunct is about a list as a whole, by an aggregate or PREV, and not about each element."""
     return bool(aggregated_variables(conjunct, groups)) or has_prev(conjunct)
 
 
-def check_lists(conjunct: Expr, groups: Mapping[str, str]) -> Iterator[Problem]:
+def check_lists(conjunct: Expr, groups: Mapping[Name, Name]) -> Iterator[Problem]:
     """What is wrong with the lists of a conjunct."""
     problems: list[Problem] = []
     if has_prev(conjunct):
@@ -41,10 +42,10 @@ def check_lists(conjunct: Expr, groups: Mapping[str, str]) -> Iterator[Problem]:
     yield from problems
 
 
-def _beside_aggregates(conjunct: Expr, groups: Mapping[str, str]) -> Iterator[Problem]:
+def _beside_aggregates(conjunct: Expr, groups: Mapping[Name, Name]) -> Iterator[Problem]:
     """A list beside an aggregate is neither one value nor one element."""
     outside = rewrite(conjunct, lambda part: Literal(None) if is_aggregate(part) else None)
-    for name in sorted(list_variables(outside, groups)):
+    for name in in_order(list_variables(outside, groups)):
         yield Problem(
             "list-and-aggregate",
             f"the condition speaks of each element of `{name}` and of a list as a whole",
@@ -53,8 +54,8 @@ def _beside_aggregates(conjunct: Expr, groups: Mapping[str, str]) -> Iterator[Pr
         )
 
 
-def _several_lists(conjunct: Expr, groups: Mapping[str, str]) -> Iterator[Problem]:
-    names = sorted(list_variables(conjunct, groups))
+def _several_lists(conjunct: Expr, groups: Mapping[Name, Name]) -> Iterator[Problem]:
+    names = in_order(list_variables(conjunct, groups))
     if len({groups[name] for name in names}) > 1:
         yield Problem(
             "two-lists",
@@ -64,19 +65,19 @@ def _several_lists(conjunct: Expr, groups: Mapping[str, str]) -> Iterator[Proble
         )
 
 
-def typed_form(conjunct: Expr, groups: Mapping[str, str]) -> Expr:
+def typed_form(conjunct: Expr, groups: Mapping[Name, Name]) -> Expr:
     """The conjunct as it is checked for types."""
     if has_prev(conjunct):
         return without_prev(conjunct)
     return explicit_lists(conjunct, groups, []) if aggregated_variables(conjunct, groups) else conjunct
 
 
-def list_names(conjunct: Expr, groups: Mapping[str, str]) -> frozenset[str]:
+def list_names(conjunct: Expr, groups: Mapping[Name, Name]) -> frozenset[Name]:
     """The repeated variables that a conjunct about lists ranges over."""
     return list_variables(conjunct, groups) if has_prev(conjunct) else aggregated_variables(conjunct, groups)
 
 
-def lists_of_result(query: PatternQuery) -> dict[str, str]:
+def lists_of_result(query: PatternQuery) -> dict[Name, Name]:
     """The variables that are lists in the result: those of repetitions, and those that CUMULATIVE collects."""
     groups = list_groups(expand_pattern(query.pattern))
     if query.policy == CUMULATIVE:

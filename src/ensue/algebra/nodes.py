@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ensue.errors import Source, Span
 from ensue.expr.nodes import Duration, Expr
+from ensue.names import Name, Stream
 
 if TYPE_CHECKING:
     from ensue.algebra.constraints import ConstraintStatement
@@ -46,8 +48,8 @@ class Event:
     `arity`, if a rule speaks of its attributes by position, is how many the stream has to have.
     """
 
-    stream: str
-    variable: str | None = None
+    stream: Stream
+    variable: Name | None = None
     predicate: Expr | None = None
     span: Span | None = field(default=None, compare=False, repr=False)
     arity: int | None = field(default=None, repr=False)
@@ -87,7 +89,7 @@ class Copied:
     """That a NOT or a collection is a copy of another one, with other names for the variables in and around it."""
 
     original: Not | Repeat
-    names: Mapping[str, str]
+    names: Mapping[Name, Name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,7 @@ class Named:
     """`x AS name`: `name.s` and `name.e` can be used in conditions."""
 
     item: Pattern
-    name: str
+    name: Name
     span: Span | None = field(default=None, compare=False, repr=False)
 
 
@@ -147,7 +149,7 @@ class Repeat:
     every: bool = False
     span: Span | None = field(default=None, compare=False, repr=False)
     copied: Copied | None = field(default=None, compare=False, repr=False)
-    shares: tuple[str, ...] = field(default=(), repr=False)
+    shares: tuple[Name, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +196,7 @@ class Relation:
 class Timer:
     """A moment that a pattern itself makes: a window after (or before) a place, or any multiple of it after."""
 
-    name: str
+    name: Name
     base: Place
     window: Window
     repeated: bool = False
@@ -251,6 +253,24 @@ class Lookup:
     columns: tuple[tuple[str, str], ...]
 
 
+class Mark(Enum):
+    """What an event of an operator under a context says of a variable, beside its fields."""
+
+    BOUND = "?"
+    """Whether it is bound: the variable of a branch may not be."""
+    IDENTITY = "#"
+    """Which event it is bound to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """A column of the events of an operator under a context: a field of a variable below it, or a mark."""
+
+    column: str
+    variable: Name
+    field: str | Mark
+
+
 @dataclass(frozen=True, slots=True)
 class PatternQuery:
     """`PATTERN name expression WHERE ... PARTITION BY ... WITHIN ... MATCH ... CONSUME HAVING ... RETURN ...`.
@@ -258,10 +278,11 @@ class PatternQuery:
     `policy` is the word after MATCH, one of `ensue.algebra.operators.POLICIES`; `consume` None: nothing was said. With
     `declares`, it is `STREAM name FROM PATTERN ...`: its matches are the events of a stream of this name. With `rule`
     it is what that rule means: several may declare one stream and use their own events, which are a set.
+    `carries` says what its columns stand for if it is an operator under a context.
     """
 
     pattern: Pattern
-    name: str | None = None
+    name: Stream | None = None
     where: Expr | None = None
     partition_by: tuple[str, ...] = ()
     within: Window | None = None
@@ -272,6 +293,7 @@ class PatternQuery:
     declares: bool = False
     rule: Rule | None = None
     lookup: Lookup | None = None
+    carries: tuple[Carried, ...] = field(default=(), compare=False, repr=False)
     span: Span | None = field(default=None, compare=False, repr=False)
     policy_span: Span | None = field(default=None, compare=False, repr=False)
     partition_span: Span | None = field(default=None, compare=False, repr=False)

@@ -5,7 +5,6 @@ What they mean is in sections 6 and 7 of docs/semantics.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 UNRESTRICTED, RECENT, CHRONICLE = "UNRESTRICTED", "RECENT", "CHRONICLE"
@@ -64,52 +63,3 @@ OPERATORS = {
     )
 }
 """By name. PERIODIC may leave its closing out where a WITHIN ends it."""
-
-
-ANY_EVENT = "*"
-"""How the name of the stream of all events begins; no stream that a user names in the text can be called so."""
-
-
-def any_event_but(excluded: Iterable[str]) -> str:
-    """The name of the stream of all events but those of some streams: what `ANY EVENT BUT (A, B)` stands for.
-
-    >>> any_event_but(["B", "A"])
-    '*\\nA\\nB'
-    """
-    return "\n".join([ANY_EVENT, *sorted(set(excluded))])
-
-
-def excluded_streams(stream: str) -> tuple[str, ...] | None:
-    """The streams that an `ANY EVENT BUT` leaves out; None for the name of an ordinary stream."""
-    first, *excluded = stream.split("\n")
-    return tuple(excluded) if first == ANY_EVENT else None
-
-
-def covers(wide: str, stream: str) -> bool:
-    """Whether every event of a stream is one of another stream, too.
-
-    >>> covers(any_event_but(["B"]), "A"), covers(any_event_but(["B"]), "B"), covers("A", any_event_but([]))
-    (True, False, False)
-    """
-    left_out, own = excluded_streams(wide), excluded_streams(stream)
-    if left_out is None:
-        return wide == stream
-    return stream not in left_out if own is None else set(left_out) <= set(own)
-
-
-def may_meet(one: str, other: str) -> bool:
-    """Whether an event can be of both streams."""
-    both_open = excluded_streams(one) is not None and excluded_streams(other) is not None
-    return both_open or covers(one, other) or covers(other, one)
-
-
-def stream_words(stream: str) -> str:
-    """A stream as a text speaks of it.
-
-    >>> stream_words("A"), stream_words(any_event_but([])), stream_words(any_event_but(["A", "B"]))
-    ('A', 'ANY EVENT', 'ANY EVENT BUT (A, B)')
-    """
-    excluded = excluded_streams(stream)
-    if excluded is None:
-        return stream
-    return f"ANY EVENT BUT ({', '.join(excluded)})" if excluded else "ANY EVENT"

@@ -33,6 +33,7 @@ from ensue.algebra.policies import chooses
 from ensue.algebra.scopes import counts_events, is_aside, list_groups, whole_windows
 from ensue.errors import Problem
 from ensue.expr.nodes import Binary, Expr, conjuncts, variables_of
+from ensue.names import Name
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +218,7 @@ def _conjunction(left: Expr, right: Expr) -> Expr:
     return Binary("and", left, right)
 
 
-def _names(items: Iterable[Pattern]) -> Iterator[str]:
+def _names(items: Iterable[Pattern]) -> Iterator[Name]:
     """Every variable and AS name in some items."""
     for item in items:
         for node in walk(item):

@@ -24,6 +24,7 @@ from ensue.algebra.nodes import (
 )
 from ensue.algebra.operators import CONTEXTS, NEXT_MATCH, OPERATORS, STRICT, UNRESTRICTED
 from ensue.errors import Problem
+from ensue.names import Name
 
 PAIRING = ("FOLLOWS", "PRECEDES", "PRIOR", "RELATIVE", "SIMULTANEOUS", "CONCURRENT", "NOTFOLLOWS", "NOTPRECEDES")
 """The operators, besides SEQ, AND and OR, that a context chooses at; APERIODIC and UNLESS have a pair as well."""
@@ -83,7 +84,7 @@ def _check_context(pattern: Pattern, query: PatternQuery) -> Iterator[Problem]:
             yield from _check_context(child, query)
 
 
-def initiating_names(pattern: Pattern) -> tuple[str, ...]:
+def initiating_names(pattern: Pattern) -> tuple[Name, ...]:
     """Of a pattern of two events under CUMULATIVE, the variables of those that can be initiators: they are lists."""
     while isinstance(pattern, Within | Named):
         pattern = pattern.item

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from ensue.errors import Problem, Span
 from ensue.expr.nodes import Call, Expr, Field, walk
 from ensue.expr.rewrite import rewrite
+from ensue.names import WHOLE
 
 PROBABILITY_FUNCTION = "probability"
 
-PROBABILITY_OF_MATCH = Field("ensue:match", "probability")
+PROBABILITY_OF_MATCH = Field(WHOLE, "probability")
 """The field that stands for the probability of a match where values are worked out."""
 
 CERTAINTY = "ensue:certainty"

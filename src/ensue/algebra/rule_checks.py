@@ -315,7 +315,7 @@ class RuleCheck:
                     f"there is no item `{part.variable}` in this rule",
                     part.span or self.rule.span,
                     label=f"items: {', '.join(sorted(items))}" if items else "",
-                    hint=did_you_mean(part.variable, items),
+                    hint=did_you_mean(str(part.variable), items),
                 )
             if part.variable in self.timers and part.name not in ("s", "t", "e"):
                 yield Problem(

@@ -51,6 +51,8 @@ from ensue.errors import Span
 from ensue.expr.lists import is_aggregate
 from ensue.expr.nodes import Binary, Duration, Expr, Field, IsNull, Literal, children, walk
 from ensue.expr.rewrite import rewrite, substitute_fields
+from ensue.names import Edge, Stream, WithRow
+from ensue.names import Name as VariableName
 
 _SIDES = {
     "extend": (("s", 0), ("e", 1)),
@@ -91,7 +93,7 @@ class End:
 class Occurrence:
     """Where a name stands: a field of a variable."""
 
-    variable: str
+    variable: VariableName
     field: str
 
     @property
@@ -104,8 +106,8 @@ class _Row:
     """A row of a table that goes with the event `host`. `stream` is that of event and row together."""
 
     atom: Atom
-    host: str
-    stream: str
+    host: VariableName
+    stream: WithRow
     on: list[tuple[str, str]] = field(default_factory=list)
     columns: dict[str, str] = field(default_factory=dict)
 
@@ -218,7 +220,7 @@ class RuleReader:
     def _read_names(
         self,
         atom: Atom,
-        variable: str,
+        variable: VariableName,
         names: dict[str, list[Occurrence]],
         column: Callable[[str], str] = lambda attribute: attribute,
     ) -> None:
@@ -240,18 +242,18 @@ class RuleReader:
         sharing = [at.variable for name in self.bound if name in names for at in self.bound[name]]
         events = [item.variable for item in self.items if isinstance(item, Event) and item.variable]
         host = next((name for name in events if name in sharing), events[0])
-        prefix = f"{atom.stream}#{self.number}.{next(self._numbers)}"
+        number = next(self._numbers)
         base = next((row.stream for row in reversed(self.rows) if row.host == host), self._stream_of(host))
-        row = _Row(atom, host, f"{base}+{prefix}")
+        row = _Row(atom, host, WithRow(base, atom.stream, self.number, number))
         for place, argument in enumerate(atom.arguments):
             attribute = self.attribute(atom, place)
-            row.columns[attribute] = f"{prefix}.{attribute}"
+            row.columns[attribute] = f"{atom.stream}#{self.number}.{number}.{attribute}"
             known = self.bound.get(argument.term.name, []) if isinstance(argument.term, Name) else []
             row.on += [(at.field, attribute) for at in known[:1] if at.variable == host]
         self.rows.append(row)
         self._read_names(atom, host, self.bound, lambda attribute: row.columns[attribute])
 
-    def _stream_of(self, variable: str) -> str:
+    def _stream_of(self, variable: VariableName) -> Stream:
         return next(item.stream for item in self.items if isinstance(item, Event) and item.variable == variable)
 
     def _with_rows(self, item: Pattern) -> Pattern:
@@ -327,13 +329,13 @@ class RuleReader:
         if direction == 0 or is_nothing(item.window):
             return end
         place = Place(TIMER - len(self.timers), "e")
-        self.timers.append(Timer(f"{item.name}.{own}", end.place, item.window, backward=direction < 0))
+        self.timers.append(Timer(Edge(item.name, own), end.place, item.window, backward=direction < 0))
         return End(place, Binary("+" if direction > 0 else "-", end.value, length_of(item.window), item.span))
 
     def _relate(self, left: Place, right: Place, strict: bool = False, window: Window | None = None) -> None:
         self.relations.append(Relation(left, right, window, strict, span=self.span, words=self.words))
 
-    def _read_while(self, item: While, variable: str, grouping: Mapping[str, str]) -> None:
+    def _read_while(self, item: While, variable: str, grouping: Mapping[str, VariableName]) -> None:
         event = self._event(item.atom, variable)
         self._require_values(item.atom)
         agreed = list(self._agree(item.atom, variable))
@@ -432,9 +434,9 @@ class RuleReader:
             return Field(row.host, alias, part.span)
         return part
 
-    def _grouping_names(self) -> dict[str, str]:
+    def _grouping_names(self) -> dict[str, VariableName]:
         """The names of the head that only a `collect` has, outside of aggregates, and the variable of its events."""
-        found: dict[str, str] = {}
+        found: dict[str, VariableName] = {}
         for argument in self.rule.arguments:
             for name in bare_names_outside_aggregates(argument.expression):
                 if name in self.aside and name not in self.bound:
@@ -487,7 +489,7 @@ def length_of(window: Window) -> Expr:
     return window if isinstance(window, Duration) else Literal(window.count, window.span)
 
 
-def fields_of(variable: str, expressions: Iterable[Expr]) -> list[str]:
+def fields_of(variable: VariableName, expressions: Iterable[Expr]) -> list[str]:
     """The fields of a variable that expressions name, without those for its time."""
     found = [part for each in expressions for part in walk(each) if isinstance(part, Field)]
     names = (part.name for part in found if part.variable == variable and part.name not in TIME_NAMES)
@@ -503,7 +505,7 @@ def bare_names_outside_aggregates(expression: Expr) -> Iterator[str]:
             yield from bare_names_outside_aggregates(child)
 
 
-def outside_aggregates(expression: Expr) -> frozenset[str]:
+def outside_aggregates(expression: Expr) -> frozenset[VariableName]:
     """The variables that an expression names outside of its aggregates."""
     if is_aggregate(expression):
         return frozenset()

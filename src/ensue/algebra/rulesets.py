@@ -28,6 +28,7 @@ from ensue.algebra.rules import (
     While,
 )
 from ensue.expr.nodes import Field
+from ensue.names import Stream
 
 RESULT = "v"
 """What an event of a head is called in the statement whose matches are the result."""
@@ -50,7 +51,7 @@ def resolve_rules(statements: AnyStatements) -> AnyStatements:
     )
 
 
-def is_result_of(query: PatternQuery, head: str) -> bool:
+def is_result_of(query: PatternQuery, head: Stream) -> bool:
     """Whether a statement is the one whose matches are the events of a head."""
     event = query.pattern
     return query.name == head and not query.declares and isinstance(event, Event) and event.stream == head

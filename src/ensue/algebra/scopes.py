@@ -5,7 +5,7 @@ A scope is the whole pattern, one NOT or one collection. Both the checks and the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import TypeGuard
@@ -26,7 +26,8 @@ from ensue.algebra.nodes import (
     rewrite,
     walk,
 )
-from ensue.algebra.operators import STRICT, stream_words
+from ensue.algebra.operators import STRICT
+from ensue.names import Handle, Name, Spoken, Stream, Unnamed
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,8 +60,8 @@ class Scope:
 class Occurrence:
     """A name where it is written: a variable (with its stream) or an AS name (stream None); `repeat` may be around."""
 
-    name: str
-    stream: str | None
+    name: Name
+    stream: Stream | None
     scope: Scope
     node: Event | Named
     repeat: Repeat | None = None
@@ -92,9 +93,9 @@ def scopes_of(pattern: Pattern, parent: Scope | None = None, aside: Aside | None
             yield from scopes_of(node.item, scope, node)
 
 
-def list_groups(pattern: Pattern) -> dict[str, str]:
+def list_groups(pattern: Pattern) -> dict[Name, Name]:
     """The variables and AS names that stand for lists, each with the name of its repetition."""
-    groups: dict[str, str] = {}
+    groups: dict[Name, Name] = {}
     for node in walk(pattern):
         if isinstance(node, Repeat):
             names = [part.variable if isinstance(part, Event) else part.name for part in _naming(node.item)]
@@ -102,13 +103,13 @@ def list_groups(pattern: Pattern) -> dict[str, str]:
     return groups
 
 
-def growing_lists(pattern: Pattern) -> frozenset[str]:
+def growing_lists(pattern: Pattern) -> frozenset[Name]:
     """The repetitions of an expanded pattern that come any number of times, every choice of so many: RELATIVE+."""
     growing = [node for node in walk(pattern) if isinstance(node, Repeat) and not node.every and node.most is None]
     return frozenset(name for node in growing if (name := group_of(node)) is not None)
 
 
-def group_of(repeat: Repeat) -> str | None:
+def group_of(repeat: Repeat) -> Name | None:
     """The name of a repetition: that of the first variable or AS name inside of it."""
     return next((part.variable if isinstance(part, Event) else part.name for part in _naming(repeat.item)), None)
 
@@ -133,24 +134,31 @@ def _occurrences(pattern: Pattern, scope: Scope, repeat: Repeat | None) -> Itera
         yield from _occurrences(child, scope, pattern if isinstance(pattern, Repeat) else repeat)
 
 
-def name_anonymous(query: PatternQuery) -> tuple[PatternQuery, frozenset[str]]:
-    """The query with a fresh variable (`A#1`) for every event that has none, and those variables."""
-    taken = {occurrence.name for scope in scopes_of(query.pattern) for occurrence in occurrences_in(scope)}
-    given: list[str] = []
+def name_anonymous(query: PatternQuery) -> PatternQuery:
+    """The query with a variable for every event that has none."""
+    numbers = count(1)
 
     def name(event: Event) -> Event:
         if event.variable is not None:
             return event
-        numbered = (f"{stream_words(event.stream)}#{number}" for number in count(len(given) + 1))
-        given.append(next(fresh for fresh in numbered if fresh not in taken and fresh not in given))
-        return replace(event, variable=given[-1])
+        return replace(event, variable=Unnamed(event.stream, next(numbers)))
 
-    return replace(query, pattern=change_events(query.pattern, name)), frozenset(given)
+    return replace(query, pattern=change_events(query.pattern, name))
 
 
-def without_names(pattern: Pattern, anonymous: frozenset[str]) -> Pattern:
-    """The pattern as it was before its anonymous events were named."""
-    return change_events(pattern, lambda event: replace(event, variable=None) if event.variable in anonymous else event)
+def without_names(pattern: Pattern, named_by_rule: Collection[Stream] = ()) -> Pattern:
+    """The pattern as it was before its anonymous events were named; a rule may name an event by its stream.
+
+    What an operator under a context gives is called by what it is made of.
+    """
+
+    def name(event: Event) -> Event:
+        if isinstance(event.variable, Handle):
+            return replace(event, variable=Spoken(event.variable.words))
+        made = isinstance(event.variable, Unnamed) or event.variable in named_by_rule
+        return replace(event, variable=None) if made else event
+
+    return change_events(pattern, name)
 
 
 def change_events(pattern: Pattern, change: Callable[[Event], Event]) -> Pattern:

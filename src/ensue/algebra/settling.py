@@ -12,6 +12,7 @@ from ensue.algebra.streams import streams_of
 from ensue.errors import Problem, QueryError
 from ensue.expr.nodes import Binary, Expr, Field, IsNull, conjuncts
 from ensue.expr.rewrite import substitute_fields
+from ensue.names import Name
 
 AttributesOf = Callable[[str], tuple[str, ...] | None]
 """The attributes of a stream in the order of its table; None where a table has no order of them."""
@@ -34,7 +35,7 @@ def _check_positions(query: PatternQuery, attributes_of: AttributesOf) -> Iterat
     for event in _events(query):
         if event.arity is None:
             continue
-        known = attributes_of(event.stream)
+        known = attributes_of(str(event.stream))
         if known is None:
             yield Problem(
                 "no-positions",
@@ -53,7 +54,7 @@ def _check_positions(query: PatternQuery, attributes_of: AttributesOf) -> Iterat
 
 
 def _with_names(query: PatternQuery, attributes_of: AttributesOf) -> PatternQuery:
-    orders = {event.variable: attributes_of(event.stream) for event in _events(query) if event.arity is not None}
+    orders = {event.variable: attributes_of(str(event.stream)) for event in _events(query) if event.arity is not None}
     if not orders:
         return query
     names = {
@@ -97,9 +98,9 @@ def _keyed(query: PatternQuery) -> PatternQuery:
 
 def _is_about_keys(condition: Expr, keys: Sequence[str]) -> bool:
     match condition:
-        case Binary("=", Field(str(), left), Field(str(), right)):
+        case Binary("=", Field(x, left), Field(y, right)) if x is not None and y is not None:
             return left == right and left in keys
-        case IsNull(Field(str(), name), negated=True):
+        case IsNull(Field(x, name), negated=True) if x is not None:
             return name in keys
         case _:
             return False
@@ -108,15 +109,15 @@ def _is_about_keys(condition: Expr, keys: Sequence[str]) -> bool:
 def _shared_fields(query: PatternQuery) -> tuple[str, ...]:
     """The fields that are equal in all events of a rule: those of its body, the forbidden and the listed ones."""
     variables = [event.variable for event in _events(query) if event.variable is not None]
-    links: dict[str, list[tuple[str, str]]] = {}
+    links: dict[str, list[tuple[Name, Name]]] = {}
     for condition in conjuncts(query.where):
         match condition:
-            case Binary("=", Field(str(x), left), Field(str(y), right)) if left == right:
+            case Binary("=", Field(x, left), Field(y, right)) if x is not None and y is not None and left == right:
                 links.setdefault(left, []).append((x, y))
     return tuple(name for name, pairs in links.items() if _connect(variables, pairs))
 
 
-def _connect(variables: Sequence[str], pairs: Sequence[tuple[str, str]]) -> bool:
+def _connect(variables: Sequence[Name], pairs: Sequence[tuple[Name, Name]]) -> bool:
     reached = {variables[0]}
     waiting = [variables[0]]
     for current in waiting:

@@ -13,21 +13,22 @@ from ensue.algebra.scopes import counts_events
 from ensue.errors import Problem, Span
 from ensue.expr.kinds import NULL_TYPE
 from ensue.expr.nodes import Call, Expr, Field
+from ensue.names import Stream
 
 START, END, LINEAGE = "ensue:start", "ensue:end", "ensue:lineage"
 """The columns beside those of RETURN that say when an event of a declared stream began and was complete, and of which
 events of the tables it is made."""
 
 
-def streams_of(queries: Iterable[PatternQuery]) -> tuple[str, ...]:
+def streams_of(queries: Iterable[PatternQuery]) -> tuple[Stream, ...]:
     """The streams that the queries name, in the order of the text."""
     names = [node.stream for query in queries for node in walk(query.pattern) if isinstance(node, Event)]
     return tuple(dict.fromkeys(names))
 
 
-def declarations(queries: Iterable[PatternQuery]) -> dict[str, tuple[PatternQuery, ...]]:
+def declarations(queries: Iterable[PatternQuery]) -> dict[Stream, tuple[PatternQuery, ...]]:
     """The statements that declare a stream, by its name: one, or the rules with this head."""
-    found: dict[str, tuple[PatternQuery, ...]] = {}
+    found: dict[Stream, tuple[PatternQuery, ...]] = {}
     for query in queries:
         if query.declares and query.name is not None:
             found[query.name] = (*found.get(query.name, ()), query)
@@ -41,7 +42,7 @@ def columns_of(query: PatternQuery) -> tuple[str, ...]:
     return (*returned, *added)
 
 
-def used_streams(query: PatternQuery, declared: Iterable[str]) -> tuple[str, ...]:
+def used_streams(query: PatternQuery, declared: Iterable[Stream]) -> tuple[Stream, ...]:
     """The declared streams whose events the pattern speaks of, the forbidden ones included."""
     known = set(declared)
     return tuple(name for name in streams_of([query]) if name in known)
@@ -52,23 +53,23 @@ def users_of(name: str, queries: Iterable[PatternQuery]) -> tuple[PatternQuery, 
     return tuple(query for query in queries if name in streams_of([query]))
 
 
-def in_order(queries: Sequence[PatternQuery]) -> tuple[tuple[str, ...], ...]:
+def in_order(queries: Sequence[PatternQuery]) -> tuple[tuple[Stream, ...], ...]:
     """The declared streams, each after those that it uses; those that use each other stand together."""
     declared = declarations(queries)
     return components({name: _used_by_any(ways, declared) for name, ways in declared.items()})
 
 
-def components(uses: Mapping[str, Collection[str]]) -> tuple[tuple[str, ...], ...]:
+def components(uses: Mapping[Stream, Collection[Stream]]) -> tuple[tuple[Stream, ...], ...]:
     """Names in groups, each after those that it uses; a group of several is one whose members use each other.
 
     These are the strongly connected components, by Tarjan's algorithm.
     """
-    found: list[tuple[str, ...]] = []
-    number: dict[str, int] = {}
-    lowest: dict[str, int] = {}
-    waiting: list[str] = []
+    found: list[tuple[Stream, ...]] = []
+    number: dict[Stream, int] = {}
+    lowest: dict[Stream, int] = {}
+    waiting: list[Stream] = []
 
-    def visit(name: str) -> None:
+    def visit(name: Stream) -> None:
         number[name] = lowest[name] = len(number)
         waiting.append(name)
         for used in uses[name]:
@@ -87,7 +88,7 @@ def components(uses: Mapping[str, Collection[str]]) -> tuple[tuple[str, ...], ..
     return tuple(found)
 
 
-def _used_by_any(ways: Sequence[PatternQuery], declared: Iterable[str]) -> tuple[str, ...]:
+def _used_by_any(ways: Sequence[PatternQuery], declared: Iterable[Stream]) -> tuple[Stream, ...]:
     known = tuple(declared)
     return tuple(dict.fromkeys(name for query in ways for name in used_streams(query, known)))
 
@@ -168,7 +169,7 @@ def program_catalog(
     catalog = inferred_catalog(query, time, other_windows, end)
     declared = declarations(program)
     asked = catalog.any_stream.fields if catalog.any_stream is not None else {}
-    schemas = {}
+    schemas: dict[Stream, StreamSchema] = {}
     for name in used_streams(query, declared):
         columns = columns_of(declared[name][0]) if declared[name][0].returns else ()
         schemas[name] = StreamSchema(name, dict.fromkeys(columns or asked, NULL_TYPE), START, END, derived=True)
@@ -189,7 +190,7 @@ def check_streams(statements: Statements) -> list[Problem]:
 
 def _repeated(queries: Sequence[PatternQuery]) -> Iterator[Problem]:
     """Streams that several statements declare; several rules may have one head."""
-    seen: dict[str | None, PatternQuery] = {}
+    seen: dict[Stream | None, PatternQuery] = {}
     for query in queries:
         first = seen.setdefault(query.name, query)
         if first is not query and (query.rule is None or first.rule is None):
@@ -201,7 +202,7 @@ def _repeated(queries: Sequence[PatternQuery]) -> Iterator[Problem]:
             )
 
 
-def _cycles(declared: Mapping[str, tuple[PatternQuery, ...]]) -> Iterator[Problem]:
+def _cycles(declared: Mapping[Stream, tuple[PatternQuery, ...]]) -> Iterator[Problem]:
     """One problem for each group of streams that use each other and are not all made by rules."""
     uses = {name: _used_by_any(ways, declared) for name, ways in declared.items()}
     for group in components(uses):
@@ -214,7 +215,7 @@ def _cycles(declared: Mapping[str, tuple[PatternQuery, ...]]) -> Iterator[Proble
             query = next(query for query in declared[name] if used in streams_of([query]))
             yield Problem(
                 "stream-cycle",
-                f"stream `{name}` depends on itself: {' -> '.join((*cycle, name))}",
+                f"stream `{name}` depends on itself: {' -> '.join(map(str, (*cycle, name)))}",
                 _place_of(query, used),
                 hint="the matches of a pattern cannot be its own events: break the cycle at one of these streams",
             )
@@ -225,9 +226,9 @@ def _may_grow(query: PatternQuery) -> bool:
     return query.rule is not None or query.lookup is not None
 
 
-def _cycle_from(name: str, uses: Mapping[str, Collection[str]]) -> tuple[str, ...] | None:
+def _cycle_from(name: Stream, uses: Mapping[Stream, Collection[Stream]]) -> tuple[Stream, ...] | None:
     """A shortest way from a stream by the streams that it uses back to itself."""
-    ways: dict[str, tuple[str, ...]] = {name: (name,)}
+    ways: dict[Stream, tuple[Stream, ...]] = {name: (name,)}
     waiting = [name]
     for current in waiting:
         for used in uses[current]:
@@ -239,7 +240,7 @@ def _cycle_from(name: str, uses: Mapping[str, Collection[str]]) -> tuple[str, ..
     return None
 
 
-def _counted_positions(query: PatternQuery, declared: Collection[str]) -> Iterator[Problem]:
+def _counted_positions(query: PatternQuery, declared: Collection[Stream]) -> Iterator[Problem]:
     used = used_streams(query, declared)
     how = _way_of_counting(query)
     if used and how is not None:
@@ -252,7 +253,7 @@ def _counted_positions(query: PatternQuery, declared: Collection[str]) -> Iterat
         )
 
 
-def _constrained(statements: Statements, declared: Collection[str]) -> Iterator[Problem]:
+def _constrained(statements: Statements, declared: Collection[Stream]) -> Iterator[Problem]:
     for entry in statements.constraints:
         for name in entry.constraint.streams:
             if name in declared:
@@ -275,9 +276,9 @@ def _way_of_counting(query: PatternQuery) -> tuple[str, str] | None:
     return None
 
 
-def _place_of(query: PatternQuery, stream: str) -> Span | None:
+def _place_of(query: PatternQuery, stream: Stream) -> Span | None:
     """Where a statement first names a stream."""
     for node in walk(query.pattern):
         if isinstance(node, Event) and node.stream == stream and node.span is not None:
-            return Span(node.span.start, node.span.start + len(stream))
+            return Span(node.span.start, node.span.start + len(str(stream)))
     return query.span

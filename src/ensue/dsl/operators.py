@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ensue.algebra.nodes import Event, Operation
-from ensue.algebra.operators import any_event_but, excluded_streams
 from ensue.dsl.conditions import ConditionLike, condition_node
 from ensue.dsl.literals import WindowLike, window
 from ensue.dsl.patterns import PatternExpression, PatternLike, pattern_node, raise_any
 from ensue.lang.operations import window_problems
+from ensue.names import AnyEvent
 
 
 def follows(first: PatternLike, second: PatternLike, within: WindowLike) -> PatternExpression:
@@ -178,9 +178,7 @@ def any_event(
     for stream in excluded:
         if not isinstance(stream, str):
             raise TypeError(f'but takes the names of streams, such as "Heartbeat", not {stream!r}')
-        if "\n" in stream or excluded_streams(stream) is not None:
-            raise ValueError(f"{stream!r} is not the name of a stream that can be left out")
-    return PatternExpression(Event(any_event_but(excluded), variable, None if where is None else condition_node(where)))
+    return PatternExpression(Event(AnyEvent.but(excluded), variable, None if where is None else condition_node(where)))
 
 
 def _operation(name: str, *items: PatternLike) -> PatternExpression:

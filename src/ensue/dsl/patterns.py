@@ -22,7 +22,6 @@ from ensue.algebra.nodes import (
     Seq,
     Within,
 )
-from ensue.algebra.operators import excluded_streams
 from ensue.dsl.conditions import ConditionLike, condition_node
 from ensue.dsl.literals import WindowLike, window
 from ensue.dsl.query import Columns, FieldNames, Query
@@ -145,8 +144,6 @@ def event(stream: str, variable: str | None = None, where: ConditionLike | None 
     >>> event("Transfer", "t", "amount > 1000")
     PatternExpression("Transfer t [amount > 1000]")
     """
-    if isinstance(stream, str) and excluded_streams(stream) is not None:
-        raise ValueError(f"no stream is called {stream!r}; any_event() is an event of any stream")
     return PatternExpression(Event(stream, variable, None if where is None else condition_node(where)))
 
 

@@ -16,9 +16,10 @@ from ensue.engine.derived import Derivation, Search, Way, groups_of, grow, is_re
 from ensue.engine.output import OutputSchema
 from ensue.engine.session import Session, Turn, needed_columns, plain_schema
 from ensue.engine.sources import InputTable, Mask, Report
+from ensue.names import Stream
 from ensue.plan.model import Options, QueryPlan
 
-Role = int | str
+Role = int | Stream
 """What rows are, for a cascade: those of a table by its place, or of a declared stream by its name."""
 
 
@@ -46,7 +47,7 @@ class Stage:
 
     def advance(
         self, rows: Mapping[Role, pa.Table], until: int | None, late_until: int | None
-    ) -> tuple[list[pa.Table], dict[str, pa.Table], list[Mask]]:
+    ) -> tuple[list[pa.Table], dict[Stream, pa.Table], list[Mask]]:
         """What each member found, the events of the streams of the group, and which rows are late."""
         own = [
             rows[role].select(item.table.column_names) if role in rows else item.table
@@ -59,7 +60,7 @@ class Stage:
         matches = [turn.find(place, keep=not self._grows(member)) for place, member in enumerate(self.members)]
         grown = self._grown(turn, matches)
         for place, role in enumerate(self.takes):
-            if isinstance(role, str) and role in grown:
+            if not isinstance(role, int) and role in grown:
                 turn.add(place, grown[role])
         for place, member in enumerate(self.members):
             if self._grows(member):
@@ -70,14 +71,18 @@ class Stage:
         """Whether a plan uses events that the step itself derives."""
         return any(derivation.name in member.plan.streams for derivation in self.group)
 
-    def _grown(self, turn: Turn, matches: Sequence[pa.Table]) -> dict[str, pa.Table]:
+    def _grown(self, turn: Turn, matches: Sequence[pa.Table]) -> dict[Stream, pa.Table]:
         """The events of the group that this step derives; those from before are among what the session has kept."""
         options = self.session.options
-        first = {
+        first: dict[Stream, pa.Table] = {
             made.name: made.together(events_of(made, self.members, matches, options.limit), options.limit)
             for made in self.group
         }
-        earlier = {role: turn.combined[place] for place, role in enumerate(self.takes) if role in first}
+        earlier = {
+            role: turn.combined[place]
+            for place, role in enumerate(self.takes)
+            if not isinstance(role, int) and role in first
+        }
         others = tuple(source for role, source in zip(self.takes, turn.sources, strict=True) if role not in earlier)
         grown = grow(self.group, first, Search(others, earlier, turn.frontier, options))
         return {made.name: made.settled(grown[made.name]) for made in self.group}
@@ -159,7 +164,7 @@ class Cascade:
         """Takes rows (one table per input) and moves the watermark to `until`, as a session does."""
         rows: dict[Role, pa.Table] = dict(enumerate(fresh))
         results: dict[int, pa.Table] = {}
-        parts: dict[str, list[pa.Table]] = {}
+        parts: dict[Stream, list[pa.Table]] = {}
         late: list[Mask] = []
         step = Report()
         for stage in self.stages:
@@ -167,7 +172,7 @@ class Cascade:
             before = replace(session.report)
             session.horizon = self.horizon
             matches, grown, masks = stage.advance(rows, until, late_until)
-            rows.update(grown)
+            rows.update(grown.items())
             results |= {
                 member.gives: found
                 for member, found in zip(stage.members, matches, strict=True)
@@ -188,7 +193,7 @@ class Cascade:
         return ordered, late
 
     def _completed(
-        self, stage: Stage, matches: Sequence[pa.Table], parts: dict[str, list[pa.Table]]
+        self, stage: Stage, matches: Sequence[pa.Table], parts: dict[Stream, list[pa.Table]]
     ) -> dict[Role, pa.Table]:
         """The events of the streams whose last statements these are; `parts` keeps those of the others."""
         completed: dict[Role, pa.Table] = {}
@@ -243,7 +248,7 @@ def _members(
     plans: Sequence[QueryPlan], outputs: Sequence[OutputSchema], derivations: Sequence[Derivation]
 ) -> list[tuple[int, tuple[Derivation, ...], Member]]:
     """All plans, each with how many declared streams stand one upon the other below it, and the group it grows with."""
-    known: dict[str, int] = {}
+    known: dict[Stream, int] = {}
     members: list[tuple[int, tuple[Derivation, ...], Member]] = []
     for group in groups_of(derivations):
         ways = [(made, way) for made in group for way in made.ways]
@@ -259,7 +264,7 @@ def _members(
     return members
 
 
-def _level(plan: QueryPlan, known: Mapping[str, int]) -> int:
+def _level(plan: QueryPlan, known: Mapping[Stream, int]) -> int:
     return max((known.get(stream, 0) for stream in plan.streams), default=0)
 
 

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ensue.algebra.bound import positive_names
-from ensue.algebra.choices import round_name
 from ensue.algebra.nodes import PatternQuery
 from ensue.algebra.operators import CHRONICLE, CONTEXTS, CUMULATIVE, NEXT_MATCH, RECENT
 from ensue.engine.events import Candidates
@@ -19,6 +18,7 @@ from ensue.engine.rows import Elements, Lists, Rows
 from ensue.engine.sources import EventSource, Mask
 from ensue.kernels.choice import close_initiators, take_unused
 from ensue.kernels.compiled import Int64s
+from ensue.names import Name, Round
 from ensue.plan.model import QueryPlan
 
 Flags = npt.NDArray[np.uint8]
@@ -114,8 +114,8 @@ def _consume(chunks: Sequence[MatchChunk], plan: QueryPlan, used: Used) -> Itera
 class _Place(NamedTuple):
     """A variable that matches bind: a single one, or that of one round of a repetition."""
 
-    name: str
-    group: str | None = None
+    name: Name
+    group: Name | None = None
     number: int = 0
 
 
@@ -130,7 +130,7 @@ def _places_as_written(chunks: Sequence[MatchChunk], plan: QueryPlan) -> list[_P
             places.append(_Place(name))
         elif group in repetitions.unrolled:
             most = max(found.get(group, 0) for found in rounds)
-            places += [_Place(round_name(name, number), group, number) for number in range(most)]
+            places += [_Place(Round(name, number), group, number) for number in range(most)]
     return places
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -17,16 +18,11 @@ from ensue.expr.nodes import Expr, Field
 from ensue.expr.rewrite import substitute_lists
 from ensue.graph.bounds import end_of, start_of
 from ensue.kernels.compiled import Int64s
+from ensue.names import Before, Name, Values
 from ensue.plan.model import CollectionPlan
 
-LIST = "list of"
-"""How the fields begin that stand for the values of a list."""
 
-PREVIOUS = "previous "
-"""How the names of variables begin that stand for the element before."""
-
-
-def lists_of(parts: Sequence[Elements], count: int, names: Sequence[str]) -> Lists:
+def lists_of(parts: Sequence[Elements], count: int, names: Sequence[Name]) -> Lists:
     """The lists of `count` rows, each in the order of (start, end, arrival); `names` as they are written.
 
     Elements of the same events are in the order of the branches that they took.
@@ -47,7 +43,7 @@ def _origin(rows: Rows) -> np.ndarray:
     return rows.origin
 
 
-def _arrivals(part: Elements, names: Sequence[str]) -> list[np.ndarray]:
+def _arrivals(part: Elements, names: Sequence[Name]) -> list[np.ndarray]:
     """Where the events that elements bind stand in their tables, one after the other; as many columns as names."""
     bound = [name for name in names if name in part.rows.places and name not in part.space.moments]
     columns = [part.space.candidates[name].rows[part.rows.places[name]] for name in bound]
@@ -101,7 +97,7 @@ def with_list_fields(expr: Expr) -> tuple[Expr, dict[Field, ListOf]]:
     def replaced(part: ListOf) -> Field:
         field = next((known for known, other in found.items() if other == part), None)
         if field is None:
-            field = Field(part.of, f"{LIST} {len(found)}")
+            field = Field(Values(len(found)), "values")
             found[field] = part
         return field
 
@@ -117,25 +113,25 @@ def holds_for_lists(condition: Expr, space: Workspace, rows: Rows, value_type: C
         if wanted not in fields:
             return bound(wanted)
         element = fields[wanted].element
-        return list_values(rows.lists[wanted.variable or ""], element, value_type(element))
+        return list_values(rows.lists[fields[wanted].of], element, value_type(element))
 
     return condition_mask(plain, column, rows.length)
 
 
-def holds_successively(condition: Expr, name: str, names: Sequence[str], rows: Rows) -> Mask:
+def holds_successively(condition: Expr, name: Name, names: Sequence[Name], rows: Rows) -> Mask:
     """Where a condition with PREV is true for every element of a list but the first."""
     lists = rows.lists[name]
     count = len(lists.order)
-    between = successive(condition, {}, {own: PREVIOUS + own for own in names})
+    between = successive(condition, {}, {own: Before(own) for own in names})
     before = np.maximum(np.arange(count) - 1, 0)
 
     def column(wanted: Field) -> pa.Array:
-        assert wanted.variable is not None
-        own = Field(wanted.variable.removeprefix(PREVIOUS), wanted.name)
+        is_before = isinstance(wanted.variable, Before)
+        own = replace(wanted, variable=wanted.variable.name) if isinstance(wanted.variable, Before) else wanted
         kinds = [_column(part)(own).type for part in lists.parts]
         kind = next((kind for kind in kinds if not pa.types.is_null(kind)), pa.null())
         values = element_values(lists, lambda part: _column(part)(own), kind)
-        return values.take(pa.array(before)) if wanted.variable.startswith(PREVIOUS) else values
+        return values.take(pa.array(before)) if is_before else values
 
     holds = condition_mask(between, column, count) if count else np.empty(0, bool)
     holds[lists.offsets[:-1][lists.lengths > 0]] = True

@@ -21,6 +21,7 @@ from ensue.engine.session import request_of
 from ensue.engine.sources import EventSource, InputTable, Mask, Report, load_sources, one_chunk
 from ensue.engine.traces import Watched, watch
 from ensue.errors import LimitError, citing, counted
+from ensue.names import Stream
 from ensue.plan.model import Options, QueryPlan
 
 MOST_ROUNDS = 10_000
@@ -44,7 +45,7 @@ class Way:
             chunks = evaluate(self.plan, watched.store, frontier, options, watched.completing)
             return collect_ordered(chunks, self.output, options.limit, options.chunk_rows)
 
-    def items_of(self, streams: Iterable[str]) -> int:
+    def items_of(self, streams: Iterable[Stream]) -> int:
         """How many items of the pattern are events of these streams."""
         known = set(streams)
         return sum(isinstance(node, Event) and node.stream in known for node in walk(self.plan.query.pattern))
@@ -58,10 +59,10 @@ class Derivation:
     what its rules are written in the light of: declared streams and tables.
     """
 
-    name: str
+    name: Stream
     ways: tuple[Way, ...]
     schema: pa.Schema
-    used: tuple[str, ...]
+    used: tuple[Stream, ...]
     is_set: bool = False
     program: Ruleset | None = None
 
@@ -70,7 +71,7 @@ class Derivation:
         return tuple(way.plan for way in self.ways)
 
     @property
-    def streams(self) -> tuple[str, ...]:
+    def streams(self) -> tuple[Stream, ...]:
         """The streams that it is made of."""
         return tuple(dict.fromkeys(stream for plan in self.plans for stream in plan.streams))
 
@@ -153,7 +154,7 @@ def derive(
     time_type = group[0].plans[0].catalog.time_type
     none_yet, _ = load_sources([derivation.item for derivation in group], time_type)
     looked_in: list[tuple[QueryPlan, EventStore]] = []
-    events: dict[str, pa.Table] = {}
+    events: dict[Stream, pa.Table] = {}
     for derivation in group:
         parts = []
         for way in derivation.ways:
@@ -189,11 +190,11 @@ class Search:
     """
 
     sources: tuple[EventSource, ...]
-    earlier: Mapping[str, pa.Table]
+    earlier: Mapping[Stream, pa.Table]
     frontier: Frontier
     options: Options
 
-    def __call__(self, way: Way, growing: Mapping[str, Growth], items: Mapping[str, InputTable]) -> pa.Table:
+    def __call__(self, way: Way, growing: Mapping[Stream, Growth], items: Mapping[Stream, InputTable]) -> pa.Table:
         """The matches of a statement that have a new event.
 
         Where one item alone can be new, it needs no others; among several, each in turn is the first one that is.
@@ -229,20 +230,20 @@ def _new_among(sources: Sequence[EventSource], is_new: Sequence[Mask]) -> Callab
     return is_fresh
 
 
-def grow(group: Sequence[Derivation], first: Mapping[str, pa.Table], search: Search) -> dict[str, pa.Table]:
+def grow(group: Sequence[Derivation], first: Mapping[Stream, pa.Table], search: Search) -> dict[Stream, pa.Table]:
     """All events of streams that use each other, from the `first` ones on, with all columns.
 
     Semi-naive evaluation: each round looks for what follows from what the round before has found, until that is
     nothing. An event whose lineage has become longer counts as new, for what follows from it has a longer one too.
     """
     growing = {name: Growth(table, np.ones(table.num_rows, bool)) for name, table in first.items()}
-    items = {derivation.name: derivation.item for derivation in group}
+    items: dict[Stream, InputTable] = {derivation.name: derivation.item for derivation in group}
     for number in count():
         changed = {name for name, growth in growing.items() if growth.is_new.any()}
         if not changed:
             break
         _check_rounds(number, changed, search.options.limit)
-        found: dict[str, list[pa.Table]] = {derivation.name: [] for derivation in group}
+        found: dict[Stream, list[pa.Table]] = {derivation.name: [] for derivation in group}
         for derivation in group:
             for way in derivation.ways:
                 if not changed.isdisjoint(way.plan.streams):
@@ -254,12 +255,12 @@ def grow(group: Sequence[Derivation], first: Mapping[str, pa.Table], search: Sea
     return {name: growth.table for name, growth in growing.items()}
 
 
-def _check_rounds(number: int, changed: Collection[str], limit: int | None) -> None:
+def _check_rounds(number: int, changed: Collection[Stream], limit: int | None) -> None:
     """Stops rules that go on for ever, a few events at a time, before they have come to the limit."""
     if limit is not None and number >= MOST_ROUNDS:
         raise LimitError(
             "too-many-rounds",
-            f"stream `{min(changed)}` still has new events after {MOST_ROUNDS:,} rounds of its rules",
+            f"stream `{min(map(str, changed))}` still has new events after {MOST_ROUNDS:,} rounds of its rules",
             "a rule that depends on itself needs a condition that ends it; `limit=None` lets it go on",
         )
 

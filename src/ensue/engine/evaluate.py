@@ -17,10 +17,11 @@ from ensue.engine.weighing import weighed
 from ensue.engine.workspace import Workspace
 from ensue.graph.bounds import Point, end_of
 from ensue.graph.model import Closing, Graph, Moment
+from ensue.names import Name
 from ensue.plan.build import SHORT, longer
 from ensue.plan.model import GraphPlan, Options, QueryPlan
 
-Restriction = dict[str, Callable[[Candidates], Mask]]
+Restriction = dict[Name, Callable[[Candidates], Mask]]
 """Which candidates of some variables may take part in one pass."""
 
 
@@ -183,7 +184,7 @@ def _after(point: Point, moment: int) -> Callable[[Candidates], Mask]:
     return lambda found: found.at(point.side) > moment
 
 
-def _settled(point: Point, moments: Mapping[str, Moment]) -> tuple[Point, int]:
+def _settled(point: Point, moments: Mapping[Name, Moment]) -> tuple[Point, int]:
     """The end of a variable that a moment is so long after, and how long; that of a variable by itself."""
     ticks = 0
     while point.variable in moments and not moments[point.variable].repeated:
@@ -199,7 +200,7 @@ def _horizon(frontier: Frontier, store: EventStore) -> int | None:
     return latest_of(frontier.horizon, latest_end(store.sources))
 
 
-def _one_new_event(names: tuple[str, ...], fresh: Callable[[Candidates], Mask]) -> Iterator[Restriction]:
+def _one_new_event(names: tuple[Name, ...], fresh: Callable[[Candidates], Mask]) -> Iterator[Restriction]:
     """The first of the variables with a new event, in the order of the list, is each one in turn."""
     for place, name in enumerate(names):
         restriction: Restriction = {earlier: lambda found: ~fresh(found) for earlier in names[:place]}

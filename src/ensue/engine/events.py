@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ensue.algebra.operators import excluded_streams
 from ensue.engine.keys import NO_KEY, encode_columns
 from ensue.engine.sources import EventSource, InputTable, Mask, Report
 from ensue.kernels.compiled import Codes, Int64s
@@ -21,6 +20,7 @@ from ensue.kernels.sorting import (
     offsets_of_runs,
     order_by_time,
 )
+from ensue.names import AnyEvent, Stream
 
 FOREVER = np.iinfo(np.int64).max
 NEVER = np.iinfo(np.int64).min
@@ -92,7 +92,7 @@ class EventStore:
     """All events of a run that a query may use, by stream."""
 
     sources: tuple[EventSource, ...]
-    streams: Mapping[str, Candidates]
+    streams: Mapping[Stream, Candidates]
     key_count: int
     timeline: Timeline | None
     report: Report
@@ -117,7 +117,7 @@ class EventStore:
 class Request:
     """What a query wants of the tables."""
 
-    streams: tuple[str, ...]
+    streams: tuple[Stream, ...]
     partition_by: tuple[str, ...]
     time_type: pa.DataType
     counting: bool
@@ -138,7 +138,7 @@ def load_events(
     else:
         keys, key_count = _partition_keys(sources, [rows for rows, _ in found], request)
         row_keys, timeline, positions = (), None, ()
-    streams: dict[str, Candidates] = {}
+    streams: dict[Stream, Candidates] = {}
     for place, (source, (rows, runs)) in enumerate(zip(sources, found, strict=True)):
         own_positions = positions[place] if request.counting else None
         for number, name in enumerate(_streams_in(source, request)):
@@ -151,11 +151,11 @@ def load_events(
 
 def _count_once(source: EventSource, rows: Codes, request: Request) -> int:
     """How many different rows these are; a row comes again where it is of several streams."""
-    several = any(excluded_streams(stream) is not None for stream in request.streams)
+    several = any(isinstance(stream, AnyEvent) for stream in request.streams)
     return len(np.unique(rows)) if several or source.input.hierarchy else len(rows)
 
 
-def _streams_in(source: EventSource, request: Request) -> tuple[str, ...]:
+def _streams_in(source: EventSource, request: Request) -> tuple[Stream, ...]:
     """The streams of the request that a table holds, those that share events with others last."""
     held = (stream for stream in request.streams if source.input.holds(stream))
     return tuple(sorted(held, key=lambda name: _shares_events(name, source.input)))
@@ -173,45 +173,49 @@ def _rows_by_stream(source: EventSource, request: Request) -> tuple[Codes, Int64
     return rows, runs
 
 
-def _shares_events(stream: str, table: InputTable) -> bool:
+def _shares_events(stream: Stream, table: InputTable) -> bool:
     """Whether an event of a stream can be one of another stream, too."""
-    return excluded_streams(stream) is not None or len(table.hierarchy.kinds_of(stream)) > 1
+    return isinstance(stream, AnyEvent) or len(table.hierarchy.kinds_of(stream)) > 1
 
 
-def in_streams(table: InputTable, streams: Sequence[str]) -> Mask:
+def in_streams(table: InputTable, streams: Sequence[Stream]) -> Mask:
     """Which rows of a table with a type column belong, or may belong, to some of the streams."""
-    plain = [name for name in streams if excluded_streams(name) is None]
-    named = list(dict.fromkeys(kind for name in plain for kind in table.hierarchy.kinds_of(name)))
+    plain = [name for name in streams if not isinstance(name, AnyEvent)]
+    kinds = dict.fromkeys(kind for name in plain for kind in table.hierarchy.kinds_of(name))
+    named = [kind for kind in kinds if isinstance(kind, str)]
     member: Mask = stream_codes(table, named) >= 0
     for name in streams:
-        excluded = excluded_streams(name)
-        if excluded is not None:
+        if isinstance(name, AnyEvent):
             assert table.type is not None
             typed = table.table.column(table.type).is_valid().to_numpy()
-            member |= typed & (stream_codes(table, (*excluded, *sorted(table.elsewhere))) < 0)
+            member |= typed & (
+                stream_codes(table, (*name.excluded, *(other for other in table.elsewhere if isinstance(other, str))))
+                < 0
+            )
     return member
 
 
-def _rows_of_named(source: EventSource, streams: Sequence[str]) -> tuple[Codes, Int64s]:
+def _rows_of_named(source: EventSource, streams: Sequence[Stream]) -> tuple[Codes, Int64s]:
     if all(stream in source.stream_rows for stream in streams):
         noted = [source.stream_rows[stream] for stream in streams]
         return np.concatenate(noted), np.concatenate([[0], np.cumsum([len(rows) for rows in noted])])
     return _search_rows(source, streams)
 
 
-def _search_rows(source: EventSource, streams: Sequence[str]) -> tuple[Codes, Int64s]:
+def _search_rows(source: EventSource, streams: Sequence[Stream]) -> tuple[Codes, Int64s]:
     whole = source.input.stream is not None
-    codes = np.zeros(len(source.starts), np.int32) if whole else stream_codes(source.input, streams)
+    codes = np.zeros(len(source.starts), np.int32) if whole else stream_codes(source.input, [*map(str, streams)])
     if source.valid is not None:
         codes = np.where(source.valid, codes, np.int32(-1))
     return group_by_key(codes, len(streams))
 
 
-def note_streams(source: EventSource, streams: Sequence[str]) -> None:
+def note_streams(source: EventSource, streams: Sequence[Stream]) -> None:
     """Looks for the rows of all these streams at once, so that no query has to read the type column again."""
     if source.input.type is not None:
-        rows, runs = _search_rows(source, streams)
-        source.stream_rows |= {name: rows[runs[place] : runs[place + 1]] for place, name in enumerate(streams)}
+        named = [name for name in streams if isinstance(name, str)]
+        rows, runs = _search_rows(source, named)
+        source.stream_rows |= {name: rows[runs[place] : runs[place + 1]] for place, name in enumerate(named)}
 
 
 def stream_codes(table: InputTable, streams: Sequence[str]) -> Codes:

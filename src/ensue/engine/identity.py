@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pandas.util import hash_array
 
-from ensue.algebra.operators import excluded_streams
 from ensue.engine.events import Candidates
 from ensue.engine.matches import MatchChunk
 from ensue.engine.rows import Rows
@@ -19,6 +18,7 @@ from ensue.engine.workspace import Workspace
 from ensue.graph.bounds import end_of
 from ensue.kernels.compiled import Codes
 from ensue.lang.render import render_query
+from ensue.names import AnyEvent, Name, Stream, key_of, stream_key
 from ensue.plan.model import QueryPlan
 
 Hashes = npt.NDArray[np.uint64]
@@ -29,7 +29,7 @@ LANES = ("ensue-match-id-0", "ensue-match-id-1")
 MULTIPLIERS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))
 
 
-def match_ids(chunk: MatchChunk, plan: QueryPlan, columns: Mapping[str, Sequence[str]]) -> pa.Array:
+def match_ids(chunk: MatchChunk, plan: QueryPlan, columns: Mapping[Stream, Sequence[str]]) -> pa.Array:
     """A text of 32 hexadecimal digits for each match; `columns` are those that tell the events of a stream apart.
 
     Equal events are told apart by their number among their like, so that every match has an id of its own.
@@ -39,11 +39,13 @@ def match_ids(chunk: MatchChunk, plan: QueryPlan, columns: Mapping[str, Sequence
     return pa.array(hexadecimal(digits))
 
 
-def event_ids(space: Workspace, matches: Rows, name: str, columns: Sequence[str]) -> list[Hashes]:
+def event_ids(space: Workspace, matches: Rows, name: Name, columns: Sequence[str]) -> list[Hashes]:
     """The two halves of the id of the event that each match binds to a variable; `columns` are all of its stream."""
     rows, stream = space.candidates[name].rows[matches.places[name]], space.streams[name]
     return [
-        _mix(np.full(len(rows), _seed(stream, lane)), _hashes_by_row(space, name, columns, lane)[rows], lane)
+        _mix(
+            np.full(len(rows), _seed(stream_key(stream), lane)), _hashes_by_row(space, name, columns, lane)[rows], lane
+        )
         for lane in range(len(LANES))
     ]
 
@@ -66,27 +68,27 @@ def row_ids(columns: Mapping[str, pa.Array], numbers: Hashes | None) -> pa.Array
     return pa.array(hexadecimal(digits), pa.string())
 
 
-def _lane(chunk: MatchChunk, plan: QueryPlan, columns: Mapping[str, Sequence[str]], lane: int) -> Hashes:
+def _lane(chunk: MatchChunk, plan: QueryPlan, columns: Mapping[Stream, Sequence[str]], lane: int) -> Hashes:
     result = np.full(chunk.rows.length, _seed(f"{pattern_identity(plan)}/{chunk.plan.graph.number}", lane))
-    for name in sorted(chunk.rows.places):
+    for name in sorted(chunk.rows.places, key=key_of):
         if name in chunk.space.moments:
             moments = chunk.space.value(end_of(name), chunk.rows).view(np.uint64)
-            result = _mix(result ^ _seed(name, lane), moments, lane)
+            result = _mix(result ^ _seed(key_of(name), lane), moments, lane)
             continue
         rows = chunk.space.candidates[name].rows[chunk.rows.places[name]]
         events = _hashes_by_row(chunk.space, name, _telling(chunk.space, name, columns), lane)
-        result = _mix(result ^ _seed(name, lane), events[rows], lane)
+        result = _mix(result ^ _seed(key_of(name), lane), events[rows], lane)
     return result
 
 
-def _telling(space: Workspace, name: str, columns: Mapping[str, Sequence[str]]) -> Sequence[str]:
+def _telling(space: Workspace, name: Name, columns: Mapping[Stream, Sequence[str]]) -> Sequence[str]:
     """The columns that tell the events of a variable apart; those of several streams are told apart by their type."""
     stream, kind = space.streams[name], space.candidates[name].source.input.type
     own = columns[stream]
-    return own if excluded_streams(stream) is None or kind is None else [*dict.fromkeys([*own, kind])]
+    return own if not isinstance(stream, AnyEvent) or kind is None else [*dict.fromkeys([*own, kind])]
 
 
-def _hashes_by_row(space: Workspace, name: str, columns: Sequence[str], lane: int) -> Hashes:
+def _hashes_by_row(space: Workspace, name: Name, columns: Sequence[str], lane: int) -> Hashes:
     """The hash of each row of the variable's table that it can bind, also of those that no pass has looked at."""
     known = space.identities.get((name, lane))
     if known is not None:
@@ -102,7 +104,7 @@ def _hashes_by_row(space: Workspace, name: str, columns: Sequence[str], lane: in
 
 def pattern_identity(plan: QueryPlan) -> str:
     """What stands for the pattern: its name, or its text if it has none."""
-    return plan.query.name or render_query(plan.query)
+    return str(plan.query.name or "") or render_query(plan.query)
 
 
 def _event_hashes(found: Candidates, names: Sequence[str], lane: int) -> Hashes:

@@ -22,6 +22,7 @@ from ensue.graph.bounds import end_of
 from ensue.graph.model import Moment
 from ensue.kernels.compiled import Codes, Int64s
 from ensue.kernels.ranges import find_ranges
+from ensue.names import Name
 from ensue.plan.model import AbsencePlan, CollectionPlan, GraphPlan, Side
 from ensue.plan.order import join_order, precedence
 
@@ -42,7 +43,7 @@ class Join:
     summaries: dict[int, Summary]
     inner: dict[int, Join] = field(default_factory=dict)
     steps_of_existence: list[Step] | None = None
-    orders: dict[Hashable, list[str]] = field(default_factory=dict)
+    orders: dict[Hashable, list[Name]] = field(default_factory=dict)
     reached: bool = False
     """Whether all variables were ever bound, whatever was judged afterwards."""
 
@@ -81,7 +82,7 @@ class Join:
             block *= BLOCK_GROWTH
         return found
 
-    def _order(self, bound: frozenset[str]) -> list[str]:
+    def _order(self, bound: frozenset[Name]) -> list[Name]:
         graph = self.space.plan.graph
         if not self.space.options.reorder:
             return list(graph.names)
@@ -91,10 +92,10 @@ class Join:
             self.orders[wanted] = join_order(graph, counts, self.space.store.span, bound)
         return self.orders[wanted]
 
-    def _steps(self, order: list[str]) -> list[Step]:
+    def _steps(self, order: list[Name]) -> list[Step]:
         return [self._step(name, frozenset(order[:place])) for place, name in enumerate(order)]
 
-    def _step(self, name: str, bound: frozenset[str]) -> Step:
+    def _step(self, name: Name, bound: frozenset[Name]) -> Step:
         space, options = self.space, self.space.options
         wanted = ("step", name, bound, space.outer, space.sight, options.equality_keys, options.earliest_completion)
         known: dict[Hashable, Step] = space.plan.remembered
@@ -104,7 +105,7 @@ class Join:
             known[wanted] = plan_step(space.plan, name, bound, space.sight, conditions, early)
         return known[wanted]
 
-    def _residual_conditions(self, name: str, bound: frozenset[str]) -> list[Expr]:
+    def _residual_conditions(self, name: Name, bound: frozenset[Name]) -> list[Expr]:
         """The conditions that the join key of this step does not take care of."""
         graph = self.space.plan.graph
         classes = self.space.join_classes(name, bound | self.space.outer)
@@ -197,7 +198,7 @@ class Join:
                 high = np.minimum(high, closed - 1 - absence.upper.shift)
         return low, high
 
-    def _moment_range(self, name: str) -> Range:
+    def _moment_range(self, name: Name) -> Range:
         wanted = ("moment", name, self.space.outer, self.space.sight)
         known = self.space.plan.remembered
         if wanted not in known:
@@ -302,7 +303,7 @@ class Join:
             mask &= values <= high
         return rows.where(mask)
 
-    def _event_of(self, name: str, rows: Rows) -> Codes:
+    def _event_of(self, name: Name, rows: Rows) -> Codes:
         return self.space.candidates[name].rows[rows.places[name]]
 
     # -- absences --------------------------------------------------------------------------------------------------
@@ -429,11 +430,11 @@ class Join:
         pairs = int((end.astype(np.int64) - begin).sum())
         return pairs > len(self.space.candidates[first]) + len(self.space.candidates[second])
 
-    def _keep_those_with(self, name: str, partner: str) -> None:
+    def _keep_those_with(self, name: Name, partner: Name) -> None:
         first, last = self._partner_ranges(name, partner)
         self.space.restrict(name, last > first)
 
-    def _partner_ranges(self, name: str, partner: str) -> tuple[Codes, Codes]:
+    def _partner_ranges(self, name: Name, partner: Name) -> tuple[Codes, Codes]:
         count = len(self.space.candidates[name])
         rows = Rows(count, {name: np.arange(count, dtype=np.int32)})
         first, last, _ = self._ranges(rows, self._step(partner, frozenset({name})))
@@ -451,7 +452,7 @@ def _ranked(found: Candidates) -> tuple[Int64s, Codes]:
     return ranks, by_rank
 
 
-def _is_about(absence: AbsencePlan, names: set[str]) -> bool:
+def _is_about(absence: AbsencePlan, names: set[Name]) -> bool:
     assert absence.lower is not None and absence.upper is not None
     return bool(names & (absence.lower.variables | absence.upper.variables))
 

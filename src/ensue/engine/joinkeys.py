@@ -14,9 +14,10 @@ from ensue.expr.nodes import Field
 from ensue.graph.model import Equality
 from ensue.kernels.compiled import Codes, Int64s
 from ensue.kernels.sorting import group_by_key
+from ensue.names import Name
 
 MOST_PACKED = 2**62
-Member = tuple[str, str]
+Member = tuple[Name, str]
 """A variable and the name of its field."""
 
 
@@ -26,7 +27,7 @@ class EqualityClass:
 
     members: tuple[Member, ...]
 
-    def member_of(self, variables: Collection[str]) -> Member | None:
+    def member_of(self, variables: Collection[Name]) -> Member | None:
         return next((member for member in self.members if member[0] in variables), None)
 
 
@@ -44,7 +45,7 @@ def equality_classes(equalities: Sequence[Equality]) -> tuple[EqualityClass, ...
 
 def usable_classes(
     equalities: Sequence[Equality],
-    outer: Collection[str],
+    outer: Collection[Name],
     transitive: Callable[[EqualityClass], bool],
     sizes: Callable[[EqualityClass], int],
     key_count: int,

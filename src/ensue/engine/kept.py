@@ -12,6 +12,7 @@ from ensue.engine.cascade import Cascade, Progress, Role
 from ensue.engine.distinct import row_codes
 from ensue.engine.output import event_fields
 from ensue.engine.sources import one_chunk
+from ensue.names import Stream
 
 OWN = "ensue:"
 """How the names of the engine's own columns begin."""
@@ -29,9 +30,9 @@ def kept_events(progress: Progress) -> list[pa.Table]:
     ]
 
 
-def kept_derived(progress: Progress) -> dict[str, pa.Table]:
+def kept_derived(progress: Progress) -> dict[Stream, pa.Table]:
     """The kept events of each declared stream; the columns `start` and `end`, which come first, are their times."""
-    found = {}
+    found: dict[Stream, pa.Table] = {}
     for made in progress.derivations if isinstance(progress, Cascade) else ():
         schema = made.item.table.schema
         names = [START, END, *(name for name in schema.names if not name.startswith(OWN))]

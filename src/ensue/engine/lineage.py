@@ -15,6 +15,7 @@ from ensue.engine.matches import MatchChunk
 from ensue.engine.rows import Rows
 from ensue.engine.workspace import Workspace
 from ensue.kernels.compiled import Codes, Int64s
+from ensue.names import Name, Stream, written
 
 ID_COLUMNS = tuple(f"id_{lane}" for lane in range(len(LANES)))
 MEMBER = pa.struct(
@@ -33,15 +34,15 @@ class _Bound:
     matches: Int64s
     space: Workspace
     rows: Rows
-    name: str
+    name: Name
 
 
-def lineage_ids(chunk: MatchChunk, name: str | None, columns: Mapping[str, Sequence[str]]) -> pa.Array:
+def lineage_ids(chunk: MatchChunk, name: Name | None, columns: Mapping[Stream, Sequence[str]]) -> pa.Array:
     """For each match the ids of the events below a variable (None: all of them), each once; null if it is not bound.
 
     `columns` are all columns of a stream.
     """
-    bound = [part for part in _bound(chunk) if name is None or _written(part.name) == name]
+    bound = [part for part in _bound(chunk) if name is None or written(part.name) == name]
     if not bound:
         return pa.nulls(chunk.rows.length, IDS)
     members, offsets = _in_order(bound, chunk.rows.length, columns)
@@ -49,7 +50,7 @@ def lineage_ids(chunk: MatchChunk, name: str | None, columns: Mapping[str, Seque
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(hexadecimal(digits), pa.string()))
 
 
-def lineage_members(chunk: MatchChunk, columns: Mapping[str, Sequence[str]]) -> pa.Array:
+def lineage_members(chunk: MatchChunk, columns: Mapping[Stream, Sequence[str]]) -> pa.Array:
     """For each match the events below it, in the form in which an event of a declared stream carries them."""
     return _as_lists(*_in_order(list(_bound(chunk)), chunk.rows.length, columns))
 
@@ -84,13 +85,8 @@ def _bound(chunk: MatchChunk) -> Iterator[_Bound]:
                     yield _Bound(matches[own], part.space, rows, name)
 
 
-def _written(name: str) -> str:
-    """The variable as it is written, of whatever round of a repetition."""
-    return name.split("[")[0]
-
-
 def _in_order(
-    parts: Sequence[_Bound], count: int, columns: Mapping[str, Sequence[str]]
+    parts: Sequence[_Bound], count: int, columns: Mapping[Stream, Sequence[str]]
 ) -> tuple[list[np.ndarray], np.ndarray]:
     """The events below all matches, by match and time, each once, and where those of each match begin."""
     found = [_members(part, columns) for part in parts]
@@ -109,7 +105,7 @@ def _each_once(matches: np.ndarray, values: Sequence[np.ndarray], count: int) ->
     return values, np.searchsorted(matches, np.arange(count + 1)).astype(np.int32)
 
 
-def _members(part: _Bound, columns: Mapping[str, Sequence[str]]) -> tuple[Int64s | Hashes, ...]:
+def _members(part: _Bound, columns: Mapping[Stream, Sequence[str]]) -> tuple[Int64s | Hashes, ...]:
     """For each event the number of its match, its times and its id."""
     found, places = part.space.candidates[part.name], part.rows.places[part.name]
     if not found.source.input.derived:

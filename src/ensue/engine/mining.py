@@ -97,7 +97,7 @@ def _streams_of_rows(source: EventSource) -> tuple[list[str], Codes]:
     """The streams of a table, and which of them each row is of; -1 for none."""
     item = source.input
     if item.stream is not None:
-        return [item.stream], np.zeros(len(source.starts), np.int32)
+        return [str(item.stream)], np.zeros(len(source.starts), np.int32)
     assert item.type is not None
     encoded = source.column(item.type).dictionary_encode()
     # Before the names become Python's own: there may be as many as rows.

@@ -23,6 +23,7 @@ from ensue.graph.bounds import end_of, position_of, start_of
 from ensue.graph.model import Variable
 from ensue.graph.timescale import TimeScale
 from ensue.kernels.compiled import Int64s
+from ensue.names import Name, Stream, in_order, written
 from ensue.plan.build import plan_checked
 from ensue.plan.model import AbsencePlan, Options, QueryPlan
 from ensue.plan.requirements import ABSENCE, ORDER, WINDOW, Compared, Question, Requirement
@@ -81,7 +82,7 @@ class Search:
     def planned(self, query: PatternQuery) -> QueryPlan:
         return plan_checked(query, self.plan.catalog, self.plan.source)
 
-    def present(self, stream: str) -> int:
+    def present(self, stream: Stream) -> int:
         """How many events of a stream there are, with a key or without."""
         store, _ = self._store(self.planned(replace(self.question.query, partition_by=())))
         return len(store.streams[stream])
@@ -175,25 +176,25 @@ def _comparisons(requirement: Requirement) -> tuple[Compared, ...]:
     return requirement.compared
 
 
-def _bound(names: Sequence[str], chunk: MatchChunk) -> list[str]:
+def _bound(names: Sequence[Name], chunk: MatchChunk) -> list[Name]:
     return [name for name in names if name in chunk.rows.places]
 
 
-def _edge(names: Sequence[str], side: str, chunk: MatchChunk) -> Int64s:
+def _edge(names: Sequence[Name], side: str, chunk: MatchChunk) -> Int64s:
     """The least start or the greatest end of some variables."""
     combine, point = (np.minimum, start_of) if side == "s" else (np.maximum, end_of)
     found: Int64s = combine.reduce([chunk.space.value(point(name), chunk.rows) for name in names])
     return found
 
 
-def _base_names(names: Iterable[str]) -> set[str]:
+def _base_names(names: Iterable[Name]) -> set[Name]:
     """The names without the numbers of their rounds."""
-    return {name.partition("[")[0] for name in names}
+    return set(map(written, names))
 
 
 def _beside(chunks: Sequence[MatchChunk], others: Sequence[MatchChunk]) -> Iterable[MatchChunk]:
     """The chunks without the choices that are among the others."""
-    names = sorted({name for chunk in (*chunks, *others) for name in chunk.rows.places})
+    names = in_order({name for chunk in (*chunks, *others) for name in chunk.rows.places})
     mine, known = (
         np.concatenate([_identities(chunk, names) for chunk in found] or [np.empty((0, len(names) + 1), np.int64)])
         for found in (chunks, others)
@@ -215,7 +216,7 @@ def are_among(rows: Int64s, known: Int64s) -> Mask:
     return among
 
 
-def _identities(chunk: MatchChunk, names: Sequence[str]) -> Int64s:
+def _identities(chunk: MatchChunk, names: Sequence[Name]) -> Int64s:
     """What tells choices apart: the events, the moments, and the branches of OR."""
     rows, space = chunk.rows, chunk.space
     columns = np.full((rows.length, len(names) + 1), -1, np.int64)

@@ -17,11 +17,12 @@ from ensue.engine.sources import Mask, Report, load_sources
 from ensue.graph.bounds import Limit, Point, end_of, position_of, start_of
 from ensue.graph.model import Graph
 from ensue.kernels.compiled import Int64s
+from ensue.names import Name, in_order
 from ensue.plan.build import plan_graph
 from ensue.plan.model import Options, QueryPlan
 from ensue.plan.openings import Opening, is_point, openings_of, shortened
 
-Listed = tuple[frozenset[str], Sequence[str], Int64s]
+Listed = tuple[frozenset[Name], Sequence[Name], Int64s]
 """The variables of choices that are listed, in order, and the rows of their events."""
 
 
@@ -35,7 +36,7 @@ class Goals:
 
     chunk: MatchChunk
     opening: Opening | None
-    after: dict[str, Int64s]
+    after: dict[Name, Int64s]
     until: Int64s
     open: tuple[str, ...]
 
@@ -133,11 +134,11 @@ def _earliest(graph: Graph, point: Point, chunk: MatchChunk) -> Int64s:
 
 
 def _listed(chunk: MatchChunk) -> Listed:
-    names = sorted(chunk.plan.graph.names)
+    names = in_order(chunk.plan.graph.names)
     return frozenset(names), names, _rows(chunk, names)
 
 
-def _rows(chunk: MatchChunk, names: Sequence[str]) -> Int64s:
+def _rows(chunk: MatchChunk, names: Sequence[Name]) -> Int64s:
     """The rows of the tables that each choice binds."""
     columns = [chunk.space.candidates[name].rows[chunk.rows.places[name]] for name in names]
     return np.stack(columns, axis=1).astype(np.int64)
@@ -145,7 +146,7 @@ def _rows(chunk: MatchChunk, names: Sequence[str]) -> Int64s:
 
 def _is_extended(chunk: MatchChunk, listed: Sequence[Listed]) -> Mask:
     """Which choices are part of one that is listed."""
-    names = sorted(chunk.plan.graph.names)
+    names = in_order(chunk.plan.graph.names)
     mine, extended = _rows(chunk, names), np.zeros(chunk.rows.length, bool)
     for held, order, rows in listed:
         if held > {*names}:

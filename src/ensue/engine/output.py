@@ -11,7 +11,6 @@ import pyarrow as pa
 from ensue.algebra.bound import SERIES, positive_names, series_names
 from ensue.algebra.catalog import Catalog
 from ensue.algebra.check import column_name
-from ensue.algebra.choices import round_name
 from ensue.algebra.lineage import is_lineage, lineage_variable
 from ensue.algebra.nodes import Event, PatternQuery, Return, walk
 from ensue.algebra.probability import PROBABILITY_OF_MATCH, with_probability_field
@@ -40,6 +39,7 @@ from ensue.graph.lists import lists_in, without_lists
 from ensue.graph.model import Series
 from ensue.graph.timescale import TimeScale
 from ensue.kernels.compiled import Codes, Int64s
+from ensue.names import Name, Round, Stream
 from ensue.plan.model import QueryPlan
 
 OVER_CAPACITY = ("overflowed binary array capacity", "input array too large")
@@ -55,7 +55,7 @@ class OutputSchema:
     """
 
     plan: QueryPlan
-    raw_types: Mapping[str, Mapping[str, pa.DataType]]
+    raw_types: Mapping[Stream, Mapping[str, pa.DataType]]
     schema: pa.Schema
     match_id: bool = False
     waiting_for: str | None = None
@@ -63,7 +63,7 @@ class OutputSchema:
 
 
 def output_schema(
-    plan: QueryPlan, raw_types: Mapping[str, Mapping[str, pa.DataType]], match_id: bool = False
+    plan: QueryPlan, raw_types: Mapping[Stream, Mapping[str, pa.DataType]], match_id: bool = False
 ) -> OutputSchema:
     query = plan.query
     if plan.tracking is not None:
@@ -76,7 +76,9 @@ def output_schema(
     return OutputSchema(plan, raw_types, pa.schema(fields), match_id)
 
 
-def derived_output(plan: QueryPlan, raw_types: Mapping[str, Mapping[str, pa.DataType]], lineage: bool) -> OutputSchema:
+def derived_output(
+    plan: QueryPlan, raw_types: Mapping[Stream, Mapping[str, pa.DataType]], lineage: bool
+) -> OutputSchema:
     """The columns of the events of a declared stream: those of RETURN, their times and, if asked for, their lineage."""
     time = plan.catalog.time_type
     hidden = {START: time, END: time, **({LINEAGE: MEMBERS} if lineage else {})}
@@ -154,11 +156,11 @@ def _types(plan: QueryPlan) -> Callable[[Field], pa.DataType]:
     return field_type
 
 
-def variable_streams(query: PatternQuery) -> dict[str, str]:
+def variable_streams(query: PatternQuery) -> dict[Name, Stream]:
     return {node.variable: node.stream for node in walk(query.pattern) if isinstance(node, Event) and node.variable}
 
 
-def _default_fields(plan: QueryPlan, raw_types: Mapping[str, Mapping[str, pa.DataType]]) -> list[pa.Field]:
+def _default_fields(plan: QueryPlan, raw_types: Mapping[Stream, Mapping[str, pa.DataType]]) -> list[pa.Field]:
     query = plan.query
     streams = variable_streams(query)
     keys = [pa.field(name, _key_type(name, plan, raw_types)) for name in query.partition_by]
@@ -167,12 +169,12 @@ def _default_fields(plan: QueryPlan, raw_types: Mapping[str, Mapping[str, pa.Dat
     variables = []
     for name in positive_names(query.pattern):
         event = pa.struct(event_fields(raw_types[streams[name]]))
-        variables.append(pa.field(name, pa.list_(event) if name in lists else event))
+        variables.append(pa.field(str(name), pa.list_(event) if name in lists else event))
     probability = [pa.field("probability", pa.float64())] if plan.uncertain else []
     return _distinct_names([*keys, *interval, *variables, *probability])
 
 
-def _key_type(name: str, plan: QueryPlan, raw_types: Mapping[str, Mapping[str, pa.DataType]]) -> pa.DataType:
+def _key_type(name: str, plan: QueryPlan, raw_types: Mapping[Stream, Mapping[str, pa.DataType]]) -> pa.DataType:
     """The type of a key as it came, if it is the same in all streams, otherwise one that holds all of them."""
     kinds = [types.get(name, plan.catalog.time_type) for types in raw_types.values()]
     if len(set(kinds)) == 1:
@@ -206,14 +208,14 @@ def render_chunk(chunk: MatchChunk, output: OutputSchema) -> pa.RecordBatch:
     )
 
 
-def _hidden_column(chunk: MatchChunk, output: OutputSchema, name: str) -> pa.Array:
+def _hidden_column(chunk: MatchChunk, output: OutputSchema, name: Name) -> pa.Array:
     if name == LINEAGE:
         return lineage_members(chunk, _identifying_columns(output))
     times = chunk.starts if name == START else completion_times(chunk, output.plan)
     return pa.array(times).view(output.plan.catalog.time_type)
 
 
-def _identifying_columns(output: OutputSchema) -> dict[str, list[str]]:
+def _identifying_columns(output: OutputSchema) -> dict[Stream, list[str]]:
     """The columns that tell the events of a stream apart: those that the query uses."""
     return {
         stream: list(output.raw_types[stream] if names is None else names)
@@ -300,7 +302,7 @@ def _default_columns(chunk: MatchChunk, output: OutputSchema) -> list[pa.Array]:
     return [*columns, probability_column(chunk.rows)] if plan.uncertain else columns
 
 
-def _variable_column(chunk: MatchChunk, name: str, types: Mapping[str, pa.DataType], plan: QueryPlan) -> pa.Array:
+def _variable_column(chunk: MatchChunk, name: Name, types: Mapping[str, pa.DataType], plan: QueryPlan) -> pa.Array:
     """The event of a variable, or the list of its events."""
     group = plan.normal_form.repetitions.groups.get(name)
     rounds = chunk.plan.graph.rounds.get(group or "", 0)
@@ -308,7 +310,7 @@ def _variable_column(chunk: MatchChunk, name: str, types: Mapping[str, pa.DataTy
         return _event_struct(chunk.space, chunk.rows, name, types)
     if rounds:
         return gathered(
-            [_event_struct(chunk.space, chunk.rows, round_name(name, number), types) for number in range(rounds)]
+            [_event_struct(chunk.space, chunk.rows, Round(name, number), types) for number in range(rounds)]
         )
     kind = pa.struct(event_fields(types))
     if group not in chunk.rows.lists:
@@ -333,7 +335,7 @@ def event_fields(types: Mapping[str, pa.DataType]) -> list[pa.Field]:
     return _distinct_names([pa.field(shown.get(name, name), kind) for name, kind in types.items()])
 
 
-def _event_struct(space: Workspace, matches: Rows, name: str, types: Mapping[str, pa.DataType]) -> pa.Array:
+def _event_struct(space: Workspace, matches: Rows, name: Name, types: Mapping[str, pa.DataType]) -> pa.Array:
     if name not in matches.places:
         return pa.nulls(matches.length, pa.struct(event_fields(types)))
     found = space.candidates[name]

@@ -19,6 +19,7 @@ from ensue.engine.evaluate import Frontier, evaluate
 from ensue.engine.events import Candidates, EventStore
 from ensue.engine.matches import MatchChunk, completion_times
 from ensue.engine.sources import EventSource, InputTable, Mask
+from ensue.names import Stream
 from ensue.plan.model import Options, QueryPlan, Retention
 from ensue.plan.retention import longer
 from ensue.plan.slices import reach_of_streams, uncut_reason
@@ -56,7 +57,7 @@ def _back(since: int, ticks: int | None) -> int | None:
     return None if ticks is None else since - max(0, ticks)
 
 
-def _reach(plans: Sequence[QueryPlan], derivations: Sequence[Derivation]) -> dict[str, Retention]:
+def _reach(plans: Sequence[QueryPlan], derivations: Sequence[Derivation]) -> dict[Stream, Retention]:
     """How long after an event of each stream a result can complete to which it matters, by whatever way.
 
     Of what is watched, counted or used up, everything from the beginning on can matter.
@@ -64,7 +65,7 @@ def _reach(plans: Sequence[QueryPlan], derivations: Sequence[Derivation]) -> dic
     everything = all_plans(derivations, plans)
     if any(map(uncut_reason, everything)):
         return {stream: ENDLESS for plan in everything for stream in plan.all_streams}
-    reach: dict[str, Retention] = {}
+    reach: dict[Stream, Retention] = {}
 
     def note(plan: QueryPlan, later: int | None) -> None:
         for stream, kept in reach_of_streams(plan):

@@ -21,6 +21,7 @@ from ensue.engine.workspace import Workspace
 from ensue.graph.model import Collection
 from ensue.kernels.compiled import Codes, Int64s
 from ensue.kernels.stretches import chances_of_none
+from ensue.names import Name
 
 TOUCHING = 1e-12
 """Stretches that overlap by less lie side by side."""
@@ -61,7 +62,7 @@ class Threats:
     match: Int64s
     demands: Demands
     parent: Int64s | None = None
-    against: str | None = None
+    against: Name | None = None
 
     def of_match(self, row: int) -> range:
         """The rows of one match, which stand together."""
@@ -74,16 +75,16 @@ class Lineage:
     """Of what it depends whether matches are real: on their events, and on their threats, by the name of the list."""
 
     events: Demands
-    threats: dict[str, Threats]
+    threats: dict[Name, Threats]
 
     @classmethod
     def of(cls, chunk: MatchChunk) -> Lineage:
         """The lineage of the matches of a chunk."""
         space, rows, graph = chunk.space, chunk.rows, chunk.plan.graph
         events = merged_demands(demands_of(space, [(name, rows.places[name]) for name in graph.names], rows.length))
-        threats: dict[str, Threats] = {}
+        threats: dict[Name, Threats] = {}
         if not space.store.is_certain:
-            keys: dict[str, Int64s] = {}
+            keys: dict[Name, Int64s] = {}
             for collection in graph.collections:
                 if collection.threat is not None and collection.name in rows.lists:
                     found, keys[collection.name] = _listed(
@@ -187,7 +188,7 @@ class Lineage:
             ),
         )
 
-    def _threat(self, name: str, place: int, row: int) -> Possible:
+    def _threat(self, name: Name, place: int, row: int) -> Possible:
         return Possible(
             _stretches(self.threats[name].demands, place),
             tuple(
@@ -207,7 +208,7 @@ def _numbered(rows: npt.NDArray[np.intp], count: int) -> Int64s:
     return number
 
 
-def demands_of(space: Workspace, bound: Sequence[tuple[str, Codes]], count: int) -> Demands:
+def demands_of(space: Workspace, bound: Sequence[tuple[Name, Codes]], count: int) -> Demands:
     """What has to be real so that the events are that variables bind."""
     shape = (count, len(bound))
     block, low, high = np.full(shape, CERTAIN, np.int64), np.zeros(shape), np.ones(shape)
@@ -246,7 +247,7 @@ def merged_demands(demands: Demands) -> Demands:
 
 
 def _listed(
-    collection: Collection, lists: Lists, events: Demands, known: dict[str, Threats], keys: dict[str, Int64s]
+    collection: Collection, lists: Lists, events: Demands, known: dict[Name, Threats], keys: dict[Name, Int64s]
 ) -> tuple[Threats, Int64s]:
     """The threats of a list that can be real together with their match, and what tells them apart."""
     threat = collection.threat
@@ -273,7 +274,7 @@ def _listed(
     )
 
 
-def in_order(lists: Lists, names: Sequence[str]) -> Demands:
+def in_order(lists: Lists, names: Sequence[Name]) -> Demands:
     """What each element of the lists asks, in the order of the lists."""
     found = [
         demands_of(part.space, [(name, part.rows.places[name]) for name in names], part.rows.length)
@@ -286,7 +287,7 @@ def in_order(lists: Lists, names: Sequence[str]) -> Demands:
     ).take(lists.order)
 
 
-def _identities(lists: Lists, match: Int64s, names: Sequence[str]) -> Int64s:
+def _identities(lists: Lists, match: Int64s, names: Sequence[Name]) -> Int64s:
     """The match of each element and the rows of the events that it binds to these names."""
     columns = [
         np.concatenate([part.space.candidates[name].rows[part.rows.places[name]] for part in lists.parts])[lists.order]

@@ -12,6 +12,7 @@ from ensue.engine.sources import Mask
 from ensue.engine.uncertainty import Floats
 from ensue.kernels.compiled import Codes, Int64s
 from ensue.kernels.ranges import expand_ranges
+from ensue.names import Name
 
 if TYPE_CHECKING:
     from ensue.engine.workspace import Workspace
@@ -26,9 +27,9 @@ class Rows:
     """
 
     length: int
-    places: dict[str, Codes]
+    places: dict[Name, Codes]
     origin: Codes | None = None
-    lists: dict[str, Lists] = field(default_factory=dict)
+    lists: dict[Name, Lists] = field(default_factory=dict)
     probability: Floats | None = None
     expected: dict[int, Floats] = field(default_factory=dict)
 
@@ -46,7 +47,7 @@ class Rows:
         kept = np.flatnonzero(mask)
         return self if len(kept) == self.length else self.take(kept.astype(np.int32))
 
-    def bind(self, name: str, probes: Codes, places: Codes) -> Rows:
+    def bind(self, name: Name, probes: Codes, places: Codes) -> Rows:
         """The rows `probes`, each extended by the event at the place beside it."""
         extended = self.take(probes)
         extended.places[name] = places

@@ -20,6 +20,7 @@ from ensue.engine.traces import TRACE, Watched, no_records, watch
 from ensue.engine.violations import track
 from ensue.errors import citing
 from ensue.kernels.compiled import Int64s
+from ensue.names import Stream
 from ensue.plan.model import Options, QueryPlan
 from ensue.plan.tracking import Tracking
 
@@ -34,9 +35,9 @@ def request_of(plan: QueryPlan, counting: bool | None = None) -> Request:
     return Request(plan.streams, plan.query.partition_by, plan.catalog.time_type, numbered)
 
 
-def raw_types(plan: QueryPlan, inputs: Sequence[InputTable]) -> dict[str, dict[str, pa.DataType]]:
+def raw_types(plan: QueryPlan, inputs: Sequence[InputTable]) -> dict[Stream, dict[str, pa.DataType]]:
     """The columns of each stream of the query."""
-    types: dict[str, dict[str, pa.DataType]] = {}
+    types: dict[Stream, dict[str, pa.DataType]] = {}
     for stream in plan.streams:
         holder = next(item for item in inputs if item.holds(stream))
         types[stream] = {item.name: item.type for item in plain_schema(holder.table.schema) if item.name != LINEAGE}

@@ -20,6 +20,7 @@ from ensue.engine.sources import InputTable, Report, one_chunk
 from ensue.errors import StateError
 from ensue.lang.render import render_constraint, render_query
 from ensue.lang.render_rules import render_declarations, render_rule
+from ensue.names import Stream
 from ensue.plan.model import QueryPlan
 
 STATE_VERSION = 3
@@ -27,7 +28,7 @@ METADATA = b"ensue.state"
 REQUIRED = {"version", "query", "watermark", "per_stream", "report", "tables"}
 
 
-def snapshot(session: Progress, per_stream: bool, schemas: Mapping[str | None, pa.Schema] | None = None) -> pa.Table:
+def snapshot(session: Progress, per_stream: bool, schemas: Mapping[Stream | None, pa.Schema] | None = None) -> pa.Table:
     """The state as one row: a column for each input with the list of its kept events, those of every stage apart.
 
     A query that watches its traces has a column with the list of what is known of each. `per_stream` says whether
@@ -57,7 +58,7 @@ def snapshot(session: Progress, per_stream: bool, schemas: Mapping[str | None, p
 
 def watched_streams(plans: Iterable[QueryPlan]) -> list[list[str]]:
     """What the bits of the records of traces stand for."""
-    return [list(plan.watched) for plan in plans if plan.law is not None]
+    return [list(map(str, plan.watched)) for plan in plans if plan.law is not None]
 
 
 def query_text(plans: Sequence[QueryPlan], derivations: Sequence[Derivation] = ()) -> str:
@@ -143,7 +144,7 @@ def _restore_part(session: Session, saved: pa.Table, prefix: str) -> None:
     session.records = [tuple(_records(saved, prefix, place)) for place in range(len(session.plans))]
 
 
-def saved_schemas(saved: pa.Table) -> dict[str | None, pa.Schema]:
+def saved_schemas(saved: pa.Table) -> dict[Stream | None, pa.Schema]:
     """The schemas of the tables that a saved state was fed with, by stream (None: the one table of all streams)."""
     return {item["stream"]: _decoded(item["schema"]) for item in read_header(saved)["tables"]}
 
@@ -169,7 +170,12 @@ def _decoded(text: str) -> pa.Schema:
 
 def _columns(item: InputTable) -> dict[str, str | None]:
     """Which stream a table holds and which columns it was read by."""
-    return {"stream": item.stream, "time": item.time, "end": item.end, "type": item.type}
+    return {
+        "stream": None if item.stream is None else str(item.stream),
+        "time": item.time,
+        "end": item.end,
+        "type": item.type,
+    }
 
 
 def read_header(saved: pa.Table) -> dict[str, Any]:

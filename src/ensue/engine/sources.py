@@ -16,6 +16,7 @@ from ensue.engine.uncertainty import Uncertainty, arrange_blocks, read_probabili
 from ensue.errors import SchemaError
 from ensue.expr.types import readable
 from ensue.kernels.compiled import Codes, Int64s
+from ensue.names import Stream
 
 MOST_ROWS = 2**31 - 1
 SAFE_TIME = 2**61
@@ -82,15 +83,15 @@ class InputTable:
     table: pa.Table
     time: str
     end: str | None = None
-    stream: str | None = None
+    stream: Stream | None = None
     type: str | None = None
     derived: bool = False
-    elsewhere: frozenset[str] = frozenset()
+    elsewhere: frozenset[Stream] = frozenset()
     probability: str | None = None
     alternatives: tuple[str, ...] = ()
     hierarchy: Hierarchy = NO_HIERARCHY
 
-    def holds(self, stream: str) -> bool:
+    def holds(self, stream: Stream) -> bool:
         """Whether events of this stream are sought in the table."""
         return stream not in self.elsewhere if self.stream is None else stream == self.stream
 
@@ -111,7 +112,7 @@ class EventSource:
     raw_columns: dict[str, pa.Array] = field(default_factory=dict)
     uncertainty: Uncertainty | None = None
     """How probable each row is; None: all are real."""
-    stream_rows: dict[str, Codes] = field(default_factory=dict, init=False)
+    stream_rows: dict[Stream, Codes] = field(default_factory=dict, init=False)
     """The rows of streams that were looked for ahead of the queries; a source with other valid rows knows none."""
 
     def column(self, name: str) -> pa.Array:

@@ -19,6 +19,7 @@ from ensue.graph.bounds import (
     start_of,
 )
 from ensue.graph.model import Graph
+from ensue.names import Name, in_order
 from ensue.plan.model import AbsencePlan, GraphPlan
 
 
@@ -38,12 +39,12 @@ class Range:
 class Step:
     """Binding `variable` when others are bound: its ranges, and what can be checked once it is bound."""
 
-    variable: str
+    variable: Name
     start: Range
     end: Range
     position: Range
     conditions: tuple[Expr, ...]
-    distinct: tuple[tuple[str, str], ...]
+    distinct: tuple[tuple[Name, Name], ...]
     deadlines: tuple[AbsencePlan, ...]
     earliest: tuple[AbsencePlan, ...]
     checks: tuple[AbsencePlan, ...]
@@ -53,13 +54,13 @@ class Step:
 class Sight:
     """What a graph sees around it: the bound variables and moments of outer graphs, and whether they are all."""
 
-    outer: frozenset[str]
+    outer: frozenset[Name]
     whole: bool
-    moments: frozenset[str] = frozenset()
+    moments: frozenset[Name] = frozenset()
 
 
 def plan_step(
-    plan: GraphPlan, variable: str, bound: frozenset[str], sight: Sight, conditions: Iterable[Expr], summaries: bool
+    plan: GraphPlan, variable: Name, bound: frozenset[Name], sight: Sight, conditions: Iterable[Expr], summaries: bool
 ) -> Step:
     """What follows for `variable` from the bound ones.
 
@@ -93,12 +94,12 @@ def plan_step(
     )
 
 
-def _is_new(names: frozenset[str], variable: str, bound: frozenset[str], graph: Graph) -> bool:
+def _is_new(names: frozenset[Name], variable: Name, bound: frozenset[Name], graph: Graph) -> bool:
     """Whether a condition is judged first at this step: one about what is around the graph with its first variable."""
     return variable in names or (not bound and names.isdisjoint(graph.names))
 
 
-def plan_moment(plan: GraphPlan, moment: str, earlier: frozenset[str], sight: Sight) -> Range:
+def plan_moment(plan: GraphPlan, moment: Name, earlier: frozenset[Name], sight: Sight) -> Range:
     """Between what the variables of a graph, its `earlier` moments, all bound, and what is around it allow a moment."""
     graph = plan.graph
     own = frozenset(graph.names)
@@ -106,18 +107,18 @@ def plan_moment(plan: GraphPlan, moment: str, earlier: frozenset[str], sight: Si
     return _range(graph.times, end_of(moment), _time_points(own | sight.outer, known), own | earlier)
 
 
-def _time_points(bound: Collection[str], sight: Sight) -> list[Point]:
-    points = [point for name in sorted(bound) for point in (start_of(name), end_of(name))]
-    points += map(end_of, sorted(sight.moments))
+def _time_points(bound: Collection[Name], sight: Sight) -> list[Point]:
+    points = [point for name in in_order(bound) for point in (start_of(name), end_of(name))]
+    points += map(end_of, in_order(sight.moments))
     return [*points, WHOLE_START, WHOLE_END] if sight.whole else points
 
 
-def _position_points(bound: Collection[str], whole: bool) -> list[Point]:
-    points = [position_of(name) for name in sorted(bound)]
+def _position_points(bound: Collection[Name], whole: bool) -> list[Point]:
+    points = [position_of(name) for name in in_order(bound)]
     return [*points, WHOLE_FIRST, WHOLE_LAST] if whole else points
 
 
-def _range(network: Network, point: Point, points: list[Point], own: frozenset[str]) -> Range:
+def _range(network: Network, point: Point, points: list[Point], own: frozenset[Name]) -> Range:
     lower = [(other, limit.whole) for other in points if (limit := network.limit(other, point)) is not None]
     upper = [(other, limit.whole) for other in points if (limit := network.limit(point, other)) is not None]
     return Range(
@@ -127,7 +128,7 @@ def _range(network: Network, point: Point, points: list[Point], own: frozenset[s
 
 
 def _needed(
-    limits: list[tuple[Point, int]], own: frozenset[str], between: Callable[[Point, Point], Limit | None]
+    limits: list[tuple[Point, int]], own: frozenset[Name], between: Callable[[Point, Point], Limit | None]
 ) -> tuple[tuple[Point, int], ...]:
     """Without the bounds that follow from another one by way of a bound between the two bound points themselves.
 
@@ -145,25 +146,25 @@ def _needed(
     return tuple(kept)
 
 
-def _caps_start(absence: AbsencePlan, variable: str, bound: frozenset[str], times: Network) -> bool:
+def _caps_start(absence: AbsencePlan, variable: Name, bound: frozenset[Name], times: Network) -> bool:
     """The scope begins at bound points and ends just before the start of this variable alone: a latest start."""
     assert absence.lower is not None and absence.upper is not None
     starts = [(start_of(variable),), *([(end_of(variable),)] if _is_point(variable, times) else [])]
     return absence.lower.variables <= bound and absence.upper.points in starts and absence.upper.shift == -1
 
 
-def _floors_end(absence: AbsencePlan, variable: str, bound: frozenset[str]) -> bool:
+def _floors_end(absence: AbsencePlan, variable: Name, bound: frozenset[Name]) -> bool:
     """The scope ends at bound points and begins just after the end of this variable alone: an earliest end."""
     assert absence.lower is not None and absence.upper is not None
     return absence.upper.variables <= bound and absence.lower.points == (end_of(variable),) and absence.lower.shift == 1
 
 
-def _is_point(variable: str, times: Network) -> bool:
+def _is_point(variable: Name, times: Network) -> bool:
     longest = times.limit(end_of(variable), start_of(variable))
     return longest is not None and longest.value == 0
 
 
-def _becomes_decidable(absence: AbsencePlan, variable: str, bound: frozenset[str], outer: frozenset[str]) -> bool:
+def _becomes_decidable(absence: AbsencePlan, variable: Name, bound: frozenset[Name], outer: frozenset[Name]) -> bool:
     """Both ends of the scope are known from this step on; scopes between outer events from the first step on."""
     assert absence.lower is not None and absence.upper is not None
     needed = (absence.lower.variables | absence.upper.variables) - outer

@@ -16,6 +16,7 @@ from ensue.kernels.compiled import Codes, Int64s
 from ensue.kernels.minima import lower_to, sliding_minimum, suffix_minimum
 from ensue.kernels.ranges import find_ranges, value_from, value_until
 from ensue.kernels.sorting import group_by_key, order_by_time
+from ensue.names import Name
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class Summary:
         return value_until(keys, upper, self.offsets, self.completions, self.starts, NEVER)
 
 
-def summarize_chain(space: Workspace, chain: tuple[str, ...]) -> Summary:
+def summarize_chain(space: Workspace, chain: tuple[Name, ...]) -> Summary:
     """The summary of a sequence: from the last item backwards, the least over the successors in range."""
     times = space.plan.graph.times
     completions = space.candidates[chain[-1]].ends

@@ -15,6 +15,7 @@ from ensue.expr.types import common_type, readable_type
 from ensue.kernels.codes import number_by_appearance
 from ensue.kernels.compiled import Codes, Int64s
 from ensue.kernels.sorting import is_sorted, order_by_time
+from ensue.names import Stream
 
 KEY = "key"
 """How the key columns of what is known of traces begin."""
@@ -32,7 +33,7 @@ class TraceRows:
 
     def __init__(
         self,
-        streams: tuple[str, ...],
+        streams: tuple[Stream, ...],
         sources: tuple[EventSource, ...],
         request: Request,
         known: Sequence[pa.Table] = (),
@@ -57,7 +58,7 @@ class TraceRows:
         """Which of the streams each row belongs to, -1 for rows that take no part."""
         stream = source.input.stream
         if stream is None:
-            codes = stream_codes(source.input, self.streams)
+            codes = stream_codes(source.input, [*map(str, self.streams)])
         else:
             number = self.streams.index(stream) if stream in self.streams else -1
             codes = np.full(len(source.starts), number, np.int32)

@@ -8,6 +8,7 @@ import numpy as np
 
 from ensue.graph.bounds import FAR
 from ensue.kernels.traces import Rules
+from ensue.names import Stream
 from ensue.plan.monitor import MOST_STEPS, GraphMonitor, Monitor
 
 ENDED = np.uint64(1 << 63)
@@ -30,7 +31,7 @@ def rules_of(monitor: Monitor) -> Rules:
     """A monitor as arrays."""
     bit = {stream: np.uint64(1 << place) for place, stream in enumerate(monitor.watched)}
 
-    def bits(streams: frozenset[str]) -> np.uint64:
+    def bits(streams: frozenset[Stream]) -> np.uint64:
         return np.uint64(sum(int(bit[stream]) for stream in streams))
 
     leaf_offsets = np.cumsum([0, *(len(graph.leaves) for graph in monitor.graphs)])

@@ -23,6 +23,7 @@ from ensue.kernels.codes import number_by_appearance
 from ensue.kernels.compiled import Codes, Int64s
 from ensue.kernels.sorting import group_by_key
 from ensue.kernels.traces import NEVER, Bits, Traces, follow
+from ensue.names import Stream
 from ensue.plan.model import QueryPlan
 from ensue.plan.monitor import Monitor
 
@@ -184,7 +185,7 @@ class _Watch:
 
         The keys of the store are numbers of their own, given to traces that have events at hand: `self.with_events`.
         """
-        streams: dict[str, Candidates] = {}
+        streams: dict[Stream, Candidates] = {}
         events, awake = self.events, self.own & ~asleep[self.events.keys]
         traces = events.keys[awake]
         all_keys, first = number_by_appearance(traces, events.key_count)

@@ -20,6 +20,7 @@ from ensue.algebra.hierarchies import Hierarchy
 from ensue.engine.keys import encode_columns
 from ensue.errors import SchemaError
 from ensue.kernels.compiled import Codes, Int64s
+from ensue.names import Stream
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -118,9 +119,11 @@ def _side_by_side(probability: Floats, block: Int64s) -> Floats:
     return low
 
 
-def stretches_within(uncertainty: Uncertainty, rows: Codes, stream: str, hierarchy: Hierarchy) -> tuple[Floats, Floats]:
+def stretches_within(
+    uncertainty: Uncertainty, rows: Codes, stream: Stream, hierarchy: Hierarchy
+) -> tuple[Floats, Floats]:
     """In which part of its stretch each row is one of a stream: all of it, unless it is called by a coarser name."""
-    if uncertainty.kind is None or not hierarchy.is_finer(stream):
+    if uncertainty.kind is None or not isinstance(stream, str) or not hierarchy.is_finer(stream):
         return np.zeros(len(rows)), np.ones(len(rows))
     known = frozenset(hierarchy.kinds_of(stream))
     parts = [hierarchy.stretch(name, stream) if name in known else (0.0, 1.0) for name in hierarchy.names]

@@ -17,6 +17,7 @@ from ensue.graph.law import Law
 from ensue.kernels.compiled import Int64s
 from ensue.kernels.violations import NEVER, Checks, Seen, find_violations
 from ensue.lang.render import render_constraint
+from ensue.names import Stream
 from ensue.plan.model import QueryPlan
 from ensue.plan.tracking import VIOLATION_COLUMNS, Tracking
 
@@ -107,7 +108,7 @@ def _record_table(keys: dict[str, pa.Array], seen: Seen, numbers: Int64s) -> pa.
     return pa.table(columns)
 
 
-def _checks(tracking: Tracking, streams: tuple[str, ...]) -> Checks:
+def _checks(tracking: Tracking, streams: tuple[Stream, ...]) -> Checks:
     law = tracking.law
     number_of: dict[Constraint, int] = {constraint: place for place, constraint in enumerate(law.constraints)}
     ends = np.full(len(streams), -1, np.int64)

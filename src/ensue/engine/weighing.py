@@ -20,6 +20,7 @@ from ensue.engine.uncertainty import Floats
 from ensue.engine.worlds import count_worlds, worlds_of
 from ensue.errors import Problem, QueryError
 from ensue.kernels.compiled import Int64s
+from ensue.names import Name
 
 WORLDS_AT_ONCE = 1 << 20
 
@@ -55,7 +56,7 @@ def weighed(chunk: MatchChunk, fitting: Fitting) -> MatchChunk:
 
 
 def _with_worlds(
-    chunk: MatchChunk, lineage: Lineage, named: Mapping[str, Sequence[str]], fitting: Fitting
+    chunk: MatchChunk, lineage: Lineage, named: Mapping[Name, Sequence[Name]], fitting: Fitting
 ) -> MatchChunk:
     """The matches as probable as the worlds in which their lists are as asked, and the means over these worlds."""
     asking = chunk.space.options.lineage

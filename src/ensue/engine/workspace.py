@@ -13,7 +13,7 @@ import pyarrow as pa
 from ensue.algebra.catalog import WHOLE_EVENT, Catalog
 from ensue.algebra.probability import CERTAINTY
 from ensue.engine.events import Candidates, EventStore
-from ensue.engine.joinkeys import EqualityClass, KeyedIndex, build_index, usable_classes
+from ensue.engine.joinkeys import EqualityClass, KeyedIndex, Member, build_index, usable_classes
 from ensue.engine.keys import encode_values
 from ensue.engine.rows import Rows
 from ensue.engine.sources import Mask
@@ -25,9 +25,10 @@ from ensue.expr.kinds import Kind
 from ensue.expr.nodes import Expr, Field
 from ensue.expr.rewrite import anonymous_predicate
 from ensue.expr.types import arrow_type, kind_of
-from ensue.graph.bounds import WHOLE, Limit, Point, end_of, start_of
+from ensue.graph.bounds import Limit, Point, end_of, start_of
 from ensue.graph.model import Graph, Moment, Variable
 from ensue.kernels.compiled import Codes, Int64s
+from ensue.names import WHOLE, Name, Stream
 from ensue.plan.model import GraphPlan, Options
 
 
@@ -40,16 +41,16 @@ class Workspace:
     catalog: Catalog
     store: EventStore
     options: Options
-    candidates: dict[str, Candidates]
-    streams: dict[str, str]
+    candidates: dict[Name, Candidates]
+    streams: dict[Name, Stream]
     found: dict[Hashable, Candidates]
-    indexes: dict[tuple[str, tuple[EqualityClass, ...]], KeyedIndex] = field(default_factory=dict)
-    codes: dict[EqualityClass, tuple[dict[tuple[str, str], Codes], int]] = field(default_factory=dict)
+    indexes: dict[tuple[Name, tuple[EqualityClass, ...]], KeyedIndex] = field(default_factory=dict)
+    codes: dict[EqualityClass, tuple[dict[Member, Codes], int]] = field(default_factory=dict)
     classes: tuple[EqualityClass, ...] | None = None
-    found_segments: dict[tuple[str, tuple[EqualityClass, ...], str], Codes] = field(default_factory=dict)
-    identities: dict[tuple[str, int], npt.NDArray[np.uint64]] = field(default_factory=dict)
-    moments: dict[str, Moment] = field(default_factory=dict)
-    list_streams: dict[str, str] = field(default_factory=dict)
+    found_segments: dict[tuple[Name, tuple[EqualityClass, ...], Name], Codes] = field(default_factory=dict)
+    identities: dict[tuple[Name, int], npt.NDArray[np.uint64]] = field(default_factory=dict)
+    moments: dict[Name, Moment] = field(default_factory=dict)
+    list_streams: dict[Name, Stream] = field(default_factory=dict)
     latest: int | None = None
     """How far time has come; moments beyond it have not. None: no limit."""
     earliest: int | None = None
@@ -64,7 +65,7 @@ class Workspace:
         self.list_streams = {**self.list_streams, **own}
 
     @property
-    def outer(self) -> frozenset[str]:
+    def outer(self) -> frozenset[Name]:
         """The variables of the graphs around this one."""
         return frozenset(self.candidates) - frozenset(self.plan.graph.names)
 
@@ -98,7 +99,7 @@ class Workspace:
         own.moments = {moment.name: moment for moment in plan.graph.moments}
         return own
 
-    def restrict(self, name: str, mask: Mask) -> None:
+    def restrict(self, name: Name, mask: Mask) -> None:
         """Drops candidates of a variable; what was indexed before is indexed anew."""
         kept = self.candidates[name].select(mask)
         if kept is not self.candidates[name]:
@@ -186,7 +187,7 @@ class Workspace:
 
     # -- join keys -------------------------------------------------------------------------------------------------
 
-    def join_classes(self, variable: str, bound: frozenset[str]) -> tuple[EqualityClass, ...]:
+    def join_classes(self, variable: Name, bound: frozenset[Name]) -> tuple[EqualityClass, ...]:
         """The equality classes that connect a variable with bound ones."""
         return tuple(
             group
@@ -214,7 +215,7 @@ class Workspace:
         kinds = {kind_of(self.catalog.field_type(self.streams[name], field)) for name, field in group.members}
         return len(group.members) == 2 or not {Kind.INTEGER, Kind.FLOAT} <= kinds
 
-    def class_codes(self, group: EqualityClass) -> tuple[dict[tuple[str, str], Codes], int]:
+    def class_codes(self, group: EqualityClass) -> tuple[dict[Member, Codes], int]:
         """The codes of a class for the candidates of each of its members, and how many codes there are."""
         if group not in self.codes:
             arrays = [
@@ -225,7 +226,7 @@ class Workspace:
             self.codes[group] = (dict(zip(group.members, codes, strict=True)), count)
         return self.codes[group]
 
-    def index(self, variable: str, classes: tuple[EqualityClass, ...]) -> KeyedIndex:
+    def index(self, variable: Name, classes: tuple[EqualityClass, ...]) -> KeyedIndex:
         if (variable, classes) not in self.indexes:
             codes, sizes = [], []
             for group in classes:
@@ -237,7 +238,7 @@ class Workspace:
             self.indexes[variable, classes] = build_index(self.candidates[variable], codes, tuple(sizes))
         return self.indexes[variable, classes]
 
-    def segments(self, variable: str, classes: tuple[EqualityClass, ...], bound: frozenset[str], rows: Rows) -> Codes:
+    def segments(self, variable: Name, classes: tuple[EqualityClass, ...], bound: frozenset[Name], rows: Rows) -> Codes:
         """The run of the variable's index that fits each row."""
         members = [member for group in classes if (member := group.member_of(bound)) is not None]
         holders = {name for name, _ in members}
@@ -254,7 +255,7 @@ class Workspace:
             self.found_segments[wanted] = self.index(variable, classes).segments(self.candidates[holder].keys, codes)
         return self.found_segments[wanted][rows.places[holder]]
 
-    def _codes(self, group: EqualityClass, member: tuple[str, str]) -> Codes:
+    def _codes(self, group: EqualityClass, member: Member) -> Codes:
         return self.class_codes(group)[0][member]
 
 
@@ -299,7 +300,7 @@ def find_candidates(variable: Variable, graph: Graph, store: EventStore, catalog
     return found
 
 
-def field_values(wanted: Field, stream: str, found: Candidates, places: Codes | None, catalog: Catalog) -> pa.Array:
+def field_values(wanted: Field, stream: Stream, found: Candidates, places: Codes | None, catalog: Catalog) -> pa.Array:
     """The values of a field for the candidates at `places` (None: all of them)."""
     side = catalog.endpoint(stream, wanted)
     if side is not None:
@@ -313,7 +314,7 @@ def field_values(wanted: Field, stream: str, found: Candidates, places: Codes | 
     return found.source.column(wanted.name).take(pa.array(rows))
 
 
-def certainty(found: Candidates, rows: Codes, stream: str, catalog: Catalog) -> Floats:
+def certainty(found: Candidates, rows: Codes, stream: Stream, catalog: Catalog) -> Floats:
     """How probable it is that some rows are real and events of a stream."""
     uncertainty = found.source.uncertainty
     if uncertainty is None:
@@ -322,7 +323,7 @@ def certainty(found: Candidates, rows: Codes, stream: str, catalog: Catalog) -> 
     return uncertainty.probability[rows] * (end - begin)
 
 
-def whole_events(found: Candidates, rows: Codes, stream: str, catalog: Catalog) -> pa.Array:
+def whole_events(found: Candidates, rows: Codes, stream: Stream, catalog: Catalog) -> pa.Array:
     """All columns of some rows together."""
     schema = catalog.stream(stream)
     assert schema is not None

@@ -19,6 +19,7 @@ from ensue.engine.uncertainty import CERTAIN, Floats
 from ensue.errors import LimitError
 from ensue.kernels.compiled import Codes, Int64s
 from ensue.kernels.ranges import expand_ranges
+from ensue.names import Name
 
 MOST_WORLDS = 4096
 """In so many ways the lists of one match may turn out."""
@@ -48,12 +49,12 @@ class Worlds:
         return means
 
 
-def count_worlds(rows: Rows, lineage: Lineage, names: Mapping[str, Sequence[str]]) -> Int64s:
+def count_worlds(rows: Rows, lineage: Lineage, names: Mapping[Name, Sequence[Name]]) -> Int64s:
     """In how many ways the lists of each match may turn out; raises a LimitError where there are too many."""
     return _Draws.of(_listed(rows, lineage, names), rows.length).worlds
 
 
-def worlds_of(rows: Rows, lineage: Lineage, names: Mapping[str, Sequence[str]]) -> Worlds:
+def worlds_of(rows: Rows, lineage: Lineage, names: Mapping[Name, Sequence[Name]]) -> Worlds:
     """Every world of the lists `names` (each with its variables) of some matches in which those are real."""
     listed = _listed(rows, lineage, names)
     draws = _Draws.of(listed, rows.length)
@@ -69,7 +70,7 @@ def worlds_of(rows: Rows, lineage: Lineage, names: Mapping[str, Sequence[str]]) 
     return Worlds(match, weight, Rows(len(match), places, lists={**others, **lists}))
 
 
-def _listed(rows: Rows, lineage: Lineage, names: Mapping[str, Sequence[str]]) -> dict[str, _Elements]:
+def _listed(rows: Rows, lineage: Lineage, names: Mapping[Name, Sequence[Name]]) -> dict[Name, _Elements]:
     return {name: _possible_elements(rows.lists[name], variables, lineage.events) for name, variables in names.items()}
 
 
@@ -93,7 +94,7 @@ class _Elements:
     demands: Demands
 
 
-def _possible_elements(lists: Lists, variables: Sequence[str], events: Demands) -> _Elements:
+def _possible_elements(lists: Lists, variables: Sequence[Name], events: Demands) -> _Elements:
     match = np.repeat(np.arange(len(lists.offsets) - 1), lists.lengths)
     if not lists.parts:
         return _Elements(lists, match, no_demands())
@@ -120,7 +121,7 @@ class _Draws:
     high: Floats
 
     @classmethod
-    def of(cls, listed: Mapping[str, _Elements], count: int) -> _Draws:
+    def of(cls, listed: Mapping[Name, _Elements], count: int) -> _Draws:
         match, block, low, high = _asked(list(listed.values()))
         order = np.lexsort((low, block, match))
         match, block, low, high = match[order], block[order], low[order], high[order]

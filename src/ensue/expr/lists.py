@@ -7,12 +7,14 @@ a group is a single one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TypeGuard
 
 from ensue.errors import Problem, Span
 from ensue.expr.aggregates import AGGREGATES
 from ensue.expr.nodes import Call, Elements, Expr, Field, Literal, walk
 from ensue.expr.rewrite import rewrite, substitute_fields
+from ensue.names import Name, in_order
 
 PREVIOUS = "prev"
 """The function that is the value of the element before."""
@@ -31,7 +33,7 @@ def has_prev(expr: Expr) -> bool:
     return any(_is_prev(part) for part in walk(expr))
 
 
-def list_variables(expr: Expr, groups: Mapping[str, str]) -> frozenset[str]:
+def list_variables(expr: Expr, groups: Mapping[Name, Name]) -> frozenset[Name]:
     """The repeated variables that it names, bare ones as in `count(t)` included.
 
     >>> expr = Call("sum", (Field("t", "x"),))
@@ -42,13 +44,13 @@ def list_variables(expr: Expr, groups: Mapping[str, str]) -> frozenset[str]:
     return frozenset(name for name in names if name in groups)
 
 
-def aggregated_variables(expr: Expr, groups: Mapping[str, str]) -> frozenset[str]:
+def aggregated_variables(expr: Expr, groups: Mapping[Name, Name]) -> frozenset[Name]:
     """The repeated variables that its aggregates range over: none in `t.temp > avg(c.limits)` with a single `c`."""
     inside = (list_variables(argument, groups) for call in _aggregates(expr) for argument in call.arguments)
-    return frozenset[str]().union(*inside)
+    return frozenset[Name]().union(*inside)
 
 
-def _named(field: Field) -> str:
+def _named(field: Field) -> Name:
     return field.name if field.variable is None else field.variable
 
 
@@ -67,7 +69,7 @@ def _is_prev(expr: Expr) -> bool:
 # --- lists spelt out
 
 
-def explicit_lists(expr: Expr, groups: Mapping[str, str], problems: list[Problem]) -> Expr:
+def explicit_lists(expr: Expr, groups: Mapping[Name, Name], problems: list[Problem]) -> Expr:
     """The expression with a list for each repeated variable; appends a problem for each mistake.
 
     What an aggregate ranges over becomes the list of its values, `count(t)` counts the elements themselves, and a field
@@ -85,14 +87,14 @@ def explicit_lists(expr: Expr, groups: Mapping[str, str], problems: list[Problem
             problems.append(problem)
             return Literal(None, part.span)
         match part:
-            case Field(str(variable)) if variable in groups:
+            case Field(variable) if variable is not None and variable in groups:
                 return Elements(part, groups[variable], part.span)
         return None
 
     return rewrite(expr, spelt_out)
 
 
-def _over_elements(call: Call, groups: Mapping[str, str]) -> Call:
+def _over_elements(call: Call, groups: Mapping[Name, Name]) -> Call:
     (argument,) = call.arguments
     group = next((groups[name] for name in list_variables(argument, groups)), None)
     if group is None:
@@ -105,7 +107,7 @@ def _is_bare(argument: Expr) -> bool:
     return isinstance(argument, Field) and argument.variable is None
 
 
-def _aggregate_problem(call: Call, groups: Mapping[str, str]) -> Problem | None:
+def _aggregate_problem(call: Call, groups: Mapping[Name, Name]) -> Problem | None:
     (argument,) = call.arguments
     inner = next(_aggregates(argument), None)
     if inner is not None:
@@ -126,11 +128,11 @@ def _aggregate_problem(call: Call, groups: Mapping[str, str]) -> Problem | None:
     return _two_lists(f"`{call.name}`", argument, groups, argument.span or call.span)
 
 
-def _two_lists(what: str, expr: Expr, groups: Mapping[str, str], span: Span | None) -> Problem | None:
-    one_of_each = {groups[name]: name for name in sorted(list_variables(expr, groups), reverse=True)}
+def _two_lists(what: str, expr: Expr, groups: Mapping[Name, Name], span: Span | None) -> Problem | None:
+    one_of_each = {groups[name]: name for name in reversed(in_order(list_variables(expr, groups)))}
     if len(one_of_each) < 2:
         return None
-    first, second, *_ = sorted(one_of_each.values())
+    first, second, *_ = in_order(one_of_each.values())
     return Problem(
         "two-lists",
         f"{what} ranges over one list, `{first}` and `{second}` belong to two",
@@ -142,17 +144,17 @@ def _two_lists(what: str, expr: Expr, groups: Mapping[str, str], span: Span | No
 # --- conditions between successive elements
 
 
-def check_successive(expr: Expr, groups: Mapping[str, str], problems: list[Problem]) -> str | None:
+def check_successive(expr: Expr, groups: Mapping[Name, Name], problems: list[Problem]) -> Name | None:
     """The group over whose elements a condition with PREV holds; None, and problems, if there is no such group."""
     found = list(_prev_problems(expr, groups))
     if not found:
         two = _two_lists("a condition with PREV", expr, groups, expr.span)
         found = [two] if two is not None else []
     problems += found
-    return None if found else groups[min(list_variables(expr, groups))]
+    return None if found else groups[in_order(list_variables(expr, groups))[0]]
 
 
-def _prev_problems(expr: Expr, groups: Mapping[str, str]) -> Iterator[Problem]:
+def _prev_problems(expr: Expr, groups: Mapping[Name, Name]) -> Iterator[Problem]:
     aggregate = next(_aggregates(expr), None)
     if aggregate is not None:
         yield Problem(
@@ -166,7 +168,7 @@ def _prev_problems(expr: Expr, groups: Mapping[str, str]) -> Iterator[Problem]:
             yield from _call_problems(call, expr, groups)
 
 
-def _call_problems(call: Call, expr: Expr, groups: Mapping[str, str]) -> Iterator[Problem]:
+def _call_problems(call: Call, expr: Expr, groups: Mapping[Name, Name]) -> Iterator[Problem]:
     span, example = call.span or expr.span, "for example `t.temp > PREV(t.temp)`"
     if len(call.arguments) != 1:
         message = f"`prev` takes 1 argument, not {len(call.arguments)}"
@@ -186,7 +188,7 @@ def without_prev(expr: Expr) -> Expr:
     return successive(expr, {}, {})
 
 
-def successive(expr: Expr, current: Mapping[str, str], previous: Mapping[str, str]) -> Expr:
+def successive(expr: Expr, current: Mapping[Name, Name], previous: Mapping[Name, Name]) -> Expr:
     """A condition with PREV as one between two elements: both mappings give what the variables are called there.
 
     >>> successive(Call("prev", (Field("t", "x"),)), {"t": "t2"}, {"t": "t1"})
@@ -204,7 +206,7 @@ def successive(expr: Expr, current: Mapping[str, str], previous: Mapping[str, st
     return rewrite(expr, renamed)
 
 
-def _renamed(field: Field, names: Mapping[str, str]) -> Field:
+def _renamed(field: Field, names: Mapping[Name, Name]) -> Field:
     if field.variable is None or field.variable not in names:
         return field
-    return Field(names[field.variable], field.name, field.span)
+    return replace(field, variable=names[field.variable])

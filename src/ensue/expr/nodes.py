@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 
 from ensue.errors import Span
+from ensue.names import Name
 
 COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
 ARITHMETIC = ("+", "-", "*", "/", "%", "||")
@@ -65,11 +66,15 @@ class Timestamp:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """`a.amount`; inside the brackets of an event the variable may be left out (None)."""
+    """`a.amount`; inside the brackets of an event the variable may be left out (None).
 
-    variable: str | None
+    With `asks_state`, it is a question to a state, `P(alice IN den)`, at that event; the name is the question's text.
+    """
+
+    variable: Name | None
     name: str
     span: Span | None = field(default=None, compare=False, repr=False)
+    asks_state: bool = field(default=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +171,7 @@ class Elements:
     """
 
     element: Expr
-    of: str
+    of: Name
     span: Span | None = field(default=None, compare=False, repr=False)
 
 
@@ -223,12 +228,12 @@ def walk(expr: Expr) -> Iterator[Expr]:
         yield from walk(child)
 
 
-def variables_of(expr: Expr) -> frozenset[str]:
+def variables_of(expr: Expr) -> frozenset[Name]:
     """The names before the dots: variables and AS names; also the variables that lists are made of."""
     return frozenset(name for node in walk(expr) if (name := _variable(node)) is not None)
 
 
-def _variable(expr: Expr) -> str | None:
+def _variable(expr: Expr) -> Name | None:
     match expr:
         case Field(variable):
             return variable

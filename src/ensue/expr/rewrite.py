@@ -61,4 +61,4 @@ def substitute_lists(expr: Expr, change: Callable[[Elements], Expr]) -> Expr:
 
 def anonymous_predicate(predicate: Expr) -> Expr:
     """The predicate with its variable left out, equal for two variables that ask the same."""
-    return substitute_fields(predicate, lambda field: Field(None, field.name))
+    return substitute_fields(predicate, lambda field: replace(field, variable=None))

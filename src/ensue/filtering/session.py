@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -60,14 +61,33 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a row took no part in a state, in words."""
+
+    state: str
+    words: str
+
+    def __str__(self) -> str:
+        return f"{self.state}: rows {self.words}"
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """The rows that took no part in a state, once for each such state: a table per input, and how many by reason."""
+
+    tables: tuple[pa.Table, ...]
+    counts: Mapping[Reason, int]
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
-    """What a step gave, per input: the rows with their columns, and those that took no part with the reason.
+    """What a step gave: per input the rows with their columns, and those that took no part.
 
     `late` says of the rows of the batch which came at or before the watermark.
     """
 
     rows: tuple[pa.Table, ...]
-    set_aside: tuple[pa.Table, ...]
+    set_aside: SetAside
     late: tuple[Mask, ...]
 
 
@@ -119,7 +139,7 @@ class Session:
         ]
         if until is not None:
             self.watermark = until
-        return Step(tuple(given), tuple(aside), late)
+        return Step(tuple(given), aside, late)
 
     def answers(self, number: int) -> tuple[pa.Table, int, Answers, npt.NDArray[np.float64]]:
         """The keys of a state, how many there are, their beliefs, and what was lost by approximation."""
@@ -129,7 +149,7 @@ class Session:
     def _inputs(self, tables: Sequence[pa.Table]) -> list[InputTable]:
         return [replace(item, table=table) for item, table in zip(self.inputs, tables, strict=True)]
 
-    def _lead(self, tables: Sequence[pa.Table]) -> tuple[list[pa.Table], list[pa.Table], list[Held]]:
+    def _lead(self, tables: Sequence[pa.Table]) -> tuple[list[pa.Table], SetAside, list[Held]]:
         """Leads rows through all states. What is held is copied first, so that an error leaves it as it was."""
         rules = self.rules
         sources, _ = load_sources(self._inputs(tables), self.time_type)
@@ -142,18 +162,17 @@ class Session:
             found = follow(plan, own, sources, rules.policy, rules.probability, question)
             columns |= {column.name: values for column, values in zip(asked, found.columns, strict=True)}
             followed.append(found)
-        given, aside, first = [], [], 0
+        given, first = [], 0
         names = [plan.statement.name for plan in self.plans]
         for table in tables:
             rows = slice(first, first + table.num_rows)
             first = rows.stop
             reasons = [found.reasons[rows] for found in followed]
-            aside.append(set_aside_rows(table, reasons, names))
             for column in rules.columns:
                 values = columns[column.name].slice(rows.start, rows.stop - rows.start)
                 table = table.append_column(pa.field(column.name, type_of(column.measure)), values)
             given.append(table if rules.reason is None else table.append_column(rules.reason, _said(reasons, names)))
-        return given, aside, held
+        return given, set_aside(tables, [found.reasons for found in followed], names), held
 
     def drift_to(self, moment: int) -> None:
         """Time passes up to a moment without an event."""
@@ -167,19 +186,24 @@ def _said(reasons: Sequence[npt.NDArray[np.int8]], names: Sequence[str]) -> pa.A
     code = np.zeros(len(reasons[0]), np.int32)
     for number, own in enumerate(reasons):
         code = np.where((code == FINE) & (own != FINE), own + number * len(REASONS), code)
-    words = pa.array([f"{name}: rows {reason}" for name in names for reason in REASONS])
+    words = pa.array([str(Reason(name, words)) for name in names for words in REASONS])
     return words.take(pa.array(code.astype(np.int32), mask=code == FINE))
 
 
-def set_aside_rows(table: pa.Table, reasons: Sequence[npt.NDArray[np.int8]], names: Sequence[str]) -> pa.Table:
-    """The rows that took no part in a state, once for each such state, with the reason."""
-    words = [f"rows {reason}" for reason in REASONS]
-    parts = []
-    for own, name in zip(reasons, names, strict=True):
-        rows = np.flatnonzero(own != FINE)
-        said = pa.array([f"{name}: {words[code]}" for code in own[rows].tolist()], pa.string())
-        parts.append(table.take(pa.array(rows)).append_column(REASON, said))
-    return pa.concat_tables(parts)
+def set_aside(tables: Sequence[pa.Table], reasons: Sequence[npt.NDArray[np.int8]], names: Sequence[str]) -> SetAside:
+    """The rows that took no part; `reasons` are those of each state for the rows of all tables."""
+    found, counts, first = [], Counter[Reason](), 0
+    for table in tables:
+        parts = []
+        for own, name in zip(reasons, names, strict=True):
+            codes = own[first : first + table.num_rows]
+            rows = np.flatnonzero(codes != FINE)
+            said = [Reason(name, REASONS[code]) for code in codes[rows].tolist()]
+            counts.update(said)
+            parts.append(table.take(pa.array(rows)).append_column(REASON, pa.array(map(str, said), pa.string())))
+        found.append(pa.concat_tables(parts))
+        first += table.num_rows
+    return SetAside(tuple(found), counts)
 
 
 def in_settled_order(table: pa.Table) -> pa.Table:

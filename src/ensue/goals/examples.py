@@ -21,6 +21,7 @@ from ensue.expr.nodes import Binary, Expr, Field, variables_of
 from ensue.expr.rewrite import substitute_fields
 from ensue.goals.words import key_in_words, moment_in_words
 from ensue.graph.bounds import end_of, start_of
+from ensue.names import Name, in_words
 from ensue.plan.requirements import ABSENCE, CONDITION, KEY, PREDICATE, Requirement
 
 COMPARISONS = frozenset({"<", "<=", ">", ">=", "=", "!="})
@@ -92,9 +93,9 @@ class Examples:
         events = tuple(self._bound(one, name) for name in one.plan.graph.names)
         return Example(self._key(requirement, one), events, distance, self._note(requirement, one))
 
-    def _bound(self, one: MatchChunk, name: str) -> Bound:
+    def _bound(self, one: MatchChunk, name: Name) -> Bound:
         start, end = (int(one.space.value(point, one.rows)[0]) for point in (start_of(name), end_of(name)))
-        stream, word = one.space.streams[name], self.search.question.word(name)
+        stream, word = in_words(one.space.streams[name]), self.search.question.word(name)
         return Bound(word, stream, start, end, self._event_words(word, start, end))
 
     def _event_words(self, word: str, start: int, end: int) -> str:
@@ -117,7 +118,7 @@ class Examples:
         name = one.plan.graph.names[0]
         return {key: self._value(one, name, key) for key in self.search.question.query.partition_by}
 
-    def _value(self, one: MatchChunk, name: str, column: str) -> Any:
+    def _value(self, one: MatchChunk, name: Name, column: str) -> Any:
         candidates, places = one.space.candidates[name], one.rows.places[name]
         if column in candidates.source.input.table.column_names:
             return candidates.source.raw_column(column).take(pa.array(candidates.rows[places]))[0].as_py()

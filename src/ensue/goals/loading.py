@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ensue.algebra.nodes import PatternQuery
-from ensue.algebra.operators import excluded_streams
 from ensue.algebra.rules import Ruleset
 from ensue.algebra.rulesets import resolve_rules, unused_heads
 from ensue.algebra.scopes import counts_events
@@ -89,7 +88,7 @@ def _no_such(name: str, names: list[str], statements: Checked) -> QueryError:
 
 def _names(statements: Checked) -> list[tuple[str, PatternQuery]]:
     """Every statement that can be asked about, by its name: of a head its rules, not the result that shows them."""
-    declared = [(query.name or "", query) for query in statements.declared]
+    declared = [(str(query.name or ""), query) for query in statements.declared]
     heads = {query.name for query in statements.declared if query.rule is not None}
     results = zip(Program(statements).names, statements.results, strict=True)
     return [*((name, query) for name, query in results if query.name not in heads), *declared]
@@ -124,10 +123,9 @@ def load_for(chosen: Chosen, query: PatternQuery, asked: Asked, most: int, match
 
         declared = declarations(statements.statements)
         streams = [name for name in streams_of(statements.statements) if name not in declared]
-        everything = any(excluded_streams(name) is not None for name in streams) or any(
-            map(counts_events, statements.statements)
-        )
-        events = collect_events(events, columns, None if everything else streams, asked.where, most)
+        named = [name for name in streams if isinstance(name, str)]
+        everything = len(named) < len(streams) or any(map(counts_events, statements.statements))
+        events = collect_events(events, columns, None if everything else named, asked.where, most)
     elif asked.where is not None:
         raise SchemaError("where-frame", "`where` filters Spark DataFrames", "filter the table itself before the call")
     fixed = fixed_tables(asked.tables, statements)

@@ -27,6 +27,7 @@ from ensue.goals.words import length_in_words, moment_in_words
 from ensue.graph.bounds import WHOLE_END, WHOLE_START, Point, end_of, start_of
 from ensue.lang.render import render_query
 from ensue.lang.render_rules import render_rule
+from ensue.names import Name, Stream, in_words
 from ensue.plan.model import AbsencePlan, GraphPlan, Options, QueryPlan
 from ensue.plan.openings import shortened
 from ensue.plan.requirements import (
@@ -39,14 +40,13 @@ from ensue.plan.requirements import (
     Requirement,
     column_in_words,
     question_of,
-    stream_in_words,
 )
 
 OWN = "ensue:"
 """What the names of columns begin with that are not the user's."""
 
 
-Path = tuple[tuple[str, int], ...]
+Path = tuple[tuple[Stream, int], ...]
 """The derived events above a part of a proof: their streams and rows."""
 
 
@@ -102,7 +102,7 @@ class Prover:
         question = question_of(plan.query, plan.source)
         begins, ends = int(one.starts[0]), int(one.ends[0])
         words = self._interval(begins, ends)
-        name = stream_in_words(plan.query.name or "match")
+        name = in_words(plan.query.name or "match")
         parts = [self._event(one, name_, question, path) for name_ in one.plan.graph.names]
         parts += self._requirements(plan, question, one)
         parts += [self._absence(absence, question, one) for absence in one.plan.absences]
@@ -114,18 +114,18 @@ class Prover:
 
     # -- events ------------------------------------------------------------------------------------------------------
 
-    def _event(self, one: MatchChunk, name: str, question: Question, path: Path) -> Proof:
+    def _event(self, one: MatchChunk, name: Name, question: Question, path: Path) -> Proof:
         found, place = one.space.candidates[name], int(one.rows.places[name][0])
         return self._bound_event(one.space, name, int(found.rows[place]), question, path)
 
-    def _bound_event(self, space: Workspace, name: str, row: int, question: Question, path: Path) -> Proof:
+    def _bound_event(self, space: Workspace, name: Name, row: int, question: Question, path: Path) -> Proof:
         source, stream = space.candidates[name].source, space.streams[name]
         self.bound.append((source, row))
         values = {key: value for key, value in _row(source, row).items() if not key.startswith(OWN)}
         word = question.word(name)
-        called = stream_in_words(stream) if word == stream_in_words(stream) else f"{word}: {stream_in_words(stream)}"
+        called = word if word == in_words(stream) else f"{word}: {in_words(stream)}"
         shown = ", ".join(
-            f"{column_in_words(key)} = {value!r}"
+            f"{column_in_words(key, stream, self.loaded.planned.lookups)} = {value!r}"
             for key, value in values.items()
             if key not in _columns_of_time(source)
         )
@@ -133,7 +133,7 @@ class Prover:
         proofs = self._derived(source, stream, row, path) if source.input.derived else ()
         return Proof("event", text + (f" ({shown})" if shown else ""), values, proofs)
 
-    def _derived(self, source: EventSource, stream: str, row: int, path: Path) -> tuple[Proof, ...]:
+    def _derived(self, source: EventSource, stream: Stream, row: int, path: Path) -> tuple[Proof, ...]:
         """The ways in which an event of a declared stream came about; none by way of itself."""
         here = (stream, row)
         derivation = next(made for made in self.loaded.planned.derivations if made.name == stream)
@@ -295,7 +295,7 @@ def _row(source: EventSource, row: int) -> dict[str, Any]:
     return {name: table.column(name)[row].as_py() for name in table.column_names}
 
 
-def _rests_on(one: MatchChunk, events: Sequence[tuple[str, int]]) -> bool:
+def _rests_on(one: MatchChunk, events: Sequence[tuple[Stream, int]]) -> bool:
     """Whether a match binds one of the events."""
     bound = {
         (one.space.streams[name], int(one.space.candidates[name].rows[one.rows.places[name][0]]))

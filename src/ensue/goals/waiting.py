@@ -11,7 +11,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ensue.algebra.operators import stream_words
 from ensue.check import Checked
 from ensue.dsl.constraints import ConstraintsLike
 from ensue.engine.cascade import sessions_of, start_session
@@ -27,6 +26,7 @@ from ensue.errors import LimitError, StateError
 from ensue.graph.bounds import end_of, start_of
 from ensue.graph.model import Variable
 from ensue.lang.render import render_expression
+from ensue.names import Name, Unnamed, called
 from ensue.plan.model import Options
 from ensue.programs import Program, QueryLike, program_statements
 from ensue.runtimes.fixed import FixedTables, fixed_tables
@@ -111,7 +111,7 @@ def _sessions(statements: Checked, fixed: FixedTables, saved: pa.Table) -> Itera
         restore(progress, saved, {header["query"]})
         for session in sessions_of(progress):
             for place, plan in enumerate(session.plans):
-                yield names.get(id(plan), plan.query.name or ""), session, place
+                yield names.get(id(plan), str(plan.query.name or "")), session, place
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ def _fields(time_type: pa.DataType) -> list[pa.Field]:
     ]
 
 
-def _table(name: str, goals: Goals, session: Session) -> pa.Table:
+def _table(name: Name, goals: Goals, session: Session) -> pa.Table:
     chunk, time_type = goals.chunk, session.time_type
     count = chunk.rows.length
     until = pa.array(goals.until, mask=goals.until == FOREVER).view(time_type)
@@ -178,8 +178,8 @@ def _matched(chunk: MatchChunk, time_type: pa.DataType) -> pa.Array:
     )
     events = pa.StructArray.from_arrays(
         [
-            pa.array([_called(name) for name in names] * count, pa.string()),
-            pa.array([chunk.space.streams[name] for name in names] * count, pa.string()),
+            pa.array([called(name) for name in names] * count, pa.string()),
+            pa.array([str(chunk.space.streams[name]) for name in names] * count, pa.string()),
             pa.array(starts).view(time_type),
             pa.array(ends).view(time_type),
         ],
@@ -187,11 +187,6 @@ def _matched(chunk: MatchChunk, time_type: pa.DataType) -> pa.Array:
     )
     offsets = pa.array(np.arange(count + 1, dtype=np.int32) * len(names))
     return pa.ListArray.from_arrays(offsets, events)
-
-
-def _called(name: str) -> str:
-    """A variable as the user calls it: one without a name by its stream."""
-    return stream_words(name.rpartition("#")[0]) if "#" in name else name
 
 
 def _awaited(goals: Goals, until: pa.Array, time_type: pa.DataType) -> pa.Array:
@@ -210,7 +205,7 @@ def _awaited(goals: Goals, until: pa.Array, time_type: pa.DataType) -> pa.Array:
 
 def _awaited_event(variable: Variable, after: npt.NDArray[np.int64], time_type: pa.DataType) -> pa.Array:
     conditions = " AND ".join(render_expression(part) for part in variable.predicates)
-    what = stream_words(variable.stream) + ("" if "#" in variable.name else f" {variable.name}")
+    what = str(variable.stream) + ("" if isinstance(variable.name, Unnamed) else f" {variable.name}")
     what += f" [{conditions}]" if conditions else ""
     # The earliest start is a tick after what comes before it.
     moment = _moments(pa.array(after - 1, mask=after == NEVER).view(time_type))
@@ -226,7 +221,7 @@ def _text(goals: Goals, awaited: pa.Array, until: pa.Array, time_type: pa.DataTy
     parts: list[Any] = []
     for name in chunk.plan.graph.names:
         start = pa.array(chunk.space.value(start_of(name), chunk.rows)).view(time_type)
-        parts += [", " if parts else "", _called(name), " at ", _moments(start)]
+        parts += [", " if parts else "", called(name), " at ", _moments(start)]
     parts += ["; waits for ", awaited]
     if goals.opening is not None:
         parts.append(pc.fill_null(pc.binary_join_element_wise(" until ", _moments(until), ""), ""))

@@ -18,6 +18,7 @@ from ensue.goals.examples import Example, Examples
 from ensue.goals.loading import Asked, Chosen, chosen_statements, load_for, plain, tables_of
 from ensue.goals.words import length_in_words
 from ensue.graph.model import Variable
+from ensue.names import Name, in_words, written
 from ensue.plan.model import Options
 from ensue.plan.requirements import (
     KEY,
@@ -28,7 +29,6 @@ from ensue.plan.requirements import (
     Question,
     Requirement,
     question_of,
-    stream_in_words,
     what_chooses,
 )
 from ensue.programs import Program, QueryLike
@@ -228,20 +228,20 @@ def _step(search: Search, pictures: Examples, requirement: Requirement, tried: i
     )
 
 
-def _variables(search: Search) -> dict[str, Variable]:
+def _variables(search: Search) -> dict[Name, Variable]:
     """The variables that matches bind, each once, whatever its round."""
     graphs = [graph.graph for graph in search.planned(search.question.query).graphs]
-    return {variable.name.partition("[")[0]: variable for graph in graphs for variable in graph.variables}
+    return {written(variable.name): variable for graph in graphs for variable in graph.variables}
 
 
-def _streams(search: Search, loaded: Loaded, variables: Mapping[str, Variable]) -> Iterator[Step]:
+def _streams(search: Search, loaded: Loaded, variables: Mapping[Name, Variable]) -> Iterator[Step]:
     total = sum(source.input.table.num_rows for source in loaded.sources)
     for stream in dict.fromkeys(variable.stream for variable in variables.values()):
         present = search.present(stream)
-        yield Step(STREAM, stream_in_words(stream), total, total - present, None, False, "", None, ())
+        yield Step(STREAM, in_words(stream), total, total - present, None, False, "", None, ())
 
 
-def _judged_events(search: Search, requirement: Requirement, variables: Mapping[str, Variable]) -> tuple[int, int]:
+def _judged_events(search: Search, requirement: Requirement, variables: Mapping[Name, Variable]) -> tuple[int, int]:
     """How many events of a variable's stream there are, and how many fail what it asks of them by themselves."""
     variable = variables[requirement.left[0]]
     present = search.present(variable.stream)
@@ -272,7 +272,7 @@ def _blamed(steps: Sequence[Step]) -> Step | None:
     return max(near, key=lambda step: (step.kind != KEY, step.near_misses or 0), default=None)
 
 
-def _funnel(steps: Sequence[Step]) -> Iterator[str]:
+def _funnel(steps: Sequence[Step]) -> Iterator[Name]:
     for step in steps:
         what = "events" if step.kind in (STREAM, PREDICATE) else "choices"
         left = step.tried - step.failed

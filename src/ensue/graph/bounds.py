@@ -12,15 +12,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from ensue.errors import Span
-
-WHOLE = ""
-"""The name, which no variable can have, under which the ends of the whole match are points of a network."""
+from ensue.names import WHOLE, Name
 
 
 class Point(NamedTuple):
     """An endpoint of a variable: `side` is "s" or "e" for times, "first" or "last" for positions in the partition."""
 
-    variable: str
+    variable: Name
     side: str
 
     def __str__(self) -> str:
@@ -36,15 +34,15 @@ WHOLE_FIRST = Point(WHOLE, "first")
 WHOLE_LAST = Point(WHOLE, "last")
 
 
-def start_of(variable: str) -> Point:
+def start_of(variable: Name) -> Point:
     return Point(variable, "s")
 
 
-def end_of(variable: str) -> Point:
+def end_of(variable: Name) -> Point:
     return Point(variable, "e")
 
 
-def position_of(variable: str) -> Point:
+def position_of(variable: Name) -> Point:
     """The one position of a variable; a single event is both first and last."""
     return Point(variable, "first")
 

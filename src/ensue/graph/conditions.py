@@ -20,6 +20,7 @@ from ensue.graph.reading import Parts
 from ensue.graph.temporal import bounds_of
 from ensue.graph.timescale import TimeScale
 from ensue.lang.render import render_expression
+from ensue.names import Name, in_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class Sorted:
     """The conditions of one graph by what can be done with them."""
 
     bounds: tuple[Bound, ...]
-    predicates: dict[str, tuple[Expr, ...]]
+    predicates: dict[Name, tuple[Expr, ...]]
     equalities: tuple[Equality, ...]
     conditions: tuple[Expr, ...]
 
@@ -40,7 +41,7 @@ class _Sight:
     scale: TimeScale
 
     @property
-    def bound(self) -> frozenset[str]:
+    def bound(self) -> frozenset[Name]:
         return frozenset(name for level in self.levels for name in level.names)
 
     def resolved(self, condition: Expr) -> Expr:
@@ -68,7 +69,7 @@ class Conditions:
             if not isinstance(conjunct, Same):
                 self._file(conjunct, homes)
 
-    def _file(self, conjunct: Expr, homes: dict[str, Scope]) -> None:
+    def _file(self, conjunct: Expr, homes: dict[Name, Scope]) -> None:
         """Notes a conjunct with its scope: as often as there are rounds, or for the lists that it is about.
 
         What CUMULATIVE makes lists of are single events where a pair is judged.
@@ -76,7 +77,7 @@ class Conditions:
         home = home_of(conjunct, homes, self.groups)
         aside = home.aside if home else None
         names = list_names(conjunct, self.groups)
-        if has_prev(conjunct) and self.groups[min(names)] not in self.repetitions.unrolled:
+        if has_prev(conjunct) and self.groups[in_order(names)[0]] not in self.repetitions.unrolled:
             self.filed_lists.append((aside, conjunct))
         elif names and not has_prev(conjunct):
             self.filed_lists.append((aside, explicit_lists(conjunct, self.groups, [])))
@@ -89,7 +90,7 @@ class Conditions:
         parts: Parts,
         aside: Aside | None,
         outer: tuple[Parts, ...],
-        about: Mapping[str, str] | None = None,
+        about: Mapping[Name, Name] | None = None,
         lists_too: bool = True,
     ) -> Iterator[Expr]:
         """The conjuncts of a scope whose names are all bound by these parts and what is around them.
@@ -129,7 +130,7 @@ class Conditions:
                 if name != anchor:
                     yield Binary("=", Field(anchor, field), Field(name, field))
 
-    def _gathered(self, conjunct: Expr, bound: frozenset[str]) -> Expr:
+    def _gathered(self, conjunct: Expr, bound: frozenset[Name]) -> Expr:
         """The conjunct with the lists of unrolled repetitions made of their rounds."""
         return self.repetitions.gathered(conjunct, self.repetitions.rounds(bound), bound)
 
@@ -137,7 +138,7 @@ class Conditions:
         self,
         levels: tuple[Parts, ...],
         aside: Aside | None,
-        about: Mapping[str, str] | None,
+        about: Mapping[Name, Name] | None,
         collections: Sequence[Collection],
     ) -> Iterator[Expr]:
         """The conjuncts of a scope that are judged when all else is bound.
@@ -165,7 +166,7 @@ class Conditions:
         """These conditions by what can be done with them."""
         streams = {name: item.stream for level in (*outer, parts) for name, item in level.variables.items()}
         bounds: list[Bound] = []
-        predicates: dict[str, tuple[Expr, ...]] = {}
+        predicates: dict[Name, tuple[Expr, ...]] = {}
         equalities: list[Equality] = []
         conditions: list[Expr] = []
 
@@ -191,7 +192,7 @@ class Conditions:
         return Sorted(tuple(bounds), predicates, tuple(equalities), tuple(conditions))
 
 
-def _original(aside: Aside | None) -> tuple[Aside | None, Mapping[str, str]]:
+def _original(aside: Aside | None) -> tuple[Aside | None, Mapping[Name, Name]]:
     """The NOT or collection of the query that this one is a copy of, and what its names are called here."""
     if aside is None or aside.copied is None:
         return aside, {}
@@ -211,7 +212,7 @@ def _equality(condition: Expr) -> Equality | None:
 
 
 def resolve_interval(
-    field: Field, intervals: Mapping[str, Extent], moments: Mapping[str, Moment], scale: TimeScale
+    field: Field, intervals: Mapping[Name, Extent], moments: Mapping[Name, Moment], scale: TimeScale
 ) -> Expr:
     """`name.s` of an AS name: the least start of the variables it can begin with; `name.e`: the greatest end."""
     extent = intervals.get(field.variable or "")
@@ -222,7 +223,7 @@ def resolve_interval(
     return ends[0] if len(ends) == 1 else Call(function, ends, field.span)
 
 
-def _end_field(name: str, field: Field, moments: Mapping[str, Moment], scale: TimeScale) -> Expr:
+def _end_field(name: Name, field: Field, moments: Mapping[Name, Moment], scale: TimeScale) -> Expr:
     """The end of a variable; of a moment that is so long after one, that one and the time between."""
     moment = moments.get(name)
     if moment is None or moment.repeated:

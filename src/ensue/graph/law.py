@@ -18,6 +18,7 @@ from itertools import pairwise, product
 
 from ensue.algebra.constraints import Clause, Constraint, Ends, EndsWithin, Prior, clauses_of
 from ensue.algebra.nodes import Window
+from ensue.names import Name, Stream, Unnamed, in_order
 
 MOST_SUPPORTS = 64
 """So many ways to derive that a stream occurs are followed, the smallest first."""
@@ -31,7 +32,7 @@ MOST_DERIVED = 4
 MOST_TRIED = 20_000
 """So many ways are tried for each pair of needed events; where one is missed, a trace fails later."""
 
-Support = tuple[frozenset[str], bool, tuple[Constraint, ...]]
+Support = tuple[frozenset[Stream], bool, tuple[Constraint, ...]]
 """Seen streams from which a stream follows, whether the needed ones were used too, and the constraints used."""
 
 
@@ -39,20 +40,20 @@ Support = tuple[frozenset[str], bool, tuple[Constraint, ...]]
 class Needed:
     """A variable that is still to be bound: its stream, and the names of the needed variables strictly after it."""
 
-    name: str
-    stream: str
-    before: frozenset[str]
+    name: Name
+    stream: Stream
+    before: frozenset[Name]
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
     """All of `seen` have occurred and none of `unseen`: then, by `proof`, what is needed cannot come any more."""
 
-    seen: frozenset[str]
-    unseen: frozenset[str]
+    seen: frozenset[Stream]
+    unseen: frozenset[Stream]
     proof: tuple[Constraint, ...]
 
-    def holds(self, occurred: frozenset[str]) -> bool:
+    def holds(self, occurred: frozenset[Stream]) -> bool:
         return self.seen <= occurred and not self.unseen & occurred
 
 
@@ -67,9 +68,9 @@ class Law:
         return tuple(clause for constraint in self.constraints for clause in clauses_of(constraint))
 
     @cached_property
-    def clauses_with(self) -> Mapping[str, Sequence[Clause]]:
+    def clauses_with(self) -> Mapping[Stream, Sequence[Clause]]:
         """Per stream the clauses that derive another one from it."""
-        found: dict[str, list[Clause]] = {}
+        found: dict[Stream, list[Clause]] = {}
         for clause in self.clauses:
             for stream in clause.body if clause.head is not None else ():
                 found.setdefault(stream, []).append(clause)
@@ -80,9 +81,9 @@ class Law:
         return tuple(constraint for constraint in self.constraints if isinstance(constraint, Prior))
 
     @cached_property
-    def ends(self) -> Mapping[str, Constraint]:
+    def ends(self) -> Mapping[Stream, Constraint]:
         """The streams after which nothing comes."""
-        found: dict[str, Constraint] = {}
+        found: dict[Stream, Constraint] = {}
         for constraint in self.constraints:
             if isinstance(constraint, Ends):
                 found.update(dict.fromkeys(constraint.streams, constraint))
@@ -99,7 +100,7 @@ class Law:
         return tuple(dict.fromkeys(name for constraint in self.constraints for name in constraint.streams))
 
     @cached_property
-    def surely_before(self) -> Mapping[str, frozenset[str]]:
+    def surely_before(self) -> Mapping[Stream, frozenset[Stream]]:
         """Per stream the others that have occurred in a lawful trace once it has: required, and never after it."""
         ordered = {(prior.earlier, prior.later) for prior in self.priors}
         return {
@@ -111,12 +112,12 @@ class Law:
             for stream in self.streams
         }
 
-    def forbids(self, streams: Iterable[str]) -> bool:
+    def forbids(self, streams: Iterable[Stream]) -> bool:
         """Whether no lawful trace holds all of these streams."""
         together = self.implied(streams)
         return any(clause.head is None and clause.body <= together for clause in self.clauses)
 
-    def implied(self, streams: Iterable[str]) -> set[str]:
+    def implied(self, streams: Iterable[Stream]) -> set[Stream]:
         """The least set of streams that occur in every lawful trace in which these do."""
         found = set(streams)
         grown = True
@@ -136,11 +137,11 @@ class Law:
         found += self._disordered(needed, supports)
         return self._least(found)
 
-    def _supports(self, needed: set[str]) -> dict[str, list[Support]]:
+    def _supports(self, needed: set[Stream]) -> dict[Stream, list[Support]]:
         """For every stream, the least sets of seen streams with which it must occur if the needed ones do."""
-        supports: dict[str, list[Support]] = {
+        supports: dict[Stream, list[Support]] = {
             stream: [(frozenset(), True, ())] if stream in needed else [(frozenset((stream,)), False, ())]
-            for stream in dict.fromkeys((*self.streams, *sorted(needed)))
+            for stream in dict.fromkeys((*self.streams, *sorted(needed, key=str)))
         }
         waiting = dict.fromkeys(supports)
         while waiting:
@@ -148,7 +149,7 @@ class Law:
             del waiting[stream]
             for clause in self.clauses_with.get(stream, ()):
                 assert clause.head is not None
-                parts = [supports[member] for member in sorted(clause.body)]
+                parts = [supports[member] for member in sorted(clause.body, key=str)]
                 added = [_add(supports[clause.head], support) for support in _together(parts, clause.origin)]
                 if any(added):
                     waiting[clause.head] = None
@@ -159,28 +160,28 @@ class Law:
             yield Condition(frozenset((stream,)), frozenset(), (constraint,)), True
 
     def _blocked(
-        self, needed: Sequence[Needed], supports: Mapping[str, list[Support]]
+        self, needed: Sequence[Needed], supports: Mapping[Stream, list[Support]]
     ) -> Iterator[tuple[Condition, bool]]:
         """A stream that must still come cannot, because one has been seen after which it never comes."""
         wanted = {variable.stream for variable in needed}
         for prior in self.priors:
             stream = prior.earlier
-            unseen = frozenset[str]() if stream in wanted else frozenset((stream,))
+            unseen = frozenset[Stream]() if stream in wanted else frozenset((stream,))
             for seen, uses_needed, proof in supports[stream]:
                 if stream not in seen and not unseen & seen:
                     yield Condition(seen | {prior.later}, unseen, _joined(proof, (prior,))), uses_needed
 
-    def _forbidden(self, supports: Mapping[str, list[Support]]) -> Iterator[tuple[Condition, bool]]:
+    def _forbidden(self, supports: Mapping[Stream, list[Support]]) -> Iterator[tuple[Condition, bool]]:
         """Streams that must come cannot occur with others that have been seen or must come."""
         for clause in self.clauses:
             if clause.head is None:
                 for seen, uses_needed, proof in _together(
-                    [supports[stream] for stream in sorted(clause.body)], clause.origin
+                    [supports[stream] for stream in sorted(clause.body, key=str)], clause.origin
                 ):
                     yield Condition(seen, frozenset(), proof), uses_needed
 
     def _disordered(
-        self, needed: Sequence[Needed], supports: Mapping[str, list[Support]]
+        self, needed: Sequence[Needed], supports: Mapping[Stream, list[Support]]
     ) -> Iterator[tuple[Condition, bool]]:
         """What must still come has no order: a way leads back from the later to the earlier of two needed events."""
         wanted = {variable.stream for variable in needed}
@@ -189,20 +190,23 @@ class Law:
             for stream, found in supports.items()
             if stream not in wanted
         }
-        nodes = [*needed, *(Needed(f"({stream})", stream, frozenset()) for stream, found in derived.items() if found)]
+        nodes = [
+            *needed,
+            *(Needed(Unnamed(stream, 0), stream, frozenset()) for stream, found in derived.items() if found),
+        ]
         later = self._not_after(nodes)
         by_name = {node.name: node for node in nodes}
         for variable in needed:
-            for name in sorted(variable.before):
+            for name in in_order(variable.before):
                 for path in _ways(name, variable.name, later, by_name, set(derived)):
                     yield from _without_order(path, later, by_name, derived)
 
-    def _not_after(self, nodes: Sequence[Needed]) -> dict[str, dict[str, tuple[Constraint, ...]]]:
+    def _not_after(self, nodes: Sequence[Needed]) -> dict[Name, dict[Name, tuple[Constraint, ...]]]:
         """For each event to come those that cannot lie before it, and the constraint that says so (none: the query)."""
-        edges: dict[str, dict[str, tuple[Constraint, ...]]] = {
-            node.name: dict.fromkeys(sorted(node.before), ()) for node in nodes
+        edges: dict[Name, dict[Name, tuple[Constraint, ...]]] = {
+            node.name: dict.fromkeys(in_order(node.before), ()) for node in nodes
         }
-        of_stream: dict[str, list[str]] = {}
+        of_stream: dict[Stream, list[Name]] = {}
         for node in nodes:
             of_stream.setdefault(node.stream, []).append(node.name)
         for prior in self.priors:
@@ -232,13 +236,13 @@ class Law:
     def _meets_before(self, other: Condition, condition: Condition) -> bool:
         return other.unseen <= condition.unseen and other.seen <= self.known(condition.seen)
 
-    def known(self, seen: frozenset[str]) -> frozenset[str]:
+    def known(self, seen: frozenset[Stream]) -> frozenset[Stream]:
         """What has occurred in a lawful trace once these have."""
         return seen.union(*(self.surely_before.get(stream, ()) for stream in seen))
 
 
 def _size(condition: Condition) -> tuple[int, int, list[str], list[str]]:
-    seen, unseen = sorted(condition.seen), sorted(condition.unseen)
+    seen, unseen = sorted(map(str, condition.seen)), sorted(map(str, condition.unseen))
     return len(seen) + len(unseen), len(seen), seen, unseen
 
 
@@ -249,7 +253,7 @@ def _joined(*proofs: tuple[Constraint, ...]) -> tuple[Constraint, ...]:
 def _together(parts: Sequence[Sequence[Support]], *origin: Constraint) -> Iterator[Support]:
     """Every way to have all of some streams."""
     for chosen in product(*parts):
-        seen = frozenset[str]().union(*(support[0] for support in chosen))
+        seen = frozenset[Stream]().union(*(support[0] for support in chosen))
         if len(seen) <= MOST_SEEN:
             yield (
                 seen,
@@ -264,23 +268,23 @@ def _add(supports: list[Support], new: Support) -> bool:
         return False
     supports[:] = [known for known in supports if not new[0] <= known[0]]
     supports.append(new)
-    supports.sort(key=lambda support: (len(support[0]), sorted(support[0])))
+    supports.sort(key=lambda support: (len(support[0]), sorted(map(str, support[0]))))
     del supports[MOST_SUPPORTS:]
     return new in supports
 
 
 def _ways(
-    start: str,
-    goal: str,
-    later: Mapping[str, Mapping[str, tuple[Constraint, ...]]],
-    nodes: Mapping[str, Needed],
-    derived: set[str],
-) -> Iterator[tuple[str, ...]]:
+    start: Name,
+    goal: Name,
+    later: Mapping[Name, Mapping[Name, tuple[Constraint, ...]]],
+    nodes: Mapping[Name, Needed],
+    derived: set[Stream],
+) -> Iterator[tuple[Name, ...]]:
     """The ways from one event to come to another along "not after", over few events that are only derived."""
     leading = _leading_to(goal, later)
     if start not in leading:
         return
-    stack: list[tuple[str, ...]] = [(start,)]
+    stack: list[tuple[Name, ...]] = [(start,)]
     for _ in range(MOST_TRIED):
         if not stack:
             return
@@ -294,7 +298,7 @@ def _ways(
                 stack.append((*path, name))
 
 
-def _leading_to(goal: str, later: Mapping[str, Mapping[str, tuple[Constraint, ...]]]) -> set[str]:
+def _leading_to(goal: Name, later: Mapping[Name, Mapping[Name, tuple[Constraint, ...]]]) -> set[Name]:
     """The events from which a way leads to another."""
     found, layer = {goal}, {goal}
     while layer:
@@ -304,10 +308,10 @@ def _leading_to(goal: str, later: Mapping[str, Mapping[str, tuple[Constraint, ..
 
 
 def _without_order(
-    path: Sequence[str],
-    later: Mapping[str, Mapping[str, tuple[Constraint, ...]]],
-    nodes: Mapping[str, Needed],
-    derived: Mapping[str, list[Support]],
+    path: Sequence[Name],
+    later: Mapping[Name, Mapping[Name, tuple[Constraint, ...]]],
+    nodes: Mapping[Name, Needed],
+    derived: Mapping[Stream, list[Support]],
 ) -> Iterator[tuple[Condition, bool]]:
     proof = _joined(*(later[here][there] for here, there in pairwise(path)))
     besides = [nodes[name].stream for name in path if nodes[name].stream in derived]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from ensue.algebra.choices import lengths, names_in, round_name
+from ensue.algebra.choices import lengths, names_in
 from ensue.algebra.lists import lists_of_result
 from ensue.algebra.nodes import PatternQuery, Repeat, walk
 from ensue.algebra.scopes import Scope, group_of, is_aside
@@ -13,13 +13,14 @@ from ensue.expr.lists import has_prev, is_aggregate, list_variables, successive
 from ensue.expr.nodes import Elements, Expr, Field, Gather, Literal
 from ensue.expr.nodes import walk as walk_expression
 from ensue.expr.rewrite import rewrite, substitute_fields, substitute_lists
+from ensue.names import Name, Round
 
 
 @dataclass(frozen=True, slots=True)
 class Repetition:
     """A repetition that is unrolled: its names, how often it comes at most, and the NOTs and collections inside."""
 
-    names: tuple[str, ...]
+    names: tuple[Name, ...]
     most: int
     inside: frozenset[int]
 
@@ -28,13 +29,13 @@ class Repetition:
 class Repetitions:
     """The repetitions of an expanded pattern: the list of each name, and those that are unrolled, by list."""
 
-    groups: Mapping[str, str] = field(default_factory=dict)
-    unrolled: Mapping[str, Repetition] = field(default_factory=dict)
+    groups: Mapping[Name, Name] = field(default_factory=dict)
+    unrolled: Mapping[Name, Repetition] = field(default_factory=dict)
 
     @classmethod
     def of(cls, query: PatternQuery, longest: int) -> Repetitions:
         """Those of a query whose pattern is expanded."""
-        unrolled = {}
+        unrolled: dict[Name, Repetition] = {}
         for node in walk(query.pattern):
             if isinstance(node, Repeat) and not node.every and (group := group_of(node)) is not None:
                 inside = frozenset(id(part) for part in walk(node.item) if is_aside(part))
@@ -56,18 +57,18 @@ class Repetitions:
             for number in range(repetition.most):
                 yield renamed_lists(conjunct, _in_round(repetition, number))
 
-    def rounds(self, bound: Collection[str]) -> dict[str, int]:
+    def rounds(self, bound: Collection[Name]) -> dict[Name, int]:
         """How often each repetition comes where these names are bound; those that do not come are left out."""
-        found = {}
+        found: dict[Name, int] = {}
         for group, repetition in self.unrolled.items():
             count = sum(
-                any(round_name(name, number) in bound for name in repetition.names) for number in range(repetition.most)
+                any(Round(name, number) in bound for name in repetition.names) for number in range(repetition.most)
             )
             if count:
                 found[group] = count
         return found
 
-    def with_nulls(self, conjunct: Expr, bound: Collection[str]) -> Expr:
+    def with_nulls(self, conjunct: Expr, bound: Collection[Name]) -> Expr:
         """The conjunct with null for what a round does not bind, because it took another branch."""
         missing = {
             name
@@ -79,7 +80,7 @@ class Repetitions:
         }
         return substitute_fields(conjunct, lambda part: Literal(None, part.span) if part.variable in missing else part)
 
-    def gathered(self, expr: Expr, rounds: Mapping[str, int], bound: Collection[str]) -> Expr:
+    def gathered(self, expr: Expr, rounds: Mapping[Name, int], bound: Collection[Name]) -> Expr:
         """The expression with the lists of repetitions that come `rounds` often made of their rounds."""
 
         def gather(part: Elements) -> Expr:
@@ -93,40 +94,40 @@ class Repetitions:
         return substitute_lists(expr, gather)
 
 
-def _in_round(repetition: Repetition, number: int) -> dict[str, str]:
-    return {name: round_name(name, number) for name in repetition.names}
+def _in_round(repetition: Repetition, number: int) -> dict[Name, Name]:
+    return {name: Round(name, number) for name in repetition.names}
 
 
-def _element(element: Expr, names: Collection[str], number: int, bound: Collection[str]) -> Expr:
+def _element(element: Expr, names: Collection[Name], number: int, bound: Collection[Name]) -> Expr:
     """The value of one round; what the round does not bind, because it took another branch, is null there."""
 
     def in_round(part: Field) -> Expr:
         if part.variable is None or part.variable not in names:
             return part
-        name = round_name(part.variable, number)
+        name = Round(part.variable, number)
         return replace(part, variable=name) if name in bound else Literal(None, part.span)
 
     return substitute_fields(element, in_round)
 
 
-def under_name(field: Field, names: Mapping[str, str]) -> Field:
+def under_name(field: Field, names: Mapping[Name, Name]) -> Field:
     """The field of the variable under its other name, if it has one."""
     name = names.get(field.variable or "")
     return field if name is None else replace(field, variable=name)
 
 
-def renamed_lists(expr: Expr, names: Mapping[str, str]) -> Expr:
+def renamed_lists(expr: Expr, names: Mapping[Name, Name]) -> Expr:
     """The expression with other names, those of lists included."""
     plain = substitute_fields(expr, lambda part: under_name(part, names))
     return substitute_lists(plain, lambda part: replace(part, of=names.get(part.of, part.of)))
 
 
-def lists_in(expr: Expr) -> frozenset[str]:
+def lists_in(expr: Expr) -> frozenset[Name]:
     """The lists that are left in an expression."""
     return frozenset(part.of for part in walk_expression(expr) if isinstance(part, Elements))
 
 
-def without_lists(expr: Expr, missing: Collection[str]) -> Expr:
+def without_lists(expr: Expr, missing: Collection[Name]) -> Expr:
     """The expression with null for whatever ranges over lists that a match does not have."""
 
     def replaced(part: Expr) -> Expr | None:

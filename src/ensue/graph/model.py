@@ -14,14 +14,15 @@ from ensue.algebra.nodes import Pattern
 from ensue.expr.nodes import Expr, Field
 from ensue.graph.bounds import Bound, Network, Point
 from ensue.graph.lists import Repetitions
+from ensue.names import Name, Stream
 
 
 @dataclass(frozen=True, slots=True)
 class Variable:
     """An event to be bound: its stream and what it must satisfy by itself."""
 
-    name: str
-    stream: str
+    name: Name
+    stream: Stream
     predicates: tuple[Expr, ...] = ()
 
 
@@ -38,8 +39,8 @@ class Equality:
 class Extent:
     """Where a (composite) item begins and ends: its interval is min of `starts` .. max of `ends`."""
 
-    starts: tuple[str, ...]
-    ends: tuple[str, ...]
+    starts: tuple[Name, ...]
+    ends: tuple[Name, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class Moment:
     again and again go on as far as time is known, unless they are `ended`: then their bounds say how far.
     """
 
-    name: str
+    name: Name
     base: Point
     ticks: int
     repeated: bool = False
@@ -80,19 +81,19 @@ class Graph:
     absences: tuple[Absence, ...]
     collections: tuple[Collection, ...] = ()
     moments: tuple[Moment, ...] = ()
-    rounds: Mapping[str, int] = field(default_factory=dict)
-    series: Mapping[str, Series] = field(default_factory=dict)
+    rounds: Mapping[Name, int] = field(default_factory=dict)
+    series: Mapping[Name, Series] = field(default_factory=dict)
     list_conditions: tuple[Expr, ...] = ()
     ties: tuple[Bound, ...] = ()
     premises: tuple[Bound, ...] = ()
-    intervals: Mapping[str, Extent] = field(default_factory=dict)
+    intervals: Mapping[Name, Extent] = field(default_factory=dict)
     closings: tuple[Closing, ...] = ()
-    replaced: frozenset[str] = frozenset()
-    succession: tuple[str, ...] = ()
+    replaced: frozenset[Name] = frozenset()
+    succession: tuple[Name, ...] = ()
     number: int = 0
 
     @property
-    def names(self) -> tuple[str, ...]:
+    def names(self) -> tuple[Name, ...]:
         return tuple(variable.name for variable in self.variables)
 
     @property
@@ -110,8 +111,8 @@ class Graph:
 class Closing:
     """The window of the whole match, counted from the first of these variables; `starts` can be the first in time."""
 
-    names: tuple[str, ...]
-    starts: tuple[str, ...]
+    names: tuple[Name, ...]
+    starts: tuple[Name, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +155,8 @@ class Collection:
     There are at least `least` of them and, unless `most` is None, at most `most`. `names` are those of its variables.
     """
 
-    name: str
-    names: tuple[str, ...]
+    name: Name
+    names: tuple[Name, ...]
     graphs: tuple[Graph, ...]
     scopes: tuple[Scope, ...]
     least: int
@@ -172,8 +173,8 @@ class Threat:
     the variables of one of those before its own, and makes that one less probable.
     """
 
-    own: tuple[str, ...]
-    against: str | None = None
+    own: tuple[Name, ...]
+    against: Name | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,6 +70,7 @@ from ensue.graph.model import (
 from ensue.graph.reading import BEFORE, Choice, Parts, Reader, Rival, Surroundings, extent_of, trails, variables_in
 from ensue.graph.timescale import TimeScale
 from ensue.lang.render import render_pattern
+from ensue.names import Name, Other
 
 ENDS = frozenset({"e"})
 """That it has to be known which item of a pattern ends last."""
@@ -142,7 +143,7 @@ class _Edges:
     first: tuple[Point, ...] = (WHOLE_FIRST,)
     last: tuple[Point, ...] = (WHOLE_LAST,)
 
-    def instead(self, replaced: frozenset[str], edges: _Edges) -> _Edges:
+    def instead(self, replaced: frozenset[Name], edges: _Edges) -> _Edges:
         """The ends of a match in which others take the place of some variables."""
 
         def points(own: tuple[Point, ...], other: tuple[Point, ...]) -> tuple[Point, ...]:
@@ -170,7 +171,7 @@ class _Around:
     positions: Network
     whole: _Edges
     aside: Aside | None = None
-    about: Mapping[str, str] | None = None
+    about: Mapping[Name, Name] | None = None
     edges: _Edges | None = None
 
 
@@ -187,14 +188,13 @@ class GraphBuilder:
         self.policy = query.policy
         if query.within is not None:
             query = replace(query, pattern=Within(query.pattern, query.within), within=None)
-        query, anonymous = name_anonymous(query)
-        query = expand_query(query)
+        query = expand_query(name_anonymous(query))
         self.pattern: Pattern = query.pattern
         events = [node for node in walk(query.pattern) if isinstance(node, Event)] if query.rule is not None else []
         self.unnamed = frozenset(event.stream for event in events if event.variable == event.stream)
         self.catalog = catalog
         self.scale = TimeScale(catalog.unit)
-        self.reader = Reader(self.scale.ticks, anonymous)
+        self.reader = Reader(self.scale.ticks)
         self.windows = self._windows(whole_windows(query))
         self.limits = self._windows(limiting_windows(query.pattern))
         self.counting = counts_events(query)
@@ -209,7 +209,7 @@ class GraphBuilder:
 
     def text_of(self, pattern: Pattern) -> str:
         """A part of the expanded pattern as the user would write it."""
-        return render_pattern(as_written(without_names(pattern, self.reader.anonymous | self.unnamed)))
+        return render_pattern(as_written(without_names(pattern, self.unnamed)))
 
     def whole_graph(self, chosen: Pattern, pattern: Pattern, number: int) -> Graph:
         """The graph of a chosen pattern in one order of its items; `number` is that of the choice."""
@@ -420,11 +420,11 @@ class GraphBuilder:
     def _no_rival(self, rival: Rival, around: _Around) -> Iterator[Absence]:
         """No other match of the item comes after the same events, under the same conditions, and ends before it."""
         for chosen in choices(rival.contenders):
-            about = {name: rival_name(name) for name in names_in(chosen)}
+            about = {name: Other(name) for name in names_in(chosen)}
             for pattern in orders(renamed(chosen, about), ENDS):
                 yield from self._rivals(rival, pattern, about, around)
 
-    def _rivals(self, rival: Rival, pattern: Pattern, about: Mapping[str, str], around: _Around) -> Iterator[Absence]:
+    def _rivals(self, rival: Rival, pattern: Pattern, about: Mapping[Name, Name], around: _Around) -> Iterator[Absence]:
         parts = Parts()
         self.reader.read(pattern, rival.left, rival.right, parts)
         extent, own = extent_of(pattern), extent_of(rival.item)
@@ -450,13 +450,13 @@ class GraphBuilder:
         enclosing = [part.name for part in walk(chosen) if isinstance(part, Named) and picked < {*names_in(part)}]
         for item in choices(pick.contenders):
             names = (*names_in(item), *beside, *enclosing)
-            about = {name: rival_name(name) for name in names}
+            about = {name: Other(name) for name in names}
             other = renamed(_with_pick(chosen, place, item), about)
             for pattern in orders(other, ENDS):
                 yield from self._better(place, pick, pattern, about, around)
 
     def _better(
-        self, place: int, pick: Pick, pattern: Pattern, about: Mapping[str, str], around: _Around
+        self, place: int, pick: Pick, pattern: Pattern, about: Mapping[Name, Name], around: _Around
     ) -> Iterator[Absence]:
         parts = Parts()
         self.reader.read(pattern, None, None, parts)
@@ -489,7 +489,7 @@ def _with_pick(pattern: Pattern, place: int, item: Pattern) -> Pattern:
 def _outermost(extent: Extent, times: Network) -> Extent:
     """The extent without what never is the first to start or the last to end."""
 
-    def kept(points: Sequence[Point], outer: Callable[[Point, Point], Limit | None]) -> tuple[str, ...]:
+    def kept(points: Sequence[Point], outer: Callable[[Point, Point], Limit | None]) -> tuple[Name, ...]:
         found: list[Point] = []
         for place, point in enumerate(points):
             others = [*found, *points[place + 1 :]]
@@ -530,7 +530,7 @@ def _closing_beside(pick: Pick, graph: Graph) -> Closing:
     return Closing(names, first)
 
 
-def _adjacent(names: Sequence[str]) -> list[Bound]:
+def _adjacent(names: Sequence[Name]) -> list[Bound]:
     """Each event is at the very next position after the one before."""
     reason = Reason("MATCH STRICT takes neighbouring events")
     bounds = []
@@ -548,7 +548,7 @@ def _is_premise(bound: Bound, parts: Parts, around: _Around) -> bool:
     return known is None or bound.limit.tighter_than(known)
 
 
-def _ended(moments: Mapping[str, Moment]) -> dict[str, Moment]:
+def _ended(moments: Mapping[Name, Moment]) -> dict[Name, Moment]:
     return {name: replace(moment, ended=True) for name, moment in moments.items()}
 
 
@@ -566,23 +566,5 @@ def _endless_scope(aside: Aside) -> Problem:
     )
 
 
-_RIVAL = "other "
-
-
-def rival_name(name: str) -> str:
-    """The name of another event in the place of a variable."""
-    return f"{_RIVAL}{name}"
-
-
-def is_rival(name: str) -> bool:
-    """Whether a name is that of another event in the place of a variable."""
-    return name.startswith(_RIVAL)
-
-
-def rivaled(name: str) -> str:
-    """The variable in whose place another event is; any other name as it is."""
-    return name.removeprefix(_RIVAL)
-
-
-def _points_of(bound: Bound) -> set[str]:
+def _points_of(bound: Bound) -> set[Name]:
     return {bound.left.variable, bound.right.variable}

@@ -34,6 +34,7 @@ from ensue.expr.rewrite import substitute_fields
 from ensue.graph.bounds import Bound, Limit, Point, Reason, end_of, position_of, start_of
 from ensue.graph.model import Extent, Moment, Series, Variable
 from ensue.lang.render import render_window
+from ensue.names import Name, Unnamed
 
 BEFORE = Limit(0, True)
 
@@ -80,10 +81,10 @@ class Choice:
 class Parts:
     """What is gathered while one chosen pattern is read; `intervals` are the AS names, `series` those of PERIODIC*."""
 
-    variables: dict[str, Variable] = field(default_factory=dict)
-    intervals: dict[str, Extent] = field(default_factory=dict)
-    series: dict[str, Series] = field(default_factory=dict)
-    moments: dict[str, Moment] = field(default_factory=dict)
+    variables: dict[Name, Variable] = field(default_factory=dict)
+    intervals: dict[Name, Extent] = field(default_factory=dict)
+    series: dict[Name, Series] = field(default_factory=dict)
+    moments: dict[Name, Moment] = field(default_factory=dict)
     times: list[Bound] = field(default_factory=list)
     positions: list[Bound] = field(default_factory=list)
     asides: list[Surroundings] = field(default_factory=list)
@@ -91,7 +92,7 @@ class Parts:
     picks: list[Choice] = field(default_factory=list)
 
     @property
-    def names(self) -> frozenset[str]:
+    def names(self) -> frozenset[Name]:
         return frozenset(self.variables) | frozenset(self.intervals)
 
 
@@ -136,7 +137,7 @@ def _union(extents: list[Extent]) -> Extent:
     )
 
 
-def edge_event(pattern: Pattern, end: str) -> str:
+def edge_event(pattern: Pattern, end: str) -> Name:
     """The variable with the first or the last event of a part whose order is settled."""
     place = 0 if end == "first" else -1
     match pattern:
@@ -158,7 +159,7 @@ def positive_items(pattern: Seq | And | Related) -> list[Pattern]:
     return [item for item in pattern.items if not is_aside(item)]
 
 
-def variables_in(pattern: Pattern) -> tuple[str, ...]:
+def variables_in(pattern: Pattern) -> tuple[Name, ...]:
     """The variables that an OR-free positive pattern binds."""
     match pattern:
         case Event():
@@ -172,7 +173,7 @@ def variables_in(pattern: Pattern) -> tuple[str, ...]:
             raise AssertionError("branches are chosen, and what is aside binds nothing")
 
 
-def moments_in(pattern: Pattern) -> tuple[str, ...]:
+def moments_in(pattern: Pattern) -> tuple[Name, ...]:
     """The moments that a chosen positive pattern makes."""
     own = tuple(timer.name for timer in pattern.timers) if isinstance(pattern, Related) else ()
     return own + tuple(name for item in children(pattern) if not is_aside(item) for name in moments_in(item))
@@ -198,10 +199,9 @@ def trails(pattern: Pattern, open_right: bool = True) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Reads patterns into parts. `ticks` measures a time window; `anonymous` variables have no name in the text."""
+    """Reads patterns into parts. `ticks` measures a time window."""
 
     ticks: Callable[[Window], int]
-    anonymous: frozenset[str]
 
     def read(self, pattern: Pattern, left: Extent | None, right: Extent | None, parts: Parts) -> None:
         """Adds a chosen positive pattern that stands between `left` and `right` to the parts."""
@@ -231,8 +231,8 @@ class Reader:
             case Or() | Not() | Repeat() | Operation():
                 raise AssertionError("branches are chosen, and what is aside is an item of SEQ or AND")
 
-    def word(self, name: str) -> str:
-        return f"an unnamed `{name.rpartition('#')[0]}`" if name in self.anonymous else f"`{name}`"
+    def word(self, name: Name) -> str:
+        return f"an unnamed `{name.stream}`" if isinstance(name, Unnamed) else f"`{name}`"
 
     def _read_event(self, event: Event, parts: Parts) -> None:
         name = event.variable

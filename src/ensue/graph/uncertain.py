@@ -18,9 +18,7 @@ from ensue.algebra.scopes import counts_events
 from ensue.errors import Problem, QueryError, Source
 from ensue.expr.nodes import Binary, Expr, Field, Literal
 from ensue.graph.model import Absence, Collection, Graph, NormalForm, Threat, Variable
-
-THREAT = "threat "
-"""How the names of collections begin that list threats."""
+from ensue.names import Doubt
 
 
 def is_uncertain(query: PatternQuery, catalog: Catalog) -> bool:
@@ -99,7 +97,7 @@ class _Doubts:
             threat
             for number, absence in enumerate(graph.absences)
             if self._is_doubtful(absence)
-            for threat in self._threats(absence, absence.graph, f"{THREAT}{number}", None)
+            for threat in self._threats(absence, absence.graph, Doubt((number,)), None)
         ]
         return replace(
             graph,
@@ -153,7 +151,7 @@ class _Doubts:
             return variable
         return replace(variable, predicates=(*variable.predicates, Binary(">=", _certainty(variable), Literal(1.0))))
 
-    def _threats(self, absence: Absence, whole: Graph, name: str, against: str | None) -> Iterator[Collection]:
+    def _threats(self, absence: Absence, whole: Graph, name: Doubt, against: Doubt | None) -> Iterator[Collection]:
         """What may be forbidden and real, and what speaks against that.
 
         `whole` is the forbidden graph together with those around it that are threats as well.
@@ -165,7 +163,7 @@ class _Doubts:
         yield Collection(name, listed.names, (listed,), (absence.scope,), 0, None, absence.text, Threat(own, against))
         for number, inner in enumerate(inside):
             if self._is_doubtful(inner):
-                yield from self._threats(inner, _merged(whole, inner.graph), f"{name}.{number}", name)
+                yield from self._threats(inner, _merged(whole, inner.graph), Doubt((*name.path, number)), name)
 
     def _doubtful(self, variable: Variable) -> Variable:
         """What is certain forbids for sure, so that it need not be listed."""

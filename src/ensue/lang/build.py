@@ -38,7 +38,6 @@ from ensue.algebra.nodes import (
     Within,
     walk,
 )
-from ensue.algebra.operators import any_event_but, excluded_streams
 from ensue.algebra.probability import Threshold
 from ensue.algebra.states import StateStatement
 from ensue.errors import Problem, QueryError, Source, Span
@@ -50,10 +49,11 @@ from ensue.expr.nodes import (
 )
 from ensue.expr.rewrite import substitute_fields
 from ensue.lang.constraints import party_problem, size_problem
-from ensue.lang.names import asks_state, unquote_name
+from ensue.lang.names import unquote_name
 from ensue.lang.operations import Argument, Quantity, policy_problems, read_operation, repeat_problems
 from ensue.lang.rules import RuleRules, ruleset_of
 from ensue.lang.states import StateRules
+from ensue.names import AnyEvent
 
 MAXIMAL_DEPTH = 200
 """Levels of nesting that a query may have. A chain `x AND y AND z` of n conditions has n levels."""
@@ -260,7 +260,7 @@ class _Builder(RuleRules, StateRules):
 
     def _streams(self, keyword: str, span: Span, parties: tuple[Event, ...]) -> tuple[str, ...]:
         """The streams of a constraint; a wrong number of them stands for itself until all problems are raised."""
-        streams = tuple(party.stream for party in parties)
+        streams = tuple(str(party.stream) for party in parties)
         problems = [problem for party in parties if (problem := party_problem(party))]
         if not problems and (problem := size_problem(keyword, streams, span)):
             problems = [problem]
@@ -270,10 +270,7 @@ class _Builder(RuleRules, StateRules):
     # Patterns
 
     def stream(self, span: Span, name: Token) -> str:
-        stream = unquote_name(name)
-        if excluded_streams(stream) is not None:
-            self._report(span, Problem("syntax", "no stream is called `*`", hint="write ANY EVENT"))
-        return stream
+        return unquote_name(name)
 
     def event(self, span: Span, stream: str, variable: str | None, predicate: Expr | None) -> Event:
         return Event(stream, variable, predicate, span)
@@ -283,11 +280,9 @@ class _Builder(RuleRules, StateRules):
     def any_event(
         self, span: Span, excluded: tuple[str, ...] | None, variable: str | None, predicate: Expr | None
     ) -> Event:
-        return Event(any_event_but(excluded or ()), variable, predicate, span)
+        return Event(AnyEvent.but(excluded or ()), variable, predicate, span)
 
     def excluded(self, span: Span, *streams: str) -> tuple[str, ...]:
-        if any("\n" in stream for stream in streams):
-            self._report(span, Problem("syntax", "the name of a stream that BUT leaves out is on one line"))
         return streams
 
     def seq(self, span: Span, *items: Pattern) -> Seq:
@@ -368,7 +363,7 @@ def _of_the_one_event(where: Expr, pattern: Pattern) -> Expr:
     [only] = names
 
     def named(field: Field) -> Field:
-        return replace(field, variable=only) if field.variable is None and asks_state(field.name) else field
+        return replace(field, variable=only) if field.variable is None and field.asks_state else field
 
     return substitute_fields(where, named)
 

@@ -47,11 +47,11 @@ def party_problem(party: Event) -> Problem | None:
     """A constraint is about all events of a stream, so it needs no variable and takes no condition."""
     if party.variable is None and party.predicate is None:
         return None
-    name = quote_name(party.stream)
+    name = quote_name(str(party.stream))
     if party.predicate is not None:
         surplus, hint = "a condition", f"write `{name}`; events that differ in a field can be streams of their own"
     else:
-        variable = quote_name(party.variable or "")
+        variable = quote_name(str(party.variable))
         surplus, hint = (
             f"a variable `{variable}`",
             f"write `{name}`; two streams have `,` between them, or AND before IMPLIES",

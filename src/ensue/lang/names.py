@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from ensue.algebra.operators import OPERATORS
+from ensue.names import Handle, Name, Spoken, Stream
 
 RESERVED = (
     "AND", "AS", "BETWEEN", "CASE", "ELSE", "FALSE", "IN", "IS", "LIKE", "NOT", "NULL", "OR", "PARTITION",
@@ -16,7 +17,6 @@ RESERVED = (
 _WORD = re.compile(r"[^\W\d]\w*")
 _WRITTEN = re.compile(r"`(?:[^`]|``)+`|[^\W\d]\w*")
 _RESERVED = re.compile("|".join(RESERVED), re.IGNORECASE)
-_QUESTION = re.compile(r"P\([\w\s(),<>=!]*\b(?:IN|COUNT\()[\w\s(),<>=!]*\)|E\(COUNT\([\w\s(),]+\)\)|MOST LIKELY\(\w+\)")
 # Words that an opening bracket turns into an operator.
 _BEFORE_BRACKET = re.compile("SEQ|SAME", re.IGNORECASE)
 _OPERATOR = re.compile("|".join(name.rstrip("*+") for name in OPERATORS), re.IGNORECASE)
@@ -31,15 +31,6 @@ def is_reserved(word: str) -> bool:
     (True, False)
     """
     return _RESERVED.fullmatch(word) is not None
-
-
-def asks_state(name: str) -> bool:
-    """Whether a field is a question to a state: `P(ANYONE IN den)`, which is its own text.
-
-    >>> asks_state("P(ANYONE IN den)"), asks_state("P(x)"), asks_state("amount")
-    (True, False, False)
-    """
-    return _QUESTION.fullmatch(name) is not None
 
 
 def quote_name(name: str) -> str:
@@ -60,6 +51,24 @@ def quote_stream(name: str) -> str:
     ('Transfer', '`First`')
     """
     return quote_always(name) if _BEFORE_ITEM.fullmatch(name) else quote_name(name)
+
+
+def render_stream(stream: Stream) -> str:
+    """A stream in a text; one that nobody writes stands in backticks."""
+    return quote_stream(stream) if isinstance(stream, str) else quote_always(str(stream))
+
+
+def render_variable(name: Name) -> str:
+    """A variable in a text; one that nobody writes stands in backticks too, but for words."""
+    match name:
+        case str():
+            return quote_name(name)
+        case Handle(stream):
+            return quote_always(str(stream))
+        case Spoken():
+            return str(name)
+        case _:
+            return quote_always(str(name))
 
 
 def quote_query_name(name: str) -> str:

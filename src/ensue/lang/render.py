@@ -32,13 +32,14 @@ from ensue.algebra.nodes import (
     Statements,
     Within,
 )
-from ensue.algebra.operators import OPERATORS, excluded_streams
+from ensue.algebra.operators import OPERATORS
 from ensue.algebra.rules import Ruleset
-from ensue.lang.names import quote_name, quote_query_name, quote_stream
+from ensue.lang.names import quote_name, quote_query_name, render_stream, render_variable
 from ensue.lang.operations import first_brackets
 from ensue.lang.render_rules import render_action, render_declarations, render_rule
 from ensue.lang.render_states import render_state
 from ensue.lang.render_values import layout_condition, render_expression, render_names, render_window
+from ensue.names import AnyEvent, Spoken
 
 __all__ = [
     "render_constraint",
@@ -188,7 +189,7 @@ def render_pattern(pattern: Pattern) -> str:
         case Within():
             return f"{_postfixed(pattern.item)} WITHIN {render_window(pattern.window)}"
         case Named():
-            return f"{_postfixed(pattern.item)} AS {quote_name(pattern.name)}"
+            return f"{_postfixed(pattern.item)} AS {render_variable(pattern.name)}"
         case Related():
             # Nobody writes it; where it came from no text, messages cite it as the operator it stands for.
             written = pattern.origin or Operation(pattern.operator, pattern.items)
@@ -206,11 +207,13 @@ def _keyword(pattern: Seq | And | Or) -> str:
 
 
 def _event(event: Event) -> str:
-    variable = f" {quote_name(event.variable)}" if event.variable is not None else ""
+    variable = f" {render_variable(event.variable)}" if event.variable is not None else ""
     predicate = f" [{render_expression(event.predicate)}]" if event.predicate is not None else ""
-    excluded = excluded_streams(event.stream)
-    if excluded is None:
-        return quote_stream(event.stream) + variable + predicate
+    if isinstance(event.variable, Spoken):
+        return f"{event.variable}{predicate}"
+    if not isinstance(event.stream, AnyEvent):
+        return render_stream(event.stream) + variable + predicate
+    excluded = event.stream.excluded
     but = (
         f" BUT {render_names(excluded)}"
         if len(excluded) == 1
@@ -218,7 +221,7 @@ def _event(event: Event) -> str:
         if excluded
         else ""
     )
-    if event.variable is not None and event.variable.upper() == "BUT":
+    if isinstance(event.variable, str) and event.variable.upper() == "BUT":
         variable = f" `{event.variable}`"
     return f"ANY EVENT{but}{variable}{predicate}"
 
@@ -255,7 +258,7 @@ def _postfixed(item: Pattern) -> str:
 def _heading(query: PatternQuery) -> str:
     if query.name is None:
         return "PATTERN "
-    name = quote_query_name(query.name)
+    name = quote_query_name(str(query.name))
     return f"STREAM {name} FROM PATTERN " if query.declares else f"PATTERN {name}\n{_INDENT}"
 
 

@@ -22,7 +22,7 @@ from ensue.expr.nodes import (
     Unary,
 )
 from ensue.lang.literals import render_duration, render_timestamp
-from ensue.lang.names import asks_state, quote_name, quote_word
+from ensue.lang.names import quote_name, quote_word, render_variable
 
 _LINE = 100
 _INDENT = "  "
@@ -86,12 +86,12 @@ def _with_precedence(expression: Expr) -> tuple[str, int]:
             return render_duration(expression.nanoseconds), _UNARY if expression.nanoseconds < 0 else _PRIMARY
         case Timestamp():
             return f"TIMESTAMP '{render_timestamp(expression.nanoseconds, expression.zoned)}'", _PRIMARY
-        case Field(variable, name) if asks_state(name):
-            return name if variable is None else f"{quote_name(variable)}.{name}", _PRIMARY
+        case Field(variable, name, asks_state=True):
+            return name if variable is None else f"{render_variable(variable)}.{name}", _PRIMARY
         case Field(None, name):
             return quote_name(name), _PRIMARY
-        case Field(str(variable), name):
-            return f"{quote_name(variable)}.{quote_word(name)}", _PRIMARY
+        case Field(variable, name) if variable is not None:
+            return f"{render_variable(variable)}.{quote_word(name)}", _PRIMARY
         case Unary("not", operand):
             return f"NOT {_expression(operand, _NOT)}", _NOT
         case Unary():
@@ -105,7 +105,7 @@ def _with_precedence(expression: Expr) -> tuple[str, int]:
         case Call(name, arguments):
             return f"{quote_name(name)}({_listed(arguments)})", _PRIMARY
         case Elements(Literal(True), of):
-            return quote_name(of), _PRIMARY
+            return render_variable(of), _PRIMARY
         case Elements(element):
             return _with_precedence(element)
         case Gather(elements):

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from lark import Token
 
 from ensue.algebra.nodes import Events
-from ensue.algebra.operators import excluded_streams
 from ensue.algebra.rules import (
     Action,
     ActionArgument,
@@ -27,7 +26,7 @@ from ensue.algebra.rules import (
     Together,
     While,
 )
-from ensue.errors import Problem, Source, Span
+from ensue.errors import Source, Span
 from ensue.expr.functions import FUNCTIONS
 from ensue.expr.nodes import Call, Expr
 from ensue.lang.build_values import ValueRules
@@ -87,7 +86,6 @@ class RuleRules(ValueRules):
     # Statements
 
     def rule(self, span: Span, head: str, arguments: tuple[Given, ...], *body: Item) -> Rule:
-        self._check_stream(span, head)
         for argument in arguments:
             self.problems += head_problem(argument.expression, self.source.text)
         listed = tuple(HeadArgument(expression, name, place) for expression, name, place in arguments)
@@ -100,13 +98,11 @@ class RuleRules(ValueRules):
         return Given(expression, None if name is None else unquote_name(name), span)
 
     def fact(self, span: Span, table: str, *expressions: Expr) -> Fact:
-        self._check_stream(span, table)
         values, columns, problems = read_values(expressions, span)
         self.problems += problems
         return Fact(table, values, columns, span)
 
     def table(self, span: Span, name: str, *columns: str) -> TableDeclaration:
-        self._check_stream(span, name)
         self.problems += repeated_columns(columns, span)
         return TableDeclaration(name, columns, span)
 
@@ -118,8 +114,6 @@ class RuleRules(ValueRules):
         identity: str | None,
         parent: str | None,
     ) -> StreamDeclaration:
-        if stream is not None:
-            self._check_stream(span, stream)
         self.problems += repeated_columns(attributes or (), span)
         return StreamDeclaration(stream, attributes, identity, parent, span)
 
@@ -153,7 +147,6 @@ class RuleRules(ValueRules):
         action: str,
         arguments: tuple[Given, ...],
     ) -> Action:
-        self._check_stream(span, stream)
         self.problems += positions_behind_names([(argument.name, argument.span) for argument in arguments])
         listed = tuple(ActionArgument(expression, name, place) for expression, name, place in arguments)
         return Action(stream, variable, action, listed, None if where is None else where.value, span)
@@ -206,11 +199,6 @@ class RuleRules(ValueRules):
         return Causes(left, right, span) if word == "causes" else Temporal(left, word, right, span)
 
     def _atom(self, occurrence: Occurrence, name: str | None, span: Span) -> Atom:
-        self._check_stream(occurrence.span, occurrence.name)
         arguments, problems = read_arguments(occurrence.arguments, self.source.text, occurrence.span)
         self.problems += problems
         return Atom(occurrence.name, arguments, name, span)
-
-    def _check_stream(self, span: Span, stream: str) -> None:
-        if excluded_streams(stream) is not None:
-            self._report(span, Problem("syntax", "no stream is called `*`", hint="write ANY EVENT"))

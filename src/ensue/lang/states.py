@@ -165,10 +165,10 @@ class StateRules(ValueRules):
 
     def believed(self, span: Span, measure: Measure) -> Field:
         """A question in a condition is a field of the event: what is believed when it has happened."""
-        return Field(None, render_measure(measure), span)
+        return Field(None, render_measure(measure), span, asks_state=True)
 
     def believed_of(self, span: Span, variable: str, measure: Measure) -> Field:
-        return Field(variable, render_measure(measure), span)
+        return Field(variable, render_measure(measure), span, asks_state=True)
 
     def probability_of(self, span: Span, condition: StateCondition, given: StateCondition | None) -> ProbabilityOf:
         return ProbabilityOf(condition, given, span)

@@ -12,7 +12,6 @@ from ensue.algebra.catalog import WHOLE_EVENT, Catalog
 from ensue.algebra.hierarchies import Hierarchy
 from ensue.algebra.lineage import is_lineage, lineage_variable
 from ensue.algebra.nodes import Event, PatternQuery, walk
-from ensue.algebra.operators import excluded_streams, may_meet
 from ensue.algebra.scopes import counts_events, growing_lists
 from ensue.errors import QueryError, Source
 from ensue.expr.lists import list_variables
@@ -23,6 +22,7 @@ from ensue.graph.law import Law
 from ensue.graph.model import Absence, Collection, Extent, Graph, Moment, NormalForm, Windows
 from ensue.graph.normalize import normalize_query
 from ensue.graph.uncertain import is_uncertain, uncertain_form
+from ensue.names import AnyEvent, Name, Stream, may_meet
 from ensue.plan.lawful import lawful_graphs
 from ensue.plan.model import AbsencePlan, CollectionPlan, GraphPlan, QueryPlan, Side
 from ensue.plan.monitor import monitor_of
@@ -103,12 +103,12 @@ def _is_plain(graphs: Sequence[GraphPlan]) -> bool:
     """Whether matches are made of events alone, so that they can be followed event by event."""
     every = [inner.graph for plan in graphs for inner in plan.with_inner()]
     stated = [absence for graph in every for absence in graph.absences if absence.scope.stated is not None]
-    of_any = [found for graph in every for found in graph.variables if excluded_streams(found.stream) is not None]
+    of_any = [found for graph in every for found in graph.variables if isinstance(found.stream, AnyEvent)]
     return not stated and not of_any and not any(graph.moments or graph.collections for graph in every)
 
 
 def plan_graph(
-    graph: Graph, whole: Graph, form: NormalForm, outer: tuple[Graph, ...], asked: frozenset[str] = frozenset()
+    graph: Graph, whole: Graph, form: NormalForm, outer: tuple[Graph, ...], asked: frozenset[Name] = frozenset()
 ) -> GraphPlan:
     """`asked` are the lists that the result shows."""
     outer = tuple(_without(level, graph.replaced) for level in outer)
@@ -121,12 +121,12 @@ def plan_graph(
     )
 
 
-def _without(graph: Graph, replaced: frozenset[str]) -> Graph:
+def _without(graph: Graph, replaced: frozenset[Name]) -> Graph:
     """The graph as one sees it that takes the place of some of its variables."""
     return replace(graph, variables=tuple(variable for variable in graph.variables if variable.name not in replaced))
 
 
-def _asked_lists(query: PatternQuery, form: NormalForm) -> frozenset[str]:
+def _asked_lists(query: PatternQuery, form: NormalForm) -> frozenset[Name]:
     """The lists that the result shows: those of RETURN, or all of them."""
     groups = form.repetitions.groups
     if not query.returns:
@@ -140,7 +140,7 @@ def _plan_collection(
     whole: Graph,
     form: NormalForm,
     around: tuple[Graph, ...],
-    asked: frozenset[str],
+    asked: frozenset[Name],
 ) -> CollectionPlan:
     counted = collection.least > 0 or collection.most is not None
     named = any(set(collection.names) & variables_of(condition) for condition in graph.list_conditions)
@@ -151,7 +151,7 @@ def _plan_collection(
     )
 
 
-def _distinct_pairs(graph: Graph, outer: tuple[Graph, ...], hierarchy: Hierarchy) -> tuple[tuple[str, str], ...]:
+def _distinct_pairs(graph: Graph, outer: tuple[Graph, ...], hierarchy: Hierarchy) -> tuple[tuple[Name, Name], ...]:
     """The pairs of variables that may bind one event, which the bounds do not already keep apart."""
     own = [(variable.name, variable.stream) for variable in graph.variables]
     outside = [(variable.name, variable.stream) for level in outer for variable in level.variables]
@@ -163,7 +163,7 @@ def _distinct_pairs(graph: Graph, outer: tuple[Graph, ...], hierarchy: Hierarchy
     )
 
 
-def _apart(x: str, y: str, times: Network) -> bool:
+def _apart(x: Name, y: Name, times: Network) -> bool:
     return times.before(end_of(x), start_of(y)) or times.before(end_of(y), start_of(x))
 
 
@@ -184,7 +184,7 @@ def _plan_absence(absence: Absence, whole: Graph, form: NormalForm, around: tupl
     )
 
 
-def _correlation(plan: GraphPlan, visible: frozenset[str]) -> str:
+def _correlation(plan: GraphPlan, visible: frozenset[Name]) -> str:
     """Why a forbidden graph cannot be judged apart from the match around it; empty if it can."""
     graph = plan.graph
     visible = visible | frozenset(graph.names)
@@ -237,14 +237,14 @@ def _sides(absence: Absence, whole: Extent, windows: Windows) -> tuple[Side, Sid
     return (lower, Side(tuple(map(start_of, whole.starts)), False, ticks)) if ticks is not None else None
 
 
-def _settled_sides(sides: tuple[Side, Side], moments: Mapping[str, Moment]) -> tuple[Side, Side] | None:
+def _settled_sides(sides: tuple[Side, Side], moments: Mapping[Name, Moment]) -> tuple[Side, Side] | None:
     """The sides by way of the events that their moments are so long after; None where a side has several points."""
     lower, upper = (_settled(side, moments) for side in sides)
     unsettled = {name for side in (lower, upper) for name in side.variables if name in moments}
     return None if any(not moments[name].repeated for name in unsettled) else (lower, upper)
 
 
-def _settled(side: Side, moments: Mapping[str, Moment]) -> Side:
+def _settled(side: Side, moments: Mapping[Name, Moment]) -> Side:
     moment = moments.get(side.points[0].variable) if len(side.points) == 1 else None
     if moment is None or moment.repeated:
         return side
@@ -267,7 +267,7 @@ def _stated_sides(graph: Graph, stated: tuple[Bound, ...]) -> tuple[Side, Side] 
     )
 
 
-def _chain(plan: GraphPlan) -> tuple[str, ...]:
+def _chain(plan: GraphPlan) -> tuple[Name, ...]:
     """The variables of a forbidden sequence in order, if its bounds say no more than consecutive gaps and a total span.
 
     Then the earliest completion of a start is the least over its possible successors' earliest completions.
@@ -289,7 +289,7 @@ def _all_points(graph: Graph) -> bool:
     )
 
 
-def _implies(order: list[str], steps: list[tuple[str, str]], times: Network) -> bool:
+def _implies(order: list[Name], steps: list[tuple[Name, Name]], times: Network) -> bool:
     """True if consecutive gaps and the total span imply every bound between the variables."""
     kept = [*steps, *((y, x) for x, y in steps), (order[-1], order[0])]
     reason = Reason("")
@@ -307,7 +307,7 @@ def _implies(order: list[str], steps: list[tuple[str, str]], times: Network) -> 
     return True
 
 
-def query_columns(query: PatternQuery, catalog: Catalog, lineage: bool = False) -> dict[str, frozenset[str] | None]:
+def query_columns(query: PatternQuery, catalog: Catalog, lineage: bool = False) -> dict[Stream, frozenset[str] | None]:
     """Per stream the columns that the query needs besides its times; None: all, because whole events are returned.
 
     All are needed as well of events that have to tell their lineage; with `lineage`, those are all that a match binds.
@@ -333,14 +333,14 @@ def query_columns(query: PatternQuery, catalog: Catalog, lineage: bool = False) 
     }
 
 
-def _probability_columns(stream: str, catalog: Catalog) -> set[str]:
+def _probability_columns(stream: Stream, catalog: Catalog) -> set[str]:
     schema = catalog.stream(stream)
     if schema is None or schema.probability is None:
         return set()
     return {schema.probability, *schema.alternatives}
 
 
-def lineage_streams(query: PatternQuery, whole: bool = False) -> frozenset[str]:
+def lineage_streams(query: PatternQuery, whole: bool = False) -> frozenset[Stream]:
     """The streams of whose events the lineage is asked for; if `whole`, of all events that a match binds."""
     calls = [column.expression for column in query.returns if is_lineage(column.expression)]
     names = {lineage_variable(call) for call in calls}
@@ -348,7 +348,7 @@ def lineage_streams(query: PatternQuery, whole: bool = False) -> frozenset[str]:
     return frozenset(event.stream for event in events if whole or None in names or event.variable in names)
 
 
-def _column_names(stream: str, catalog: Catalog) -> set[str]:
+def _column_names(stream: Stream, catalog: Catalog) -> set[str]:
     schema = catalog.stream(stream)
     return set(schema.fields) if schema is not None else set()
 

@@ -31,10 +31,10 @@ from ensue.algebra.operators import (
     OPERATORS,
     RECENT,
     STRICT,
-    stream_words,
 )
 from ensue.expr.nodes import Duration
 from ensue.lang.render import render_pattern, render_window
+from ensue.names import Handle, Stream, Unnamed, called
 from ensue.plan.graph_words import Given
 from ensue.plan.model import QueryPlan
 
@@ -88,16 +88,16 @@ def _positive_events(pattern: Pattern) -> Iterator[Event]:
 # -- contexts ----------------------------------------------------------------------------------------------------------
 
 
-def given_by(stages: Sequence[PatternQuery]) -> dict[str, Given]:
+def given_by(stages: Sequence[PatternQuery]) -> dict[Stream, Given]:
     """The events of each operator's stream, by its name, as the operators around it speak of them."""
-    found: dict[str, Given] = {}
-    for number, stage in enumerate(stages, start=1):
-        if stage.declares and stage.name is not None:
-            pattern = _bare(stage.pattern)
-            words = [_word(item, found) for item in _operands(pattern)]
-            together = " or " if isinstance(pattern, Or) else ", "
-            inside = [word.strip("()") if " or " not in word else word for word in words]
-            found[stage.name] = Given(words[0] if len(words) == 1 else f"({together.join(inside)})", number)
+    declared = {stage.name: (number, stage) for number, stage in enumerate(stages, start=1) if stage.declares}
+    found: dict[Stream, Given] = {}
+    for user in stages:
+        for part in walk(user.pattern):
+            if isinstance(part, Event) and isinstance(part.variable, Handle):
+                number, stage = declared[part.stream]
+                carried = {column.column: column for column in stage.carries}
+                found[part.stream] = Given(part.variable.words, number, carried)
     return found
 
 
@@ -108,7 +108,7 @@ def context_lines(query: PatternQuery, stages: Sequence[PatternQuery]) -> Iterat
     operators = {number: _bare(stage.pattern) for number, stage in enumerate(stages, start=1)}
     for number, pattern in operators.items():
         if not isinstance(pattern, Event) or pattern.stream not in given:
-            operands = [_word(item, given) for item in _operands(pattern)]
+            operands = [_event_word(item) for item in _operands(pattern)]
             text = render_pattern(_inlined(pattern, inside))
             yield f"{number}. {text}: {_chosen(pattern, operands, query.policy or '')}"
     if any(_is_pair(pattern) for pattern in operators.values()):
@@ -184,7 +184,7 @@ def _operands(pattern: Pattern) -> list[Event]:
     return [item for place, item in items if place not in forbidden and isinstance(item, Event)]
 
 
-def _inlined(pattern: Pattern, inside: Mapping[str | None, Pattern]) -> Pattern:
+def _inlined(pattern: Pattern, inside: Mapping[Stream | None, Pattern]) -> Pattern:
     """The pattern with the operators whose events it gets, as it was written."""
 
     def written(part: Pattern) -> Pattern:
@@ -192,22 +192,11 @@ def _inlined(pattern: Pattern, inside: Mapping[str | None, Pattern]) -> Pattern:
             return part
         if part.stream in inside:
             return _inlined(inside[part.stream], inside)
-        return part if part.variable is None or not _is_made(part.variable) else replace(part, variable=None)
+        return replace(part, variable=None) if isinstance(part.variable, Unnamed) else part
 
     return rewrite(pattern, written)
 
 
-def _word(event: Event, given: Mapping[str, Given]) -> str:
-    return given[event.stream].word if event.stream in given else _event_word(event)
-
-
 def _event_word(event: Event) -> str:
     """The variable of an event; one that has none is called by its stream."""
-    if event.variable is None or _is_made(event.variable):
-        return stream_words(event.stream)
-    return event.variable
-
-
-def _is_made(name: str) -> bool:
-    """Whether nobody wrote the name: events without one have such as `A#1` from the start."""
-    return "#" in name
+    return str(event.stream) if event.variable is None else called(event.variable)

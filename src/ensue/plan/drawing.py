@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from ensue.algebra.operators import stream_words
 from ensue.graph.bounds import Limit, end_of, position_of, start_of
 from ensue.graph.model import Collection, Graph, Scope
+from ensue.names import Name, Stream
 from ensue.plan.explain import Explained
 from ensue.plan.graph_words import Given, GraphWords, further_rounds
 from ensue.plan.model import GraphPlan, QueryPlan
@@ -46,7 +46,7 @@ def as_html(explained: Iterable[Explained]) -> str:
     return "".join(shown)
 
 
-def _draw_plan(plan: QueryPlan, given: Mapping[str, Given]) -> Iterator[str]:
+def _draw_plan(plan: QueryPlan, given: Mapping[Stream, Given]) -> Iterator[str]:
     words = GraphWords(plan, given)
     same = further_rounds(plan)
     shown = [graph for number, graph in enumerate(plan.graphs, start=1) if number not in same]
@@ -59,7 +59,7 @@ def _draw_plan(plan: QueryPlan, given: Mapping[str, Given]) -> Iterator[str]:
 class _Box:
     """An event: where it stands and what is written in it."""
 
-    name: str
+    name: Name
     stream: str
     lines: tuple[str, ...]
     left: float
@@ -127,18 +127,18 @@ class _Drawing:
 
     # -- places --------------------------------------------------------------------------------------------------------
 
-    def _columns(self) -> list[list[str]]:
+    def _columns(self) -> list[list[Name]]:
         """The variables by how many others certainly come before them, one after the other."""
         names = precedence(self._graph)
-        depth: dict[str, int] = {}
+        depth: dict[Name, int] = {}
         for name in names:
             depth[name] = max((depth[other] + 1 for other in depth if self._before(other, name)), default=0)
         return [[name for name in names if depth[name] == level] for level in sorted({*depth.values()})]
 
-    def _before(self, x: str, y: str) -> bool:
+    def _before(self, x: Name, y: Name) -> bool:
         return self._graph.times.before(end_of(x), start_of(y))
 
-    def _placed(self, columns: list[list[str]], bars: Sequence[_Bar]) -> tuple[list[_Box], list[float], float]:
+    def _placed(self, columns: list[list[Name]], bars: Sequence[_Bar]) -> tuple[list[_Box], list[float], float]:
         """The boxes; the left and right edge of each column between those of the picture; where the bars begin."""
         top = MARGIN + (20 if self.title else 0)
         lines = {name: self._lines(name) for column in columns for name in column}
@@ -149,7 +149,7 @@ class _Drawing:
             left, width = edges[-1], max(sizes[name][0] for name in column)
             y = top + (tallest - sum(sizes[name][1] + NODE_SPACE for name in column) + NODE_SPACE) / 2
             for name in column:
-                stream = stream_words(self._streams[name])
+                stream = str(self._streams[name])
                 boxes.append(_Box(name, stream, lines[name], left, y, width, sizes[name][1]))
                 y += sizes[name][1] + NODE_SPACE
             edges.append(left + width)
@@ -168,19 +168,19 @@ class _Drawing:
         return max((bar.width + 24 for bar in bars if (bar.after, bar.before) == (after, before)), default=0.0)
 
     @property
-    def _streams(self) -> dict[str, str]:
+    def _streams(self) -> dict[Name, Stream]:
         return {variable.name: variable.stream for variable in self._graph.variables}
 
-    def _lines(self, name: str) -> tuple[str, ...]:
+    def _lines(self, name: Name) -> tuple[str, ...]:
         variable = next(found for found in self._graph.variables if found.name == name)
         given = self.words.given.get(variable.stream)
-        stream = f"operator {given.operator}" if given is not None else stream_words(variable.stream)
+        stream = f"operator {given.operator}" if given is not None else str(variable.stream)
         predicates = " and ".join(map(self.words.expression, variable.predicates))
         return tuple(filter(None, (self.words.word(name), stream, shortened_to(predicates))))
 
     # -- what is below the events --------------------------------------------------------------------------------------
 
-    def _bars(self, columns: list[list[str]]) -> Iterator[_Bar]:
+    def _bars(self, columns: list[list[Name]]) -> Iterator[_Bar]:
         place = {name: number for number, column in enumerate(columns) for name in column}
         for absence in self.graph_plan.absences:
             text = f"no {shortened(absence.absence.text)}"
@@ -216,12 +216,12 @@ class _Drawing:
                     if label:
                         yield _link(x, y, label)
 
-    def _adjacent(self, x: str, y: str) -> bool:
+    def _adjacent(self, x: Name, y: Name) -> bool:
         """Whether `x` comes before `y` with none that certainly comes between them."""
         names = self._graph.names
         return self._before(x, y) and not any(self._before(x, z) and self._before(z, y) for z in names)
 
-    def _label(self, x: str, y: str) -> str:
+    def _label(self, x: Name, y: Name) -> str:
         """The bounds between two that follow one another, but for what the window of the whole says."""
         times, positions = self._graph.times, self._graph.positions
         most, back = positions.limit(position_of(y), position_of(x)), positions.limit(position_of(x), position_of(y))
@@ -235,7 +235,7 @@ class _Drawing:
             words.append(f"{'<' if longest.strict else '≤'} {self.words.amount(longest.value)}")
         return ", ".join(words)
 
-    def _loose(self, x: str, y: str) -> str:
+    def _loose(self, x: Name, y: Name) -> str:
         """The bounds between two of which either can come first."""
         times = self._graph.times
         one, other = times.limit(start_of(x), start_of(y)), times.limit(start_of(y), start_of(x))
@@ -254,7 +254,7 @@ def _left_of(bar: _Bar, edges: Sequence[float]) -> float:
     return edges[0] if bar.after is None else edges[2 * bar.after + 2]
 
 
-def _between(scope: Scope, place: Mapping[str, int], columns: int) -> tuple[int | None, int | None]:
+def _between(scope: Scope, place: Mapping[Name, int], columns: int) -> tuple[int | None, int | None]:
     """The columns between which a scope lies; one that an operator states goes over all of them."""
     if scope.stated is not None:
         return None, None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ensue.algebra.contexts import resolve_contexts
 from ensue.algebra.nodes import Event, PatternQuery, Statements
-from ensue.algebra.operators import CHRONICLE, CONTEXTS, CONTINUOUS, CUMULATIVE, stream_words
+from ensue.algebra.operators import CHRONICLE, CONTEXTS, CONTINUOUS, CUMULATIVE
 from ensue.algebra.rulesets import is_result_of
 from ensue.algebra.streams import connected, declarations, program_catalog, shared_keys, used_streams
 from ensue.errors import Source, counted
@@ -16,9 +16,10 @@ from ensue.graph.law import Law
 from ensue.graph.model import Graph, Variable
 from ensue.lang.render import render_constraint, render_expression, render_pattern, render_query
 from ensue.lang.render_rules import render_rule
+from ensue.names import Handle, Name, Stream, without_rounds
 from ensue.plan.build import plan_query
 from ensue.plan.choice_words import choice_lines, context_lines, given_by
-from ensue.plan.graph_words import Given, GraphWords, amount, further_rounds, without_round
+from ensue.plan.graph_words import Given, GraphWords, amount, further_rounds
 from ensue.plan.lawful import needless_absences, needless_constraints
 from ensue.plan.model import AbsencePlan, GraphPlan, QueryPlan, Retention
 from ensue.plan.monitor import GraphMonitor, Step
@@ -36,7 +37,7 @@ class Explained:
 
     query: PatternQuery
     plans: tuple[QueryPlan, ...]
-    given: Mapping[str, Given]
+    given: Mapping[Stream, Given]
     sections: tuple[tuple[str, tuple[str, ...]], ...]
 
     def to_text(self) -> str:
@@ -46,7 +47,7 @@ class Explained:
     @property
     def drawn(self) -> tuple[QueryPlan, ...]:
         """The plans whose graphs say something: not those that only hand on what another has chosen."""
-        return tuple(plan for plan in self.plans if len(self.plans) == 1 or not _hands_on(plan, self.given))
+        return tuple(plan for plan in self.plans if len(self.plans) == 1 or not _hands_on(plan))
 
 
 def explain_without_data(
@@ -148,33 +149,38 @@ def _explain_context(
     )
 
 
-def _operators(plans: Sequence[QueryPlan], given: Mapping[str, Given]) -> Iterator[str]:
+def _operators(plans: Sequence[QueryPlan], given: Mapping[Stream, Given]) -> Iterator[str]:
     """The graphs of the operators; one that only hands on what another has chosen is left out."""
     for number, plan in enumerate(plans, start=1):
-        if len(plans) == 1 or not _hands_on(plan, given):
+        if len(plans) == 1 or not _hands_on(plan):
             indent = "  " if len(plans) > 1 else ""
             if indent:
                 yield f"operator {number}"
             yield from (indent + line for line in GraphWords(plan, given).lines())
 
 
-def _hands_on(plan: QueryPlan, given: Mapping[str, Given]) -> bool:
+def _hands_on(plan: QueryPlan) -> bool:
     graph = plan.graphs[0].graph
-    return len(plan.graphs) == 1 and len(graph.variables) == 1 and not graph.absences and graph.names[0] in given
+    return (
+        len(plan.graphs) == 1
+        and len(graph.variables) == 1
+        and not graph.absences
+        and isinstance(graph.names[0], Handle)
+    )
 
 
-def _plan_of_operators(query: PatternQuery, plans: Sequence[QueryPlan], given: Mapping[str, Given]) -> Iterator[str]:
+def _plan_of_operators(query: PatternQuery, plans: Sequence[QueryPlan], given: Mapping[Stream, Given]) -> Iterator[str]:
     yield _grouping(query)
     if len(plans) > 1:
         yield "the operators run one after the other, innermost first, in every step of a stream"
-    columns: dict[str, frozenset[str] | None] = {}
+    columns: dict[Stream, frozenset[str] | None] = {}
     for plan in plans:
         for stream, wanted in plan.columns.items():
             known = columns.get(stream, frozenset())
             columns[stream] = None if wanted is None or known is None else known | wanted
     for stream, wanted in columns.items():
         if stream not in given:
-            yield f"read {stream_words(stream)}: {_columns(wanted, query)}"
+            yield f"read {stream}: {_columns(wanted, query)}"
 
 
 # -- streams ----------------------------------------------------------------------------------------------------------
@@ -203,9 +209,9 @@ def _called(query: PatternQuery) -> str:
     return f"PATTERN {text}"
 
 
-def _used_by(name: str, program: Sequence[PatternQuery]) -> str:
+def _used_by(name: Stream, program: Sequence[PatternQuery]) -> str:
     users = [other for other in program if name in used_streams(other, [name])]
-    names = [other.name or "a pattern without a name" for other in users if not is_result_of(other, name)]
+    names = [str(other.name or "a pattern without a name") for other in users if not is_result_of(other, name)]
     result = "a result" if any(is_result_of(other, name) for other in users) else ""
     used = f"used by {', '.join(dict.fromkeys(names))}" if names else ""
     return " and ".join(filter(None, (result, used))) or "used by nothing, so it is not worked out"
@@ -217,7 +223,7 @@ def _used_by(name: str, program: Sequence[PatternQuery]) -> str:
 def _plan(plan: QueryPlan) -> Iterator[str]:
     yield _grouping(plan.query)
     for stream, columns in plan.columns.items():
-        yield f"read {stream_words(stream)}: {_columns(columns, plan.query)}"
+        yield f"read {stream}: {_columns(columns, plan.query)}"
     if plan.counting:
         yield "read every event, relevant or not, to count positions"
     same = further_rounds(plan)
@@ -244,10 +250,11 @@ def _graph_plan(graph_plan: GraphPlan, indent: str) -> Iterator[str]:
     graph = graph_plan.graph
     filtered = [variable.name for variable in graph.variables if variable.predicates]
     if filtered:
-        yield f"{indent}filter {', '.join(filtered)} first"
-    names = ", ".join(precedence(graph))
+        yield f"{indent}filter {', '.join(map(str, filtered))} first"
+    names = ", ".join(map(str, precedence(graph)))
     if graph.succession:
-        yield f"{indent}bind {', '.join(graph.succession)} in this order, each by a search for the next that fits"
+        order = ", ".join(map(str, graph.succession))
+        yield f"{indent}bind {order} in this order, each by a search for the next that fits"
     elif len(graph.variables) > 1:
         yield f"{indent}join {names}: from the rarest in the data at hand, each next one by a search in its time range"
     if len(graph.variables) > 2 and not graph.succession:
@@ -274,7 +281,7 @@ def _absence(absence: AbsencePlan, indent: str) -> Iterator[str]:
 # -- state ------------------------------------------------------------------------------------------------------------
 
 
-def _state(plans: Sequence[QueryPlan], given: Mapping[str, Given]) -> Iterator[str]:
+def _state(plans: Sequence[QueryPlan], given: Mapping[Stream, Given]) -> Iterator[str]:
     kept: dict[str, tuple[Retention, QueryPlan]] = {}
     names: dict[str, str] = {}
     partners: dict[str, set[str]] = {}
@@ -299,17 +306,16 @@ def _state(plans: Sequence[QueryPlan], given: Mapping[str, Given]) -> Iterator[s
         yield "with each event is kept whether it is used up"
 
 
-def _roles(plan: QueryPlan, given: Mapping[str, Given]) -> Iterator[tuple[str, str, Retention, set[str]]]:
+def _roles(plan: QueryPlan, given: Mapping[Stream, Given]) -> Iterator[tuple[str, str, Retention, set[str]]]:
     """Every variable in words, its name, how long it is kept, and behind what."""
     for number, graph_plan in enumerate(plan.graphs):
         for inner in graph_plan.with_inner():
             for variable in inner.graph.variables:
                 found = given.get(variable.stream)
-                name = without_round(variable.name) if found is None else found.word
-                source = stream_words(variable.stream) if found is None else f"operator {found.operator}"
+                name = str(without_rounds(variable.name))
+                source = str(variable.stream) if found is None else f"operator {found.operator}"
                 before = {
-                    given[partner.name].word if partner.name in given else without_round(partner.name)
-                    for partner in plan.partners.get((number, variable.name), ())
+                    str(without_rounds(partner.name)) for partner in plan.partners.get((number, variable.name), ())
                 }
                 yield f"{source} as {name}", name, plan.retention[number, variable.name], before
 
@@ -349,9 +355,9 @@ def _constraints(plan: QueryPlan, law: Law) -> Iterator[str]:
     if len(monitor.graphs) > 1:
         yield "a trace is dropped once every branch has failed"
     if monitor.ends:
-        yield f"after {' or '.join(monitor.ends)}, a trace is dropped"
-    yield f"watched: {', '.join(dict.fromkeys(plan.watched))}" if plan.watched else "nothing to watch"
-    over = list(monitor.ends)
+        yield f"after {' or '.join(map(str, monitor.ends))}, a trace is dropped"
+    yield f"watched: {', '.join(map(str, dict.fromkeys(plan.watched)))}" if plan.watched else "nothing to watch"
+    over = list(map(str, monitor.ends))
     if monitor.lifetime is not None:
         over.append(f"{amount(monitor.lifetime, plan.catalog)} after its first event")
     if over:
@@ -367,9 +373,9 @@ def _failing(graph: Graph, monitor: GraphMonitor, law: Law) -> Iterator[str]:
     for seen, unseen in conditions:
         met = law.known(seen)
         failing = [step for step in steps if any(c.seen <= met and c.unseen <= unseen for c in step.conditions)]
-        after = f"after {' and '.join(sorted(seen))}, " if seen else ""
+        after = f"after {' and '.join(sorted(map(str, seen)))}, " if seen else ""
         savers = list(_savers(graph, steps, failing))
-        without = [*sorted(unseen), *(savers if len(savers) == 1 else ())]
+        without = [*sorted(map(str, unseen)), *(savers if len(savers) == 1 else ())]
         kind = f"a trace without {' and '.join(without)}" if without else "a trace"
         lacks = f" that lacks {' or '.join(savers)}" if len(savers) > 1 else ""
         yield f"{after}{kind}{lacks}"
@@ -378,7 +384,7 @@ def _failing(graph: Graph, monitor: GraphMonitor, law: Law) -> Iterator[str]:
 def _savers(graph: Graph, steps: Sequence[Step], failing: Sequence[Step]) -> Iterator[str]:
     """The events with which a trace goes on although the condition is met: those of all steps that do not fail."""
     saved = [step.bound for step in steps if step not in failing]
-    common = frozenset[str].intersection(*saved) if saved else frozenset[str]()
+    common = frozenset[Name].intersection(*saved) if saved else frozenset[Name]()
     for variable in graph.variables:
         if variable.name in common:
             yield _with_predicate(variable)
@@ -386,7 +392,7 @@ def _savers(graph: Graph, steps: Sequence[Step], failing: Sequence[Step]) -> Ite
 
 def _with_predicate(variable: Variable) -> str:
     where = " AND ".join(render_expression(anonymous_predicate(predicate)) for predicate in variable.predicates)
-    return f"{variable.stream}[{where}]" if where else variable.stream
+    return f"{variable.stream}[{where}]" if where else str(variable.stream)
 
 
 # -- spark ------------------------------------------------------------------------------------------------------------
@@ -418,7 +424,7 @@ def _spark_together(query: PatternQuery, program: Sequence[PatternQuery]) -> Ite
         yield f"batch: its operators together{where}; time is not cut into slices"
         yield f"stream: keys of {keys} in buckets, one state each" if keys else "stream: in one task, with one state"
         return
-    names = list(dict.fromkeys(other.name or "the pattern" for other in together))
+    names = list(dict.fromkeys(str(other.name or "the pattern") for other in together))
     those = f"{', '.join(names)} together" if len(names) > 1 else "its rules and their result"
     if keys:
         yield f"batch: {those}, shuffled by {keys}; time is not cut into slices"

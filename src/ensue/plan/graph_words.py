@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ensue.algebra.catalog import Catalog
-from ensue.algebra.contexts import BOUND, IDENTITY
-from ensue.algebra.operators import excluded_streams, stream_words
+from ensue.algebra.nodes import Carried, Mark
 from ensue.errors import counted
 from ensue.expr.kinds import NANOSECONDS_PER_UNIT
 from ensue.expr.nodes import Binary, Duration, Expr, Field, Unary, walk
-from ensue.expr.rewrite import rewrite
-from ensue.graph.bounds import WHOLE, Bound, Limit, Point, end_of, position_of, start_of
+from ensue.expr.rewrite import rewrite, substitute_fields
+from ensue.graph.bounds import Bound, Limit, Point, end_of, position_of, start_of
 from ensue.graph.model import Absence, Collection, Graph, Moment, Scope, Variable
-from ensue.graph.normalize import is_rival, rival_name, rivaled
 from ensue.lang.render import render_expression, render_window
+from ensue.names import WHOLE, AnyEvent, Edge, Handle, Name, Other, Round, Spoken, Stream, Tick, without_rounds
 from ensue.plan.model import GraphPlan, QueryPlan
 from ensue.plan.order import precedence
-
-_MADE_NAME = re.compile(r"`(other \w+(?:\[\d+\])?|\w+\[\d+\]|\([^`]*\))`")
-"""Names that nobody writes, such as that of a round, in quotes."""
 
 
 def amount(ticks: int, catalog: Catalog) -> str:
@@ -34,18 +29,19 @@ def amount(ticks: int, catalog: Catalog) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Events that another operator gave: what they are called, and which operator it was."""
+    """Events that another operator gave: what they are called, which operator it was, and what their columns mean."""
 
     word: str
     operator: int
+    carried: Mapping[str, Carried]
 
 
 @dataclass(frozen=True, slots=True)
 class GraphWords:
-    """The graphs of a plan in words. `given` are the streams and variables that stand for another operator's events."""
+    """The graphs of a plan in words. `given` are the streams that stand for another operator's events."""
 
     plan: QueryPlan
-    given: Mapping[str, Given] = field(default_factory=dict)
+    given: Mapping[Stream, Given] = field(default_factory=dict)
 
     def lines(self) -> Iterator[str]:
         """Every branch, and those that are left out."""
@@ -62,35 +58,39 @@ class GraphWords:
         for dropped in self.plan.normal_form.dropped:
             yield f"left out, because it can never match: {dropped}"
 
-    def word(self, name: str) -> str:
-        if is_rival(name):
-            return rival_name(self.word(rivaled(name)))
-        return self.given[name].word if name in self.given else name
+    def word(self, name: Name) -> str:
+        return str(name)
 
     def expression(self, expr: Expr) -> str:
         """A condition as the user would have written it."""
-        return _MADE_NAME.sub(r"\1", render_expression(rewrite(expr, self._as_written)))
+        return render_expression(substitute_fields(rewrite(expr, self._as_written), _spoken))
 
     def amount(self, ticks: int) -> str:
         return amount(ticks, self.plan.catalog)
 
     def _as_written(self, part: Expr) -> Expr | None:
         match part:
-            case Binary("or", Unary("not", Field(str(variable), name)), condition) if rivaled(
-                variable
-            ) in self.given and name.endswith(f".{BOUND}"):
+            case Binary("or", Unary("not", Field() as mark), condition) if (
+                carried := self._carried(mark)
+            ) is not None and carried.field is Mark.BOUND:
                 return rewrite(condition, self._as_written)
-            case Field(str(variable), name) if rivaled(variable) in self.given:
-                owner, dot, inner = name.partition(".")
-                if not dot:
-                    return Field(self.word(variable), name)
-                return Field(rival_name(owner) if is_rival(variable) else owner, inner)
-            case Field(str(variable), name) if (named := self._named_moments().get(variable)) is not None:
+            case Field(variable) if (carried := self._carried(part)) is not None and isinstance(carried.field, str):
+                return Field(
+                    Other(carried.variable) if isinstance(variable, Other) else carried.variable, carried.field
+                )
+            case Field(variable, name) if (
+                variable is not None and (named := self._named_moments().get(variable)) is not None
+            ):
                 return Field(named, name)
             case _:
                 return None
 
-    def _named_moments(self) -> dict[str, str]:
+    def _carried(self, field: Field) -> Carried | None:
+        """What a field of another operator's events stands for; None for any other field."""
+        name = field.variable.name if isinstance(field.variable, Other) else field.variable
+        return self.given[name.stream].carried.get(field.name) if isinstance(name, Handle) else None
+
+    def _named_moments(self) -> dict[Name, Name]:
         """The AS names that end with a moment, by that moment."""
         graphs = [inner.graph for graph_plan in self.plan.graphs for inner in graph_plan.with_inner()]
         ends = [(name, extent.ends) for graph in graphs for name, extent in graph.intervals.items()]
@@ -104,7 +104,7 @@ class GraphWords:
         for line in self._own_lines(graph_plan):
             yield indent + line
         for absence in graph_plan.absences:
-            yield f"{indent}no {self._text(absence.absence.text)} {self._absent(absence.absence, graph)}"
+            yield f"{indent}no {absence.absence.text} {self._absent(absence.absence, graph)}"
             yield from self._graph(absence.graph, indent + "  ")
         for collection in graph_plan.collections:
             yield f"{indent}{self._listed(collection.collection, graph)}"
@@ -127,25 +127,30 @@ class GraphWords:
 
     def _condition(self, condition: Expr) -> str:
         """A condition; one that tells the events of two operators apart is in no text."""
-        fields = [part.name.rpartition(".") for part in walk(condition) if isinstance(part, Field)]
-        told = dict.fromkeys(owner for owner, _, name in fields if name == IDENTITY)
+        found = [self._carried(part) for part in walk(condition) if isinstance(part, Field)]
+        told = dict.fromkeys(str(each.variable) for each in found if each is not None and each.field is Mark.IDENTITY)
         return f"{' and '.join(told)} are different events" if told else self.expression(condition)
 
     def _variable(self, variable: Variable) -> str:
         where = " and ".join(map(self.expression, variable.predicates))
         return f"{self.word(variable.name)}: {self._of_stream(variable.stream)}" + (f" with {where}" if where else "")
 
-    def _of_stream(self, stream: str) -> str:
+    def _of_stream(self, stream: Stream) -> str:
         if stream in self.given:
             return f"what operator {self.given[stream].operator} gives"
-        return f"an event of {stream}" if excluded_streams(stream) is None else stream_words(stream)
+        return f"an event of {stream}" if not isinstance(stream, AnyEvent) else str(stream)
 
     def _moment(self, moment: Moment, graph: Graph) -> str:
         base = self._at(moment.base, graph)
         if not moment.repeated:
-            name, dot, side = moment.name.partition("#")[0].rpartition(".")
-            verb = "starts" if dot and side == "s" else "ends"
-            return f"{name if dot else side} {verb} {self._shifted(moment.ticks, base)}"
+            match without_rounds(moment.name):
+                case Edge(interval, side):
+                    verb = "starts" if side == "s" else "ends"
+                    return f"{interval} {verb} {self._shifted(moment.ticks, base)}"
+                case Tick(operator):
+                    return f"{operator} ends {self._shifted(moment.ticks, base)}"
+                case name:
+                    return f"{name} ends {self._shifted(moment.ticks, base)}"
         limit = graph.times.limit(end_of(moment.name), moment.base)
         until = "" if limit is None else f", up to {self._span(limit)}"
         return f"{_moment_name(moment, graph)}: a moment every {self.amount(moment.ticks)} after {base}{until}"
@@ -162,7 +167,7 @@ class GraphWords:
             if length is not None and length.value > 0:
                 yield f"{self.word(x)} lasts at most {self.amount(length.value)}"
 
-    def _pair(self, graph: Graph, x: str, y: str) -> str:
+    def _pair(self, graph: Graph, x: Name, y: Name) -> str:
         """What lies between two variables, in one line."""
         times = graph.times
         least, most = times.limit(end_of(x), start_of(y)), times.limit(end_of(y), start_of(x))
@@ -182,7 +187,7 @@ class GraphWords:
             words += self._ending(graph, one, other, overlap)
         return ", ".join(words)
 
-    def _ending(self, graph: Graph, x: str, y: str, overlap: bool) -> Iterator[str]:
+    def _ending(self, graph: Graph, x: Name, y: Name, overlap: bool) -> Iterator[str]:
         """How late `x` ends at most; of two that overlap, only which ends first."""
         ends, most = graph.times.limit(end_of(x), end_of(y)), graph.times.limit(end_of(x), start_of(y))
         if ends is not None and (ends.value <= 0 or not overlap) and (most is None or ends.value < most.value):
@@ -190,12 +195,12 @@ class GraphWords:
         if most is not None and not overlap:
             yield f"{self.word(x)} ends {self._no_later(most)} {self.word(y)} starts"
 
-    def _upper(self, later: str, limit: Limit | None, earlier: str) -> str:
+    def _upper(self, later: Name, limit: Limit | None, earlier: Name) -> str:
         if limit is None:
             return ""
         return f"{self.word(later)} {self._no_later(limit)} {self.word(earlier)}"
 
-    def _positions(self, graph: Graph, x: str, y: str) -> str:
+    def _positions(self, graph: Graph, x: Name, y: Name) -> str:
         positions = graph.positions
         most, back = positions.limit(position_of(y), position_of(x)), positions.limit(position_of(x), position_of(y))
         if most is not None and back is not None and most.whole == -back.whole == 1:
@@ -223,7 +228,7 @@ class GraphWords:
             return f"{'more than' if limit.strict else 'at least'} {self.amount(-limit.value)} after"
         return "after" if limit.strict else "no earlier than"
 
-    def _shifted(self, ticks: int, base: str) -> str:
+    def _shifted(self, ticks: int, base: Stream) -> str:
         return f"{self.amount(abs(ticks))} {'before' if ticks < 0 else 'after'} {base}"
 
     def _at(self, point: Point, graph: Graph) -> str:
@@ -248,7 +253,7 @@ class GraphWords:
         if not stated:
             return "with the same other events"
         own = absence.graph.names
-        if not any(map(is_rival, own)):
+        if not any(isinstance(name, Other) for name in own):
             return f"that {self._stated(stated, absence.graph, graph)}"
         lower = [bound for bound in stated if bound.right.variable in own]
         return f"and {self._stated(lower, absence.graph, graph)}"
@@ -295,20 +300,20 @@ class GraphWords:
             return f"{lower} and up to {size} after the start of the match"
         return f"{lower} and up to the end of the match"
 
-    def _names(self, names: tuple[str, ...], graph: Graph) -> str:
+    def _names(self, names: tuple[Name, ...], graph: Graph) -> str:
         moments = {moment.name for moment in graph.moments}
         return " and ".join(self._at(end_of(name), graph) if name in moments else self.word(name) for name in names)
 
-    def _text(self, text: str) -> str:
-        """A part of the pattern as it stands in the text; nobody wrote what stands for another operator's events."""
-        for name, given in self.given.items():
-            text = text.replace(f"`{name}` `{name}`", given.word)
-        return text
+
+def _spoken(field: Field) -> Field:
+    """The field of a variable that nobody writes, but for those without a name, without backticks."""
+    made = isinstance(field.variable, Round | Other | Handle)
+    return replace(field, variable=Spoken(str(field.variable))) if made else field
 
 
 def further_rounds(plan: QueryPlan) -> frozenset[int]:
     """The numbers of the branches in which a repetition only comes more often than in an earlier one."""
-    first: dict[object, Mapping[str, int]] = {}
+    first: dict[object, Mapping[Name, int]] = {}
     found = set()
     for number, graph_plan in enumerate(plan.graphs, start=1):
         graph = graph_plan.graph
@@ -317,21 +322,15 @@ def further_rounds(plan: QueryPlan) -> frozenset[int]:
     return frozenset(found)
 
 
-def without_round(name: str) -> str:
-    """The name of a repeated variable without the number of its round.
-
-    >>> without_round("t[2]")
-    't'
-    """
-    return re.sub(r"\[\d+\]", "", name)
-
-
 def _without_rounds(graph: Graph) -> object:
     """What graphs have in common that differ only in how often a repetition comes; nothing, where none does."""
     if not graph.rounds:
         return graph.number, graph.extent
-    variables = frozenset((without_round(variable.name), variable.stream) for variable in graph.variables)
-    return variables, tuple(sorted({without_round(absence.text) for absence in graph.absences}))
+    return _events_of(graph), frozenset(_events_of(absence.graph) for absence in graph.absences)
+
+
+def _events_of(graph: Graph) -> frozenset[tuple[Name, Stream]]:
+    return frozenset((without_rounds(variable.name), variable.stream) for variable in graph.variables)
 
 
 def _rounds(graph: Graph) -> str:
@@ -374,7 +373,7 @@ def _side(point: Point) -> str:
     return "start" if point.side == "s" else "end"
 
 
-def _is_point(name: str, graph: Graph) -> bool:
+def _is_point(name: Name, graph: Graph) -> bool:
     return graph.times.limit(end_of(name), start_of(name)) == Limit(0, False)
 
 

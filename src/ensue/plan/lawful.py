@@ -10,7 +10,6 @@ from ensue.algebra.bind import bind_constraint
 from ensue.algebra.catalog import Catalog
 from ensue.algebra.constraints import Clause, Constraint, EndsWithin, clauses_of
 from ensue.algebra.nodes import PatternQuery
-from ensue.algebra.operators import stream_words
 from ensue.algebra.streams import declarations, used_streams
 from ensue.check import Checked
 from ensue.errors import Problem, QueryError, Source, Span
@@ -139,7 +138,7 @@ def impossibility(graph: Graph, law: Law, catalog: Catalog, besides: tuple[Neede
         return explain_contradiction(network.contradiction), proof
     for condition in law.failing_conditions((*needed_variables(graph), *besides)):
         if not condition.seen:
-            streams = dict.fromkeys(stream_words(variable.stream) for variable in graph.variables)
+            streams = dict.fromkeys(str(variable.stream) for variable in graph.variables)
             names = ", ".join(f"`{name}`" for name in streams)
             return f"it needs {names}, but {_listed(condition.proof)}", condition.proof
     return None

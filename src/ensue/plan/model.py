@@ -14,6 +14,7 @@ from ensue.errors import Source
 from ensue.graph.bounds import Point
 from ensue.graph.law import Law
 from ensue.graph.model import Absence, Collection, Graph, NormalForm
+from ensue.names import Name, Stream
 
 if TYPE_CHECKING:
     from ensue.plan.monitor import Monitor
@@ -29,7 +30,7 @@ class Side:
     shift: int
 
     @property
-    def variables(self) -> frozenset[str]:
+    def variables(self) -> frozenset[Name]:
         return frozenset(point.variable for point in self.points)
 
 
@@ -46,8 +47,8 @@ class AbsencePlan:
     graph: GraphPlan
     lower: Side | None
     upper: Side | None
-    chain: tuple[str, ...]
-    correlated: str
+    chain: tuple[Name, ...]
+    correlated: Name
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class GraphPlan:
     """A graph and what follows from its closure: which pairs must be told apart, and how each absence is decided."""
 
     graph: Graph
-    distinct: tuple[tuple[str, str], ...]
+    distinct: tuple[tuple[Name, Name], ...]
     absences: tuple[AbsencePlan, ...]
     collections: tuple[CollectionPlan, ...] = ()
     remembered: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
@@ -112,7 +113,7 @@ class Partner:
     None: any distance.
     """
 
-    name: str
+    name: Name
     earliest: int | None
     latest: int | None
 
@@ -130,10 +131,10 @@ class QueryPlan:
     catalog: Catalog
     normal_form: NormalForm
     graphs: tuple[GraphPlan, ...]
-    retention: Mapping[tuple[int, str], Retention]
-    columns: Mapping[str, frozenset[str] | None]
+    retention: Mapping[tuple[int, Name], Retention]
+    columns: Mapping[Stream, frozenset[str] | None]
     counting: bool
-    partners: Mapping[tuple[int, str], tuple[Partner, ...]] = field(default_factory=dict)
+    partners: Mapping[tuple[int, Name], tuple[Partner, ...]] = field(default_factory=dict)
     law: Law | None = None
     monitor: Monitor | None = None
     tracking: Tracking | None = None
@@ -156,19 +157,19 @@ class QueryPlan:
         return self.counting or lists or chooses(self.query)
 
     @property
-    def watched(self) -> tuple[str, ...]:
+    def watched(self) -> tuple[Stream, ...]:
         """The streams of which every event counts, whatever its attributes."""
         if self.tracking is not None:
             return self.streams
         return (*self.monitor.watched, *self.monitor.ends) if self.monitor is not None else ()
 
     @property
-    def all_streams(self) -> tuple[str, ...]:
+    def all_streams(self) -> tuple[Stream, ...]:
         """The streams of the query and those that are only watched."""
         return tuple(dict.fromkeys((*self.streams, *self.watched)))
 
     @property
-    def streams(self) -> tuple[str, ...]:
+    def streams(self) -> tuple[Stream, ...]:
         return tuple(self.columns)
 
 

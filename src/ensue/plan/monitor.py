@@ -16,6 +16,7 @@ from ensue.graph.bounds import end_of, start_of
 from ensue.graph.law import Condition, Law, Needed
 from ensue.graph.model import Graph, Variable
 from ensue.graph.timescale import TimeScale
+from ensue.names import Name, Stream
 from ensue.plan.model import AbsencePlan, GraphPlan
 
 MOST_STEPS = 64
@@ -47,7 +48,7 @@ class Leaf:
 class Step:
     """A set of variables that may be bound; under any of `conditions` the others can never be."""
 
-    bound: frozenset[str]
+    bound: frozenset[Name]
     conditions: tuple[Condition, ...]
 
 
@@ -75,8 +76,8 @@ class Monitor:
     `ends` are the streams that end a trace, after which every step has failed; `lifetime`, in ticks, ends it too.
     """
 
-    watched: tuple[str, ...]
-    ends: tuple[str, ...]
+    watched: tuple[Stream, ...]
+    ends: tuple[Stream, ...]
     lifetime: int | None
     graphs: tuple[GraphMonitor, ...]
 
@@ -105,7 +106,7 @@ def monitor_of(graphs: Sequence[GraphPlan], law: Law, catalog: Catalog) -> Monit
     )
 
 
-def needed_variables(graph: Graph, bound: frozenset[str] = frozenset()) -> tuple[Needed, ...]:
+def needed_variables(graph: Graph, bound: frozenset[Name] = frozenset()) -> tuple[Needed, ...]:
     """The variables of a graph that are not bound, with their order."""
     free = [variable for variable in graph.variables if variable.name not in bound]
     return tuple(
@@ -118,7 +119,7 @@ def needed_variables(graph: Graph, bound: frozenset[str] = frozenset()) -> tuple
     )
 
 
-def _is_before(x: str, y: str, graph: Graph) -> bool:
+def _is_before(x: Name, y: Name, graph: Graph) -> bool:
     return x != y and graph.times.before(end_of(x), start_of(y))
 
 
@@ -166,10 +167,10 @@ def _monitor_graph(plan: GraphPlan, law: Law, most_leaves: int) -> GraphMonitor:
     )
 
 
-def _steps(graph: Graph) -> list[frozenset[str]] | None:
+def _steps(graph: Graph) -> list[frozenset[Name]] | None:
     """The sets of variables closed under "before", small ones first; None if they are too many."""
     before = {name: frozenset(other for other in graph.names if _is_before(other, name, graph)) for name in graph.names}
-    found = {frozenset[str]()}
+    found = {frozenset[Name]()}
     layer = found
     while layer:
         layer = {
@@ -178,10 +179,10 @@ def _steps(graph: Graph) -> list[frozenset[str]] | None:
         found = found | layer
         if len(found) > MOST_STEPS:
             return None
-    return sorted(found, key=lambda bound: (len(bound), sorted(bound)))
+    return sorted(found, key=lambda bound: (len(bound), sorted(map(str, bound))))
 
 
-def _step(bound: frozenset[str], graph: Graph, law: Law) -> Step:
+def _step(bound: frozenset[Name], graph: Graph, law: Law) -> Step:
     """What the rest of the variables needs; that the bound ones have occurred goes without saying."""
     needed = needed_variables(graph, bound)
     occurred = frozenset(variable.stream for variable in graph.variables if variable.name in bound)
@@ -214,23 +215,23 @@ def _throws_back(absence: AbsencePlan) -> bool:
     )
 
 
-def _is_open(absence: AbsencePlan, bound: frozenset[str]) -> bool:
+def _is_open(absence: AbsencePlan, bound: frozenset[Name]) -> bool:
     """Whether, with these variables bound, the scope has begun and is not closed."""
     after, before = absence.absence.scope.after, absence.absence.scope.before
     assert after is not None
     return set(after.ends) <= bound and (before is None or not set(before.starts) & bound)
 
 
-def _watched(drafts: Sequence[GraphMonitor]) -> tuple[str, ...]:
+def _watched(drafts: Sequence[GraphMonitor]) -> tuple[Stream, ...]:
     """The streams of the conditions, those of the most conditions first if they are too many."""
-    uses: dict[str, int] = {}
+    uses: dict[Stream, int] = {}
     for condition in (found for draft in drafts for step in draft.steps for found in step.conditions):
         for stream in (*condition.seen, *condition.unseen):
             uses[stream] = uses.get(stream, 0) + 1
-    return tuple(sorted(sorted(uses), key=lambda stream: -uses[stream])[:MOST_WATCHED])
+    return tuple(sorted(sorted(uses, key=str), key=lambda stream: -uses[stream])[:MOST_WATCHED])
 
 
-def _with_conditions_on(draft: GraphMonitor, watched: frozenset[str]) -> GraphMonitor:
+def _with_conditions_on(draft: GraphMonitor, watched: frozenset[Stream]) -> GraphMonitor:
     steps = tuple(
         Step(step.bound, tuple(found for found in step.conditions if found.seen | found.unseen <= watched))
         for step in draft.steps

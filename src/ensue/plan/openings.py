@@ -10,6 +10,7 @@ from ensue.errors import LimitError
 from ensue.expr.nodes import variables_of
 from ensue.graph.bounds import Network, end_of, start_of
 from ensue.graph.model import Absence, Extent, Graph, Moment, Scope
+from ensue.names import Name
 
 _TWICE = re.compile(r"\b(\w+) \1\b")
 
@@ -26,8 +27,8 @@ class Opening:
 
     whole: Graph
     part: Graph
-    missing: tuple[str, ...]
-    awaited: tuple[str, ...]
+    missing: tuple[Name, ...]
+    awaited: tuple[Name, ...]
     open: tuple[str, ...]
 
 
@@ -58,9 +59,9 @@ def shortened(text: str) -> str:
     return _TWICE.sub(r"\1", text)
 
 
-def _beginnings(graph: Graph) -> list[frozenset[str]]:
+def _beginnings(graph: Graph) -> list[frozenset[Name]]:
     """The sets of variables that hold, with each of them, all that certainly end no later; neither none nor all."""
-    found = {frozenset[str]()}
+    found = {frozenset[Name]()}
     needed = {
         name: frozenset(other for other in graph.names if _ends_no_later(other, name, graph)) for name in graph.names
     }
@@ -75,16 +76,16 @@ def _beginnings(graph: Graph) -> list[frozenset[str]]:
     return [names for names in found if names and len(names) < len(graph.names)]
 
 
-def _ends_no_later(other: str, name: str, graph: Graph) -> bool:
+def _ends_no_later(other: Name, name: Name, graph: Graph) -> bool:
     limit = graph.times.limit(end_of(other), end_of(name))
     return other != name and limit is not None and limit.whole <= 0
 
 
-def _comes_first(other: str, name: str, graph: Graph) -> bool:
+def _comes_first(other: Name, name: Name, graph: Graph) -> bool:
     return other != name and graph.times.before(end_of(other), end_of(name))
 
 
-def _part(graph: Graph, names: frozenset[str], judged: Collection[Absence]) -> Graph:
+def _part(graph: Graph, names: frozenset[Name], judged: Collection[Absence]) -> Graph:
     """The graph of some variables alone: every bound and condition that speaks of nothing else."""
     moments = _known_moments(graph, names)
     seen = names | {moment.name for moment in moments}
@@ -102,7 +103,7 @@ def _part(graph: Graph, names: frozenset[str], judged: Collection[Absence]) -> G
     )
 
 
-def _known_moments(graph: Graph, names: frozenset[str]) -> tuple[Moment, ...]:
+def _known_moments(graph: Graph, names: frozenset[Name]) -> tuple[Moment, ...]:
     """The moments that the bound events settle."""
     known = set(names)
     found = []
@@ -113,7 +114,7 @@ def _known_moments(graph: Graph, names: frozenset[str]) -> tuple[Moment, ...]:
     return tuple(found)
 
 
-def _among(network: Network, names: Collection[str]) -> Network:
+def _among(network: Network, names: Collection[Name]) -> Network:
     """The bounds between points of some variables; in a closed network they are all that follows for these."""
     return Network(
         tuple(point for point in network.points if point.variable in names),
@@ -121,7 +122,7 @@ def _among(network: Network, names: Collection[str]) -> Network:
     )
 
 
-def _alone(absence: Absence, names: Collection[str]) -> Absence:
+def _alone(absence: Absence, names: Collection[Name]) -> Absence:
     """What is forbidden beside a part, judged by events that have come."""
     inner = absence.graph
     seen = {*names, *inner.names}
@@ -129,7 +130,7 @@ def _alone(absence: Absence, names: Collection[str]) -> Absence:
     return Absence(graph, Scope(stated=()), absence.text)
 
 
-def _is_judged(absence: Absence, graph: Graph, names: frozenset[str]) -> bool:
+def _is_judged(absence: Absence, graph: Graph, names: frozenset[Name]) -> bool:
     """Whether a forbidden match of events that have come lies in the scope, whatever is still to come."""
     inner, scope = absence.graph, absence.scope
     if inner.absences or inner.collections or inner.moments or inner.replaced or inner.positions.points:
@@ -150,13 +151,13 @@ def _is_judged(absence: Absence, graph: Graph, names: frozenset[str]) -> bool:
     return later <= names or (later.isdisjoint(names) and all(is_point(name, graph) for name in later))
 
 
-def is_point(name: str, graph: Graph) -> bool:
+def is_point(name: Name, graph: Graph) -> bool:
     """Whether a variable's events start and end together."""
     limit = graph.times.limit(end_of(name), start_of(name))
     return limit is not None and limit.whole <= 0
 
 
-def _is_closed(absence: Absence, names: frozenset[str]) -> bool:
+def _is_closed(absence: Absence, names: frozenset[Name]) -> bool:
     """Whether the scope lies between events that have come."""
     scope = absence.scope
     if scope.stated is not None or scope.after is None or scope.before is None:

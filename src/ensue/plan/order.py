@@ -6,16 +6,17 @@ from collections.abc import Collection, Mapping
 
 from ensue.graph.bounds import Network, start_of
 from ensue.graph.model import Graph
+from ensue.names import Name
 
 SMALL_SHARE = 1e-6
 """The share of candidates that an equality is taken to leave."""
 
 
-def join_order(graph: Graph, counts: Mapping[str, int], span: int, bound: Collection[str] = ()) -> list[str]:
+def join_order(graph: Graph, counts: Mapping[Name, int], span: int, bound: Collection[Name] = ()) -> list[Name]:
     """The variables not yet bound: the rarest first, then always the one with the fewest expected partners."""
     known = list(bound)
     remaining = list(graph.names)
-    order: list[str] = []
+    order: list[Name] = []
     while remaining:
         following = min(remaining, key=lambda name: counts[name] * partner_share(graph, name, known, span))
         remaining.remove(following)
@@ -24,7 +25,7 @@ def join_order(graph: Graph, counts: Mapping[str, int], span: int, bound: Collec
     return order
 
 
-def partner_share(graph: Graph, name: str, bound: Collection[str], span: int) -> float:
+def partner_share(graph: Graph, name: Name, bound: Collection[Name], span: int) -> float:
     """The share of a variable's candidates expected to fit one choice of the bound variables."""
     if not bound:
         return 1.0
@@ -37,7 +38,7 @@ def partner_share(graph: Graph, name: str, bound: Collection[str], span: int) ->
     return share * SMALL_SHARE if joined else share
 
 
-def _time_share(times: Network, name: str, other: str, span: int) -> float:
+def _time_share(times: Network, name: Name, other: Name, span: int) -> float:
     after = times.limit(start_of(name), start_of(other))
     before = times.limit(start_of(other), start_of(name))
     if after is None and before is None:
@@ -47,7 +48,7 @@ def _time_share(times: Network, name: str, other: str, span: int) -> float:
     return min(1.0, max(0, after.whole + before.whole + 1) / max(1, span))
 
 
-def precedence(graph: Graph) -> list[str]:
+def precedence(graph: Graph) -> list[Name]:
     """The variables in an order that respects every certain `before`."""
     names = graph.names
     return sorted(names, key=lambda x: sum(graph.times.before(start_of(y), start_of(x)) for y in names))

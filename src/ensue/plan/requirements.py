@@ -6,8 +6,7 @@ a match lacks". What a NOT or a collection says of its own events is none; that 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
@@ -18,6 +17,7 @@ from ensue.algebra.expand import as_written, expand_query
 from ensue.algebra.nodes import (
     Event,
     Events,
+    Lookup,
     Not,
     Pattern,
     PatternQuery,
@@ -34,14 +34,11 @@ from ensue.algebra.nodes import (
     walk,
     with_children,
 )
-from ensue.algebra.operators import stream_words
 from ensue.algebra.scopes import is_aside, list_groups, name_anonymous, without_names
 from ensue.errors import Source, Span
 from ensue.expr.nodes import Binary, Duration, Expr, Same, conjuncts
 from ensue.lang.render import render_expression, render_pattern, render_window
-
-_WITH_ROWS = re.compile(r"\+([^#+]+)#[0-9.]+")
-_OF_ROWS = re.compile(r"^([^#]+)#[0-9.]*\.")
+from ensue.names import Name, Stream, WithRow, called
 
 Path = tuple[int, ...]
 """The way to a part of a pattern: the number of the child at each level."""
@@ -64,9 +61,9 @@ KINDS = (PREDICATE, KEY, ORDER, RELATION, WINDOW, CONDITION, COLLECTION, ABSENCE
 class Compared:
     """A relation between parts of a match: `left - right <= window`, each the start ("s") or end ("e") of variables."""
 
-    left: tuple[str, ...]
+    left: tuple[Name, ...]
     left_side: str
-    right: tuple[str, ...]
+    right: tuple[Name, ...]
     right_side: str
     window: Window | None
 
@@ -83,8 +80,8 @@ class Requirement:
     text: str
     path: Path = ()
     number: int = 0
-    left: tuple[str, ...] = ()
-    right: tuple[str, ...] = ()
+    left: tuple[Name, ...] = ()
+    right: tuple[Name, ...] = ()
     window: Window | None = None
     condition: Expr | None = None
     compared: tuple[Compared, ...] = ()
@@ -100,7 +97,6 @@ class Question:
     """
 
     query: PatternQuery
-    anonymous: frozenset[str]
     requirements: tuple[Requirement, ...]
     chosen: tuple[str, ...]
     source: Source | None = None
@@ -109,14 +105,13 @@ class Question:
         """A stretch of the text of the query, in one line; empty if there is none."""
         return "" if span is None or self.source is None else " ".join(self.source.text[span.start : span.end].split())
 
-    def word(self, name: str) -> str:
+    def word(self, name: Name) -> str:
         """A variable as the user would call it: by its name, or by its stream if it has none."""
-        base = name.partition("[")[0]
-        return stream_words(base.rpartition("#")[0]) if "#" in base else name
+        return called(name)
 
     def written(self, pattern: Pattern) -> str:
         """A part of the query as the user would write it."""
-        return render_pattern(as_written(without_names(pattern, self.anonymous)))
+        return render_pattern(as_written(without_names(pattern)))
 
     def said(self, pattern: Pattern) -> str:
         """A part of the query in its own words: those of a rule, or as the pattern would be written."""
@@ -149,22 +144,11 @@ class Question:
         return replace(self.query, pattern=_changed(self.query.pattern, requirement.path, widened))
 
 
-def stream_in_words(stream: str) -> str:
-    """A stream as a text speaks of it; one of events with rows of tables by what it is made of.
-
-    >>> stream_in_words("order+price#1.2")
-    'order with price'
-    """
-    return _WITH_ROWS.sub(r" with \1", stream_words(stream))
-
-
-def column_in_words(column: str) -> str:
-    """A column as a text speaks of it; one of a table's row by the table.
-
-    >>> column_in_words("price#1.2.amount")
-    'price.amount'
-    """
-    return _OF_ROWS.sub(r"\1.", column)
+def column_in_words(column: str, stream: Stream | None, lookups: Iterable[Lookup]) -> str:
+    """A column of a stream as a text speaks of it; one of a table's row by the table."""
+    rows = lookups if isinstance(stream, WithRow) else ()
+    named = (f"{row.table}.{attribute}" for row in rows for attribute, own in row.columns if own == column)
+    return next(named, column)
 
 
 def what_chooses(query: PatternQuery) -> tuple[str, ...]:
@@ -181,8 +165,7 @@ def question_of(query: PatternQuery, source: Source | None = None) -> Question:
     if query.within is not None:
         pattern = Within(pattern, query.within)
     plain = replace(query, pattern=pattern, within=None, policy=None, consume=None, returns=())
-    named, anonymous = name_anonymous(plain)
-    question = Question(expand_query(named), anonymous, (), what_chooses(query), source)
+    question = Question(expand_query(name_anonymous(plain)), (), what_chooses(query), source)
     found = [
         *_requirements(question, question.query.pattern, (), frozenset()),
         *_key(question.query),
@@ -208,7 +191,7 @@ def _conditions(question: Question) -> Iterator[Requirement]:
             yield Requirement(CONDITION, quoted or render_expression(part), condition=part, span=part.span)
 
 
-AROUND = frozenset[str]
+AROUND = frozenset[Name]
 REPEATED, RELATED = "repeated", "related"
 
 
@@ -294,11 +277,11 @@ def _window(question: Question, pattern: Within, path: Path, repeated: bool) -> 
     return Requirement(WINDOW, text, path, left=names, window=pattern.window, repeated=repeated, span=span)
 
 
-def _words(question: Question, names: tuple[str, ...]) -> str:
+def _words(question: Question, names: tuple[Name, ...]) -> str:
     return ", ".join(dict.fromkeys(question.word(name) for name in names))
 
 
-def _bound_names(pattern: Pattern) -> tuple[str, ...]:
+def _bound_names(pattern: Pattern) -> tuple[Name, ...]:
     """The variables below a part that a match binds."""
     if isinstance(pattern, Event):
         return (pattern.variable,) if pattern.variable is not None else ()

@@ -11,16 +11,17 @@ from itertools import pairwise
 
 from ensue.graph.bounds import FAR, WHOLE_FIRST, WHOLE_LAST, WHOLE_START, Network, Point, end_of, position_of, start_of
 from ensue.graph.model import Graph, Windows
+from ensue.names import Name
 from ensue.plan.model import GraphPlan, Retention
 
 
-def retention_of(plan: GraphPlan, windows: Windows, grows: bool = False) -> dict[str, Retention]:
+def retention_of(plan: GraphPlan, windows: Windows, grows: bool = False) -> dict[Name, Retention]:
     """How long events are kept as each variable of a graph, the forbidden ones included.
 
     Where each item binds the next event that fits, one that could be it is kept as long as what it would follow. Where
     a repetition `grows`, longer matches may last longer than this graph says: only the windows end them.
     """
-    kept: dict[str, Retention] = {}
+    kept: dict[Name, Retention] = {}
     for inner in plan.with_inner():
         for name in inner.graph.names:
             found = _by_windows(name, inner, windows) if grows else _retention(name, inner, plan, windows)
@@ -30,7 +31,7 @@ def retention_of(plan: GraphPlan, windows: Windows, grows: bool = False) -> dict
     return kept
 
 
-def _retention(name: str, inner: GraphPlan, whole: GraphPlan, windows: Windows) -> Retention:
+def _retention(name: Name, inner: GraphPlan, whole: GraphPlan, windows: Windows) -> Retention:
     times = inner.graph.times
     return Retention(
         _latest_completion(times, whole.graph, start_of(name), windows.ticks),
@@ -39,7 +40,7 @@ def _retention(name: str, inner: GraphPlan, whole: GraphPlan, windows: Windows) 
     )
 
 
-def _by_windows(name: str, inner: GraphPlan, windows: Windows) -> Retention:
+def _by_windows(name: Name, inner: GraphPlan, windows: Windows) -> Retention:
     """A match completes, at the latest, when the windows around it have closed."""
     times, positions = inner.graph.times, inner.graph.positions
     start, end = (times.limit(WHOLE_START, point) for point in (start_of(name), end_of(name)))
@@ -59,7 +60,7 @@ def _latest_completion(times: Network, whole: Graph, point: Point, window: int |
     return _greatest(None if start is None or window is None else _near(start + window) for start in starts)
 
 
-def _last_position(positions: Network, name: str, whole: Graph, window: int | None) -> int | None:
+def _last_position(positions: Network, name: Name, whole: Graph, window: int | None) -> int | None:
     """The most positions after an event at which a match around it can complete; a moment comes at none."""
     point = position_of(name)
     if not positions.points or whole.moments:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ensue.algebra.operators import CONTEXTS
+from ensue.names import Stream
 from ensue.plan.model import QueryPlan, Retention
 from ensue.plan.retention import longer
 
@@ -25,7 +26,7 @@ class Slicing:
     """Slices of `width` ticks. `reach` says per stream how long after an event a match around it can complete."""
 
     width: int
-    reach: Mapping[str, Retention]
+    reach: Mapping[Stream, Retention]
 
     @property
     def overlap(self) -> int:
@@ -35,7 +36,7 @@ class Slicing:
 
 def slicing_of(plans: Sequence[QueryPlan]) -> Slicing | None:
     """The slices that serve all these plans; None where a match can be of any length, or whole groups are looked at."""
-    reach: dict[str, Retention] = {}
+    reach: dict[Stream, Retention] = {}
     for plan in plans:
         for stream, kept in reach_of_streams(plan):
             reach[stream] = longer(reach[stream], kept) if stream in reach else kept
@@ -55,7 +56,7 @@ def uncut_reason(plan: QueryPlan) -> str:
     return "what a match uses up is gone for all later ones" if chosen else ""
 
 
-def reach_of_streams(plan: QueryPlan) -> Iterator[tuple[str, Retention]]:
+def reach_of_streams(plan: QueryPlan) -> Iterator[tuple[Stream, Retention]]:
     """Every stream of a plan with what keeps its events, once for each variable."""
     for number, graph_plan in enumerate(plan.graphs):
         for inner in graph_plan.with_inner():

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from ensue.algebra.operators import covers, stream_words
 from ensue.errors import counted
-from ensue.expr.nodes import Expr, Field
+from ensue.expr.nodes import Expr
 from ensue.expr.rewrite import substitute_fields
 from ensue.graph.model import Variable
+from ensue.names import covers
 from ensue.plan.model import QueryPlan, Retention
 
 
@@ -38,7 +39,7 @@ def _roles(plan: QueryPlan) -> Iterator[tuple[Variable, Retention]]:
 
 
 def _missing(variable: Variable, needed: Retention, kept: Sequence[tuple[Variable, Retention]]) -> str:
-    words = stream_words(variable.stream)
+    words = str(variable.stream)
     of_stream = [role for role in kept if covers(role[0].stream, variable.stream)]
     if not of_stream:
         return f"events of `{words}`, of which none were kept"
@@ -53,7 +54,7 @@ def _missing(variable: Variable, needed: Retention, kept: Sequence[tuple[Variabl
 
 def _demands(variable: Variable) -> frozenset[Expr]:
     return frozenset(
-        substitute_fields(predicate, lambda field: Field(None, field.name)) for predicate in variable.predicates
+        substitute_fields(predicate, lambda field: replace(field, variable=None)) for predicate in variable.predicates
     )
 
 

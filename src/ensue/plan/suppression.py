@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ensue.graph.bounds import Network, Point, end_of, start_of
+from ensue.names import Name
 from ensue.plan.model import GraphPlan, Partner
 
 
-def partners_of(plan: GraphPlan) -> dict[str, tuple[Partner, ...]]:
+def partners_of(plan: GraphPlan) -> dict[Name, tuple[Partner, ...]]:
     """For the variables of a graph and of those forbidden or listed in it, whose events have to be there before."""
-    found: dict[str, tuple[Partner, ...]] = {}
+    found: dict[Name, tuple[Partner, ...]] = {}
     for inner in plan.with_inner():
         for name in inner.graph.names:
             own = tuple(_partners(name, plan, inner.graph.times))
@@ -23,7 +24,7 @@ def partners_of(plan: GraphPlan) -> dict[str, tuple[Partner, ...]]:
     return found
 
 
-def _partners(name: str, whole: GraphPlan, times: Network) -> Iterator[Partner]:
+def _partners(name: Name, whole: GraphPlan, times: Network) -> Iterator[Partner]:
     for other in whole.graph.names:
         if other == name or not all(point in times.points for point in (end_of(other), end_of(name))):
             continue
@@ -32,7 +33,7 @@ def _partners(name: str, whole: GraphPlan, times: Network) -> Iterator[Partner]:
             yield Partner(other, *_range(other, name, times))
 
 
-def _range(other: str, name: str, times: Network) -> tuple[int | None, int | None]:
+def _range(other: Name, name: Name, times: Network) -> tuple[int | None, int | None]:
     """The least and the greatest start of the partner, relative to the start of the event."""
     return (
         _negative(times, start_of(name), start_of(other)),

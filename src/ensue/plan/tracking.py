@@ -11,6 +11,7 @@ from ensue.errors import Source
 from ensue.expr.nodes import Field, walk
 from ensue.graph.law import Law
 from ensue.graph.model import NormalForm, Windows
+from ensue.names import Stream
 from ensue.plan.model import QueryPlan
 from ensue.plan.monitor import lifetime_of
 
@@ -32,7 +33,7 @@ def tracking_plan(
 ) -> QueryPlan:
     """A plan for the violations of constraints, beside plans for patterns over the same traces."""
     watchers = tuple(plan for plan in plans if plan.monitor is not None and set(plan.query.partition_by) == set(keys))
-    columns: dict[str, frozenset[str] | None] = {stream: frozenset() for stream in law.streams}
+    columns: dict[Stream, frozenset[str] | None] = {stream: frozenset() for stream in law.streams}
     for plan in watchers:
         for stream in plan.all_streams:
             known, more = columns.get(stream, frozenset()), _condition_columns(plan, stream)
@@ -52,7 +53,7 @@ def tracking_plan(
     )
 
 
-def _condition_columns(plan: QueryPlan, stream: str) -> set[str]:
+def _condition_columns(plan: QueryPlan, stream: Stream) -> set[str]:
     """The columns by which a query judges events of a stream."""
     schema = plan.catalog.stream(stream)
     known = set(schema.fields) if schema is not None else set()

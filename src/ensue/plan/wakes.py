@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import gcd
 
 from ensue.graph.model import Graph, Moment
+from ensue.names import Name, Stream
 from ensue.plan.model import QueryPlan
 
 
@@ -17,7 +18,7 @@ class Wake:
     With a `period`, also every so often after that.
     """
 
-    stream: str
+    stream: Stream
     side: str
     ticks: int
     period: int | None = None
@@ -41,7 +42,7 @@ def _wakes(graph: Graph, plan: QueryPlan) -> Iterator[Wake]:
     yield from (_of_moment(name, moments, streams) for name in graph.extent.ends if name in moments)
 
 
-def _of_moment(name: str, moments: Mapping[str, Moment], streams: Mapping[str, str]) -> Wake:
+def _of_moment(name: Name, moments: Mapping[Name, Moment], streams: Mapping[Name, Stream]) -> Wake:
     """A moment by way of the event that it is some time after; where several come again, the least common step."""
     ticks, period, side = 0, 0, "e"
     while name in moments:

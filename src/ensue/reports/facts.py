@@ -10,15 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ensue.algebra.operators import excluded_streams
 from ensue.api import Loaded
 from ensue.engine.sources import EventSource
 from ensue.errors import counted
 from ensue.goals.words import moment_in_words
+from ensue.names import Ancestry, AnyEvent, Stage, in_words
 from ensue.plan.drawing import drawings
 from ensue.plan.explain import Explained
-from ensue.plan.requirements import stream_in_words
-from ensue.reports.found import INNER, Found, Int64s
+from ensue.reports.found import Found, Int64s
 from ensue.reports.lanes import Key, LaneGroup, group_lanes
 from ensue.reports.limits import BINS, Limits
 from ensue.reports.marks import Marks
@@ -135,7 +134,7 @@ class Facts:
             bars = bars_of(one.ends, first, last) if self.counts is None else [*self.counts.bars[one.name]]
         read = [
             {
-                "stream": stream_in_words(entry.stream),
+                "stream": in_words(entry.stream),
                 "variable": entry.variable,
                 "events": entry.events,
                 "kept": entry.kept,
@@ -154,17 +153,17 @@ class Facts:
 
     def _streams(self, groups: Sequence[LaneGroup], events: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """The streams that the program looks at, and those of events that are shown beside, with their rows."""
-        known = {name for group in groups for name in group.streams if excluded_streams(name) is None}
-        derived = {stream_in_words(derivation.name) for derivation in self.loaded.planned.derivations}
-        shown = {str(event["stream"]) for event in events}
-        names = sorted({stream_in_words(name) for name in known if INNER not in name} | shown)
+        known = {name for group in groups for name in group.streams if not isinstance(name, AnyEvent)}
+        derived = {in_words(derivation.name) for derivation in self.loaded.planned.derivations}
+        inner = {str(made.name) for made in self.loaded.planned.derivations if isinstance(made.name, Stage | Ancestry)}
+        shown = {str(event["stream"]) for event in events} - inner
+        names = sorted({str(name) for name in known if isinstance(name, str)} | shown)
         # Spark counts the events of heads as matches, those of other declared streams it hands on uncounted.
         rows = self._rows() if self.counts is None else {**self.counts.matches, **self.counts.streams}
         unknown = None if self.counts is not None else 0
         return [
             {"name": name, "rows": rows.get(name, unknown if name in derived else 0), "derived": name in derived}
             for name in names
-            if INNER not in name
         ]
 
     def _rows(self) -> dict[str, int]:
@@ -172,7 +171,7 @@ class Facts:
         for source in self.loaded.sources:
             item = source.input
             if item.stream is not None:
-                rows[stream_in_words(item.stream)] = item.table.num_rows
+                rows[in_words(item.stream)] = item.table.num_rows
             else:
                 counts = pc.value_counts(source.column(str(item.type)))
                 rows |= dict(zip(map(str, counts.field(0).to_pylist()), counts.field(1).to_pylist(), strict=True))

@@ -22,20 +22,18 @@ from ensue.errors import citing
 from ensue.expr.types import common_type
 from ensue.goals.proofs import with_lists
 from ensue.graph.bounds import end_of, start_of
-from ensue.plan.graph_words import without_round
+from ensue.names import Stream, without_rounds
 from ensue.plan.model import QueryPlan
 
 Int64s = npt.NDArray[np.int64]
 MATCH_ID = "match_id"
-INNER = "#"
-"""What stands in the names of streams that nobody writes: those between the operators of one statement."""
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
     """What was read for a variable: its stream, how many events that has, and how many can be bound by themselves."""
 
-    stream: str
+    stream: Stream
     variable: str
     events: int
     kept: int
@@ -136,7 +134,7 @@ def _read(plan: QueryPlan, watched: Watched) -> tuple[Read, ...]:
     for graph in plan.graphs:
         for inner in graph.with_inner():
             for variable in inner.graph.variables:
-                name = without_round(variable.name)
+                name = str(without_rounds(variable.name))
                 kept = len(cached_candidates(variable, inner.graph, store, plan.catalog, found))
                 read[variable.stream, name] = Read(variable.stream, name, len(store.streams[variable.stream]), kept)
     return tuple(read.values())

@@ -12,13 +12,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ensue.algebra.operators import excluded_streams
 from ensue.api import Loaded
 from ensue.engine.derived import Derivation
 from ensue.engine.sources import EventSource, Mask
 from ensue.expr.types import common_type
 from ensue.goals.words import key_in_words
-from ensue.reports.found import INNER, Found, Int64s, one_array
+from ensue.names import AnyEvent, Stream
+from ensue.reports.found import Found, Int64s, one_array
 from ensue.reports.values import plain
 
 Lanes = npt.NDArray[np.int64]
@@ -35,7 +35,7 @@ class LaneGroup:
 
     keys: tuple[str, ...]
     found: list[Found]
-    streams: frozenset[str]
+    streams: frozenset[Stream]
     everything: bool
     shown: list[Key] = field(default_factory=list)
     total: int = 1
@@ -85,11 +85,11 @@ class LaneGroup:
         nothing = np.zeros(count, bool)
         if item.stream is not None:
             named = item.stream in self.streams or (self.everything and not item.derived)
-            wanted = ~nothing if named and INNER not in item.stream else nothing
+            wanted = ~nothing if named and isinstance(item.stream, str) else nothing
         elif self.everything:
             wanted = ~nothing
         else:
-            values = pa.array(sorted(self.streams), pa.string())
+            values = pa.array(sorted(name for name in self.streams if isinstance(name, str)), pa.string())
             found = pc.is_in(source.column(str(item.type)).cast(pa.string()), values)
             wanted = found.to_numpy(zero_copy_only=False)
         return wanted if source.valid is None else wanted & source.valid
@@ -106,14 +106,14 @@ def group_lanes(
     found: Sequence[Found], loaded: Loaded, most: int, chosen: Mapping[tuple[str, ...], Sequence[Key]] | None = None
 ) -> list[LaneGroup]:
     """The lanes of all patterns, by their key columns; `chosen` are the keys, if they are chosen already."""
-    derived = {derivation.name: derivation for derivation in loaded.planned.derivations}
+    derived: dict[Stream, Derivation] = {derivation.name: derivation for derivation in loaded.planned.derivations}
     together: dict[tuple[str, ...], list[Found]] = {}
     for one in found:
         together.setdefault(one.keys, []).append(one)
     groups = []
     for keys, own in together.items():
         streams = frozenset(chain.from_iterable(_streams_below(one.plan.streams, derived) for one in own))
-        everything = any(excluded_streams(name) is not None for name in streams)
+        everything = any(isinstance(name, AnyEvent) for name in streams)
         groups.append(LaneGroup(keys, own, streams, everything))
     share, first = max(1, most // len(groups)), 0
     for group in groups:
@@ -126,9 +126,9 @@ def group_lanes(
     return groups
 
 
-def _streams_below(streams: Sequence[str], derived: Mapping[str, Derivation]) -> set[str]:
+def _streams_below(streams: Sequence[Stream], derived: Mapping[Stream, Derivation]) -> set[Stream]:
     """The streams, and those that the declared ones among them are made of."""
-    found: set[str] = set()
+    found: set[Stream] = set()
     waiting = list(streams)
     while waiting:
         stream = waiting.pop()

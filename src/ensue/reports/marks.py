@@ -12,8 +12,9 @@ import pyarrow as pa
 from ensue.api import Loaded
 from ensue.engine.sources import EventSource
 from ensue.goals.proofs import OWN
-from ensue.plan.requirements import column_in_words, stream_in_words
-from ensue.reports.found import INNER, Int64s
+from ensue.names import in_words
+from ensue.plan.requirements import column_in_words
+from ensue.reports.found import Int64s
 from ensue.reports.lanes import LaneGroup
 from ensue.reports.limits import MOST_FIELDS
 from ensue.reports.values import on_axis, plain
@@ -30,7 +31,7 @@ class Marks:
     def number(self, source: EventSource, row: int, lane: int) -> int:
         """The number of an event, which from now on stands in this lane too."""
         place = next(place for place, own in enumerate(self.loaded.sources) if own is source)
-        return self._number(place, row, lane, drawn=INNER not in (source.input.stream or ""))
+        return self._number(place, row, lane, drawn=isinstance(source.input.stream, str | None))
 
     def _number(self, place: int, row: int, lane: int, drawn: bool = True) -> int:
         number = self.numbers.setdefault((place, row), len(self.lanes))
@@ -73,7 +74,8 @@ class Marks:
             if wanted:
                 columns = [name for name in source.input.table.column_names if not name.startswith(OWN)][:MOST_FIELDS]
                 self._show(source, wanted, columns, len(field_names), events)
-                field_names.append([column_in_words(name) for name in columns])
+                lookups = self.loaded.planned.lookups
+                field_names.append([column_in_words(name, source.input.stream, lookups) for name in columns])
         return events, field_names
 
     def _show(
@@ -89,13 +91,13 @@ class Marks:
         values = zip(*(column.to_pylist() for column in taken.columns), strict=True) if columns else [()] * len(wanted)
         item, time_type = source.input, self.loaded.planned.plans[0].catalog.time_type
         if item.stream is not None:
-            streams = [item.stream] * len(wanted)
+            streams = [in_words(item.stream)] * len(wanted)
         else:
             streams = source.input.table.column(str(item.type)).take(rows).to_pylist()
         for (row, number), stream, own in zip(wanted, streams, values, strict=True):
             start, end = int(source.starts[row]), int(source.ends[row])
             events[number] = {
-                "stream": stream_in_words(str(stream)),
+                "stream": str(stream),
                 "start": on_axis(start, time_type),
                 "end": on_axis(end, time_type),
                 "lanes": sorted(self.lanes[number]),

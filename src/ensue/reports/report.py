@@ -76,7 +76,9 @@ def report(
         warn_set_aside(one.report)
     named_time, named_end = (name if isinstance(name, str) else None for name in (time, end))
     lasts = named_end or ("e" if end is not None else None)
-    explained = [(entry.query.name or "", entry) for entry in explained_statements(written, named_time or "t", lasts)]
+    explained = [
+        (str(entry.query.name or ""), entry) for entry in explained_statements(written, named_time or "t", lasts)
+    ]
     facts = Facts(loaded, found, explained, limits, title or _title((*names,)), counts)
     return HtmlReport(facts.collected())
 

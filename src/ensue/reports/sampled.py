@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ensue.algebra.operators import excluded_streams
 from ensue.algebra.scopes import counts_events
 from ensue.algebra.streams import declarations, streams_of
 from ensue.api import run
@@ -76,9 +75,10 @@ def _streams(statements: Checked) -> Sequence[str] | None:
     streams = [name for name in streams_of(statements.statements) if name not in declared]
     constrained = [name for entry in statements.constraints for name in entry.constraint.streams]
     counting = any(map(counts_events, statements.statements))
-    if counting or any(excluded_streams(name) is not None for name in streams):
+    named = [name for name in streams if isinstance(name, str)]
+    if counting or len(named) < len(streams):
         return None
-    return list(dict.fromkeys((*streams, *constrained)))
+    return list(dict.fromkeys((*named, *constrained)))
 
 
 def _sampled(sampler: Any, limits: Limits) -> tuple[Any, Counts]:

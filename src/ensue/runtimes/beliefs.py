@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,10 +20,9 @@ from ensue.expr.nodes import walk as walk_expression
 from ensue.filtering.answers import Answers
 from ensue.filtering.following import Moments, Question, follow
 from ensue.filtering.model import LARGEST_JOINT
-from ensue.filtering.session import Column, Rules, Session, set_aside_rows
+from ensue.filtering.session import Column, Rules, Session, SetAside, set_aside
 from ensue.filtering.tables import Known
 from ensue.kernels.warm import warm_up_beliefs
-from ensue.lang.names import asks_state
 from ensue.lang.parser import parse_measure
 from ensue.runtimes.local import catalog_of, input_tables
 from ensue.runtimes.planning import Columns
@@ -93,7 +92,7 @@ def known_now(session: Session) -> list[Known]:
     return found
 
 
-def known_at(opened: Opened, moments: Any) -> tuple[list[Known], tuple[pa.Table, ...]]:
+def known_at(opened: Opened, moments: Any) -> tuple[list[Known], SetAside]:
     """What was believed of each state at the moments of a table, each a key and a time; and what took no part."""
     session, rules = opened.session, opened.session.rules
     given = without_views(kind_of_table(moments).to_arrow(moments))
@@ -114,17 +113,12 @@ def known_at(opened: Opened, moments: Any) -> tuple[list[Known], tuple[pa.Table,
         reasons.append(followed.reasons)
         found.append(Known(given.select(names), given.num_rows, Answers(plan, followed.chances), followed.lost))
     names = [plan.statement.name for plan in session.plans]
-    aside, first = [], 0
-    for table in opened.tables:
-        rows = slice(first, first + table.num_rows)
-        aside.append(set_aside_rows(table, [own[rows] for own in reasons], names))
-        first = rows.stop
-    return found, tuple(aside)
+    return found, set_aside(opened.tables, reasons, names)
 
 
 def with_beliefs(events: Any, statements: Checked, columns: Columns) -> Any:
     """The events with a column for every question to a state that the patterns of a program ask; or just the events."""
-    asked = dict.fromkeys(field.name for field in _fields(statements) if asks_state(field.name))
+    asked = dict.fromkeys(field.name for field in _fields(statements) if field.asks_state)
     if not asked or not statements.states:
         return events
     rules = state_rules(statements, {name: name for name in asked}, probability=columns.probability)
@@ -144,7 +138,7 @@ def with_beliefs(events: Any, statements: Checked, columns: Columns) -> Any:
 
 def refuse_beliefs(statements: Checked) -> None:
     """Patterns over events that are still to come cannot ask states: their questions are answered ahead."""
-    asking = next((field for field in _fields(statements) if asks_state(field.name)), None)
+    asking = next((field for field in _fields(statements) if field.asks_state), None)
     if asking is not None and statements.states:
         said = f"`{asking.name}` is worked out before a pattern is looked for, and these events come one by one"
         hint = "lead the events through `ensue.track` or a `StateTracker` first: its columns are fields of the events"
@@ -158,12 +152,3 @@ def _fields(statements: Checked) -> Iterator[Field]:
         for expression in (query.where, *predicates, *(column.expression for column in query.returns)):
             if expression is not None:
                 yield from (part for part in walk_expression(expression) if isinstance(part, Field))
-
-
-def counted_reasons(tables: Sequence[pa.Table], reason: str) -> dict[str, int]:
-    """How many rows took no part, by reason."""
-    counts: dict[str, int] = {}
-    for table in tables:
-        for entry in table.column(reason).value_counts().to_pylist():
-            counts[entry["values"]] = counts.get(entry["values"], 0) + entry["counts"]
-    return counts

@@ -23,6 +23,7 @@ from ensue.errors import Problem, QueryError, Source, Span
 from ensue.expr.nodes import Call, Expr, Field
 from ensue.expr.types import common_type, describe, element_type, own_type, readable_type
 from ensue.graph.law import Law
+from ensue.names import Name, Stream
 from ensue.plan.build import lineage_streams, plan_query, query_columns
 from ensue.plan.model import QueryPlan
 
@@ -35,7 +36,7 @@ OWN = "ensue:"
 class PlannedStream:
     """A declared stream: the plans of its statements, and its columns with their types."""
 
-    name: str
+    name: Stream
     plans: tuple[QueryPlan, ...]
     fields: Mapping[str, pa.DataType]
     recursive: bool = False
@@ -91,7 +92,7 @@ def _with_streams(catalog: Catalog, streams: Iterable[PlannedStream]) -> Catalog
 
 
 def _plan_group(
-    group: Mapping[str, Sequence[PatternQuery]],
+    group: Mapping[Stream, Sequence[PatternQuery]],
     catalog: Catalog,
     source: Source | None,
     laws: Mapping[PatternQuery, Law | None],
@@ -246,7 +247,7 @@ def _needed_of(group: PlannedGroup, users: Sequence[User]) -> list[_Needed]:
     return needed
 
 
-def _with_lineage(group: PlannedGroup, users: Sequence[User]) -> frozenset[str]:
+def _with_lineage(group: PlannedGroup, users: Sequence[User]) -> frozenset[Stream]:
     """The streams of a group of whose events the lineage is asked for, by others or by each other."""
     names = frozenset(made.name for made in group)
     asked = names & frozenset().union(*(lineage_streams(user.query, whole) for user, whole in users))
@@ -288,7 +289,7 @@ def _all_columns(query: PatternQuery, catalog: Catalog) -> tuple[Return, ...]:
     return tuple(_distinct(columns))
 
 
-def _key(name: str, variables: Sequence[str], lists: Collection[str]) -> Expr:
+def _key(name: str, variables: Sequence[Name], lists: Collection[Name]) -> Expr:
     """A partition column: all events of a match have the same, but not every variable is always bound."""
     fields = tuple(
         Call("first", (Field(variable, name),)) if variable in lists else Field(variable, name)
@@ -307,7 +308,7 @@ def _distinct(columns: Iterable[tuple[str, Expr]]) -> Iterable[Return]:
         yield Return(expression, name)
 
 
-def _wanted_columns(stream: str, users: Iterable[QueryPlan]) -> frozenset[str] | None:
+def _wanted_columns(stream: Stream, users: Iterable[QueryPlan]) -> frozenset[str] | None:
     """The columns of a stream that some plan uses; None: all."""
     wanted: frozenset[str] = frozenset()
     for plan in users:

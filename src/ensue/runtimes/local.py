@@ -8,18 +8,18 @@ import pyarrow as pa
 
 from ensue.algebra.catalog import Catalog, StreamSchema
 from ensue.algebra.hierarchies import NO_HIERARCHY
-from ensue.algebra.operators import excluded_streams
 from ensue.engine.session import POSITION
 from ensue.engine.sources import InputTable
 from ensue.errors import SchemaError, did_you_mean
 from ensue.expr.kinds import UNITS, Kind
 from ensue.expr.types import kind_of, own_type, readable_type
+from ensue.names import AnyEvent, Stream
 from ensue.runtimes.tables import check_duplicates
 
 
 def input_tables(
     events: Mapping[str, pa.Table] | pa.Table,
-    streams: tuple[str, ...],
+    streams: tuple[Stream, ...],
     time: str | Mapping[str, str],
     type_column: str | None,
     end: str | Mapping[str, str] | None,
@@ -61,7 +61,7 @@ def _check_names(time: object, type_column: object, end: object) -> None:
 
 def _single_table(
     table: pa.Table,
-    streams: tuple[str, ...],
+    streams: tuple[Stream, ...],
     time: str | Mapping[str, str],
     type_column: str | None,
     end: str | Mapping[str, str] | None,
@@ -70,7 +70,7 @@ def _single_table(
         raise SchemaError("time-column", "one table has one time and one end column", "pass their names as text")
     if type_column is not None:
         return _checked(InputTable(table, time, end, type=type_column))
-    named = [name for name in streams if excluded_streams(name) is None]
+    named = [name for name in streams if not isinstance(name, AnyEvent)]
     if len(set(named)) > 1:
         raise SchemaError(
             "no-type-column",
@@ -80,12 +80,12 @@ def _single_table(
     return _checked(InputTable(table, time, end, stream=(named or streams)[0]))
 
 
-def _time_of(time: str | Mapping[str, str], stream: str) -> str:
+def _time_of(time: str | Mapping[str, str], stream: Stream) -> str:
     if isinstance(time, str):
         return time
     if stream not in time:
         raise SchemaError("time-column", f"no time column is named for stream `{stream}`", "add it to the mapping")
-    return time[stream]
+    return time[str(stream)]
 
 
 def _checked(item: InputTable) -> InputTable:
@@ -151,7 +151,7 @@ def catalog_of(inputs: tuple[InputTable, ...], default_time: pa.DataType | None 
     return Catalog(streams, own_type(time_type), shared, levels)
 
 
-def attributes_of(inputs: tuple[InputTable, ...], stream: str) -> tuple[str, ...] | None:
+def attributes_of(inputs: tuple[InputTable, ...], stream: Stream) -> tuple[str, ...] | None:
     """The attributes of a stream with a table of its own, in the order of the columns; None for one without."""
     own = next((item for item in inputs if item.stream == stream), None)
     if own is None:

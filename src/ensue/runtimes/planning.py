@@ -11,7 +11,7 @@ import pyarrow as pa
 from ensue.algebra.attributes import declared_attributes
 from ensue.algebra.catalog import inferred_catalog
 from ensue.algebra.hierarchies import Hierarchy
-from ensue.algebra.nodes import Event, PatternQuery, walk
+from ensue.algebra.nodes import Event, Lookup, PatternQuery, walk
 from ensue.algebra.rules import Ruleset, StreamDeclaration, TableDeclaration
 from ensue.algebra.settling import settle
 from ensue.algebra.streams import declarations, streams_of
@@ -22,6 +22,7 @@ from ensue.engine.session import raw_types
 from ensue.engine.sources import InputTable
 from ensue.errors import Problem, QueryError, SchemaError
 from ensue.graph.law import Law
+from ensue.names import Stream
 from ensue.plan.build import plan_query
 from ensue.plan.lawful import contradictory_constraints, laws_by_query
 from ensue.plan.model import QueryPlan
@@ -69,6 +70,12 @@ class Planned:
     plans: tuple[QueryPlan, ...]
     outputs: tuple[OutputSchema, ...]
     derivations: tuple[Derivation, ...] = ()
+
+    @property
+    def lookups(self) -> tuple[Lookup, ...]:
+        """How rows of tables go with events."""
+        queries = [way.plan.query for derivation in self.derivations for way in derivation.ways]
+        return tuple(query.lookup for query in queries if query.lookup is not None)
 
 
 def plan_queries(
@@ -138,7 +145,9 @@ def _declarations(statements: Checked, inputs: tuple[InputTable, ...]) -> Rulese
     if ruleset is None:
         return None
     events = [node for query in statements.statements for node in walk(query.pattern) if isinstance(node, Event)]
-    by_position = dict.fromkeys(event.stream for event in events if event.arity is not None)
+    by_position = dict.fromkeys(
+        event.stream for event in events if event.arity is not None and isinstance(event.stream, str)
+    )
     known = tuple(StreamDeclaration(stream, attributes_of(inputs, stream)) for stream in by_position)
     columns = declared_attributes(statements)
     declared = [entry.name for entry in ruleset.tables]
@@ -148,7 +157,7 @@ def _declarations(statements: Checked, inputs: tuple[InputTable, ...]) -> Rulese
 
 
 def _clashes(
-    declared: Mapping[str, tuple[PatternQuery, ...]], tables: Mapping[str, pa.Table] | pa.Table, fixed: FixedTables
+    declared: Mapping[Stream, tuple[PatternQuery, ...]], tables: Mapping[str, pa.Table] | pa.Table, fixed: FixedTables
 ) -> Iterator[Problem]:
     given = tables if isinstance(tables, Mapping) else {}
     for name in fixed:
@@ -158,11 +167,11 @@ def _clashes(
                 f"`{name}` is a TABLE or has FACTs, and there is a table of events of this name as well",
                 hint="rename one of them: a table's rows have no time",
             )
-    for name, ways in declared.items():
-        if name in given:
+    for stream, ways in declared.items():
+        if stream in given:
             yield Problem(
                 "stream-clash",
-                f"stream `{name}` is declared, and there is a table of this name as well",
+                f"stream `{stream}` is declared, and there is a table of this name as well",
                 ways[0].span,
                 hint="rename one of them: a name stands for one stream",
             )

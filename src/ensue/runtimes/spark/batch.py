@@ -26,6 +26,7 @@ from ensue.engine.output import OutputSchema
 from ensue.engine.past import Bounds, bounds_of
 from ensue.engine.session import needed_columns, plain_schema
 from ensue.engine.sources import InputTable
+from ensue.names import Stream
 from ensue.plan.model import Options, QueryPlan, Retention
 from ensue.plan.slices import Slicing, slicing_of
 from ensue.plan.wakes import is_endless
@@ -217,7 +218,7 @@ def _last_use(entry: FrameInput, slicing: Slicing, start: Column, end: Column) -
     if item.stream is not None:
         return _latest(slicing.reach.get(item.stream), start, end)
     assert item.type is not None
-    streams: dict[Retention, list[str]] = {}
+    streams: dict[Retention, list[Stream]] = {}
     for stream, reach in slicing.reach.items():
         streams.setdefault(reach, []).append(stream)
     uses = [F.when(in_streams(item, names), _latest(reach, start, end)) for reach, names in streams.items()]

@@ -102,7 +102,7 @@ class RowsTask(StateTask):
 
     def answer(self, tables: Sequence[pa.Table]) -> pa.Table:
         step = self.session().advance(tables, None)
-        return (step.set_aside if self.aside else step.rows)[self.place]
+        return (step.set_aside.tables if self.aside else step.rows)[self.place]
 
 
 def is_stream(events: Mapping[str, DataFrame] | DataFrame) -> bool:

@@ -36,7 +36,7 @@ def read_events_of(spark: SparkSession, checkpoint: str) -> DataFrame | dict[str
         frames[item.stream] = saved.mapInArrow(EventsLook(planned, place, schema), spark_schema(schema))
     if None in frames:
         return frames[None]
-    return {stream: frame for stream, frame in frames.items() if stream is not None}
+    return {stream: frame for stream, frame in frames.items() if isinstance(stream, str)}
 
 
 @dataclass(frozen=True, slots=True)

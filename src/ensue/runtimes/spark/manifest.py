@@ -45,8 +45,9 @@ def manifest_of(task: BucketTask, inputs: Sequence[InputTable], buckets: int) ->
 
 
 def _described(item: InputTable) -> dict[str, str | None]:
+    stream = None if item.stream is None else str(item.stream)
     schema = base64.b64encode(item.table.schema.serialize().to_pybytes()).decode()
-    return {"stream": item.stream, "time": item.time, "end": item.end, "type": item.type, "schema": schema}
+    return {"stream": stream, "time": item.time, "end": item.end, "type": item.type, "schema": schema}
 
 
 def read_manifests(spark: SparkSession, checkpoint: str) -> dict[tuple[str, ...], Manifest]:

@@ -108,7 +108,7 @@ def _key(inputs: Sequence[FrameInput], place: int, name: str) -> list[Column]:
 def _streams(inputs: Sequence[FrameInput], rows: DataFrame) -> list[str]:
     """The names of the streams, or one more than can be counted."""
     if inputs[0].item.type is None:
-        return [entry.item.stream or "" for entry in inputs]
+        return [str(entry.item.stream or "") for entry in inputs]
     names = rows.select("stream").distinct().limit(MOST_STREAMS + 1).toArrow()
     found: list[str] = names.column("stream").to_pylist()
     return found

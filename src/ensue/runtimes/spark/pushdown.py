@@ -23,7 +23,6 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
 from ensue.algebra.catalog import StreamSchema
-from ensue.algebra.operators import excluded_streams
 from ensue.algebra.probability import CERTAINTY
 from ensue.engine.past import Bounds
 from ensue.engine.sources import InputTable
@@ -46,9 +45,10 @@ from ensue.expr.nodes import (
 )
 from ensue.expr.rewrite import anonymous_predicate
 from ensue.expr.types import own_type, readable_type
+from ensue.names import AnyEvent, Stream
 from ensue.plan.model import QueryPlan
 
-Demands = Mapping[str, Mapping[tuple[Expr, ...], None]]
+Demands = Mapping[Stream, Mapping[tuple[Expr, ...], None]]
 """What is asked of the rows of each stream: one conjunction per variable, as the keys of an ordered set."""
 
 Constant = Literal | Duration | Timestamp
@@ -84,7 +84,7 @@ def needed_rows(plans: Sequence[QueryPlan], item: InputTable, schema: T.StructTy
     if any(plan.counting for plan in plans):
         return None
     rows = _Rows(item, schema)
-    by_keys: dict[tuple[str, ...], dict[str, dict[tuple[Expr, ...], None]]] = {}
+    by_keys: dict[tuple[str, ...], dict[Stream, dict[tuple[Expr, ...], None]]] = {}
     for plan in plans:
         demands = by_keys.setdefault(plan.query.partition_by, {})
         for stream, predicates in _variables(plan, item):
@@ -126,23 +126,24 @@ def column(name: str) -> Column:
     return F.col(f"`{name.replace('`', '``')}`")
 
 
-def in_streams(item: InputTable, streams: Sequence[str]) -> Column:
+def in_streams(item: InputTable, streams: Sequence[Stream]) -> Column:
     """The rows of a table with a type column that belong to some of the streams."""
     assert item.type is not None
     name = column(item.type)
-    plain = [stream for stream in streams if excluded_streams(stream) is None]
-    named = list(dict.fromkeys(kind for stream in plain for kind in item.hierarchy.kinds_of(stream)))
+    plain = [stream for stream in streams if not isinstance(stream, AnyEvent)]
+    kinds = dict.fromkeys(kind for stream in plain for kind in item.hierarchy.kinds_of(stream))
+    named = [kind for kind in kinds if isinstance(kind, str)]
     arms: list[Column | None] = [name.isin(*named)] if named else []
     for stream in streams:
-        excluded = excluded_streams(stream)
-        if excluded is not None:
-            arms.append(name.isNotNull() & ~name.isin(*excluded) if excluded else name.isNotNull())
+        if isinstance(stream, AnyEvent):
+            others = stream.excluded
+            arms.append(name.isNotNull() & ~name.isin(*others) if others else name.isNotNull())
     found = _any_of(arms)
     assert found is not None
     return found
 
 
-def _variables(plan: QueryPlan, item: InputTable) -> Iterable[tuple[str, tuple[Expr, ...]]]:
+def _variables(plan: QueryPlan, item: InputTable) -> Iterable[tuple[Stream, tuple[Expr, ...]]]:
     """The stream and the predicates of every variable whose events can be in the table; all events that are watched."""
     for graph in plan.graphs:
         for inner in graph.with_inner():

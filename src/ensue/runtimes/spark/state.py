@@ -12,7 +12,6 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from ensue.algebra.nodes import PatternQuery, Ticks
-from ensue.algebra.operators import stream_words
 from ensue.algebra.partial import open_queries
 from ensue.algebra.rulesets import resolve_rules
 from ensue.check import Checked, saved_statements
@@ -30,6 +29,7 @@ from ensue.expr.nodes import Duration
 from ensue.graph.model import Graph
 from ensue.lang.parser import parse_statements
 from ensue.lang.render import render_pattern
+from ensue.names import called
 from ensue.plan.build import plan_query
 from ensue.plan.model import Options, QueryPlan
 from ensue.runtimes.planning import Planned, plan_over
@@ -311,7 +311,7 @@ def _absent(graph: Graph, plan: QueryPlan, store: EventStore) -> Iterator[tuple[
     anything = np.unique(np.concatenate([np.empty(0, np.int32), *present.values()]))
     for variable in graph.variables:
         yield (
-            f"{stream_words(variable.stream)} {variable.name}".split("#")[0],
+            f"{variable.stream} {called(variable.name)}",
             np.setdiff1d(anything, present[variable.name]),
         )
 

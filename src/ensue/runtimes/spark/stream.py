@@ -16,7 +16,6 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.state import GroupState
 from pyspark.sql.types import StructType, TimestampType
 
-from ensue.algebra.operators import stream_words
 from ensue.dsl.literals import window
 from ensue.engine.derived import Derivation, all_plans
 from ensue.engine.output import OutputSchema
@@ -290,7 +289,7 @@ def warn_of_unbounded(plans: Iterable[QueryPlan]) -> None:
             continue
         for stream, kept in reach_of_streams(plan):
             if not kept.bounded and plan.monitor is None:
-                events = f"events of `{stream_words(stream)}`"
+                events = f"events of `{stream}`"
                 message = f"nothing says when {events} can be forgotten, so the state grows without end"
                 warnings.warn(f"{message}; a WITHIN would bound it", EnsueWarning, stacklevel=UNBOUNDED_CALLERS)
                 break
