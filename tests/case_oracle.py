@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 
 from case_files import Case, input_of, render_event, render_name, render_time, render_value
-from ensue.algebra.nodes import Event, PatternQuery, Statements
-from ensue.algebra.nodes import walk as walk_pattern
-from ensue.expr.nodes import Call, Expr, walk
-from ensue.lang.parser import parse_statements
+from inside import Call, Event, Expr, PatternQuery, Statements, parse_statements, walk_pattern
+from inside import walk_expression as walk
 from oracle.model import Bound, OracleEvent, OracleMatch
 from oracle.programs import program_matches
 from oracle.rules import derive

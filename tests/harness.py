@@ -10,22 +10,34 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ensue.algebra.bound import positive_names
-from ensue.algebra.nodes import Operation, PatternQuery
-from ensue.engine.evaluate import Frontier, evaluate
-from ensue.engine.events import FOREVER, EventStore, load_events
-from ensue.engine.matches import MatchChunk, completion_times
-from ensue.engine.output import OutputSchema, output_schema, render_chunk
-from ensue.engine.session import raw_types, request_of
-from ensue.engine.sources import InputTable, load_sources
-from ensue.errors import QueryError
-from ensue.graph.bounds import end_of
-from ensue.lang.parser import parse_statements
-from ensue.lang.render import render_query
-from ensue.names import Round
-from ensue.plan.build import plan_query
-from ensue.plan.model import Options, QueryPlan
-from ensue.runtimes.local import catalog_of
+from ensue import QueryError
+from inside import (
+    FOREVER,
+    EventStore,
+    Frontier,
+    InputTable,
+    MatchChunk,
+    Operation,
+    Options,
+    OutputSchema,
+    PatternQuery,
+    QueryPlan,
+    Round,
+    catalog_of,
+    completion_times,
+    end_of,
+    load_events,
+    load_sources,
+    output_schema,
+    parse_statements,
+    plan_query,
+    positive_names,
+    raw_types,
+    render_chunk,
+    render_query,
+    request_of,
+)
+from inside import evaluate_plan as evaluate
 from oracle.model import Bound
 from oracle.oracle import OracleEvent, matches
 from oracle.tree import Path, part_at

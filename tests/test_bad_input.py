@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pytest
 
 import ensue
-from ensue.errors import EnsueError
+from ensue import EnsueError
 
 QUERY = "PATTERN SEQ(A a, B b) PARTITION BY id WITHIN 5"
 SECONDS = QUERY + " seconds"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ensue.workflows import workflow
+from ensue import workflow
 
 pytestmark = pytest.mark.slow
 

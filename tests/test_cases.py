@@ -44,14 +44,23 @@ from case_oracle import (
     returned_rows,
     statements_of,
 )
-from ensue.algebra.nodes import Event, Operation, Pattern, PatternQuery, Repeat, Return, Statements
-from ensue.algebra.nodes import walk as walk_pattern
-from ensue.algebra.operators import OPERATORS
-from ensue.algebra.policies import chooses
-from ensue.algebra.scopes import counts_events
-from ensue.errors import EnsueWarning, QueryError, SchemaError
-from ensue.expr.nodes import Field
-from ensue.lang.render import render_query, render_statements
+from ensue import EnsueWarning, QueryError, SchemaError
+from inside import (
+    OPERATORS,
+    Event,
+    Field,
+    Operation,
+    Pattern,
+    PatternQuery,
+    Repeat,
+    Return,
+    Statements,
+    chooses,
+    counts_events,
+    render_query,
+    render_statements,
+    walk_pattern,
+)
 from oracle.rules import head_attributes
 
 FILES = sorted(CASES.glob("*.txt"))

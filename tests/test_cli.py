@@ -21,8 +21,7 @@ from typer import rich_utils
 from typer.testing import CliRunner, Result
 
 import ensue
-from ensue.cli import app, main
-from ensue.plan.model import DEFAULT_LIMIT
+from inside import DEFAULT_LIMIT, app, main
 
 PAIR = """\
 PATTERN pair SEQ(A a, B b) PARTITION BY id WITHIN 1 hour RETURN a.id AS id, b.t AS at, b.t - a.t AS took;

@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import ensue
-from ensue.cli import app
+from inside import app
 
 EVENTS = """\
 at,kind,order_id,amount

@@ -19,11 +19,7 @@ import pytest
 from typer.testing import CliRunner
 
 import ensue
-from ensue.cli import app, order_stream
-from ensue.cli.demo import demo_program, next_steps, paragraphs
-from ensue.cli.events import read_sources
-from ensue.cli.orders import draw_orders
-from ensue.runtimes.spark.java import choose_java
+from inside import app, choose_java, demo_program, draw_orders, next_steps, order_stream, paragraphs, read_sources
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -28,12 +28,7 @@ import pytest
 
 import ensue
 from case_files import input_of, read_cases, render_rows
-from ensue.algebra.operators import OPERATORS, POLICIES
-from ensue.errors import Source
-from ensue.expr.aggregates import AGGREGATES
-from ensue.expr.functions import FUNCTIONS
-from ensue.lang.names import RESERVED
-from ensue.lang.operations import operator_form
+from inside import AGGREGATES, FUNCTIONS, OPERATORS, POLICIES, RESERVED, Source, operator_form
 from pages import OUTPUT, Block, blocks_of, directly_below, output_below, write_blocks
 
 ROOT = Path(__file__).parent.parent
@@ -149,10 +144,7 @@ def test_pipelines_follow_the_definition(page: Path) -> None:
 
 def problems_of_pipeline(text: str) -> list[object]:
     """What the definition has against a pipeline in an environment that has all its variables."""
-    from ensue.pipelines.check import Checker
-    from ensue.pipelines.definition import PIPELINE
-    from ensue.pipelines.tree import parse_tree
-    from ensue.pipelines.variables import VARIABLE, Environment
+    from inside import PIPELINE, VARIABLE, Checker, Environment, parse_tree
 
     checker = Checker(Environment(dict.fromkeys(VARIABLE.findall(text), "given")))
     checker.check(parse_tree(Source(text)), PIPELINE)
@@ -186,7 +178,7 @@ def demo_lines() -> frozenset[str]:
     """What the demo prints without Spark; tests/test_demo.py compares the stream, tests/test_fresh_clone.py `make`."""
     from typer.testing import CliRunner
 
-    from ensue.cli import app
+    from inside import app
 
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         shown = CliRunner().invoke(app, ["demo", "--on", "process"]).stdout

@@ -12,10 +12,10 @@ import pandas as pd
 import pytest
 from hypothesis import given
 
-from ensue.algebra.nodes import Events, PatternQuery, Ticks
-from ensue.dsl import (
+from ensue import (
     PatternExpression,
     Query,
+    QueryError,
     Value,
     absent,
     all_of,
@@ -49,7 +49,6 @@ from ensue.dsl import (
     precedes,
     prev,
     prior_to,
-    query_of,
     relative,
     same,
     seq,
@@ -59,11 +58,20 @@ from ensue.dsl import (
     unless,
     value,
     var,
+)
+from inside import (
+    Duration,
+    Events,
+    Literal,
+    PatternQuery,
+    Ticks,
+    Timestamp,
+    parse_expression,
+    parse_pattern,
+    parse_statements,
+    query_of,
     window,
 )
-from ensue.errors import QueryError
-from ensue.expr.nodes import Duration, Literal, Timestamp
-from ensue.lang.parser import parse_expression, parse_pattern, parse_statements
 from strategies import nodes
 
 a, b = var("a"), var("b")

@@ -9,11 +9,20 @@ from typing import Any
 import pytest
 
 import ensue
-from ensue.algebra.constraints import Constraint, ConstraintStatement, Ends, Exclusive, Implies, Prior
-from ensue.algebra.nodes import Events, Ticks
-from ensue.dsl.constraints import cited_statements, statements_of
-from ensue.errors import QueryError
-from ensue.lang.render import render_constraint
+from ensue import QueryError
+from inside import (
+    Constraint,
+    ConstraintStatement,
+    Ends,
+    Events,
+    Exclusive,
+    Implies,
+    Prior,
+    Ticks,
+    cited_statements,
+    render_constraint,
+    statements_of,
+)
 
 FORMS: list[tuple[Constraint, str]] = [
     (ensue.prior("A", "order line"), "PRIOR(A, `order line`)"),

@@ -9,11 +9,24 @@ import pyarrow as pa
 import pytest
 
 import ensue
-from ensue import QueryError, atom, fact, name, on, rule, stream, table, timer, together, value, var, while_
-from ensue.algebra.rules import ALLEN, RELATIONS, TIMERS, Item
-from ensue.dsl.rule_items import RuleItem, items_of
-from ensue.dsl.rules import RuleStatement
-from ensue.lang.parser import parse_items, parse_statements
+from ensue import (
+    QueryError,
+    RuleItem,
+    RuleStatement,
+    atom,
+    fact,
+    name,
+    on,
+    rule,
+    stream,
+    table,
+    timer,
+    together,
+    value,
+    var,
+    while_,
+)
+from inside import ALLEN, RELATIONS, TIMERS, Item, items_of, parse_items, parse_statements
 
 ORDER = atom("order", "id", "p", "q").named("o")
 SHIPPED = atom("shipped", "id", "_").named("s")

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 import pytest
 
 import ensue
-from ensue.engine import events as engine_events
-from ensue.kernels.sorting import group_by_key
+from inside import events as engine_events
+from inside import group_by_key
 
 QUERY = "PATTERN SEQ(A a, B b) PARTITION BY id WITHIN 5"
 RETURNING = QUERY + " RETURN a.id AS id, a.t AS first, b.t AS last"

@@ -17,7 +17,7 @@ import pyarrow.csv
 import pytest
 
 import ensue
-from ensue.lang.parser import parse_statements
+from inside import parse_statements
 from oracle.oracle import OracleEvent, matches
 
 TRADES = Path(__file__).parents[2] / "shared" / "data" / "nasdaq_trades.csv"

@@ -12,8 +12,8 @@ import pytest
 
 import ensue
 from actions.programs import COLUMNS, FAST, LATE, Flaky, orders
-from ensue.actions.calls import to_json
-from ensue.errors import QueryError, SchemaError
+from ensue import QueryError, SchemaError
+from inside import to_json
 
 DECLARED = LATE.split("ON late")[0]
 

@@ -14,10 +14,8 @@ import pytest
 
 import ensue
 from actions.programs import FAST, LATE, Flaky, orders
-from ensue.actions import delivery
-from ensue.actions.calls import Call
-from ensue.actions.delivery import Courier, Policy, Route
-from ensue.errors import StateError
+from ensue import Call, StateError
+from inside import Courier, Policy, Route, delivery
 
 
 def test_a_receiver_that_works_is_called_once_for_each_event_in_the_order_of_time() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import ensue
 from actions.programs import COLUMNS, FAST, LATE, Flaky, orders
 from draws import share
-from ensue.errors import QueryError, StateError
+from ensue import QueryError, StateError
 
 PROGRAM = f"""
     {LATE};

@@ -14,10 +14,8 @@ import pytest
 
 import ensue
 from actions.programs import FAST, LATE, orders
-from ensue.actions import sinks
-from ensue.actions.journal import Journal
-from ensue.actions.tables import INDEX, TableSink
-from ensue.errors import SchemaError
+from ensue import SchemaError
+from inside import INDEX, Journal, TableSink, sinks
 
 LISTS = """
     STREAM late FROM PATTERN SEQ(Order o, COLLECT Order other) PARTITION BY id WITHIN 9

@@ -15,7 +15,7 @@ import pytest
 
 import ensue
 from actions.programs import FAST, LATE, orders
-from ensue.errors import SchemaError
+from ensue import SchemaError
 
 
 class Server(ThreadingHTTPServer):

@@ -12,9 +12,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, product
 
-from ensue.algebra.constraints import Constraint, Ends, EndsWithin, Exclusive, Implies, Prior, Require
-from ensue.algebra.nodes import And, Event, Not, Or, Pattern, PatternQuery, Seq, Ticks
-from ensue.expr.nodes import Expr
+from inside import (
+    And,
+    Constraint,
+    Ends,
+    EndsWithin,
+    Event,
+    Exclusive,
+    Expr,
+    Implies,
+    Not,
+    Or,
+    Pattern,
+    PatternQuery,
+    Prior,
+    Require,
+    Seq,
+    Ticks,
+)
 from oracle.conditions import Value, holds
 from oracle.oracle import OracleEvent, matches
 from oracle.tree import conjuncts_of, names_in, parts, walk

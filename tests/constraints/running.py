@@ -8,11 +8,9 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 import ensue
-from ensue.algebra.constraints import Constraint
-from ensue.algebra.nodes import PatternQuery
-from ensue.errors import QueryError
-from ensue.lang.render import render_constraint, render_query
+from ensue import QueryError
 from harness import events_table, ids_of
+from inside import Constraint, PatternQuery, render_constraint, render_query
 from oracle.model import Bound
 from oracle.oracle import OracleEvent, matches
 

@@ -11,10 +11,29 @@ from hypothesis import strategies as st
 
 from constraints.reference import Trace, has_lawful_continuation, last_time, lawful_completion
 from draws import share
-from ensue.algebra.constraints import Constraint, Ends, EndsWithin, Exclusive, Implies, Prior, Require, meaning_of
-from ensue.algebra.constraints import ConstraintStatement as Statement
-from ensue.algebra.nodes import And, Event, Not, Or, Pattern, PatternQuery, Seq, Ticks
-from ensue.expr.nodes import Binary, Expr, Field, Literal
+from inside import (
+    And,
+    Binary,
+    Constraint,
+    Ends,
+    EndsWithin,
+    Event,
+    Exclusive,
+    Expr,
+    Field,
+    Implies,
+    Literal,
+    Not,
+    Or,
+    Pattern,
+    PatternQuery,
+    Prior,
+    Require,
+    Seq,
+    Ticks,
+    meaning_of,
+)
+from inside import ConstraintStatement as Statement
 from oracle.conditions import Value
 from oracle.oracle import OracleEvent
 from oracle.tree import Path, left_neighbour, negations, part_at, right_neighbour

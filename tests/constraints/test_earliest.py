@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from constraints.reference import can_match, can_occur, first_hopeless
 from constraints.running import new_detector, problem_of
 from constraints.strategies import constraint_sets, in_partition, lawful_beginnings, modest, plain_queries
-from ensue.algebra.constraints import Constraint
-from ensue.algebra.nodes import PatternQuery
 from harness import events_table
+from inside import Constraint, PatternQuery
 
 pytestmark = pytest.mark.filterwarnings("ignore::ensue.errors.EnsueWarning")
 

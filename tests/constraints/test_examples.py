@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import ensue
-from ensue.errors import QueryError
+from ensue import QueryError
 
 Row = tuple[int, str] | tuple[int, str, int | None]
 STOCK = """

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from constraints.running import found_by_detect, found_by_steps, problem_of
 from constraints.strategies import constraint_sets, in_partition, lawful_traces, mixed, modest
-from ensue.algebra.nodes import PatternQuery
+from inside import PatternQuery
 from strategies.histories import batches
 from strategies.operators import queries_with_lists, queries_with_operators, queries_with_picks
 from strategies.policies import queries_with_sequences

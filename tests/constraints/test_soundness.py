@@ -25,10 +25,8 @@ from constraints.strategies import (
     plain_queries,
     without_repetition,
 )
-from ensue.algebra.constraints import Constraint, Ends, EndsWithin
-from ensue.algebra.nodes import Event, PatternQuery, Ticks
-from ensue.algebra.scopes import counts_events
-from ensue.workflows.model import Workflow
+from ensue import Workflow
+from inside import Constraint, Ends, EndsWithin, Event, PatternQuery, Ticks, counts_events
 from oracle.oracle import OracleEvent
 from oracle.tree import walk
 from strategies.histories import batches, records

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from constraints.running import Bindings, expected, found_by_detect, found_by_steps, problem_of
 from constraints.strategies import constraint_sets, modest, plain_queries
-from ensue.algebra.constraints import Constraint, Ends, EndsWithin
-from ensue.algebra.nodes import Pattern, PatternQuery, Seq
+from inside import Constraint, Ends, EndsWithin, Pattern, PatternQuery, Seq
 from oracle.oracle import OracleEvent
 from oracle.tree import negations, part_at, right_neighbour
 from strategies.histories import batches, histories

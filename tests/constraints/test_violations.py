@@ -11,10 +11,17 @@ from hypothesis import strategies as st
 
 import ensue
 from constraints.strategies import STREAMS, constraint_sets, modest
-from ensue.algebra.constraints import Clause, Constraint, Ends, EndsWithin, Prior, clauses_of
-from ensue.graph.law import Law
-from ensue.lang.render import render_constraint
-from ensue.plan.lawful import contradictory_constraints
+from inside import (
+    Clause,
+    Constraint,
+    Ends,
+    EndsWithin,
+    Law,
+    Prior,
+    clauses_of,
+    contradictory_constraints,
+    render_constraint,
+)
 
 Row = tuple[int, int, str]
 """A time, a key and a stream."""

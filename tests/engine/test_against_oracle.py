@@ -8,16 +8,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from draws import share
-from ensue.algebra.nodes import PatternQuery
-from ensue.algebra.scopes import counts_events
-from ensue.engine.evaluate import Frontier, evaluate
-from ensue.errors import QueryError
-from ensue.lang.parser import parse_statements
-from ensue.lang.render import render_query
-from ensue.plan.build import plan_query
-from ensue.plan.model import PLAIN, Options
-from ensue.runtimes.local import catalog_of
+from ensue import QueryError
 from harness import count_chunks, from_engine, from_oracle, input_of, load, plan_for
+from inside import (
+    PLAIN,
+    Frontier,
+    Options,
+    PatternQuery,
+    catalog_of,
+    counts_events,
+    parse_statements,
+    plan_query,
+    render_query,
+)
+from inside import evaluate_plan as evaluate
 from oracle.oracle import OracleEvent
 from strategies.patterns import cases
 

@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from draws import share
-from ensue.algebra.nodes import PatternQuery
-from ensue.detector import Detector
-from ensue.lang.render import render_query
+from ensue import Detector
 from harness import events_table, ids_of, is_plannable
+from inside import PatternQuery, render_query
 from oracle.model import Bound
 from oracle.oracle import OracleEvent, matches_between
 from strategies.histories import Batches, batches

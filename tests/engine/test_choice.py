@@ -11,12 +11,9 @@ from hypothesis import strategies as st
 
 import ensue
 from draws import share
-from ensue.algebra.bound import positive_names
-from ensue.algebra.nodes import PatternQuery
-from ensue.algebra.operators import CHRONICLE, CONTINUOUS, CUMULATIVE, RECENT
-from ensue.errors import QueryError
-from ensue.lang.render import render_query
+from ensue import QueryError
 from harness import REFUSED, events_table
+from inside import CHRONICLE, CONTINUOUS, CUMULATIVE, RECENT, PatternQuery, positive_names, render_query
 from oracle.model import Bound, OracleEvent
 from oracle.oracle import matches_between
 from strategies.histories import batches

@@ -8,8 +8,7 @@ import pyarrow as pa
 import pytest
 
 import ensue
-from ensue.engine.rows import Rows
-from ensue.engine.workspace import Workspace
+from inside import Rows, Workspace
 
 LARGE = 2**53
 

@@ -14,15 +14,24 @@ from hypothesis import strategies as st
 import ensue
 from draws import share
 from engine.test_batching import named_bindings, oracle_bindings
-from ensue.algebra.nodes import Events, Not, Pattern, PatternQuery, Ticks, Window, Within
-from ensue.engine.session import Session
-from ensue.errors import EnsueError, QueryError
-from ensue.expr.nodes import Binary
-from ensue.lang.parser import parse_statements
-from ensue.lang.render import render_query
-from ensue.plan.model import Options
-from ensue.runtimes.planning import Columns, plan_queries
+from ensue import EnsueError, QueryError
 from harness import events_table
+from inside import (
+    Binary,
+    Columns,
+    Events,
+    Not,
+    Options,
+    Pattern,
+    PatternQuery,
+    Session,
+    Ticks,
+    Window,
+    Within,
+    parse_statements,
+    plan_queries,
+    render_query,
+)
 from oracle.oracle import OracleEvent, matches
 from oracle.tree import conjuncts_of, homes, names_in
 from strategies.patterns import cases

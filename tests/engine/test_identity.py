@@ -19,14 +19,9 @@ from hypothesis import strategies as st
 
 import ensue
 from draws import share
-from ensue.algebra.nodes import PatternQuery
-from ensue.algebra.scopes import counts_events
-from ensue.engine.output import output_schema
-from ensue.engine.session import raw_types
-from ensue.errors import QueryError
-from ensue.lang.render import render_query
-from ensue.runtimes.spark.worker import union_schema
+from ensue import QueryError
 from harness import events_table, input_of
+from inside import PatternQuery, counts_events, output_schema, raw_types, render_query, union_schema
 from oracle.oracle import OracleEvent, matches
 from spark.test_slices import flat_rows, of_each_plan, planned, replicated, scattered, slicing_of, task_of, timed
 from strategies.histories import batches

@@ -17,13 +17,9 @@ import ensue
 from draws import share
 from engine.test_against_oracle import SMALL_CHUNKS, check
 from engine.test_batching import check_cut
-from ensue.algebra.nodes import Operation, PatternQuery, Repeat
-from ensue.algebra.scopes import counts_events
-from ensue.errors import QueryError
-from ensue.lang.parser import parse_statements
-from ensue.lang.render import render_query
-from ensue.plan.model import PLAIN, Options
+from ensue import QueryError
 from harness import REFUSED, events_table, from_engine, input_of, is_plannable, plan_for
+from inside import PLAIN, Operation, Options, PatternQuery, Repeat, counts_events, parse_statements, render_query
 from oracle.tree import walk
 from strategies.histories import batches
 from strategies.operators import Case, cases_with_lists, cases_with_operators, cases_with_picks

@@ -14,17 +14,30 @@ from hypothesis import strategies as st
 
 from draws import share
 from engine.test_batching import named_bindings
-from ensue.algebra.nodes import Event, Not, Pattern, PatternQuery, Seq
-from ensue.algebra.partial import open_queries, partial_problems, partial_queries
-from ensue.engine.evaluate import Frontier, evaluate
-from ensue.engine.output import collect_ordered, output_schema, partial_output
-from ensue.engine.session import raw_types
-from ensue.errors import QueryError
-from ensue.expr.nodes import Expr, variables_of
-from ensue.lang.parser import parse_statements
-from ensue.lang.render import render_pattern, render_query
-from ensue.plan.model import Options
+from ensue import QueryError
 from harness import input_of, load, plan_for
+from inside import (
+    Event,
+    Expr,
+    Frontier,
+    Not,
+    Options,
+    Pattern,
+    PatternQuery,
+    Seq,
+    collect_ordered,
+    open_queries,
+    output_schema,
+    parse_statements,
+    partial_output,
+    partial_problems,
+    partial_queries,
+    raw_types,
+    render_pattern,
+    render_query,
+    variables_of,
+)
+from inside import evaluate_plan as evaluate
 from oracle.conditions import holds
 from oracle.oracle import OracleEvent
 from oracle.tree import conjuncts_of

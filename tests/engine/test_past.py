@@ -18,15 +18,20 @@ import ensue
 from draws import share
 from engine.test_batching import matches_in, matches_of_oracle
 from engine.test_choice import expected, found
-from ensue.algebra.nodes import PatternQuery
-from ensue.engine.past import Bounds, bounds_of, in_range
-from ensue.engine.sources import load_sources
-from ensue.errors import QueryError, SchemaError
-from ensue.lang.render import render_query
-from ensue.plan.model import Options
-from ensue.programs import Program, program_statements
-from ensue.runtimes.planning import Columns, plan_queries
+from ensue import Program, QueryError, SchemaError
 from harness import FIELD_TYPES, REFUSED, events_table, is_plannable
+from inside import (
+    Bounds,
+    Columns,
+    Options,
+    PatternQuery,
+    bounds_of,
+    in_range,
+    load_sources,
+    plan_queries,
+    program_statements,
+    render_query,
+)
 from oracle.oracle import OracleEvent
 from strategies.operators import cases_with_lists, cases_with_operators, cases_with_picks
 from strategies.patterns import cases

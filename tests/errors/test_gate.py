@@ -17,16 +17,20 @@ import pytest
 
 import ensue
 from case_files import CASES, read_cases
-from ensue.algebra.nodes import Statements
-from ensue.algebra.rules import Ruleset
-from ensue.check import Checked, check, checked
-from ensue.cli.checking import check_files
-from ensue.cli.programs import read_program
-from ensue.dsl import Query, RuleStatement, State
-from ensue.lang import parser
-from ensue.lang.parser import parse_statements
-from ensue.lang.render import render_statements
-from ensue.pipelines.reading import read_pipeline_text
+from ensue import Query, RuleStatement, State
+from inside import (
+    Checked,
+    Ruleset,
+    Statements,
+    check,
+    check_files,
+    checked,
+    parse_statements,
+    parser,
+    read_pipeline_text,
+    read_program,
+    render_statements,
+)
 from test_error_catalogue import EXAMPLES
 
 EVENTS = pa.table({"t": [1, 2, 3], "type": ["A", "B", "C"], "k": [1, 1, 1], "x": [1, 2, 3]})

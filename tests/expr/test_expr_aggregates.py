@@ -13,15 +13,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensue.errors import Problem, QueryError, SchemaError
-from ensue.expr import reductions
-from ensue.expr.aggregates import AGGREGATES, Aggregate
-from ensue.expr.checked_types import expression_type
-from ensue.expr.evaluate import condition_mask, evaluate
-from ensue.expr.lists import explicit_lists
-from ensue.expr.nodes import Binary, Call, Case, Elements, Expr, Field, Gather, Literal
-from ensue.expr.rewrite import substitute_lists
-from ensue.lang.parser import parse_expression
+from ensue import QueryError, SchemaError
+from inside import (
+    AGGREGATES,
+    Aggregate,
+    Binary,
+    Call,
+    Case,
+    Elements,
+    Expr,
+    Field,
+    Gather,
+    Literal,
+    Problem,
+    condition_mask,
+    explicit_lists,
+    expression_type,
+    parse_expression,
+    reductions,
+    substitute_lists,
+)
+from inside import evaluate_expression as evaluate
 
 L = Field("t", "l")
 NAN = float("nan")

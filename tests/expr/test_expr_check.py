@@ -5,13 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from ensue.errors import Problem, QueryError, Source
-from ensue.expr.aggregates import AGGREGATES
-from ensue.expr.check import check_condition
-from ensue.expr.checked_types import expression_type
-from ensue.expr.evaluate import evaluate
-from ensue.expr.functions import FUNCTIONS
-from ensue.expr.nodes import (
+from ensue import QueryError
+from inside import (
+    AGGREGATES,
+    FUNCTIONS,
     Between,
     Binary,
     Call,
@@ -21,12 +18,17 @@ from ensue.expr.nodes import (
     InList,
     Like,
     Literal,
+    Problem,
     Same,
+    Source,
     Timestamp,
     Unary,
+    check_condition,
+    expression_type,
+    own_type,
+    parse_expression,
 )
-from ensue.expr.types import own_type
-from ensue.lang.parser import parse_expression
+from inside import evaluate_expression as evaluate
 
 FIELDS: dict[str, pa.DataType] = {
     "i": pa.int64(),

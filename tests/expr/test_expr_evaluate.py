@@ -10,10 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensue.errors import Problem, QueryError, Span
-from ensue.expr.checked_types import expression_type
-from ensue.expr.evaluate import condition_mask, evaluate
-from ensue.expr.nodes import (
+from ensue import QueryError
+from inside import (
     Between,
     Binary,
     Case,
@@ -24,9 +22,14 @@ from ensue.expr.nodes import (
     IsNull,
     Like,
     Literal,
+    Problem,
+    Span,
     Timestamp,
     Unary,
+    condition_mask,
+    expression_type,
 )
+from inside import evaluate_expression as evaluate
 
 MAX, MIN = 2**63 - 1, -(2**63)
 X, Y = Field("a", "x"), Field("b", "y")

@@ -9,12 +9,20 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pytest
 
-from ensue.errors import Problem, QueryError, SchemaError
-from ensue.expr.checked_types import expression_type
-from ensue.expr.evaluate import condition_mask, evaluate
-from ensue.expr.functions import FUNCTIONS, Function
-from ensue.expr.nodes import Call, Expr, Field, Literal
-from ensue.lang.parser import parse_expression
+from ensue import QueryError, SchemaError
+from inside import (
+    FUNCTIONS,
+    Call,
+    Expr,
+    Field,
+    Function,
+    Literal,
+    Problem,
+    condition_mask,
+    expression_type,
+    parse_expression,
+)
+from inside import evaluate_expression as evaluate
 
 X = Field("a", "x")
 

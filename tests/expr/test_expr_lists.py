@@ -6,22 +6,31 @@ from pathlib import Path
 
 import pytest
 
-from ensue.errors import Problem
-from ensue.expr.aggregates import AGGREGATES
-from ensue.expr.lists import (
+from inside import (
+    AGGREGATES,
+    Call,
+    Elements,
+    Expr,
+    Field,
+    Gather,
+    Literal,
+    Problem,
     aggregated_variables,
+    anonymous_predicate,
     check_successive,
     explicit_lists,
     has_aggregate,
     has_prev,
     list_variables,
+    parse_expression,
+    render_expression,
+    substitute_fields,
+    substitute_lists,
     successive,
+    variables_of,
     without_prev,
 )
-from ensue.expr.nodes import Call, Elements, Expr, Field, Gather, Literal, children, variables_of
-from ensue.expr.rewrite import anonymous_predicate, substitute_fields, substitute_lists
-from ensue.lang.parser import parse_expression
-from ensue.lang.render import render_expression
+from inside import children_of_expression as children
 
 GROUPS = {"t": "t", "a": "pair", "b": "pair", "pair": "pair"}
 """`t` is repeated alone, `a` and `b` together under the name `pair`; other variables are single."""

@@ -13,10 +13,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from draws import share
-from ensue.errors import Problem, QueryError
-from ensue.expr.checked_types import expression_type
-from ensue.expr.evaluate import condition_mask, evaluate
-from ensue.expr.nodes import Between, Binary, Call, Case, Expr, Field, InList, IsNull, Like, Literal, Unary
+from ensue import QueryError
+from inside import (
+    Between,
+    Binary,
+    Call,
+    Case,
+    Expr,
+    Field,
+    InList,
+    IsNull,
+    Like,
+    Literal,
+    Problem,
+    Unary,
+    condition_mask,
+    expression_type,
+)
+from inside import evaluate_expression as evaluate
 
 COLUMNS: dict[str, pa.DataType] = {
     "i": pa.int64(),

@@ -10,10 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ensue.errors import SchemaError
-from ensue.expr import types
-from ensue.expr.kinds import Kind
-from ensue.expr.types import common_type, describe, kind_of, readable, readable_type
+from ensue import SchemaError
+from inside import Kind, common_type, kind_of, readable, readable_type, types
+from inside import describe_type as describe
 
 DAY = dt.date(2024, 2, 29)
 ENCODED: Any = pa.array(["abc"] * 20).dictionary_encode()

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from ensue.expr.kinds import INTEGER, Kind, Type, list_of
-from ensue.expr.types import arrow_type, own_type, readable_type
+from inside import INTEGER, Kind, Type, arrow_type, list_of, own_type, readable_type
 
 TYPES = [
     pa.bool_(),

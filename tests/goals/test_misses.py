@@ -9,17 +9,33 @@ from functools import reduce
 
 from hypothesis import given
 
-from ensue.algebra.nodes import Event, Not, Pattern, PatternQuery, Repeat, Seq, Within, children, walk, with_children
-from ensue.engine.matches import MatchChunk
-from ensue.engine.misses import Search
-from ensue.engine.sources import load_sources
-from ensue.errors import QueryError
-from ensue.expr.nodes import Binary, conjuncts
-from ensue.names import Name, in_order, written
-from ensue.plan.build import plan_query
-from ensue.plan.requirements import Question, Requirement, question_of
-from ensue.runtimes.local import catalog_of
+from ensue import QueryError
 from harness import input_of
+from inside import (
+    Binary,
+    Event,
+    MatchChunk,
+    Not,
+    Pattern,
+    PatternQuery,
+    Question,
+    Repeat,
+    Requirement,
+    Search,
+    Seq,
+    Within,
+    catalog_of,
+    conjuncts,
+    in_order,
+    load_sources,
+    plan_query,
+    question_of,
+    with_children,
+    written,
+)
+from inside import NameValue as Name
+from inside import children_of_pattern as children
+from inside import walk_pattern as walk
 from oracle.oracle import OracleEvent, matches
 from oracle.tree import names_in
 from strategies.patterns import cases

@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ensue
-from ensue.algebra.nodes import PatternQuery
-from ensue.errors import QueryError
-from ensue.lang.render import render_query
+from ensue import QueryError
 from harness import events_table
+from inside import PatternQuery, render_query
 from oracle.oracle import OracleEvent, matches
 from strategies.patterns import cases
 

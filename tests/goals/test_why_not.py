@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 import ensue
-from ensue.cli import app
+from inside import app
 
 BEGIN = datetime(2024, 1, 1, 10)
 QUERY = (

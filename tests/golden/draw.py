@@ -23,13 +23,21 @@ from hypothesis import strategies as st
 import ensue
 from case_files import CASES, Case, read_cases
 from constraints.strategies import constraint_sets, lawful_traces, mixed, plain_queries
-from ensue.algebra.bound import positive_names
-from ensue.algebra.constraints import ConstraintStatement
-from ensue.algebra.nodes import PatternQuery, Statements
-from ensue.algebra.states import Constant, ExpectedCount, MostLikely, Places, ProbabilityOf
-from ensue.lang.render import render_query, render_statements
-from ensue.lang.render_states import render_measure
 from golden.adapter import Answer, Question, Rows, answer_of, to_json
+from inside import (
+    Constant,
+    ConstraintStatement,
+    ExpectedCount,
+    MostLikely,
+    PatternQuery,
+    Places,
+    ProbabilityOf,
+    Statements,
+    positive_names,
+    render_measure,
+    render_query,
+    render_statements,
+)
 from oracle.oracle import OracleEvent
 from oracle.rules import head_attributes
 from strategies import states as state_strategies

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from draws import share
-from ensue.graph.bounds import FAR, Bound, Limit, Point, Reason, close, extend
+from inside import FAR, Bound, Limit, Point, Reason, close, extend
 
 POINTS = [Point(name, "s") for name in "abc"]
 bounds = st.lists(

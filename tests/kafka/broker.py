@@ -15,7 +15,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from ensue.runtimes.spark.java import find_java
+from inside import find_java
 
 HERE = Path(__file__).parent
 QUICK = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx256m"]

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 import ensue
-from ensue.runtimes.spark.records import NOT_JSON
+from inside import NOT_JSON
 from kafka.broker import broker, jars
 
 pytestmark = pytest.mark.slow

@@ -8,15 +8,21 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensue.kernels.codes import number_by_appearance, number_values
-from ensue.kernels.minima import lower_to, sliding_minimum, suffix_minimum
-from ensue.kernels.ranges import expand_ranges, find_ranges, value_from, value_until
-from ensue.kernels.sorting import (
+from inside import (
+    expand_ranges,
+    find_ranges,
     group_by_key,
     is_sorted,
+    lower_to,
+    number_by_appearance,
+    number_values,
     number_within_runs,
     offsets_of_runs,
     order_by_time,
+    sliding_minimum,
+    suffix_minimum,
+    value_from,
+    value_until,
 )
 
 SMALLEST, LARGEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max

@@ -6,23 +6,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ensue.algebra.constraints import (
+from ensue import Program, QueryError, parse
+from inside import (
+    NANOSECONDS_PER,
     Constraint,
     ConstraintStatement,
+    Duration,
     Ends,
     EndsWithin,
+    Events,
     Exclusive,
     Implies,
     Prior,
     Require,
+    Statements,
+    Ticks,
     meaning_of,
+    parse_statements,
+    program_statements,
+    render_constraint,
+    render_statements,
+    single_statement,
 )
-from ensue.algebra.nodes import Events, Statements, Ticks
-from ensue.errors import QueryError
-from ensue.expr.nodes import NANOSECONDS_PER, Duration
-from ensue.lang.parser import parse_statements
-from ensue.lang.render import render_constraint, render_statements
-from ensue.programs import Program, parse, program_statements, single_statement
 from strategies import nodes
 
 FORMS: dict[str, Constraint] = {

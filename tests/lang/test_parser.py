@@ -4,10 +4,27 @@ from __future__ import annotations
 
 import pytest
 
-from ensue.algebra.nodes import (
+from ensue import QueryError
+from inside import MAXIMAL_DEPTH_OF_QUERIES as MAXIMAL_DEPTH
+from inside import (
+    NANOSECONDS_PER,
+    RESERVED,
+    UNITS,
     And,
+    AnyEvent,
+    Between,
+    Binary,
+    Call,
+    Case,
+    Duration,
     Event,
     Events,
+    Expr,
+    Field,
+    InList,
+    IsNull,
+    Like,
+    Literal,
     Named,
     Not,
     Operation,
@@ -17,43 +34,23 @@ from ensue.algebra.nodes import (
     Pick,
     Repeat,
     Return,
-    Seq,
-    Ticks,
-    Window,
-    Within,
-    walk,
-)
-from ensue.errors import QueryError, Span
-from ensue.expr.nodes import (
-    NANOSECONDS_PER,
-    Between,
-    Binary,
-    Call,
-    Case,
-    Duration,
-    Expr,
-    Field,
-    InList,
-    IsNull,
-    Like,
-    Literal,
     Same,
+    Seq,
+    Span,
+    Ticks,
     Timestamp,
     Unary,
-)
-from ensue.expr.nodes import walk as walk_expression
-from ensue.lang.build import MAXIMAL_DEPTH
-from ensue.lang.literals import UNITS
-from ensue.lang.names import RESERVED
-from ensue.lang.parser import (
+    Window,
+    Within,
     parse_expression,
     parse_pattern,
     parse_returns,
     parse_statements,
     parse_window,
+    render_expression,
+    walk_expression,
 )
-from ensue.lang.render import render_expression
-from ensue.names import AnyEvent
+from inside import walk_pattern as walk
 
 A, B, C = Event("A", "a"), Event("B", "b"), Event("C", "c")
 X, Y, Z = Field(None, "x"), Field(None, "y"), Field(None, "z")

@@ -5,11 +5,17 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from ensue.algebra.expand import expand_pattern
-from ensue.algebra.nodes import Pattern, Statements, Window
-from ensue.expr.nodes import Expr, Field
-from ensue.lang.parser import parse_expression, parse_pattern, parse_statements, parse_window
-from ensue.lang.render import (
+from inside import (
+    Expr,
+    Field,
+    Pattern,
+    Statements,
+    Window,
+    expand_pattern,
+    parse_expression,
+    parse_pattern,
+    parse_statements,
+    parse_window,
     render_expression,
     render_pattern,
     render_query,

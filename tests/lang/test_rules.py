@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from ensue.algebra.nodes import Statements, Ticks
-from ensue.algebra.rules import (
+from ensue import QueryError
+from inside import (
     RELATIONS,
     TIMERS,
     Action,
@@ -17,25 +17,35 @@ from ensue.algebra.rules import (
     Anything,
     Argument,
     Atom,
+    Binary,
+    Call,
     Causes,
     Condition,
+    Duration,
+    Expr,
     Fact,
+    Field,
     HeadArgument,
     Item,
-    Name,
+    Literal,
     Rule,
     Ruleset,
+    Span,
+    Statements,
     StreamDeclaration,
     TableDeclaration,
     Temporal,
+    Ticks,
     TimerItem,
     Together,
     While,
+    parse_argument,
+    parse_expression,
+    parse_items,
+    parse_statements,
+    render_statements,
 )
-from ensue.errors import QueryError, Span
-from ensue.expr.nodes import Binary, Call, Duration, Expr, Field, Literal
-from ensue.lang.parser import parse_argument, parse_expression, parse_items, parse_statements
-from ensue.lang.render import render_statements
+from inside import BoundName as Name
 from strategies import nodes, rulesets
 
 HOUR = 3_600_000_000_000

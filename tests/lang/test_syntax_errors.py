@@ -13,10 +13,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ensue.algebra.nodes import Statements
-from ensue.algebra.rules import Ruleset
-from ensue.errors import QueryError
-from ensue.lang.parser import (
+from ensue import QueryError
+from inside import (
+    Ruleset,
+    Statements,
     parse_argument,
     parse_expression,
     parse_items,
@@ -24,8 +24,8 @@ from ensue.lang.parser import (
     parse_returns,
     parse_statements,
     parse_window,
+    render_statements,
 )
-from ensue.lang.render import render_statements
 from strategies import nodes, rulesets
 
 CASES = [

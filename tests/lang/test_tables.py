@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from lark import Lark
 
-from ensue.lang import tables
-from ensue.lang.parser import _STARTS
+from inside import _STARTS, tables
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from itertools import permutations
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from ensue.algebra.constraints import Constraint, Ends, Exclusive, Prior, Require
+from inside import Constraint, Ends, Exclusive, Prior, Require
 
 Row = tuple[int | None, str | None, int | None]
 """Key, stream and time of an event."""

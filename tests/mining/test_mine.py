@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ensue
-from ensue.algebra.constraints import ConstraintStatement, Ends, Exclusive, Prior, Require
+from inside import ConstraintStatement, Ends, Exclusive, Prior, Require
 from mining.logs import COLUMNS, STREAMS, Found, Row, expected, is_lawful, rows, table, traces
 
 QUERIES = (

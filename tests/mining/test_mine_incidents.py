@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import ensue
-from ensue.algebra.constraints import Prior, Require
+from inside import Prior, Require
 from mining.logs import Trace, is_lawful
 from test_incidents import REOPENED, histories, log, needs_incidents
 

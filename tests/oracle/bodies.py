@@ -9,9 +9,25 @@ from functools import cached_property
 from itertools import groupby, product
 from typing import Any
 
-from ensue.algebra.nodes import Events, Ticks, Window
-from ensue.algebra.rules import Atom, Causes, Condition, Item, Name, Rule, Temporal, TimerItem, Together, While
-from ensue.expr.nodes import Call, Expr, Field, Literal
+from inside import (
+    Atom,
+    Call,
+    Causes,
+    Condition,
+    Events,
+    Expr,
+    Field,
+    Item,
+    Literal,
+    Rule,
+    Temporal,
+    Ticks,
+    TimerItem,
+    Together,
+    While,
+    Window,
+)
+from inside import BoundName as Name
 from oracle.choices import read_event
 from oracle.conditions import Lists, Lookup, Value, evaluate, holds, same
 from oracle.model import OracleEvent, Span

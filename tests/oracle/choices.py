@@ -9,10 +9,13 @@ from collections.abc import Container
 from dataclasses import replace
 from itertools import combinations
 
-from ensue.algebra.nodes import (
+from inside import (
     And,
+    AnyEvent,
+    Duration,
     Event,
     Events,
+    Expr,
     Named,
     Operation,
     Or,
@@ -21,11 +24,10 @@ from ensue.algebra.nodes import (
     Pick,
     Repeat,
     Seq,
+    Stream,
     Window,
     Within,
 )
-from ensue.expr.nodes import Duration, Expr
-from ensue.names import AnyEvent, Stream
 from oracle.conditions import Value, holds
 from oracle.model import Candidate, OracleEvent, Span, join
 from oracle.tree import Path, is_inside, is_positive, is_repeated, part_at, parts, scopes, variable_at, walk

@@ -8,21 +8,7 @@ import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ensue.expr.nodes import (
-    Between,
-    Binary,
-    Call,
-    Case,
-    Duration,
-    Expr,
-    Field,
-    InList,
-    IsNull,
-    Like,
-    Literal,
-    Timestamp,
-    Unary,
-)
+from inside import Between, Binary, Call, Case, Duration, Expr, Field, InList, IsNull, Like, Literal, Timestamp, Unary
 from oracle.tree import AGGREGATES, LINEAGE, PREVIOUS, is_bare, names_in
 
 Value = bool | int | float | str | tuple["Value", ...] | None

@@ -12,9 +12,7 @@ from dataclasses import dataclass, field
 from itertools import chain, combinations, product
 from operator import itemgetter
 
-from ensue.algebra.nodes import And, Event, Named, Not, Operation, Or, Pattern, Seq, Within
-from ensue.algebra.operators import CUMULATIVE, RECENT
-from ensue.expr.nodes import Expr, Field, Same
+from inside import CUMULATIVE, RECENT, And, Event, Expr, Field, Named, Not, Operation, Or, Pattern, Same, Seq, Within
 from oracle.choices import follows, length_of, read_event
 from oracle.conditions import Lists, Lookup, Value, evaluate, holds, same
 from oracle.model import Bound, Candidate, OracleEvent, OracleMatch, Span

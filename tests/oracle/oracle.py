@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import math
 
-from ensue.algebra.nodes import PatternQuery
-from ensue.algebra.operators import CONTEXTS, NEXT_MATCH, STRICT
+from inside import CONTEXTS, NEXT_MATCH, STRICT, PatternQuery
 from oracle.conditions import Value, same
 from oracle.contexts import context_matches
 from oracle.model import OracleEvent, OracleMatch

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 
-from ensue.algebra.nodes import And, Events, Named, Operation, PatternQuery, Pick, Repeat, Window
-from ensue.expr.nodes import Expr, Same
+from inside import And, Events, Expr, Named, Operation, PatternQuery, Pick, Repeat, Same, Window
 from oracle.choices import Choices, length_of, read_event
 from oracle.conditions import Lists, Lookup, Value, holds, same
 from oracle.model import Candidate, OracleEvent, Span, join, overlay

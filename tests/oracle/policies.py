@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 
-from ensue.algebra.nodes import Within
-from ensue.expr.nodes import Same
+from inside import Same, Within
 from oracle.model import Candidate, Span, join
 from oracle.partition import Partition
 from oracle.tree import WHOLE, Path, is_inside, names_below, names_in, part_at, scope_of, walk

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from graphlib import TopologicalSorter
 
-from ensue.algebra.nodes import Event, PatternQuery
+from inside import Event, PatternQuery
 from oracle.conditions import Value
 from oracle.model import OracleEvent, OracleMatch
 from oracle.oracle import matches

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ensue.algebra.nodes import Return
-from ensue.expr.nodes import Expr, Field
+from inside import Expr, Field, Return
 from oracle.conditions import Value, evaluate
 from oracle.model import Bound, Candidate, OracleEvent, OracleMatch
 from oracle.partition import Partition

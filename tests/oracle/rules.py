@@ -11,9 +11,7 @@ from dataclasses import dataclass, field, replace
 from graphlib import TopologicalSorter
 from itertools import count
 
-from ensue.algebra.nodes import Event, PatternQuery, Statements
-from ensue.algebra.rules import Atom, Fact, Rule, Ruleset, StreamDeclaration, While
-from ensue.expr.nodes import Field
+from inside import Atom, Event, Fact, Field, PatternQuery, Rule, Ruleset, Statements, StreamDeclaration, While
 from oracle.bodies import Body, Facts, Row
 from oracle.conditions import Value, same
 from oracle.model import OracleEvent, OracleMatch

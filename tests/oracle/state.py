@@ -13,13 +13,14 @@ from fractions import Fraction
 from itertools import product
 from typing import Any
 
-from ensue.algebra.states import (
+from inside import (
     Arrow,
     Both,
     Change,
     Constant,
     Counted,
     Either,
+    Literal,
     Located,
     Move,
     NotSo,
@@ -29,7 +30,6 @@ from ensue.algebra.states import (
     StateStatement,
     Wander,
 )
-from ensue.expr.nodes import Literal
 
 Belief = dict[tuple[str, ...], float]
 Event = Mapping[str, Any]

@@ -9,7 +9,7 @@ from dataclasses import replace
 from hypothesis import given
 
 from draws import share
-from ensue.algebra.nodes import And, Event, Named, Not, Or, Pattern, PatternQuery, Seq, Within
+from inside import And, Event, Named, Not, Or, Pattern, PatternQuery, Seq, Within
 from oracle.oracle import OracleEvent, OracleMatch, matches
 from oracle.tree import occurrences
 from strategies.patterns import cases

@@ -10,9 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from draws import share
-from ensue.algebra.nodes import (
+from inside import (
+    CHRONICLE,
+    CONTEXTS,
+    CONTINUOUS,
+    CUMULATIVE,
+    NEXT_MATCH,
+    RECENT,
+    STRICT,
     And,
+    Binary,
+    Call,
     Event,
+    Expr,
+    Field,
+    Literal,
     Named,
     Not,
     Operation,
@@ -25,8 +37,6 @@ from ensue.algebra.nodes import (
     Ticks,
     Window,
 )
-from ensue.algebra.operators import CHRONICLE, CONTEXTS, CONTINUOUS, CUMULATIVE, NEXT_MATCH, RECENT, STRICT
-from ensue.expr.nodes import Binary, Call, Expr, Field, Literal
 from oracle.oracle import OracleEvent, OracleMatch, matches
 from oracle.tree import WHOLE, occurrences, part_at, scope_of
 from strategies.histories import histories

@@ -6,22 +6,33 @@ import math
 
 import pytest
 
-from ensue.algebra.nodes import And, Event, Events, Named, Not, Or, Pattern, PatternQuery, Seq, Ticks, Window, Within
-from ensue.expr.nodes import (
+from inside import (
+    And,
     Between,
     Binary,
     Call,
     Case,
     Duration,
+    Event,
+    Events,
     Expr,
     Field,
     InList,
     IsNull,
     Like,
     Literal,
+    Named,
+    Not,
+    Or,
+    Pattern,
+    PatternQuery,
     Same,
+    Seq,
+    Ticks,
     Timestamp,
     Unary,
+    Window,
+    Within,
 )
 from oracle.conditions import evaluate
 from oracle.oracle import OracleEvent, OracleMatch, matches, matches_between

@@ -9,28 +9,38 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensue.algebra.nodes import Event, Operation, PatternQuery, Return, Seq, Statements, Ticks
-from ensue.algebra.rules import (
+from inside import (
     ALLEN,
     RELATIONS,
     TIMERS,
     Anything,
     Argument,
     Atom,
+    Binary,
+    Call,
     Causes,
     Condition,
+    Event,
+    Expr,
+    Field,
     HeadArgument,
     Item,
-    Name,
+    Literal,
+    Operation,
+    PatternQuery,
+    Return,
     Rule,
     Ruleset,
+    Seq,
+    Statements,
     StreamDeclaration,
     Temporal,
+    Ticks,
     TimerItem,
     Together,
     While,
 )
-from ensue.expr.nodes import Binary, Call, Expr, Field, Literal
+from inside import BoundName as Name
 from oracle.bodies import relates, timed
 from oracle.conditions import Value
 from oracle.model import OracleEvent, Span

@@ -11,23 +11,33 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import total_ordering
 
-from ensue.algebra.nodes import And, Event, Named, Not, Operation, Or, Pattern, Pick, Repeat, Seq, Within
-from ensue.algebra.operators import OPERATORS
-from ensue.expr.nodes import (
+from inside import (
+    OPERATORS,
+    And,
     Between,
     Binary,
     Call,
     Case,
     Duration,
+    Event,
     Expr,
     Field,
     InList,
     IsNull,
     Like,
     Literal,
+    Named,
+    Not,
+    Operation,
+    Or,
+    Pattern,
+    Pick,
+    Repeat,
     Same,
+    Seq,
     Timestamp,
     Unary,
+    Within,
 )
 
 Path = tuple[int, ...]

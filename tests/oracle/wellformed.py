@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from itertools import combinations, product
 
-from ensue.algebra.nodes import (
+from inside import (
+    CONTEXTS,
+    NEXT_MATCH,
+    STRICT,
     And,
     Event,
     Events,
+    Expr,
     Named,
     Not,
     Operation,
@@ -22,8 +26,6 @@ from ensue.algebra.nodes import (
     Seq,
     Within,
 )
-from ensue.algebra.operators import CONTEXTS, NEXT_MATCH, STRICT
-from ensue.expr.nodes import Expr
 from oracle.choices import windows_of_whole
 from oracle.contexts import INITIATORS
 from oracle.tree import (

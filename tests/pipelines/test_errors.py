@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import ensue
-from ensue.pipelines.reading import read_pipeline_text
+from inside import read_pipeline_text
 
 CASES = Path(__file__).with_name("errors.txt")
 PROGRAM = "PATTERN followed SEQ(A a, B b) WITHIN 1 hour;\n"

@@ -10,9 +10,7 @@ import pytest
 from pyspark.errors import PySparkRuntimeError
 
 import ensue
-from ensue.pipelines.reading import read_pipeline_text
-from ensue.pipelines.session import session_of
-from ensue.runtimes.spark import packages
+from inside import packages, read_pipeline_text, session_of
 
 KAFKA = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
 TEXT = """

@@ -8,11 +8,21 @@ from pathlib import Path
 import pytest
 
 import ensue
-from ensue.pipelines import published_schema, read_pipeline, read_pipeline_text
-from ensue.pipelines.definition import PIPELINE, ListOf, MapOf, Record, Shape
-from ensue.pipelines.describing import describe, described
-from ensue.pipelines.model import ConsoleSink, WebhookSink
-from ensue.pipelines.schema import made_schema
+from inside import (
+    PIPELINE,
+    ConsoleSink,
+    ListOf,
+    MapOf,
+    Record,
+    Shape,
+    WebhookSink,
+    described,
+    made_schema,
+    published_schema,
+    read_pipeline,
+    read_pipeline_text,
+)
+from inside import describe_pipeline as describe
 
 TEXT = """
 query: |

@@ -6,11 +6,7 @@ import pyarrow as pa
 import pytest
 
 import ensue
-from ensue.algebra.catalog import inferred_catalog
-from ensue.lang.parser import parse_statements
-from ensue.names import Other
-from ensue.plan.build import plan_query
-from ensue.plan.model import Retention
+from inside import Other, Retention, inferred_catalog, parse_statements, plan_query
 
 
 def retention(text: str) -> dict[str, Retention]:

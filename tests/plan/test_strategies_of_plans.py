@@ -6,12 +6,7 @@ import pyarrow as pa
 import pytest
 
 import ensue
-from ensue.algebra.catalog import inferred_catalog
-from ensue.engine.rows import Rows
-from ensue.lang.parser import parse_statements
-from ensue.plan.build import plan_query
-from ensue.plan.model import AbsencePlan, QueryPlan
-from ensue.plan.order import join_order
+from inside import AbsencePlan, QueryPlan, Rows, inferred_catalog, join_order, parse_statements, plan_query
 
 
 def plan_of(text: str) -> QueryPlan:

@@ -10,14 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensue.algebra.nodes import PatternQuery
-from ensue.engine.evaluate import Frontier, evaluate
-from ensue.engine.output import output_schema
-from ensue.engine.session import raw_types
-from ensue.engine.sources import InputTable
-from ensue.errors import QueryError
-from ensue.plan.model import PLAIN, Options, QueryPlan
+from ensue import QueryError
 from harness import events_table, from_engine, input_of, load, plan_for, shown_matches
+from inside import PLAIN, Frontier, InputTable, Options, PatternQuery, QueryPlan, output_schema, raw_types
+from inside import evaluate_plan as evaluate
 from oracle.oracle import OracleEvent
 from oracle.worlds import Uncertain
 from strategies.operators import cases_with_lists, cases_with_operators, cases_with_picks

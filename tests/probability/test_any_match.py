@@ -10,10 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ensue
-from ensue.algebra.nodes import PatternQuery
-from ensue.engine.diagrams import Possible, Stretch, estimate_of_any, probability_of_any
-from ensue.errors import QueryError
-from ensue.lang.render import render_query
+from ensue import QueryError
+from inside import PatternQuery, Possible, Stretch, estimate_of_any, probability_of_any, render_query
 from oracle.oracle import OracleEvent
 from oracle.worlds import Uncertain
 from probability.test_against_worlds import WITHOUT_MEANING, uncertain_input

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import ensue
 from draws import share
-from ensue.errors import QueryError
-from ensue.lang.formatting import format_text
+from ensue import QueryError
+from inside import format_text
 
 LEVELS = "HIERARCHY Object > Person > (alice 0.5, bob 0.25); HIERARCHY Object > (Person 0.75, Pet 0.25)"
 LEAVES = {

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ensue
-from ensue.algebra.nodes import PatternQuery
-from ensue.errors import QueryError
-from ensue.lang.render import render_query
+from ensue import QueryError
+from inside import PatternQuery, render_query
 from oracle.oracle import OracleEvent
 from probability.test_against_worlds import WITHOUT_MEANING, uncertain_input
 from probability.test_streams import COLUMNS, rows

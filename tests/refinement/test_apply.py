@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import ensue
-from ensue.errors import SchemaError
+from ensue import SchemaError
 
 SEEN = pa.table({"who": ["alice", "alice", "bob", "bob"], "room": ["den", "den", "den", "hall"]})
 """In the den it is alice with 0.625, in the hall bob with (1 + 1/2) / 2, anywhere else both with 0.5."""

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import ensue
 from draws import share
-from ensue.errors import LimitError
+from ensue import LimitError
 from refinement.archives import Seen, expected_distribution, seen_events, table_of
 
 FEATURES = ["room", "home", "hour", "weekday", "previous"]

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import ensue
-from ensue.errors import SchemaError
+from ensue import SchemaError
 
 SEEN = pa.table({"who": ["alice", "alice", "bob", "bob"], "room": ["den", "den", "den", "hall"]})
 """In the den it is alice with 0.625 and bob with 0.375, in the hall alice with 0.25 and bob with 0.75."""

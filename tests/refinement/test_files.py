@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import ensue
-from ensue.errors import StateError
+from ensue import StateError
 
 SEEN = pa.table(
     {

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import ensue
-from ensue.errors import LimitError, SchemaError
+from ensue import LimitError, SchemaError
 from refinement.archives import BEGIN, Seen, table_of
 from spark.streams import Feed, run_to_end, settings
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from ensue.cli import app
+from inside import app
 
 PROGRAM = "PATTERN pair SEQ(A a, B b) PARTITION BY id WITHIN 1 hour;\n"
 EVENTS = "t,type,id\n2025-03-10T08:00:00,A,1\n2025-03-10T08:10:00,B,1\n2025-03-10T09:00:00,A,2\n"

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import ensue
-from ensue.cli.orders import draw_orders
+from inside import draw_orders
 
 playwright = pytest.importorskip("playwright.sync_api")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

@@ -14,12 +14,9 @@ from hypothesis import strategies as st
 
 import ensue
 from engine.test_batching import in_order_of_arrival
-from ensue.algebra.nodes import Event, PatternQuery, Return, Statements
-from ensue.errors import QueryError
-from ensue.expr.nodes import Field
-from ensue.lang.parser import parse_statements
-from ensue.lang.render import render_statements
+from ensue import QueryError
 from harness import FIELD_TYPES, events_table
+from inside import Event, Field, PatternQuery, Return, Statements, parse_statements, render_statements
 from oracle.conditions import Value
 from oracle.model import OracleEvent, OracleMatch
 from oracle.rules import Derived, derive, derived_between, first_rule, head_attributes

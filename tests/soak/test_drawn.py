@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 
 from case_files import Case, FieldValue, input_of, render_rows
 from engine.test_choice import check_batch, check_cut
-from ensue.lang.render import render_query
 from harness import is_plannable
+from inside import render_query
 from oracle.oracle import OracleEvent
 from spark.test_cases_stream import KINDS, POINTS, Group, goes_on, kind_of
 from strategies.operators import Case as Drawn

@@ -21,7 +21,7 @@ from typing import Any
 
 from pyspark.find_spark_home import _find_spark_home
 
-from ensue.runtimes.spark.java import find_java, starting
+from inside import find_java, starting
 from spark.cluster_program import QUICK_START
 
 PATIENCE = 900

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from ensue.runtimes.spark.frames import spark_schema
+from inside import spark_schema
 
 SMALL = {"spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"}
 """Settings with which a micro-batch of a few rows takes as little time as it can."""

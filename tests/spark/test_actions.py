@@ -13,8 +13,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 import ensue
-from ensue.actions.delivery import Courier
-from ensue.errors import SchemaError
+from ensue import SchemaError
+from inside import Courier
 from spark.streams import FAR, INSTANT, SECOND, SMALL, START, Feed, cut, feed_of, instants, settings
 
 SCHEMA = pa.schema([("t", INSTANT), ("type", pa.string()), ("id", pa.int64()), ("shop", pa.string())])

@@ -20,9 +20,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
 import ensue
-from ensue.errors import EnsueError
-from ensue.plan import slices
-from ensue.runtimes.spark.frames import carried
+from ensue import EnsueError
+from inside import carried, slices
 from spark.test_cases_batch import SETTINGS, collect_together, frame_of, frames_of, settings, unreadable
 from test_incidents import ABANDONED, PING_PONG, REOPENED, log, needs_incidents
 from test_nasdaq import COUNTS, QUERIES, bindings, needs_trades, trades

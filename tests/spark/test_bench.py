@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from ensue.cli.benching import Work, measure
-from ensue.programs import parse
+from ensue import parse
+from inside import Work, measure
 
 
 def test_a_pattern_is_measured_on_spark(spark: SparkSession) -> None:

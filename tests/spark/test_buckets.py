@@ -16,21 +16,32 @@ from hypothesis import strategies as st
 from draws import share
 from engine.test_batching import named_bindings
 from engine.test_eager import positive_cases
-from ensue.algebra.nodes import PatternQuery, Ticks
-from ensue.algebra.scopes import counts_events
-from ensue.engine.output import output_schema
-from ensue.engine.session import needed_columns, plain_schema, raw_types
-from ensue.engine.sources import InputTable
-from ensue.errors import LimitError, QueryError, StateError
-from ensue.expr.nodes import Duration
-from ensue.lang.parser import parse_statements
-from ensue.lang.render import render_query
-from ensue.plan.build import plan_query
-from ensue.plan.model import Options, QueryPlan
-from ensue.runtimes.local import catalog_of
-from ensue.runtimes.spark import bucket as bucket_module
-from ensue.runtimes.spark.bucket import BucketTask, Clock, Output, Payload, Step, packed
+from ensue import LimitError, QueryError, StateError
 from harness import events_table, input_of
+from inside import (
+    BucketTask,
+    Clock,
+    Duration,
+    InputTable,
+    Options,
+    Output,
+    PatternQuery,
+    Payload,
+    QueryPlan,
+    Step,
+    Ticks,
+    catalog_of,
+    counts_events,
+    needed_columns,
+    output_schema,
+    packed,
+    parse_statements,
+    plain_schema,
+    plan_query,
+    raw_types,
+    render_query,
+)
+from inside import bucket as bucket_module
 from oracle.oracle import OracleEvent, OracleMatch, matches
 from strategies.histories import histories
 from strategies.patterns import cases, queries

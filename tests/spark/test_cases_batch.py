@@ -22,10 +22,8 @@ from pyspark.sql import functions as F  # noqa: N812
 import ensue
 from case_files import Case, input_of, render_results, render_rows
 from case_oracle import heads_of
-from ensue.algebra.scopes import counts_events
-from ensue.errors import EnsueWarning, QueryError, SchemaError
-from ensue.plan import slices
-from ensue.runtimes.spark.frames import spark_schema
+from ensue import EnsueWarning, QueryError, SchemaError
+from inside import counts_events, slices, spark_schema
 from test_cases import (
     ALL,
     codes_of,

@@ -19,20 +19,32 @@ from pyspark.sql import DataFrame, SparkSession
 
 from case_files import Case, CaseEvent, parse_time, render_rows, ticks_of
 from case_oracle import statements_of
-from ensue.algebra.catalog import inferred_catalog
-from ensue.algebra.contexts import resolve_contexts
-from ensue.algebra.nodes import Event, Operation, PatternQuery, Return, walk
-from ensue.algebra.scopes import counts_events
-from ensue.expr.nodes import Binary, Field, Literal, Same
-from ensue.lang.parser import parse_statements
-from ensue.lang.render import render_query
-from ensue.names import AnyEvent
-from ensue.plan.build import plan_query
-from ensue.plan.model import Options
-from ensue.plan.wakes import is_endless
-from ensue.runtimes.planning import Columns, plan_queries
-from ensue.runtimes.spark.frames import empty_tables, frame_inputs
-from ensue.runtimes.spark.stream import StreamPlan, plan_stream
+from inside import (
+    AnyEvent,
+    Binary,
+    Columns,
+    Event,
+    Field,
+    Literal,
+    Operation,
+    Options,
+    PatternQuery,
+    Return,
+    Same,
+    StreamPlan,
+    counts_events,
+    empty_tables,
+    frame_inputs,
+    inferred_catalog,
+    is_endless,
+    parse_statements,
+    plan_queries,
+    plan_query,
+    plan_stream,
+    render_query,
+    resolve_contexts,
+)
+from inside import walk_pattern as walk
 from spark.streams import FAR, INSTANT, Feed, Ran, disordered, run_to_end, settings
 from test_cases import (
     ALL,

@@ -11,10 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import ensue
 from case_files import Case, input_of, render_rows
-from ensue.lang.parser import parse_statements
-from ensue.plan import slices
-from ensue.plan.slices import Slicing, slicing_of
-from ensue.runtimes.planning import Columns, plan_queries
+from inside import Columns, Slicing, parse_statements, plan_queries, slices, slicing_of
 from spark.operators import OPERATOR_CASES
 from spark.test_cases_batch import SETTINGS, Found, frame_of, settings
 from test_cases import columns_of, detect

@@ -14,16 +14,22 @@ import pytest
 from pyspark.sql import SparkSession
 
 from case_files import Case, render_rows, ticks_of
-from ensue.lang.parser import parse_statements
-from ensue.lang.render import render_query
-from ensue.plan.model import Options
-from ensue.plan.succession import missing_events
-from ensue.plan.wakes import is_endless
-from ensue.runtimes.planning import Columns, plan_queries
-from ensue.runtimes.spark.bucket import BucketTask, Clock, packed
-from ensue.runtimes.spark.frames import empty_tables, frame_inputs
-from ensue.runtimes.spark.state import look_at
-from ensue.runtimes.spark.stream import plan_stream
+from inside import (
+    BucketTask,
+    Clock,
+    Columns,
+    Options,
+    empty_tables,
+    frame_inputs,
+    is_endless,
+    look_at,
+    missing_events,
+    packed,
+    parse_statements,
+    plan_queries,
+    plan_stream,
+    render_query,
+)
 from spark.operators import OPERATOR_CASES
 from spark.streams import SECOND, START, feed_of, instants, run_to_end
 from spark.test_cases_stream import KINDS, Group, Kind, kind_of

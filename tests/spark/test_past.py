@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import ensue
-from ensue.errors import SchemaError
+from ensue import SchemaError
 
 BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
 SINCE, UNTIL = BEGIN + timedelta(hours=40), BEGIN + timedelta(hours=70)

@@ -18,9 +18,7 @@ import pytest
 
 import ensue
 from actions.test_webhooks import Server
-from ensue.pipelines.reading import read_pipeline_text
-from ensue.pipelines.running import Ran, run_pipeline
-from ensue.runtimes.spark.records import NO_TIME, NOT_JSON
+from inside import NO_TIME, NOT_JSON, Ran, read_pipeline_text, run_pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import ensue
-from ensue.errors import SchemaError
+from ensue import SchemaError
 from spark.streams import FAR, SECOND, START, Feed, cut, instants, run_to_end
 
 PROGRAM = """

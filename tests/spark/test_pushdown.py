@@ -22,18 +22,32 @@ from hypothesis import strategies as st
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from ensue.algebra.nodes import Event, PatternQuery
-from ensue.engine.sources import InputTable
-from ensue.engine.workspace import find_candidates
-from ensue.errors import QueryError
-from ensue.expr.nodes import Between, Binary, Call, Expr, Field, InList, IsNull, Like, Literal, Timestamp, Unary
-from ensue.lang.parser import parse_statements
-from ensue.lang.render import render_expression
-from ensue.plan.build import plan_query
-from ensue.plan.model import Options, QueryPlan
-from ensue.runtimes.local import catalog_of
-from ensue.runtimes.spark.pushdown import needed_rows
+from ensue import QueryError
 from harness import from_engine, input_of, load, plan_for
+from inside import (
+    Between,
+    Binary,
+    Call,
+    Event,
+    Expr,
+    Field,
+    InList,
+    InputTable,
+    IsNull,
+    Like,
+    Literal,
+    Options,
+    PatternQuery,
+    QueryPlan,
+    Timestamp,
+    Unary,
+    catalog_of,
+    find_candidates,
+    needed_rows,
+    parse_statements,
+    plan_query,
+    render_expression,
+)
 from strategies.patterns import cases
 
 SCHEMA = """id int, type string, at timestamp, b tinyint, h smallint, i int, l bigint, m bigint, f float, d double,

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 import ensue
-from ensue.cli import app
+from inside import app
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

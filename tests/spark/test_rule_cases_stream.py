@@ -18,15 +18,27 @@ from pyspark.sql import SparkSession
 
 from case_files import Case, CaseEvent, render_results, ticks_of
 from case_oracle import heads_of, program_of
-from ensue.algebra.nodes import Event, PatternQuery, Statements
-from ensue.algebra.rules import Atom, Fact, Rule, Ruleset, StreamDeclaration, TableDeclaration
-from ensue.lang.render import render_statements
-from ensue.plan.model import Options
-from ensue.programs import program_statements
-from ensue.runtimes.fixed import fixed_tables
-from ensue.runtimes.planning import Columns, plan_queries
-from ensue.runtimes.spark.frames import empty_tables, frame_inputs
-from ensue.runtimes.spark.stream import StreamPlan, plan_stream
+from inside import (
+    Atom,
+    Columns,
+    Event,
+    Fact,
+    Options,
+    PatternQuery,
+    Rule,
+    Ruleset,
+    Statements,
+    StreamDeclaration,
+    StreamPlan,
+    TableDeclaration,
+    empty_tables,
+    fixed_tables,
+    frame_inputs,
+    plan_queries,
+    plan_stream,
+    program_statements,
+    render_statements,
+)
 from spark.streams import FAR, INSTANT, Feed, Ran, disordered, run_to_end, settings
 from spark.test_cases_stream import without_zone
 from test_cases import ALL, each, has_rules, is_beyond_sample, order_of_arrival_counts

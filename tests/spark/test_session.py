@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 import ensue
-from ensue.runtimes.spark import java, session
+from inside import java, session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,21 +16,40 @@ from hypothesis import strategies as st
 
 from draws import share
 from engine.test_batching import named_bindings
-from ensue.algebra.nodes import Event, Events, Not, Pattern, PatternQuery, Seq, Ticks, Window, Within
-from ensue.algebra.scopes import counts_events
-from ensue.engine.output import output_schema
-from ensue.engine.session import raw_types
-from ensue.engine.sources import InputTable
-from ensue.errors import QueryError
-from ensue.lang.parser import parse_statements
-from ensue.lang.render import render_query
-from ensue.plan import slices
-from ensue.plan.build import plan_query
-from ensue.plan.model import Options, QueryPlan, Retention
-from ensue.plan.slices import Slicing, slicing_of
-from ensue.runtimes.local import catalog_of
-from ensue.runtimes.spark.worker import NEXT, PATTERN, SOURCE, BatchTask, Layout, struct_name, union_schema
+from ensue import QueryError
 from harness import events_table, input_of
+from inside import (
+    NEXT,
+    PATTERN,
+    SOURCE,
+    BatchTask,
+    Event,
+    Events,
+    InputTable,
+    Layout,
+    Not,
+    Options,
+    Pattern,
+    PatternQuery,
+    QueryPlan,
+    Retention,
+    Seq,
+    Slicing,
+    Ticks,
+    Window,
+    Within,
+    catalog_of,
+    counts_events,
+    output_schema,
+    parse_statements,
+    plan_query,
+    raw_types,
+    render_query,
+    slices,
+    slicing_of,
+    struct_name,
+    union_schema,
+)
 from oracle.oracle import OracleEvent, matches
 from strategies.histories import histories
 from strategies.patterns import cases, queries

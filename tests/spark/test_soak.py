@@ -17,8 +17,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import ensue
-from ensue.engine.snapshot import read_header
-from ensue.runtimes.spark.bucket import read_state
+from inside import read_header, read_state
 from spark.streams import SECOND, START, Feed, instants, settings
 from spark.test_crash import session_members
 

@@ -18,9 +18,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from rich.console import Console
 
 import ensue
-from ensue.errors import EnsueError
-from ensue.runtimes.spark.running import Running
-from ensue.runtimes.spark.status import Progress, StatusLine, Totals
+from ensue import EnsueError, Running
+from inside import StatusLine, Totals
+from inside import StreamProgress as Progress
 from spark.streams import (
     FAR,
     INSTANT,

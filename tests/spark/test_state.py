@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import ensue
-from ensue.errors import StateError
+from ensue import StateError
 from spark.streams import FAR, INSTANT, SECOND, SMALL, START, Feed, feed_of, instants, run_to_end, settings
 
 SCHEMA = pa.schema(

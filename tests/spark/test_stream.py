@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 import ensue
-from ensue.errors import EnsueError
+from ensue import EnsueError
 from spark.streams import (
     FAR,
     INSTANT,

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import ensue
-from ensue.errors import StateError
+from ensue import StateError
 from spark.streams import (
     FAR,
     INSTANT,

@@ -13,10 +13,17 @@ from hypothesis import strategies as st
 
 import ensue
 from draws import share
-from ensue.algebra.nodes import Statements
-from ensue.algebra.states import Constant, ExpectedCount, MostLikely, Places, ProbabilityOf, StateStatement
-from ensue.lang.parser import parse_statements
-from ensue.lang.render import render_statements
+from inside import (
+    Constant,
+    ExpectedCount,
+    MostLikely,
+    Places,
+    ProbabilityOf,
+    Statements,
+    StateStatement,
+    parse_statements,
+    render_statements,
+)
 from oracle import state as oracle
 from strategies.states import conditions, events, states
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import ensue
 from draws import share
-from ensue.algebra.states import StateStatement
+from inside import StateStatement
 from state.test_against_oracle import close, table_of, text_of
 from strategies.states import conditions, events, states
 

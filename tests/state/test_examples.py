@@ -12,7 +12,7 @@ import pytest
 from hmmlearn.hmm import CategoricalHMM
 
 import ensue
-from ensue.lang.formatting import format_text
+from inside import format_text
 
 HOME = """
 STATE location OF alice, bob IN (living, den, kitchen, outside)

@@ -6,21 +6,40 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from ensue.algebra.constraints import (
+from inside import (
+    ARITHMETIC,
+    COMPARISONS,
+    CONNECTIVES,
+    INT64_MAX,
+    INT64_MIN,
+    NANOSECONDS_PER,
+    OPERATORS,
+    POLICIES,
+    RESERVED,
+    UNITS,
+    And,
+    AnyEvent,
+    Between,
+    Binary,
+    Call,
+    Case,
     Constraint,
     ConstraintStatement,
+    Duration,
     Ends,
     EndsWithin,
-    Exclusive,
-    Implies,
-    Prior,
-    Require,
-)
-from ensue.algebra.hierarchies import HierarchyStatement, Member
-from ensue.algebra.nodes import (
-    And,
     Event,
     Events,
+    Exclusive,
+    Expr,
+    Field,
+    HierarchyStatement,
+    Implies,
+    InList,
+    IsNull,
+    Like,
+    Literal,
+    Member,
     Named,
     Not,
     Operation,
@@ -28,39 +47,20 @@ from ensue.algebra.nodes import (
     Pattern,
     PatternQuery,
     Pick,
+    Prior,
     Repeat,
+    Require,
     Return,
+    Same,
     Seq,
     Statements,
+    Threshold,
     Ticks,
+    Timestamp,
+    Unary,
     Window,
     Within,
 )
-from ensue.algebra.operators import OPERATORS, POLICIES
-from ensue.algebra.probability import Threshold
-from ensue.expr.nodes import (
-    ARITHMETIC,
-    COMPARISONS,
-    CONNECTIVES,
-    NANOSECONDS_PER,
-    Between,
-    Binary,
-    Call,
-    Case,
-    Duration,
-    Expr,
-    Field,
-    InList,
-    IsNull,
-    Like,
-    Literal,
-    Same,
-    Timestamp,
-    Unary,
-)
-from ensue.lang.literals import INT64_MAX, INT64_MIN, UNITS
-from ensue.lang.names import RESERVED
-from ensue.names import AnyEvent
 
 KEYWORDS = (
     *RESERVED, "PATTERN", "SEQ", "SAME", "TIMESTAMP", "BY", "EVENTS", "EVENT", "END", *UNITS,

@@ -11,10 +11,16 @@ from dataclasses import replace
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from ensue.algebra.nodes import (
+from inside import (
     And,
+    AnyEvent,
+    Binary,
+    Call,
     Event,
     Events,
+    Expr,
+    Field,
+    Literal,
     Named,
     Operation,
     Pattern,
@@ -25,8 +31,6 @@ from ensue.algebra.nodes import (
     Ticks,
     Within,
 )
-from ensue.expr.nodes import Binary, Call, Expr, Field, Literal
-from ensue.names import AnyEvent
 from oracle.oracle import OracleEvent
 from oracle.tree import (
     WHOLE,

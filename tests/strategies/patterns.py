@@ -12,8 +12,32 @@ from functools import cache, reduce
 
 from hypothesis import strategies as st
 
-from ensue.algebra.nodes import And, Event, Events, Named, Not, Or, Pattern, PatternQuery, Seq, Ticks, Window, Within
-from ensue.expr.nodes import Between, Binary, Call, Case, Expr, Field, InList, IsNull, Like, Literal, Same, Unary
+from inside import (
+    And,
+    Between,
+    Binary,
+    Call,
+    Case,
+    Event,
+    Events,
+    Expr,
+    Field,
+    InList,
+    IsNull,
+    Like,
+    Literal,
+    Named,
+    Not,
+    Or,
+    Pattern,
+    PatternQuery,
+    Same,
+    Seq,
+    Ticks,
+    Unary,
+    Window,
+    Within,
+)
 from oracle.oracle import OracleEvent
 from oracle.tree import WHOLE, Path, homes, scope_of, scopes, walk
 from oracle.wellformed import can_be_together, problems, visible_names

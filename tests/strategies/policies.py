@@ -7,8 +7,24 @@ from dataclasses import replace
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from ensue.algebra.nodes import And, Event, Events, Named, Not, Operation, Or, Pattern, PatternQuery, Seq, Ticks, Within
-from ensue.algebra.operators import CONTEXTS, CUMULATIVE, NEXT_MATCH, STRICT
+from inside import (
+    CONTEXTS,
+    CUMULATIVE,
+    NEXT_MATCH,
+    STRICT,
+    And,
+    Event,
+    Events,
+    Named,
+    Not,
+    Operation,
+    Or,
+    Pattern,
+    PatternQuery,
+    Seq,
+    Ticks,
+    Within,
+)
 from oracle.tree import WHOLE, conjuncts_of, homes, names_in, scope_of, walk
 from oracle.wellformed import problems
 from strategies.operators import (

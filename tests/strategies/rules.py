@@ -12,31 +12,42 @@ from dataclasses import dataclass, field, replace
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from ensue.algebra.nodes import Event, Not, PatternQuery, Return, Seq, Statements, Ticks
-from ensue.algebra.rules import (
+from inside import (
     ALLEN,
     RELATIONS,
     TIMERS,
     Anything,
     Argument,
     Atom,
+    Binary,
+    Call,
     Causes,
     Condition,
+    Event,
+    Expr,
     Fact,
+    Field,
     HeadArgument,
+    IsNull,
     Item,
-    Name,
+    Literal,
+    Not,
+    PatternQuery,
+    Return,
     Rule,
     Ruleset,
+    Seq,
+    Statements,
     StreamDeclaration,
     TableDeclaration,
     Temporal,
     Term,
+    Ticks,
     TimerItem,
     Together,
     While,
 )
-from ensue.expr.nodes import Binary, Call, Expr, Field, IsNull, Literal
+from inside import BoundName as Name
 from oracle.conditions import Value
 from oracle.model import OracleEvent
 from oracle.rules import Derived, derive, head_attributes

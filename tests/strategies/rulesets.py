@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from ensue.algebra.nodes import Ticks, Window
-from ensue.algebra.rules import (
+from inside import (
+    FUNCTIONS,
+    INT64_MAX,
     RELATIONS,
     TIMERS,
     Action,
@@ -13,24 +14,30 @@ from ensue.algebra.rules import (
     Anything,
     Argument,
     Atom,
+    Binary,
+    Call,
     Causes,
     Condition,
+    Duration,
+    Expr,
     Fact,
+    Field,
     HeadArgument,
     Item,
-    Name,
     Rule,
     Ruleset,
     StreamDeclaration,
     TableDeclaration,
     Temporal,
+    Ticks,
     TimerItem,
     Together,
+    Unary,
     While,
+    Window,
 )
-from ensue.expr.functions import FUNCTIONS
-from ensue.expr.nodes import Binary, Call, Duration, Expr, Field, Unary, walk
-from ensue.lang.literals import INT64_MAX
+from inside import BoundName as Name
+from inside import walk_expression as walk
 from strategies import nodes
 
 KEYWORDS = (

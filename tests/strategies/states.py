@@ -7,8 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from ensue.algebra.nodes import Ticks
-from ensue.algebra.states import (
+from inside import (
     Arrow,
     Both,
     Chance,
@@ -17,6 +16,8 @@ from ensue.algebra.states import (
     Counted,
     Drift,
     Either,
+    Field,
+    Literal,
     Located,
     Move,
     NotSo,
@@ -27,9 +28,9 @@ from ensue.algebra.states import (
     Start,
     StateCondition,
     StateStatement,
+    Ticks,
     Wander,
 )
-from ensue.expr.nodes import Field, Literal
 
 STREAMS = ("M", "S", "W")
 COLUMNS = ("person", "source", "target", "share")

@@ -11,10 +11,30 @@ import pytest
 from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 
-from ensue.algebra.nodes import And, Event, Named, Not, Operation, Or, Pattern, PatternQuery, Pick, Repeat, Seq, Ticks
-from ensue.algebra.operators import CHRONICLE, CONTEXTS, RECENT, STRICT
-from ensue.expr.nodes import Binary, Call, Expr, Field, Literal
-from ensue.names import AnyEvent
+from inside import (
+    CHRONICLE,
+    CONTEXTS,
+    RECENT,
+    STRICT,
+    And,
+    AnyEvent,
+    Binary,
+    Call,
+    Event,
+    Expr,
+    Field,
+    Literal,
+    Named,
+    Not,
+    Operation,
+    Or,
+    Pattern,
+    PatternQuery,
+    Pick,
+    Repeat,
+    Seq,
+    Ticks,
+)
 from oracle.oracle import OracleEvent, matches, matches_between
 from oracle.tree import walk
 from oracle.wellformed import problems

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ensue.algebra.rules import RELATIONS, TIMERS, Atom, Causes, Condition, Temporal, TimerItem, Together, While
+from inside import RELATIONS, TIMERS, Atom, Causes, Condition, Temporal, TimerItem, Together, While
 from strategies.rules import RuleCase, rule_cases
 
 FORMS = {

@@ -10,8 +10,24 @@ from itertools import pairwise
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ensue.algebra.nodes import And, Event, Events, Named, Not, Or, Pattern, PatternQuery, Seq, Ticks, Within
-from ensue.expr.nodes import Binary, Expr, Field, Literal, Same
+from inside import (
+    And,
+    Binary,
+    Event,
+    Events,
+    Expr,
+    Field,
+    Literal,
+    Named,
+    Not,
+    Or,
+    Pattern,
+    PatternQuery,
+    Same,
+    Seq,
+    Ticks,
+    Within,
+)
 from oracle.oracle import OracleEvent, matches, matches_between
 from oracle.tree import Path, conjuncts_of, homes, is_inside, names_in, negations, occurrences, part_at, scope_of, walk
 from oracle.wellformed import problems

@@ -6,10 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import ensue
-from ensue.algebra.nodes import Lookup, Statements
-from ensue.algebra.rules import Fact, Rule, Ruleset, TableDeclaration
-from ensue.expr.nodes import Literal
-from ensue.lang.parser import parse_statements
+from inside import Fact, Literal, Lookup, Rule, Ruleset, Statements, TableDeclaration, parse_statements
 
 
 def program(

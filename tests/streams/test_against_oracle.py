@@ -11,14 +11,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import ensue
-from ensue.algebra.bound import positive_names
-from ensue.algebra.nodes import Event, Pattern, PatternQuery, Return, Statements, children
-from ensue.algebra.streams import streams_of
-from ensue.detector import Detector
-from ensue.errors import QueryError
-from ensue.expr.nodes import Field
-from ensue.programs import Program
+from ensue import Detector, Program, QueryError
 from harness import events_table
+from inside import Event, Field, Pattern, PatternQuery, Return, Statements, positive_names, streams_of
+from inside import children_of_pattern as children
 from oracle.oracle import OracleEvent, matches
 from strategies.histories import FIELDS, batches
 from strategies.patterns import cases, queries

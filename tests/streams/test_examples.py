@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import ensue
-from ensue.errors import EnsueError, EnsueWarning, QueryError
+from ensue import EnsueError, EnsueWarning, QueryError
 
 Event = tuple[str, int, int | None, int]
 """Stream, time, key, number."""

@@ -9,14 +9,20 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from ensue.engine.cascade import Progress, start_session
-from ensue.engine.snapshot import restore, snapshot
-from ensue.errors import QueryError
-from ensue.plan.model import Options
-from ensue.programs import Program, program_statements
-from ensue.runtimes.fixed import fixed_tables
-from ensue.runtimes.planning import Columns, Planned, plan_queries
+from ensue import Program, QueryError
 from harness import FIELD_TYPES, events_table
+from inside import CascadeProgress as Progress
+from inside import (
+    Columns,
+    Options,
+    Planned,
+    fixed_tables,
+    plan_queries,
+    program_statements,
+    restore,
+    snapshot,
+    start_session,
+)
 from oracle.oracle import OracleEvent
 from strategies.histories import batches
 from strategies.rules import RuleCase, rule_cases

@@ -9,11 +9,8 @@ import pyarrow as pa
 import pytest
 
 import ensue
-from ensue.algebra.nodes import Lookup
-from ensue.algebra.rules import TableDeclaration
-from ensue.detector import Detector
-from ensue.engine import derived
-from ensue.errors import LimitError, QueryError, SchemaError, StateError
+from ensue import Detector, LimitError, QueryError, SchemaError, StateError
+from inside import Lookup, TableDeclaration, derived
 from streams.rule_programs import program
 
 EDGES = [(1, 2), (2, 3), (3, 1), (3, 4), (1, 3), (4, 4)]

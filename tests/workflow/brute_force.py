@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import product
 
-from ensue.algebra.constraints import Constraint, Ends, Exclusive, Prior, Require
-from ensue.workflows.tree import Choice, Maybe, Parallel, Process, Repeat, Sequence, Task
+from inside import Choice, Constraint, Ends, Exclusive, Maybe, Parallel, Prior, Process, Require, Sequence, Task
+from inside import RepeatedTask as Repeat
 
 Trace = tuple[str, ...]
 MOST = 5_000

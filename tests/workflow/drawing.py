@@ -5,8 +5,8 @@ from __future__ import annotations
 from random import Random
 from xml.sax.saxutils import quoteattr
 
-from ensue.workflows.bpmn import MODEL
-from ensue.workflows.tree import Choice, Maybe, Parallel, Process, Repeat, Sequence, Task, choice, parallel
+from inside import MODEL, Choice, Maybe, Parallel, Process, Sequence, Task, choice, parallel
+from inside import RepeatedTask as Repeat
 
 TASKS = ("task", "userTask", "serviceTask", "scriptTask", "callActivity")
 

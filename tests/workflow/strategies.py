@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from ensue.workflows.model import Workflow, workflow
-from ensue.workflows.tree import Maybe, Process, Repeat, Task, choice, parallel, render_process, sequence
+from ensue import Workflow, workflow
+from inside import Maybe, Process, Task, choice, parallel, render_process, sequence
+from inside import RepeatedTask as Repeat
 
 NAMES = ("A", "B", "C", "D", "E", "F", "G", "H")
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ensue.algebra.constraints import Ends, Exclusive, Prior, Require
-from ensue.workflows import Workflow, read_bpmn, tokens, workflow
+from ensue import Workflow, read_bpmn, workflow
+from inside import Ends, Exclusive, Prior, Require, tokens
 from workflow.brute_force import spelled_out
 from workflow.drawing import wrap
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensue.workflows import Workflow, read_bpmn, tokens, workflow
-from ensue.workflows.tree import Process, render_process
+from ensue import Workflow, read_bpmn, workflow
+from inside import Process, render_process, tokens
 from workflow.brute_force import spelled_out
 from workflow.drawing import draw_bpmn, draw_inclusive, some_of
 from workflow.strategies import processes, workflows

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ensue.errors import QueryError
-from ensue.workflows import read_bpmn
-from ensue.workflows.bpmn import MODEL
-from ensue.workflows.markup import MAXIMAL_DEPTH
+from ensue import QueryError, read_bpmn
+from inside import MAXIMAL_DEPTH_OF_MARKUP as MAXIMAL_DEPTH
+from inside import MODEL
 from workflow.drawing import wrap
 from workflow.test_bpmn import FILES, draw
 

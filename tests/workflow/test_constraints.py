@@ -10,10 +10,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from ensue.algebra.constraints import Ends, Exclusive, Prior, Require
-from ensue.errors import LimitError
-from ensue.workflows import explore
-from ensue.workflows.model import Workflow, workflow
+from ensue import LimitError, Workflow, workflow
+from inside import Ends, Exclusive, Prior, Require, explore
 from workflow.brute_force import TooMany, Trace, constraints_by_brute_force, obeys, spelled_out, traces_of
 from workflow.strategies import NAMES, workflows
 

@@ -6,10 +6,8 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 
-from ensue.workflows.explore import Explorer, second_tokens
-from ensue.workflows.facts import find_facts
-from ensue.workflows.model import Workflow
-from ensue.workflows.net import COMPLETE, Net, Transition
+from ensue import Workflow
+from inside import COMPLETE, Explorer, Net, Transition, find_facts, second_tokens
 
 PLACES = 6
 Graph = dict[int, list[tuple[int, int]]]

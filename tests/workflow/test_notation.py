@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensue.errors import QueryError, SchemaError
-from ensue.workflows import Workflow, read_bpmn, workflow
-from ensue.workflows.notation import parse_process
-from ensue.workflows.tree import MAXIMAL_DEPTH, Maybe, Repeat, Sequence, Task, choice, parallel, sequence
+from ensue import QueryError, SchemaError, Workflow, read_bpmn, workflow
+from inside import MAXIMAL_DEPTH_OF_WORKFLOWS as MAXIMAL_DEPTH
+from inside import Maybe, Sequence, Task, choice, parallel, parse_process, sequence
+from inside import RepeatedTask as Repeat
 from workflow.strategies import workflows
 
 PAGE = Path(__file__).with_name("syntax_errors.txt")
