@@ -80,21 +80,14 @@ class Draft:
         return self.draw(st.sampled_from(choices))
 
     def new_name(self, letter: str) -> str:
-        """A name that no other part has; now and then one that looks like those that Ensue makes itself."""
+        """A name that no other part has; every third one looks like those that Ensue makes itself."""
         self.names_given += 1
         number = self.names_given
-        if not self.chance(8):
+        if number % 3:
             return f"{letter}{number}"
         before, after = f"{letter}{number - 1}", f"{letter}{number + 1}"
-        odd = (
-            f"other {before}",
-            f"{after}[1]",
-            f"{before}[2]",
-            f"{letter.upper()}#{number}",
-            f"{after}.s",
-            f"#{number}",
-        )
-        return str(self.choose(odd))
+        odd = f"other {before}", f"{after}[1]", f"{before}[2]", f"{letter.upper()}#{number}", f"{after}.s", f"#{number}"
+        return odd[(number // 3 + ord(letter)) % len(odd)]
 
 
 @st.composite
