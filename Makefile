@@ -36,7 +36,7 @@ demo: $(RUNTIME) ## a first result: a week of orders as a stream on Spark, its a
 	@$(BIN)/ensue demo
 
 # Two workers: one has the tests that need Spark, with one Java process, the other one those that do not.
-PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadgroup
+PYTEST := $(BIN)/pytest -n $(WORKERS)
 
 ready: $(DEVELOPMENT) # what the tests need beside .venv: Java, and kernels that are compiled
 	@$(ENSURE_JAVA)

@@ -7,12 +7,16 @@ Tests that use Spark in the process of the tests take the fixture `spark`; pytes
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadScopeScheduling
 
 import ensue
 
@@ -35,14 +39,29 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--part", help="run only this part of the soak tests, the argument of their mark")
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests of a file run in one worker, and all that need Spark in one: two Java processes are slower than one."""
     if part := config.getoption("--part"):
         items[:] = [item for item in items if part in getattr(item.get_closest_marker("soak"), "args", ())]
-    for item in items:
-        group = "spark" if _uses_spark(item) else item.nodeid.split("::")[0]
-        item.add_marker(pytest.mark.xdist_group(group))
+
+
+class OneJava(LoadScopeScheduling):
+    """The tests of a file run in one worker, and all files that need Spark in the same: one Java process serves them.
+
+    This is what `--dist loadgroup` is for; pytest-xdist 3.8 loses the groups with pytest 9.2.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        file: str = nodeid.split("::")[0]
+        return "spark" if _needs_spark(self.config.rootpath / file) else file
+
+
+@cache
+def _needs_spark(file: Path) -> bool:
+    return re.search(r"\bspark: SparkSession|mark\.spark\b", file.read_text("utf-8")) is not None
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneJava:
+    return OneJava(config, log)
 
 
 def _uses_spark(item: pytest.Item) -> bool:

@@ -100,7 +100,7 @@ def settings_of(draw: Draw, history: Sequence[OracleEvent], intervals: bool) -> 
 @st.composite
 def returns_of(draw: Draw, query: PatternQuery) -> str:
     """What follows RETURN, of variables outside of NOT; some of it is refused."""
-    names = [name for name in positive_names(query.pattern) if not name.startswith("#")]
+    names = [f"`{name}`" for name in positive_names(query.pattern) if isinstance(name, str)]
     if not names or draw(st.integers(0, 2)) == 0:
         return ""
     forms = (

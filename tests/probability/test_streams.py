@@ -62,3 +62,16 @@ def test_with_certain_events_the_answer_is_the_crisp_one(case: tuple[PatternQuer
         return
     assert found.column("probability").to_pylist() == [1.0] * found.num_rows
     assert found.drop_columns(["probability"]).equals(ensue.detect(table, text, time="time", type="type"))
+
+
+def test_a_table_of_a_stream_that_the_query_does_not_use() -> None:
+    """It is read all the same: its rows may be alternatives of those of another table."""
+    tables = {
+        "A": pa.table({"t": [1], "p": [0.5], "of": [1]}),
+        "B": pa.table({"t": [2], "p": [0.5], "of": [1]}),
+    }
+    options = {"time": "t", "probability": "p", "alternatives": "of"}
+    query = "PATTERN (A a) RETURN a.t AS at, PROBABILITY() AS p"
+    detector = ensue.Detector(query, **options)
+    assert detector.advance(tables, watermark=5).matches.to_pylist() == [{"at": 1, "p": 0.5}]
+    assert ensue.detect(tables, query, **options).to_pylist() == [{"at": 1, "p": 0.5}]

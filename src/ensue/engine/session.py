@@ -323,7 +323,8 @@ def needed_columns(plans: Sequence[QueryPlan], item: InputTable) -> pa.Table:
     """The table with the columns that the queries use and nothing else. A derived one was made with no others."""
     if item.derived:
         return item.table
-    wanted: set[str] = {name for name in (item.time, item.end, item.type) if name is not None}
+    wanted = {name for name in (item.time, item.end, item.type, item.probability) if name is not None}
+    wanted |= set(item.alternatives)
     for plan in plans:
         wanted |= set(plan.query.partition_by)
         for stream in filter(item.holds, plan.streams):
