@@ -552,9 +552,9 @@ EXPLODING = """
     ("query", "options"),
     [
         ("PATTERN AND(A a, B b) PARTITION BY id RETURN a.t AS x", {}),
-        ("PATTERN SEQ(A a, B b, A c) RETURN a.t AS x", {}),
-        ("PATTERN AND(A a, B b) PARTITION BY id", {"limit": 100_000}),
-        ("PATTERN AND(A a, B b) PARTITION BY id", {}),
+        pytest.param("PATTERN SEQ(A a, B b, A c) RETURN a.t AS x", {}, marks=pytest.mark.slow),
+        pytest.param("PATTERN AND(A a, B b) PARTITION BY id", {"limit": 100_000}, marks=pytest.mark.slow),
+        pytest.param("PATTERN AND(A a, B b) PARTITION BY id", {}, marks=pytest.mark.slow),
     ],
 )
 def test_an_exploding_query_stops_in_bounded_memory(query: str, options: dict[str, Any]) -> None:

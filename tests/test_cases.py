@@ -64,7 +64,7 @@ from inside import (
 from oracle.rules import head_attributes
 
 FILES = sorted(CASES.glob("*.txt"))
-SAMPLE_EVERY = 9
+SAMPLE_EVERY = 16
 
 
 # --- the engine

@@ -71,13 +71,16 @@ def asks_for_spark(page: Path) -> bool:
     return any("spark_session(" in block.text for block in blocks_of(page) if block.word == "python")
 
 
+def marks_of(page: Path) -> list[pytest.MarkDecorator]:
+    """The README runs in `make test`; the other pages that use Spark are slow."""
+    if not asks_for_spark(page):
+        return []
+    return [pytest.mark.spark, *([] if page.name == "README.md" else [pytest.mark.slow])]
+
+
 @pytest.mark.parametrize(
     "page",
-    [
-        pytest.param(page, id=name_of(page), marks=pytest.mark.spark if asks_for_spark(page) else ())
-        for page in PAGES
-        if page not in PLAYED
-    ],
+    [pytest.param(page, id=name_of(page), marks=marks_of(page)) for page in PAGES if page not in PLAYED],
 )
 def test_python_blocks_print_what_stands_below(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest

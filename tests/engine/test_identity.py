@@ -150,6 +150,7 @@ def test_ids_stay_as_they_are() -> None:
     assert {text: ids_of(detect(PAIR, text))[0] for text in GOLDEN} == GOLDEN
 
 
+@pytest.mark.slow
 def test_ids_are_the_same_in_another_process() -> None:
     program = (
         "import ensue, pyarrow as pa\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import lzma
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,11 @@ RECORDS = {
 FIXES = json.loads((HERE / "fixes.json").read_text("utf-8"))
 CHUNK = 50
 """How many questions are one test."""
+EVERY = {"cases": 5, "refused": 2, "drawn": 12}
+"""Which share of the chunks is part of `make test`; tests/test_cases.py runs all cases."""
 
 
+@cache
 def read(record: str) -> list[tuple[Question, Answer]]:
     """The questions of a record with their answers, those of fixes.json instead of the recorded ones."""
     lines = lzma.decompress((HERE / f"{record}.jsonl.xz").read_bytes()).decode().split("\n")
@@ -34,9 +38,9 @@ def read(record: str) -> list[tuple[Question, Answer]]:
 
 
 def chunks(record: str) -> list[Any]:
-    """The starts of the chunks. `make test` runs every eighth chunk of what was drawn, `make test-all` the others."""
+    """The starts of the chunks. `make test` runs some of them, `make test-all` the others."""
     length = len(lzma.decompress((HERE / f"{record}.jsonl.xz").read_bytes()).split(b"\n"))
-    every = 8 if record == "drawn" else 1
+    every = EVERY[record]
     return [
         pytest.param(record, begin, marks=[] if begin // CHUNK % every == 0 else pytest.mark.slow)
         for begin in range(0, length, CHUNK)

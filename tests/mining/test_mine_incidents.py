@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pytest
 
 import ensue
 from inside import Prior, Require
@@ -65,6 +66,7 @@ def test_matches_stay_the_same() -> None:
     assert found.num_rows == 769
 
 
+@pytest.mark.slow
 def test_same_on_spark(spark: SparkSession) -> None:
     frame = spark.createDataFrame(steps())
     assert ensue.mine(frame, **COLUMNS, share=0.01) == ensue.mine(steps(), **COLUMNS, share=0.01)

@@ -45,6 +45,7 @@ def random_log(rows: int = 3000) -> pa.Table:
     return pa.table({"id": keys, "shop": pa.array(shops), "type": pa.array(streams), "t": times})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keys", ["id", ["id", "shop"]])
 @pytest.mark.parametrize("share", [1.0, 0.01])
 def test_same_as_in_process(spark: SparkSession, keys: Any, share: float) -> None:
@@ -73,6 +74,7 @@ MIXED: dict[str, tuple[list[Any], list[Any], pa.DataType, pa.DataType]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MIXED)
 def test_keys_of_several_types(spark: SparkSession, name: str) -> None:
     first, second, one_type, other_type = MIXED[name]
@@ -84,6 +86,7 @@ def test_keys_of_several_types(spark: SparkSession, name: str) -> None:
     assert mined(frames, type=None, share=0.1) == mined(tables, type=None, share=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [pa.timestamp("us", "UTC"), pa.timestamp("us"), pa.date32()])
 def test_times_of_all_kinds(spark: SparkSession, kind: pa.DataType) -> None:
     days = pa.array([datetime(2026, 1, 1) + timedelta(days=row[2] or 0) for row in LOG], pa.timestamp("us"))
@@ -101,6 +104,7 @@ def test_a_frame_without_rows(spark: SparkSession) -> None:
     assert mined(spark.createDataFrame(table([]))) == mined(table([]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("code", "options", "text"), ERRORS)
 def test_same_errors(spark: SparkSession, code: str, options: dict[str, Any], text: str) -> None:
     events = table(LOG).append_column("tags", pa.array([["x"]] * len(LOG)))

@@ -51,6 +51,7 @@ def test_dataframes_and_tables_agree(spark: SparkSession) -> None:
     assert rows_of(applied) == rows_of(expected)
 
 
+@pytest.mark.slow
 def test_a_classifier_of_spark(spark: SparkSession, tmp_path: Path) -> None:
     """Both features have weight of their own, so that the classifier tells contexts that never came."""
     shares = {("den", 1): 18, ("den", 2): 12, ("hall", 1): 8}
@@ -73,6 +74,7 @@ def test_a_classifier_of_spark(spark: SparkSession, tmp_path: Path) -> None:
     assert evaluation.log_loss == pytest.approx(-np.log(0.9), abs=1e-2)
 
 
+@pytest.mark.slow
 def test_a_stream_of_alternatives(spark: SparkSession, tmp_path: Path) -> None:
     refinement = ensue.fit_refinement(archive(), label="who", context=["room", "hour"], time="at")
     moments = [BEGIN + timedelta(hours=hour) for hour in (0, 1, 2, 3, 4, 9000)]

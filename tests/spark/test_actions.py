@@ -95,6 +95,7 @@ def test_a_batch_delivers_what_the_process_does(spark: SparkSession) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("with_journal", [True, False])
 def test_a_crash_between_delivery_and_commit(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_journal: bool

@@ -304,6 +304,7 @@ def test_columns_of_every_type(shape: str, spark: SparkSession) -> None:
     assert found[1].column("hour").to_pylist() == [12]
 
 
+@pytest.mark.slow
 def test_keys_are_all_types_that_can_be_compared(spark: SparkSession) -> None:
     both = pa.concat_tables([WIDE.take([0]), WIDE.take([0]).set_column(1, "type", pa.array(["B"]))])
     both = both.set_column(0, "t", WIDE["t"])
@@ -500,6 +501,7 @@ def test_columns_of_one_table_of_several_are_named_with_it(spark: SparkSession) 
     refused(lambda: ensue.detect({"A": good, "B": bad}, QUERY, time="t"), "column-type", "table of stream `B`", "`gap`")
 
 
+@pytest.mark.slow
 def test_names_that_differ_only_by_case_where_spark_is_told_to_see_it(spark: SparkSession) -> None:
     with settings(spark, {"spark.sql.caseSensitive": "true"}):
         table = with_column("ID", [1, 2, 3, 4])
@@ -567,6 +569,7 @@ def test_incidents(spark: SparkSession) -> None:
     found.release()
 
 
+@pytest.mark.slow
 @needs_trades
 def test_trades(spark: SparkSession) -> None:
     """Without a key, so in slices of time; each of the results has thousands of rows."""

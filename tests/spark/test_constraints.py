@@ -98,6 +98,7 @@ def test_a_stream_gives_what_a_batch_gives(lawful: float, spark: SparkSession, t
     assert lines(ran.rows) == lines(ensue.detect(table, PROGRAM, time="t", type="type"))
 
 
+@pytest.mark.slow
 def test_violations_of_a_stream(spark: SparkSession, tmp_path: Path) -> None:
     table = history(80, 4, 0.5)
     feed = feed_of(tmp_path / "events", list(pieces(table, 3)))
@@ -123,6 +124,7 @@ def test_violations_of_a_stream(spark: SparkSession, tmp_path: Path) -> None:
     assert lines(matches) == lines(ensue.detect(table, PROGRAM, time="t", type="type"))
 
 
+@pytest.mark.slow
 def test_the_state_shrinks_and_a_change_of_constraints_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     table = history(200, 5, 1.0)
     half = table.slice(0, table.num_rows // 2)

@@ -14,6 +14,7 @@ from spark.streams import SMALL, settings
 FOLDER = Path(__file__).parents[2] / "examples" / "library"
 
 
+@pytest.mark.slow
 def test_stream_of_files_finds_what_was_planted(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -55,6 +55,7 @@ def test_same_as_in_this_process(case: Case, found: Found) -> None:
     assert found[case][""].schema == here.schema
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", SLICED, ids=lambda case: case.title)
 def test_over_many_slices(case: Case, cut: Found) -> None:
     here = detect(case, case.parsed_events(), case.query)

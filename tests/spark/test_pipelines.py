@@ -141,6 +141,7 @@ delivery: {dead_letters: dead}
 """
 
 
+@pytest.mark.slow
 def test_all_outputs_of_a_stream(spark: SparkSession, tmp_path: Path) -> None:
     """Matches, calls, violations, partial matches and late rows come from one stream, rejected records beside it."""
     text = f"""{EVERYTHING}
@@ -196,6 +197,7 @@ def test_a_record_that_is_no_event_ends_the_run(spark: SparkSession, tmp_path: P
     assert record not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_constraints_alone(spark: SparkSession, tmp_path: Path) -> None:
     write_events(tmp_path, 1, [("08:20", "Paid", 3), ("08:30", "Order", 3), ("12:00", "Other", 0)])
     text = f"""

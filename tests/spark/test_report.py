@@ -37,6 +37,7 @@ def frame(spark: SparkSession, table: pa.Table) -> Any:
     return spark.createDataFrame(table)
 
 
+@pytest.mark.slow
 def test_spark_and_this_process_report_the_same(spark: SparkSession) -> None:
     options: dict[str, Any] = {"time": "t", "type": "type", "most_keys": 12}
     on_spark = ensue.report(frame(spark, EVENTS), PROGRAM, **options).facts

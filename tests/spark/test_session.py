@@ -324,6 +324,7 @@ def run_python(code: str, folder: Path, **environment: str) -> subprocess.Comple
 SMALL = "import ensue; spark = ensue.spark_session(master='local[1]', memory='512m'); print(spark.range(5).count())"
 
 
+@pytest.mark.slow
 def test_a_fresh_process_prints_nothing_and_leaves_nothing(tmp_path: Path) -> None:
     ran = run_python(SMALL, tmp_path)
     assert (ran.stdout, ran.stderr) == ("5\n", "")

@@ -147,6 +147,7 @@ def test_nothing_found_leaves_a_folder_that_can_be_read(spark: SparkSession, tmp
 # --- functions
 
 
+@pytest.mark.slow
 def test_functions_different_keys_and_the_handle(spark: SparkSession, tmp_path: Path) -> None:
     """Each set of keys is a stream of its own; the handle waits for all, stops all, and passes errors on."""
     anywhere = "PATTERN anywhere SEQ(A a, C c) WITHIN 50 ms"

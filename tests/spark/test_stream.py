@@ -213,6 +213,7 @@ def test_integer_time(spark: SparkSession, tmp_path: Path) -> None:
 # --- matches as events of another stream
 
 
+@pytest.mark.slow
 def test_matches_are_events_of_the_next_stream(spark: SparkSession, tmp_path: Path) -> None:
     """Pairs go to files, files are read as a stream of intervals: the batch of the batch."""
     pairs = (
@@ -304,6 +305,7 @@ def test_refusals(title: str, spark: SparkSession, tmp_path: Path) -> None:
 # --- restarts
 
 
+@pytest.mark.slow
 def test_restarts_and_another_query_on_the_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
     """A stream goes on where it was. One of another query fails and says so, and then nothing is lost or twice."""
     query = "PATTERN SEQ(A a, B b, NOT C c) PARTITION BY id WITHIN 5 seconds"

@@ -134,6 +134,7 @@ def test_tables_per_stream_and_several_results(spark: SparkSession) -> None:
     found.release()
 
 
+@pytest.mark.slow
 def test_a_stream_goes_on_after_a_restart_and_shows_what_it_keeps(spark: SparkSession, tmp_path: Path) -> None:
     table = history(900, seed=5)
     program = (
@@ -210,6 +211,7 @@ def _rows(*events: tuple[int, int]) -> pa.Table:
     )
 
 
+@pytest.mark.slow
 def test_eager_matches_of_matches(spark: SparkSession, tmp_path: Path) -> None:
     program = VISIT + "PATTERN SEQ(Visit v, Pay p) PARTITION BY who WITHIN 9 seconds RETURN v.n AS n, p.n AS paid"
     table = history(600, seed=11)

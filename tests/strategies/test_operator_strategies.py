@@ -49,6 +49,8 @@ from strategies.operators import (
 )
 from strategies.policies import cases_with_consumption, cases_with_contexts, cases_with_sequences
 
+pytestmark = pytest.mark.slow
+
 Cases = Callable[..., st.SearchStrategy[Case]]
 ALL: tuple[Cases, ...] = (
     cases_with_operators,

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from inside import RELATIONS, TIMERS, Atom, Causes, Condition, Temporal, TimerItem, Together, While
 from strategies.rules import RuleCase, rule_cases
+
+pytestmark = pytest.mark.slow
 
 FORMS = {
     "not",

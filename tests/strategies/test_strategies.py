@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from itertools import pairwise
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -33,6 +34,8 @@ from oracle.tree import Path, conjuncts_of, homes, is_inside, names_in, negation
 from oracle.wellformed import problems
 from strategies.histories import batches, histories
 from strategies.patterns import cases, queries
+
+pytestmark = pytest.mark.slow
 
 DRAWS = 300
 LEAST_SHARE = 0.25

@@ -239,7 +239,7 @@ def _kept_rows(store: EventStore) -> pa.Table:
     for keys, source in zip(store.row_keys, store.sources, strict=True):
         item = source.input
         stream = (
-            pa.repeat(pa.scalar(item.stream, pa.string()), len(keys))
+            pa.repeat(pa.scalar(str(item.stream), pa.string()), len(keys))
             if item.type is None
             else source.raw_column(item.type).cast(pa.string())
         )
