@@ -42,6 +42,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -112,7 +113,7 @@ class Case:
         return [parse_time(text) for text in found]
 
     def parsed_events(self) -> list[CaseEvent]:
-        return parse_events(_ROW.sub("", self.events))
+        return list(parse_events(_ROW.sub("", self.events)))
 
     def rows_of_tables(self) -> dict[str, list[dict[str, FieldValue]]]:
         """The rows of the tables that do not change."""
@@ -171,7 +172,8 @@ def with_expected(case: Case, lines: Sequence[str]) -> Case:
     return case if sorted(found) == sorted(case.lines) else replace(case, expected=tuple(found))
 
 
-def parse_events(text: str) -> list[CaseEvent]:
+@cache
+def parse_events(text: str) -> tuple[CaseEvent, ...]:
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     remaining = "\n".join(lines).strip()
     events: list[CaseEvent] = []
@@ -187,7 +189,7 @@ def parse_events(text: str) -> list[CaseEvent]:
         times = parse_time(start), parse_time(end or start)
         events.append(CaseEvent(label, stream.strip("`"), *times, _parse_fields(fields)))
         remaining = remaining[found.end() :].lstrip()
-    return events
+    return tuple(events)
 
 
 def _parse_fields(text: str | None) -> dict[str, FieldValue]:

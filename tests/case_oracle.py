@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 
 from case_files import Case, input_of, render_event, render_name, render_time, render_value
 from inside import Call, Event, Expr, PatternQuery, Statements, parse_statements, walk_pattern
@@ -17,6 +18,7 @@ NANOSECONDS_PER_TICK = 1000
 TIMES = ("time", "until")
 
 
+@cache
 def program_of(case: Case) -> Statements:
     return parse_statements(case.query)
 
@@ -58,6 +60,7 @@ def conditions_of(query: PatternQuery) -> list[Expr]:
     return [expr for expr in (*local, query.where, *returned) if expr is not None]
 
 
+@cache
 def oracle_matches(case: Case) -> list[OracleMatch]:
     return program_matches(statements_of(case), events_of(case))[-1]
 

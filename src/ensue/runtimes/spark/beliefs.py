@@ -29,13 +29,12 @@ from ensue.runtimes.spark.java import require_pyspark
 from ensue.runtimes.spark.pushdown import column
 from ensue.runtimes.spark.session import advise
 from ensue.runtimes.spark.stream import (
-    BUCKET,
-    PACKED,
     Operator,
     Packing,
     check_watermark,
     checked_buckets,
     clock_of,
+    pack,
     stateful,
     unpacked,
 )
@@ -310,6 +309,5 @@ def _stream(
         schema = layout.inputs[place].table.schema
         by = route(inputs, place, keys)
         number = F.pmod(F.xxhash64(*by), F.lit(count)).cast("int") if by else F.lit(0)
-        chosen = entry.frame.select(*map(column, schema.names), number.alias(BUCKET))
-        parts.append(chosen.mapInArrow(Packing(schema, place, count), PACKED))
+        parts.append(pack(entry.frame, number, Packing(schema, place, count)))
     return stateful(parts, Operator(task, count), inputs[0].frame.schema), task

@@ -29,7 +29,7 @@ from ensue.runtimes.spark.batch import result_schema, route
 from ensue.runtimes.spark.bucket import BucketTask, Clock, Output, Payload, Step, packed
 from ensue.runtimes.spark.frames import FrameInput, spark_schema
 from ensue.runtimes.spark.pushdown import column, needed_rows
-from ensue.runtimes.spark.worker import spare_imports
+from ensue.runtimes.spark.worker import spare_imports, struct_name
 
 DELAY = "spark.watermarkDelayMs"
 """The metadata by which Spark knows the column that has a watermark."""
@@ -57,7 +57,10 @@ STATE = "buckets int, events binary"
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """Packs the rows of an input into one Arrow record batch per bucket. The last column is the bucket."""
+    """Packs the rows of an input into one Arrow record batch per bucket. The last column is the bucket.
+
+    The columns before it are those of the schema, under any names.
+    """
 
     schema: pa.Schema
     source: int
@@ -80,7 +83,8 @@ class Packing:
         numbers = table.column(BUCKET).to_numpy().astype(np.int16)
         order = np.argsort(numbers, kind="stable")
         limits = np.searchsorted(numbers[order], np.arange(self.buckets + 1))
-        rows = table.select(self.schema.names).cast(self.schema).take(pa.array(order)).combine_chunks()
+        named = table.drop_columns(BUCKET).rename_columns(self.schema.names)
+        rows = named.cast(self.schema).take(pa.array(order)).combine_chunks()
         filled = [bucket for bucket in range(self.buckets) if limits[bucket] < limits[bucket + 1]]
         parts = [
             (bucket, data)
@@ -101,6 +105,15 @@ class Stepping(Protocol):
     """What takes the rows of a bucket, its saved state and the watermark, and gives both back with what was found."""
 
     def step(self, saved: bytes | None, payloads: Iterable[Payload], watermark: int) -> Step: ...
+
+
+def pack(rows: DataFrame, bucket: Column, packing: Packing) -> DataFrame:
+    """The rows of an input, packed by bucket.
+
+    Columns are numbered, because `mapInArrow` asks for them by names in which dots and the like have a meaning.
+    """
+    numbered = [column(name).alias(struct_name(place)) for place, name in enumerate(packing.schema.names)]
+    return rows.select(*numbered, bucket.alias(BUCKET)).mapInArrow(packing, PACKED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +198,7 @@ class StreamPlan:
         rows = _above_watermark(entry, self.task.all_plans)
         keys = route(self.inputs, place, self.task.keys)
         bucket = F.pmod(F.xxhash64(*keys), F.lit(self.buckets)).cast("int") if keys else F.lit(0)
-        chosen = rows.select(*map(column, schema.names), bucket.alias(BUCKET))
-        return chosen.mapInArrow(Packing(schema, place, self.buckets), PACKED)
+        return pack(rows, bucket, Packing(schema, place, self.buckets))
 
     def counted(self, found: DataFrame) -> DataFrame:
         """The same, with the numbers of matches, timed-out partial matches and late rows in the query's progress."""
