@@ -74,7 +74,7 @@ def spark() -> Iterator[SparkSession]:
     not import test modules.
     """
     session = ensue.spark_session(
-        "ensue tests", master="local[2]", memory="1g", config={"spark.sql.shuffle.partitions": "2"}
+        "ensue tests", master="local[2]", memory="2g", config={"spark.sql.shuffle.partitions": "2"}
     )
     yield session
     session.stop()

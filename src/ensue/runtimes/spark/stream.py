@@ -110,10 +110,14 @@ class Stepping(Protocol):
 def pack(rows: DataFrame, bucket: Column, packing: Packing) -> DataFrame:
     """The rows of an input, packed by bucket.
 
-    Columns are numbered, because `mapInArrow` asks for them by names in which dots and the like have a meaning.
+    `mapInArrow` asks for columns by names in which dots and backticks have a meaning: those columns get another name.
+    Only those, because Spark's optimizer repeats every condition for each alias, and programs have large conditions.
     """
-    numbered = [column(name).alias(struct_name(place)) for place, name in enumerate(packing.schema.names)]
-    return rows.select(*numbered, bucket.alias(BUCKET)).mapInArrow(packing, PACKED)
+    chosen = [
+        column(name).alias(struct_name(place)) if {*".`"} & {*name} else column(name)
+        for place, name in enumerate(packing.schema.names)
+    ]
+    return rows.select(*chosen, bucket.alias(BUCKET)).mapInArrow(packing, PACKED)
 
 
 @dataclass(frozen=True, slots=True)
