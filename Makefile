@@ -47,7 +47,7 @@ test: ready ## the tests, in some minutes; the same draws each time (WORKERS=0 f
 
 test-slow: ready ## what `make test` leaves out: cluster, Connect, Kafka, Chromium, notebooks, the wheel, benchmarks, all cases on Spark
 	@$(ENSURE_CHROMIUM)
-	$(PYTEST) -m slow
+	$(PYTEST) -m "slow and not soak"
 
 test-all: test test-slow ## both
 
