@@ -98,8 +98,8 @@ def is_plannable(query: PatternQuery, intervals: bool) -> bool:
 
 def load(plan: QueryPlan, inputs: Sequence[InputTable]) -> EventStore:
     """All events of the inputs that the query may use."""
-    sources, report = load_sources(inputs, plan.catalog.time_type)
-    return load_events(sources, request_of(plan), report)
+    sources, _ = load_sources(inputs, plan.catalog.time_type)
+    return load_events(sources, request_of(plan))
 
 
 def from_engine(plan: QueryPlan, shape: InputTable, options: Options) -> Found:

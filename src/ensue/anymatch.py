@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from ensue.algebra.nodes import Events
-from ensue.api import Loaded, load_tables, warn_set_aside, with_declared
+from ensue.api import Loaded, load_tables, warn_set_aside
 from ensue.check import Checked
 from ensue.dsl.literals import WindowLike
 from ensue.dsl.literals import window as window_of
@@ -18,7 +18,8 @@ from ensue.engine.anymatch import any_match as found_any
 from ensue.engine.diagrams import MOST_NODES
 from ensue.engine.matches import MatchChunk
 from ensue.engine.output import key_column_of
-from ensue.engine.past import matches_in_range
+from ensue.engine.stage import Member
+from ensue.engine.traces import Watched
 from ensue.errors import LimitError, SchemaError, citing
 from ensue.graph.timescale import TimeScale
 from ensue.plan.model import Options
@@ -86,14 +87,16 @@ def _any_of_tables(
     tables: Mapping[str, Any] | None,
 ) -> tuple[Any, pa.Table]:
     options = Options(lineage=True, limit=None)
-    loaded = with_declared(load_tables(events, statements, columns, False, fixed_tables(tables, statements), options))
-    plan, watched = loaded.planned.plans[0], loaded.watched(0)
-    loaded.warn_of_missing_streams(plan, watched.store)
+    loaded = load_tables(events, statements, columns, False, fixed_tables(tables, statements), options)
     ticks = None if window is None else _ticks(window, loaded)
-    with citing(plan.source):
-        chunks = list(matches_in_range(plan, watched.store, loaded.options, watched.completing, loaded.horizon))
-    warn_set_aside(watched.store.report, callers=4)
-    return loaded.kind, _table(chunks, loaded, ticks, most_nodes, samples)
+    step = loaded.run(_chunks)
+    warn_set_aside(step.reports[0])
+    return loaded.kind, _table(step.outputs[0], loaded, ticks, most_nodes, samples)
+
+
+def _chunks(member: Member, watched: Watched, chunks: Iterator[MatchChunk], options: Options) -> list[MatchChunk]:
+    with citing(member.plan.source):
+        return list(chunks)
 
 
 def _ticks(window: WindowLike, loaded: Loaded) -> int:

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ensue.algebra.partial import eager_constraint_problems, eager_problems
 from ensue.check import Checked
 from ensue.dsl.constraints import ConstraintsLike
-from ensue.engine.derived import all_plans, derive, groups_of, sources_of
-from ensue.engine.events import EventStore, note_streams
-from ensue.engine.output import collect_ordered, render_in_batches
-from ensue.engine.past import in_range, matches_in_range
-from ensue.engine.session import request_of
-from ensue.engine.sources import EventSource, InputTable, Report, latest_end, load_sources
-from ensue.engine.traces import Watched, watch
-from ensue.engine.violations import track
-from ensue.errors import EnsueWarning, LimitError, QueryError, SchemaError, citing, closest, counted
+from ensue.engine.derived import all_plans
+from ensue.engine.events import stream_codes
+from ensue.engine.machine import Batch, Machine, Step, compile_plan
+from ensue.engine.matches import MatchChunk
+from ensue.engine.output import render_in_batches
+from ensue.engine.sources import EventSource, InputTable, Report, load_sources
+from ensue.engine.stage import Collect, Member, ordered
+from ensue.engine.traces import Watched
+from ensue.errors import LimitError, QueryError, SchemaError, citing, closest, counted, warn
 from ensue.kernels.warm import warm_up
 from ensue.names import AnyEvent, Stream
+from ensue.plan.build import with_lists
 from ensue.plan.model import DEFAULT_LIMIT, Options, QueryPlan
 from ensue.programs import (
     EMPTY,
@@ -115,10 +116,10 @@ def detect(
 
         emission = Emission(match_id, eager, tick, buckets)
         return detect_frames(events, statements, columns, options, emission, fixed, period).frames[0]
-    loaded = with_declared(load_tables(events, statements, columns, match_id, fixed, options, period))
-    table, report = _evaluate_one(loaded, 0)
-    warn_set_aside(report)
-    return loaded.kind.from_arrow(table)
+    loaded = load_tables(events, statements, columns, match_id, fixed, options, period)
+    step = loaded.run()
+    warn_set_aside(step.reports[0])
+    return loaded.kind.from_arrow(step.outputs[0])
 
 
 def detect_batches(
@@ -143,18 +144,18 @@ def detect_batches(
     fixed = fixed_tables(tables, statements)
     columns = Columns(time, type, end, probability, alternatives)
     events = with_beliefs(events, statements, columns)
-    loaded = with_declared(load_tables(events, statements, columns, match_id, fixed, options, period))
-    plan, output = loaded.planned.plans[0], loaded.planned.outputs[0]
-    watched = loaded.watched(0)
-    loaded.warn_of_missing_streams(plan, watched.store)
-    warn_set_aside(watched.store.report)
+    loaded = load_tables(events, statements, columns, match_id, fixed, options, period)
+    step = loaded.run(_in_batches)
+    warn_set_aside(step.reports[0])
+    batches: Iterator[pa.RecordBatch] = step.outputs[0]
+    return batches
 
-    def batches() -> Iterator[pa.RecordBatch]:
-        with citing(plan.source):
-            chunks = matches_in_range(plan, watched.store, loaded.options, watched.completing, loaded.horizon)
-            yield from render_in_batches(chunks, output, options.limit)
 
-    return batches()
+def _in_batches(
+    member: Member, watched: Watched, chunks: Iterator[MatchChunk], options: Options
+) -> Iterator[pa.RecordBatch]:
+    with citing(member.plan.source):
+        yield from render_in_batches(chunks, member.output, options.limit)
 
 
 def run(
@@ -200,9 +201,9 @@ def run(
         results.update(zip(names, matched.frames, strict=True))
         results.shared = matched.shared
         return results
-    loaded = with_declared(load_tables(sources, statements, columns, match_id, fixed, options, period))
-    for place, name in enumerate(names):
-        table, report = _evaluate_one(loaded, place)
+    loaded = load_tables(sources, statements, columns, match_id, fixed, options, period)
+    step = loaded.run()
+    for name, table, report in zip(names, step.outputs, step.reports, strict=True):
         results[name] = loaded.kind.from_arrow(table)
         results.reports[name] = report
         warn_set_aside(report)
@@ -239,17 +240,15 @@ def violations(
 
         return frame_violations(events, statements, columns, Emission(tick=tick, buckets=buckets))
     kind, tables = arrow_tables(events)
-    planned = plan_violations(tables, statements, columns)
-    plan = planned.plans[0]
-    assert plan.tracking is not None
-    warm_up()
-    sources, report = load_sources(planned.inputs, plan.catalog.time_type)
-    for item in planned.inputs:
+    loaded = _loaded(kind, plan_violations(tables, statements, columns), Options())
+    tracking = loaded.planned.plans[0].tracking
+    assert tracking is not None
+    for item in loaded.planned.inputs:
         if item.type is not None:
-            _warn_of_names(item, (), plan.tracking.law.streams, stacklevel=3)
-    table, _ = track(plan, plan.tracking, sources, request_of(plan), report=report)
-    warn_set_aside(report)
-    return kind.from_arrow(table.cast(planned.outputs[0].schema))
+            _warn_of_names(item, (), tracking.law.streams)
+    step = loaded.run()
+    warn_set_aside(step.reports[0])
+    return kind.from_arrow(step.outputs[0])
 
 
 def checked_limit(limit: object) -> int | None:
@@ -274,34 +273,37 @@ def checked_emit(emit: object, statements: Checked) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Queries planned over tables whose times are read; in the end also those of the declared streams.
-
-    `sources` have the rows that matter between the ends of `options`; `horizon` is the last end of all rows.
-    """
+    """Queries compiled for tables whose times are read. Once they have run, `sources` are the events of the tables and
+    of the declared streams, and `report` says what was read."""
 
     kind: TableKind
-    sources: tuple[EventSource, ...]
-    report: Report
     planned: Planned
-    options: Options
-    horizon: int | None
+    machine: Machine
+    batch: Batch
+    sources: tuple[EventSource, ...] = ()
+    report: Report = field(default_factory=Report)
 
-    def watched(self, place: int) -> Watched:
-        plan = self.planned.plans[place]
-        report = replace(self.report)
-        watched = watch(plan, sources_of(plan, self.sources), request_of(plan), report)
-        if self.planned.derivations:
-            # A row without a key is one row, however many statements it is missing from.
-            report.null_keys = max(self.report.null_keys, report.null_keys - self.report.null_keys)
-        return watched
+    def run(self, collect: Collect = ordered, asked: bool = False) -> Step:
+        """One step over all rows, with a warning of names that are probably slips; where a question is `asked` about a
+        result, its answer says so."""
+        for source in self.batch.sources:
+            _warn_of_hidden_rows(source, [made.name for made in self.planned.derivations])
+        step = self.machine.run(self.batch, collect=collect)
+        for plan in all_plans(self.planned.derivations, () if asked else self.planned.plans):
+            if plan.tracking is None:
+                self._warn_of_missing_streams(plan, any(plan is other for other in step.empty))
+        return step
 
-    def warn_of_missing_streams(self, plan: QueryPlan, store: EventStore) -> None:
+    def after(self, step: Step) -> Loaded:
+        return replace(self, sources=step.events, report=step.report)
+
+    def _warn_of_missing_streams(self, plan: QueryPlan, is_empty: bool) -> None:
         """A name that is nearly that of another stream, or a column that holds none of them, is probably a slip."""
         constrained = plan.law.streams if plan.law is not None else ()
-        for item in self.planned.inputs:
+        for item in self.planned.inputs if constrained or is_empty else ():
             streams = tuple(filter(item.holds, plan.streams))
-            if item.type is not None and (constrained or not all(len(store.streams[name]) for name in streams)):
-                _warn_of_names(item, streams, constrained, stacklevel=5, alone=streams == plan.streams)
+            if item.type is not None and (constrained or streams):
+                _warn_of_names(item, streams, constrained, alone=streams == plan.streams)
 
 
 def load_tables(
@@ -312,65 +314,38 @@ def load_tables(
     fixed: FixedTables,
     options: Options,
     period: Period = ALL_TIME,
+    whole: bool = False,
 ) -> Loaded:
+    """Compiles queries for tables and reads the times of their rows; with `whole`, matches have all their lists."""
     kind, tables = arrow_tables(events)
     planned = plan_queries(tables, statements, columns, match_id, fixed)
-    time_type = planned.plans[0].catalog.time_type
-    options = period.within(options, time_type)
+    if whole:
+        planned = replace(planned, plans=tuple(map(with_lists, planned.plans)))
+    return _loaded(kind, planned, period.within(options, planned.plans[0].catalog.time_type))
+
+
+def _loaded(kind: TableKind, planned: Planned, options: Options) -> Loaded:
+    machine = compile_plan(planned.plans, planned.inputs, planned.outputs, options, derivations=planned.derivations)
     warm_up()
-    sources, report = load_sources(planned.inputs, time_type)
-    needed = in_range(sources, planned.plans, planned.derivations, options)
-    return Loaded(kind, needed, report, planned, options, latest_end(sources))
+    return Loaded(kind, planned, machine, Batch(*load_sources(planned.inputs, machine.time_type)))
 
 
-def with_declared(loaded: Loaded) -> Loaded:
-    """The same with the events of the declared streams that the queries use."""
-    report = replace(loaded.report)
-    _note_streams(loaded)
-    for group in groups_of(loaded.planned.derivations):
-        for derivation in group:
-            _warn_of_hidden_rows(loaded.sources, derivation.name)
-        derived = derive(group, loaded.sources, loaded.options, report, loaded.horizon)
-        for plan, store in derived.looked_in:
-            loaded.warn_of_missing_streams(plan, store)
-        loaded = replace(loaded, sources=(*loaded.sources, *derived.sources), report=report)
-    return loaded
-
-
-def _evaluate_one(loaded: Loaded, place: int) -> tuple[pa.Table, Report]:
-    plan, watched, options = loaded.planned.plans[place], loaded.watched(place), loaded.options
-    store = watched.store
-    loaded.warn_of_missing_streams(plan, store)
-    with citing(plan.source):
-        chunks = matches_in_range(plan, store, options, watched.completing, loaded.horizon)
-        table = collect_ordered(chunks, loaded.planned.outputs[place], options.limit, options.chunk_rows)
-    store.report.matches = table.num_rows
-    return table, store.report
-
-
-def _note_streams(loaded: Loaded) -> None:
-    """Reads the type column once, where several statements would read it."""
-    derived = loaded.planned.derivations
-    plans = all_plans(derived, loaded.planned.plans)
-    if len(plans) > 1:
-        names = [*(stream for plan in plans for stream in plan.streams), *(derivation.name for derivation in derived)]
-        for source in loaded.sources:
-            note_streams(source, tuple(dict.fromkeys(names)))
-
-
-def _warn_of_hidden_rows(sources: Sequence[EventSource], declared: Stream) -> None:
+def _warn_of_hidden_rows(source: EventSource, declared: Sequence[Stream]) -> None:
     """Rows that are called like a declared stream are none of its events."""
-    for source in sources:
-        rows = len(source.stream_rows.get(declared, ()))
+    named = [name for name in declared if isinstance(name, str)]
+    if source.input.type is None or not named:
+        return
+    codes = stream_codes(source.input, named)
+    found = codes if source.valid is None else codes[source.valid]
+    for name, rows in zip(named, np.bincount(found[found >= 0], minlength=len(named)), strict=True):
         if rows:
-            said = f"{counted(rows, 'row', 'rows')} of type `{declared}` took no part, because the stream is declared"
-            warnings.warn(said, EnsueWarning, stacklevel=4)
+            warn(f"{counted(int(rows), 'row', 'rows')} of type `{name}` took no part, because the stream is declared")
 
 
 def _warn_of_names(
-    item: InputTable, streams: tuple[Stream, ...], constrained: tuple[str, ...], stacklevel: int, alone: bool = True
+    item: InputTable, streams: tuple[Stream, ...], constrained: tuple[str, ...], alone: bool = True
 ) -> None:
-    """Warns of names that are probably slips; `stacklevel` leads to the line of the user.
+    """Warns of names that are probably slips.
 
     Unless they are `alone`, the query has other streams, which the table need not hold.
     """
@@ -382,17 +357,17 @@ def _warn_of_names(
         guess = closest(str(name), present, cutoff=0.65) if name not in present else None
         if guess is not None and guess not in (streams if name in streams else constrained):
             message = f"no row of column `{item.type}` is `{name}`; did you mean `{guess}`?"
-            warnings.warn(message, EnsueWarning, stacklevel=stacklevel)
+            warn(message)
     if alone and present and named == streams and not set(present) & {*streams, *constrained}:
         shown = ", ".join(present[:MOST_SHOWN]) + (", ..." if len(present) > MOST_SHOWN else "")
         message = f"column `{item.type}` holds none of the streams of the query; it holds {shown}"
-        warnings.warn(message, EnsueWarning, stacklevel=stacklevel)
+        warn(message)
 
 
-def warn_set_aside(report: Report, callers: int = 3) -> None:
-    """Nothing is lost silently: what took no part is said, at the line `callers` calls up, which is the user's."""
+def warn_set_aside(report: Report) -> None:
+    """Nothing is lost silently: what took no part is said."""
     for reason, rows in report.set_aside.items():
-        warnings.warn(f"{counted(rows, 'row', 'rows')} {reason} took no part", EnsueWarning, stacklevel=callers)
+        warn(f"{counted(rows, 'row', 'rows')} {reason} took no part")
 
 
 __all__ = [

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -12,11 +11,11 @@ import pyarrow as pa
 from ensue.api import checked_limit, warn_set_aside
 from ensue.check import Checked
 from ensue.dsl.constraints import ConstraintsLike
-from ensue.engine.cascade import Progress, go_on, start_session
 from ensue.engine.kept import kept_derived, kept_events
+from ensue.engine.machine import Machine, State, compile_plan
 from ensue.engine.snapshot import read_header, restore, saved_schemas, snapshot
 from ensue.engine.sources import Mask, Report
-from ensue.errors import EnsueWarning, SchemaError, StateError, counted
+from ensue.errors import SchemaError, StateError, counted, warn
 from ensue.kernels.warm import warm_up
 from ensue.names import Stream
 from ensue.plan.model import DEFAULT_LIMIT, Options
@@ -79,7 +78,8 @@ class Detector:
         self._match_id = match_id
         self._violations = violations
         self._options = Options(limit=checked_limit(limit))
-        self._session: Progress | None = None
+        self._machine: Machine | None = None
+        self._state: State | None = None
         self._schemas: dict[Stream | None, pa.Schema] = {}
         self._per_stream = False
         self._kind = ARROW
@@ -89,22 +89,22 @@ class Detector:
     @property
     def report(self) -> Report:
         """What was read and set aside so far."""
-        return self._session.report if self._session else Report()
+        return self._state.report if self._state else Report()
 
     @property
     def watermark(self) -> int | None:
         """How far time has come, in ticks of the time column; None before the first step."""
-        return self._session.watermark if self._session else None
+        return self._state.watermark if self._state else None
 
     @property
     def kept_rows(self) -> int:
         """How many events are kept."""
-        return sum(table.num_rows for table in self._session.state) if self._session else 0
+        return self._state.kept_rows if self._state else 0
 
     @property
     def kept_bytes(self) -> int:
         """The size of the kept events in memory."""
-        return sum(table.nbytes for table in self._session.state) if self._session else 0
+        return self._state.kept_bytes if self._state else 0
 
     def kept_events(self, *, derived: bool = False) -> Any:
         """The kept events as tables for other questions: one table, or one per stream, as the batches come.
@@ -119,15 +119,15 @@ class Detector:
         >>> detector.kept_events().to_pylist()
         [{'t': 1, 'type': 'A', 'k': 1}, {'t': 4, 'type': 'A', 'k': 2}]
         """
-        if self._session is None:
+        if self._machine is None or self._state is None:
             raise StateError("no-state", "nothing has been read yet, so no events are kept", "advance first")
         give = self._kind.from_arrow
         if derived:
-            return {name: give(table) for name, table in kept_derived(self._session).items()}
-        tables = [give(table) for table in kept_events(self._session)]
+            return {name: give(table) for name, table in kept_derived(self._machine, self._state).items()}
+        tables = [give(table) for table in kept_events(self._machine, self._state)]
         if not self._per_stream:
             return tables[0]
-        return {item.stream: table for item, table in zip(self._session.inputs, tables, strict=True)}
+        return {item.stream: table for item, table in zip(self._machine.inputs, tables, strict=True)}
 
     def advance(self, events: Any = None, *, watermark: Any) -> Advance:
         """Takes a batch (a table, or a mapping of streams to tables; None: no events) and moves the watermark.
@@ -135,10 +135,10 @@ class Detector:
         `watermark` is an integer for integer time, otherwise a datetime, a timestamp of pandas or numpy, or ISO text.
         """
         batch = self._receive(events)
-        assert self._session is not None
-        until = ticks_of(watermark, self._session.time_type)
-        if self._session.watermark is not None and until < self._session.watermark:
-            behind = self._session.watermark - until
+        assert self._machine is not None and self._state is not None
+        until = ticks_of(watermark, self._machine.time_type)
+        if self._state.watermark is not None and until < self._state.watermark:
+            behind = self._state.watermark - until
             raise StateError(
                 "watermark-backwards",
                 f"the watermark moves only forwards, and {watermark!r} is {counted(behind, 'tick', 'ticks')} back",
@@ -154,47 +154,47 @@ class Detector:
 
     def snapshot(self) -> pa.Table:
         """The kept events with version, query and watermark, as one Arrow table for safekeeping."""
-        if self._session is None:
+        if self._machine is None or self._state is None:
             raise StateError("no-state", "nothing has been read yet, so there is no state to save", "advance first")
-        return snapshot(self._session, self._per_stream, self._schemas)
+        return snapshot(self._machine, self._state, self._per_stream, self._schemas)
 
     def restore(self, saved: pa.Table) -> None:
         """Goes on where a snapshot of the same query was taken."""
         header = read_header(saved)
         tables = {name: schema.empty_table() for name, schema in saved_schemas(saved).items()}
         per_stream = {name: table for name, table in tables.items() if name is not None}
-        session = self._start(per_stream if header["per_stream"] else next(iter(tables.values())))
-        restore(session, saved)
-        self._session = session
+        machine = self._compiled(per_stream if header["per_stream"] else next(iter(tables.values())))
+        self._machine, self._state = machine, restore(machine, saved)
         self._finished = False
 
     def _receive(self, events: Any) -> Batch:
-        """The batch as Arrow, by stream; the first one starts the session."""
+        """The batch as Arrow, by stream; for the first one the query is compiled."""
         if self._finished:
             raise StateError("finished", "the detector was told that no event comes any more", "make a new one")
         if events is None:
-            if self._session is None:
+            if self._machine is None:
                 raise SchemaError("no-tables", "the first step needs a table, if only an empty one", "pass its columns")
             return {}
         self._kind, tables = arrow_tables(events)
-        if self._session is None:
-            self._session = self._start(tables)
-        batch = self._by_stream(tables, self._session)
-        self._session = self._with_known_types(batch, self._session)
+        if self._machine is None:
+            self._machine = self._compiled(tables)
+            self._state = self._machine.start()
+        batch = self._by_stream(tables, self._machine)
+        self._learn_types(batch, self._machine)
         return batch
 
-    def _by_stream(self, tables: Mapping[str, pa.Table] | pa.Table, session: Progress) -> Batch:
+    def _by_stream(self, tables: Mapping[str, pa.Table] | pa.Table, machine: Machine) -> Batch:
         if isinstance(tables, Mapping) != self._per_stream:
             raise SchemaError("table-shape", "batches come as one table or as one per stream, the same way each time")
         batch: Batch = {}
-        batch.update(tables if isinstance(tables, Mapping) else {session.inputs[0].stream: tables})
-        unknown = [name for name in batch if name not in [item.stream for item in session.inputs]]
+        batch.update(tables if isinstance(tables, Mapping) else {machine.inputs[0].stream: tables})
+        unknown = [name for name in batch if name not in [item.stream for item in machine.inputs]]
         if unknown:
             raise SchemaError("unknown-stream", f"stream `{unknown[0]}` was not among the tables of the first step")
         return batch
 
-    def _with_known_types(self, batch: Batch, session: Progress) -> Progress:
-        """The session itself, or one that has learned the types of columns that held nothing so far."""
+    def _learn_types(self, batch: Batch, machine: Machine) -> None:
+        """Compiles the query again where columns that held nothing so far turn out to have a type."""
         self._schemas |= {
             name: learn_types(self._schemas[name], table.schema)
             for name, table in batch.items()
@@ -202,35 +202,35 @@ class Detector:
         }
         if all(
             learn_types(item.table.schema, self._schemas[item.stream]).equals(item.table.schema)
-            for item in session.inputs
+            for item in machine.inputs
         ):
-            return session
+            return
+        assert self._state is not None
         empty = {name: schema.empty_table() for name, schema in self._schemas.items()}
-        learned = self._start(
+        self._machine = self._compiled(
             {name: table for name, table in empty.items() if name is not None}
             if self._per_stream
             else next(iter(empty.values()))
         )
-        go_on(learned, session)
-        return learned
+        self._state = self._machine.taken_over(self._state)
 
     def _step(self, batch: Batch, until: int | None) -> Advance:
-        session = self._session
-        assert session is not None
-        before = replace(session.report)
+        machine = self._machine
+        assert machine is not None and self._state is not None
         fresh = [
             conform(batch[item.stream], item.table.schema, item.label) if item.stream in batch else item.table
-            for item in session.inputs
+            for item in machine.inputs
         ]
-        tables, masks = session.advance(fresh, until)
-        self._warn(session.report.since(before))
+        step = machine.step(self._state, machine.read(fresh), until)
+        self._state = step.state
+        self._warn(step.report)
         give = self._kind.from_arrow
         late = {
             item.stream: give(_rows_of(batch[item.stream], mask) if item.stream in batch else item.table)
-            for item, mask in zip(session.inputs, masks, strict=True)
+            for item, mask in zip(machine.inputs, step.late, strict=True)
         }
         late_rows = late if self._per_stream else next(iter(late.values()))
-        return self._given(tables, late_rows)
+        return self._given(step.outputs, late_rows)
 
     def _meant(self, query: QueryLike, constraints: ConstraintsLike | None) -> Checked:
         """What a detector looks for; others look for more at once."""
@@ -242,13 +242,12 @@ class Detector:
         return Advance(matches, late, broken[0] if broken else None)
 
     def _warn(self, report: Report) -> None:
-        warn_set_aside(report, callers=4)
+        warn_set_aside(report)
         if report.late and not self._warned_of_late_rows:
             self._warned_of_late_rows = True
-            message = f"{counted(report.late, 'row', 'rows')} came at or before the watermark; see `late` of the step"
-            warnings.warn(message, EnsueWarning, stacklevel=4)
+            warn(f"{counted(report.late, 'row', 'rows')} came at or before the watermark; see `late` of the step")
 
-    def _start(self, tables: Mapping[str, pa.Table] | pa.Table) -> Progress:
+    def _compiled(self, tables: Mapping[str, pa.Table] | pa.Table) -> Machine:
         planned = plan_queries(tables, self._statements, self._columns, self._match_id, self._fixed)
         self._per_stream = isinstance(tables, Mapping)
         warm_up()
@@ -257,7 +256,7 @@ class Detector:
         given: Batch = {}
         given.update(tables if isinstance(tables, Mapping) else {planned.inputs[0].stream: tables})
         self._schemas = {item.stream: given[item.stream].schema for item in planned.inputs}
-        return start_session(
+        return compile_plan(
             planned.plans, planned.inputs, planned.outputs, self._options, derivations=planned.derivations
         )
 

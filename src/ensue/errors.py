@@ -6,6 +6,8 @@ A `Problem` is one finding with a stable code; a `QueryError` carries every prob
 from __future__ import annotations
 
 import difflib
+import sys
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -53,6 +55,14 @@ class EnsueWarning(UserWarning):
 
 class EnsueNotice(UserWarning):
     """The results are all there, but the run could be faster. No `EnsueWarning`: strict programs raise those."""
+
+
+def warn(message: str, category: type[Warning] = EnsueWarning) -> None:
+    """Warns at the line of the user: the nearest caller that is not part of Ensue."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "ensue":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
 
 
 class QueryError(EnsueError):

@@ -1,4 +1,4 @@
-"""Eager sessions: each match once, with the last of its events to come, whatever their order."""
+"""Eager machines: each match once, with the last of its events to come, whatever their order."""
 
 from __future__ import annotations
 
@@ -20,14 +20,16 @@ from inside import (
     Binary,
     Columns,
     Events,
+    Machine,
     Not,
     Options,
     Pattern,
     PatternQuery,
-    Session,
+    State,
     Ticks,
     Window,
     Within,
+    compile_plan,
     parse_statements,
     plan_queries,
     render_query,
@@ -92,15 +94,15 @@ def deliveries(draw: st.DrawFn, history: list[OracleEvent]) -> list[tuple[list[O
 # Properties
 
 
-def session_of(text: str, intervals: bool, match_id: bool = False) -> Session:
+def machine_of(text: str, intervals: bool, match_id: bool = False) -> Machine:
     columns = Columns("time", "type", "until" if intervals else None)
     planned = plan_queries(events_table([]), parse_statements(text), columns, match_id)
-    return Session.start(planned.plans, planned.inputs, planned.outputs, Options(), eager=True)
+    return compile_plan(planned.plans, planned.inputs, planned.outputs, Options(), eager=True)
 
 
 def check_steps(query: PatternQuery, batches: list[tuple[list[OracleEvent], int]], intervals: bool) -> None:
     try:
-        session = session_of(render_query(query), intervals)
+        machine = machine_of(render_query(query), intervals)
     except QueryError as error:
         if error.code != "never-holds":
             raise
@@ -110,13 +112,15 @@ def check_steps(query: PatternQuery, batches: list[tuple[list[OracleEvent], int]
     for match in matches(query, [event for events, _ in batches for event in events]):
         named = tuple((name, event) for name, event in match.bindings if isinstance(name, str))
         expected[max(arrival[event] for _, event in match.bindings)][named] += 1
+    state = machine.start()
     for number, (events, watermark) in enumerate(batches):
-        table = events_table(events).select(session.inputs[0].table.column_names)
-        (found,), late = session.advance([table], watermark)
-        assert not any(mask.any() for mask in late)
-        assert named_bindings(found) == expected[number]
+        table = events_table(events).select(machine.inputs[0].table.column_names)
+        step = machine.step(state, machine.read([table]), watermark)
+        state = step.state
+        assert not any(mask.any() for mask in step.late)
+        assert named_bindings(step.outputs[0]) == expected[number]
     if query.within is not None:
-        assert session.state[0].num_rows == 0
+        assert state.kept_rows == 0
 
 
 @SOME
@@ -184,31 +188,35 @@ def event(number: int, stream: str, moment: int) -> OracleEvent:
     return OracleEvent(number, stream, moment, moment)
 
 
+def steps_of(machine: Machine, given: list[tuple[list[OracleEvent], int]]) -> tuple[list[list[pa.Table]], State]:
+    """What each step gives, and the state at the end."""
+    state, found = machine.start(), []
+    for events, moment in given:
+        table = events_table(events).select(machine.inputs[0].table.column_names)
+        step = machine.step(state, machine.read([table]), moment)
+        state = step.state
+        found.append(list(step.outputs))
+    return found, state
+
+
 def test_the_first_event_may_come_last() -> None:
-    session = session_of("PATTERN SEQ(A a, B b, C c) WITHIN 5", False)
-    found = [
-        session.advance([events_table([arriving]).select(session.inputs[0].table.column_names)], 0)[0][0].num_rows
-        for arriving in (event(0, "C", 4), event(1, "B", 2), event(2, "A", 1), event(3, "C", 5))
-    ]
-    assert found == [0, 0, 1, 1]
+    machine = machine_of("PATTERN SEQ(A a, B b, C c) WITHIN 5", False)
+    arriving = (event(0, "C", 4), event(1, "B", 2), event(2, "A", 1), event(3, "C", 5))
+    found, _ = steps_of(machine, [([one], 0) for one in arriving])
+    assert [tables[0].num_rows for tables in found] == [0, 0, 1, 1]
 
 
 def test_several_patterns_at_once() -> None:
-    session = session_of("PATTERN p SEQ(A a, B b) WITHIN 5; PATTERN q AND(A a, C c) WITHIN 1", False)
+    machine = machine_of("PATTERN p SEQ(A a, B b) WITHIN 5; PATTERN q AND(A a, C c) WITHIN 1", False)
     steps = [([event(0, "B", 3), event(1, "C", 2)], 0), ([event(2, "A", 1)], 1), ([event(3, "C", 2)], 9)]
-    found = [
-        [table.num_rows for table in session.advance([events_table(events)], moment)[0]] for events, moment in steps
-    ]
-    assert found == [[0, 0], [1, 1], [0, 1]]
-    assert session.state[0].num_rows == 0
+    found, state = steps_of(machine, steps)
+    assert [[table.num_rows for table in tables] for tables in found] == [[0, 0], [1, 1], [0, 1]]
+    assert state.kept_rows == 0
 
 
 def test_equal_events_in_different_steps_give_different_ids() -> None:
-    session = session_of("PATTERN SEQ(A a, B b) WITHIN 5 RETURN a.x AS x", False, match_id=True)
-    names = session.inputs[0].table.column_names
-    ids = [
-        session.advance([events_table(events).select(names)], 0)[0][0].column("match_id").to_pylist()
-        for events in ([event(0, "A", 1), event(1, "B", 2)], [event(2, "A", 1)])
-    ]
+    machine = machine_of("PATTERN SEQ(A a, B b) WITHIN 5 RETURN a.x AS x", False, match_id=True)
+    found, _ = steps_of(machine, [([event(0, "A", 1), event(1, "B", 2)], 0), ([event(2, "A", 1)], 0)])
+    ids = [tables[0].column("match_id").to_pylist() for tables in found]
     assert [len(step) for step in ids] == [1, 1]
     assert ids[0] != ids[1]

@@ -23,7 +23,6 @@ from harness import FIELD_TYPES, REFUSED, events_table, is_plannable
 from inside import (
     Bounds,
     Columns,
-    Options,
     PatternQuery,
     bounds_of,
     in_range,
@@ -132,15 +131,15 @@ def tables_of(case: RuleCase) -> dict[str, pa.Table]:
 # What is read
 
 
-def bounds_for(text: str, options: Options, end: str | None = None) -> Bounds:
+def bounds_for(text: str, since: int, until: int, end: str | None = None) -> Bounds:
     statements = program_statements(text)
     planned = plan_queries(events_table([]), statements, Columns("time", "type", end))
-    (bounds,) = bounds_of(planned.inputs, planned.plans, planned.derivations, options)
+    (bounds,) = bounds_of(planned.inputs, planned.plans, planned.derivations, since, until)
     return bounds
 
 
 def test_levels_of_streams_reach_back_one_after_the_other() -> None:
-    assert bounds_for(LEVELS, Options(since=100, until=200), "until") == Bounds(85, 85, 200)
+    assert bounds_for(LEVELS, 100, 200, "until") == Bounds(85, 85, 200)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +154,7 @@ def test_levels_of_streams_reach_back_one_after_the_other() -> None:
     ],
 )
 def test_what_may_depend_on_all_earlier_events_is_read_from_the_beginning(text: str) -> None:
-    assert bounds_for(text, Options(since=100, until=200)) == Bounds(until=200)
+    assert bounds_for(text, 100, 200) == Bounds(until=200)
 
 
 def test_an_archive_in_order_is_read_in_part_and_without_a_copy() -> None:
@@ -163,7 +162,7 @@ def test_an_archive_in_order_is_read_in_part_and_without_a_copy() -> None:
     statements = program_statements(LEVELS)
     planned = plan_queries(events_table(history), statements, Columns("time", "type"))
     sources, _ = load_sources(planned.inputs, pa.int64())
-    (source,) = in_range(sources, planned.plans, planned.derivations, Options(since=100, until=200))
+    (source,) = in_range(sources, planned.plans, planned.derivations, 100, 200)
     whole, part = (table.column("time").chunk(0) for table in (planned.inputs[0].table, source.input.table))
     assert part.to_pylist() == source.starts.tolist() == list(range(86, 201))
     assert part.buffers()[1].address == whole.buffers()[1].address

@@ -32,6 +32,7 @@ from inside import (
     Ticks,
     catalog_of,
     counts_events,
+    kept_events,
     needed_columns,
     output_schema,
     packed,
@@ -122,7 +123,9 @@ class Stream:
         """The events in the state of a bucket, with their times and nothing else."""
         return [
             OracleEvent(0, item.stream or row["type"], row[item.time], row[item.end or item.time])
-            for item, table in zip(self.task.inputs, self.task.session(self.kept[number].state).state, strict=True)
+            for item, table in zip(
+                self.task.inputs, kept_events(self.task.machine, self.task.state(self.kept[number].state)), strict=True
+            )
             for row in table.to_pylist()
         ]
 

@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 
 from ensue import Program, QueryError
 from harness import FIELD_TYPES, events_table
-from inside import CascadeProgress as Progress
 from inside import (
     Columns,
+    Machine,
     Options,
     Planned,
+    compile_plan,
     fixed_tables,
     plan_queries,
     program_statements,
     restore,
     snapshot,
-    start_session,
 )
 from oracle.oracle import OracleEvent
 from strategies.histories import batches
@@ -48,8 +48,8 @@ def planned(case: RuleCase) -> tuple[Planned, tuple[str, ...]]:
     return plan, Program(statements).names
 
 
-def started(plan: Planned) -> Progress:
-    return start_session(plan.plans, plan.inputs, plan.outputs, Options(), derivations=plan.derivations)
+def machine_of(plan: Planned) -> Machine:
+    return compile_plan(plan.plans, plan.inputs, plan.outputs, Options(), derivations=plan.derivations)
 
 
 @given(st.data())
@@ -57,19 +57,22 @@ def test_any_cut_derives_what_the_oracle_says(data: st.DataObject) -> None:
     case = data.draw(rule_cases(intervals=True))
     plan, names = planned(case)
     steps = data.draw(batches(case.history))
-    progress = started(plan)
+    machine = machine_of(plan)
+    state = machine.start()
     found: dict[str, Rows] = {name: [] for name in names}
     ends: list[tuple[list[OracleEvent], int | None]] = [*steps, ([], None)]
     for rows, until in ends:
-        before = progress.watermark
-        tables, _ = progress.advance([events_table(rows).select(progress.inputs[0].table.column_names)], until)
-        for name, table in zip(names, tables, strict=True):
+        before = state.watermark
+        batch = machine.read([events_table(rows).select(machine.inputs[0].table.column_names)])
+        step = machine.step(state, batch, until)
+        state = step.state
+        for name, table in zip(names, step.outputs, strict=True):
             own = [tuple(row.values()) for row in table.to_pylist()]
             if name in case.derived.heads:
                 assert all((before is None or before < row[1]) and (until is None or row[1] <= until) for row in own)
             found[name] += own
         if until is not None and data.draw(st.booleans()):
-            saved, progress = snapshot(progress, False), started(plan)
-            restore(progress, saved)
+            saved, machine = snapshot(machine, state, False), machine_of(plan)
+            state = restore(machine, saved)
     for head in case.derived.heads:
         assert found[head] == [(s, e, *attributes) for s, e, attributes in case.derived.rows(head)]

@@ -14,10 +14,9 @@ from ensue.algebra.rules import Ruleset
 from ensue.algebra.streams import END, LINEAGE, START, components
 from ensue.engine.distinct import distinct_events, in_settled_order
 from ensue.engine.evaluate import Frontier, evaluate
-from ensue.engine.events import Candidates, EventStore
+from ensue.engine.events import Candidates, request_of
 from ensue.engine.lookups import look_up
 from ensue.engine.output import OutputSchema, collect_ordered
-from ensue.engine.session import request_of
 from ensue.engine.sources import EventSource, InputTable, Mask, Report, load_sources, one_chunk
 from ensue.engine.traces import Watched, watch
 from ensue.errors import LimitError, citing, counted
@@ -129,49 +128,6 @@ def is_recursive(group: Sequence[Derivation]) -> bool:
 def sources_of(plan: QueryPlan, sources: Sequence[EventSource]) -> tuple[EventSource, ...]:
     """The tables that a plan looks at: those that were given, and of the derived ones those that it names."""
     return tuple(source for source in sources if not source.input.derived or any(map(source.input.holds, plan.streams)))
-
-
-@dataclass(frozen=True, slots=True)
-class Derived:
-    """The events of declared streams, and for each statement what it was looked for in."""
-
-    sources: tuple[EventSource, ...]
-    looked_in: tuple[tuple[QueryPlan, EventStore], ...]
-
-
-def derive(
-    group: Sequence[Derivation],
-    sources: Sequence[EventSource],
-    options: Options,
-    report: Report,
-    horizon: int | None = None,
-) -> Derived:
-    """All events of a declared stream, or of several that use each other; `horizon` is how far time is known.
-
-    Those before `options.since` are needed for what completes after it.
-    """
-    frontier = Frontier(until=options.until, horizon=horizon)
-    time_type = group[0].plans[0].catalog.time_type
-    none_yet, _ = load_sources([derivation.item for derivation in group], time_type)
-    looked_in: list[tuple[QueryPlan, EventStore]] = []
-    events: dict[Stream, pa.Table] = {}
-    for derivation in group:
-        parts = []
-        for way in derivation.ways:
-            own = Report()
-            watched = watch(way.plan, sources_of(way.plan, (*sources, *none_yet)), request_of(way.plan), own)
-            looked_in.append((way.plan, watched.store))
-            matches = way.matches(watched, frontier, options)
-            parts.append(derivation.events(way, matches, options.limit))
-            report.null_keys = max(report.null_keys, own.null_keys)
-            report.traces_failed += own.traces_failed
-            report.events_skipped += own.events_skipped
-        events[derivation.name] = derivation.together(parts, options.limit)
-    if is_recursive(group):
-        events = grow(group, events, Search(tuple(sources), {}, frontier, options))
-    settled = [replace(made.item, table=made.settled(events[made.name])) for made in group]
-    loaded, _ = load_sources(settled, time_type)
-    return Derived(loaded, tuple(looked_in))
 
 
 @dataclass(frozen=True, slots=True)

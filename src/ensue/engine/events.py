@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import numpy as np
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ensue.engine.keys import NO_KEY, encode_columns
-from ensue.engine.sources import EventSource, InputTable, Mask, Report
+from ensue.engine.sources import EventSource, InputTable, Mask
 from ensue.kernels.compiled import Codes, Int64s
 from ensue.kernels.sorting import (
     group_by_key,
@@ -21,6 +21,7 @@ from ensue.kernels.sorting import (
     order_by_time,
 )
 from ensue.names import AnyEvent, Stream
+from ensue.plan.model import QueryPlan
 
 FOREVER = np.iinfo(np.int64).max
 NEVER = np.iinfo(np.int64).min
@@ -95,9 +96,19 @@ class EventStore:
     streams: Mapping[Stream, Candidates]
     key_count: int
     timeline: Timeline | None
-    report: Report
     row_keys: tuple[Codes, ...] = ()
     row_positions: tuple[Int64s, ...] = ()
+    without_key: Mapping[Stream, tuple[EventSource, Codes]] = field(default_factory=dict)
+    """Of the streams that have such, the rows without a key."""
+
+    def keyless(self, streams: Iterable[Stream]) -> int:
+        """How many rows of some streams have no key; a row that is of several of them counts once."""
+        found: dict[int, list[Codes]] = {}
+        for stream in streams:
+            if stream in self.without_key:
+                source, rows = self.without_key[stream]
+                found.setdefault(id(source), []).append(rows)
+        return sum(len(np.unique(np.concatenate(parts))) for parts in found.values())
 
     @property
     def is_certain(self) -> bool:
@@ -123,9 +134,12 @@ class Request:
     counting: bool
 
 
-def load_events(
-    sources: tuple[EventSource, ...], request: Request, report: Report, known: Sequence[Int64s] = ()
-) -> EventStore:
+def request_of(plan: QueryPlan) -> Request:
+    """What a plan wants of the tables."""
+    return Request(plan.streams, plan.query.partition_by, plan.catalog.time_type, plan.counting)
+
+
+def load_events(sources: tuple[EventSource, ...], request: Request, known: Sequence[Int64s] = ()) -> EventStore:
     """Finds, keys, numbers and sorts the events of a query's streams.
 
     `known` gives, per table, the positions that are settled already (-1: not yet), where positions are counted.
@@ -139,20 +153,16 @@ def load_events(
         keys, key_count = _partition_keys(sources, [rows for rows, _ in found], request)
         row_keys, timeline, positions = (), None, ()
     streams: dict[Stream, Candidates] = {}
+    without_key: dict[Stream, tuple[EventSource, Codes]] = {}
     for place, (source, (rows, runs)) in enumerate(zip(sources, found, strict=True)):
         own_positions = positions[place] if request.counting else None
+        keyless = bool(len(keys[place])) and not source.input.derived and int(keys[place].min()) < 0
         for number, name in enumerate(_streams_in(source, request)):
             run = slice(runs[number], runs[number + 1])
             streams[name] = arrange(source, rows[run], keys[place][run], key_count, own_positions)
-        if not source.input.derived:
-            report.null_keys += _count_once(source, rows[keys[place] < 0], request)
-    return EventStore(sources, streams, key_count, timeline, report, row_keys, positions)
-
-
-def _count_once(source: EventSource, rows: Codes, request: Request) -> int:
-    """How many different rows these are; a row comes again where it is of several streams."""
-    several = any(isinstance(stream, AnyEvent) for stream in request.streams)
-    return len(np.unique(rows)) if several or source.input.hierarchy else len(rows)
+            if keyless and len(streams[name]) < runs[number + 1] - runs[number]:
+                without_key[name] = source, rows[run][keys[place][run] < 0]
+    return EventStore(sources, streams, key_count, timeline, row_keys, positions, without_key)
 
 
 def _streams_in(source: EventSource, request: Request) -> tuple[Stream, ...]:

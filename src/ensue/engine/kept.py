@@ -8,47 +8,45 @@ import numpy as np
 import pyarrow as pa
 
 from ensue.algebra.streams import END, START
-from ensue.engine.cascade import Cascade, Progress, Role
 from ensue.engine.distinct import row_codes
+from ensue.engine.machine import Machine, State
 from ensue.engine.output import event_fields
 from ensue.engine.sources import one_chunk
+from ensue.engine.stage import Role
 from ensue.names import Stream
 
 OWN = "ensue:"
 """How the names of the engine's own columns begin."""
 
 
-def kept_events(progress: Progress) -> list[pa.Table]:
+def kept_events(machine: Machine, state: State) -> list[pa.Table]:
     """The kept rows of each table that is given, those beyond the watermark included, with the columns that are kept.
 
     A row that several levels of statements keep comes once. They may keep different columns of it: it is known again by
     those that all of them keep, and given with those of the level that keeps the most such rows.
     """
     return [
-        _once([_shown(table, item.table.column_names) for table in _kept(progress, place)])
-        for place, item in enumerate(progress.inputs)
+        _once([_shown(table, item.table.column_names) for table in _kept(machine, state, place)])
+        for place, item in enumerate(machine.inputs)
     ]
 
 
-def kept_derived(progress: Progress) -> dict[Stream, pa.Table]:
+def kept_derived(machine: Machine, state: State) -> dict[Stream, pa.Table]:
     """The kept events of each declared stream; the columns `start` and `end`, which come first, are their times."""
     found: dict[Stream, pa.Table] = {}
-    for made in progress.derivations if isinstance(progress, Cascade) else ():
+    for made in machine.derivations:
         schema = made.item.table.schema
         names = [START, END, *(name for name in schema.names if not name.startswith(OWN))]
-        table = _once([_shown(table, names) for table in (made.item.table, *_kept(progress, made.name))])
+        table = _once([_shown(table, names) for table in (made.item.table, *_kept(machine, state, made.name))])
         shown = event_fields({name: schema.field(name).type for name in names})
         found[made.name] = table.rename_columns([field.name for field in shown])
     return found
 
 
-def _kept(progress: Progress, role: Role) -> Iterator[pa.Table]:
+def _kept(machine: Machine, state: State, role: Role) -> Iterator[pa.Table]:
     """What each level keeps of a table or a declared stream."""
-    if isinstance(progress, Cascade):
-        for stage in progress.stages:
-            yield from (state for own, state in zip(stage.takes, stage.session.state, strict=True) if own == role)
-    elif isinstance(role, int):
-        yield progress.state[role]
+    for stage, part in zip(machine.stages, state.stages, strict=True):
+        yield from (kept.table for own, kept in zip(stage.takes, part.kept, strict=True) if own == role)
 
 
 def _shown(table: pa.Table, names: Sequence[str]) -> pa.Table:

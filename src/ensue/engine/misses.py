@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from ensue.algebra.nodes import Events, PatternQuery, Window
-from ensue.engine.derived import sources_of
-from ensue.engine.evaluate import Frontier, evaluate
-from ensue.engine.events import Candidates, EventStore, load_events
 from ensue.engine.join import Join
+from ensue.engine.machine import examine
 from ensue.engine.matches import MatchChunk
 from ensue.engine.rows import Rows
-from ensue.engine.session import request_of
-from ensue.engine.sources import EventSource, Mask, Report
+from ensue.engine.sources import EventSource, Mask
 from ensue.engine.workspace import find_candidates
 from ensue.errors import QueryError
 from ensue.graph.bounds import end_of, position_of, start_of
@@ -25,7 +22,7 @@ from ensue.graph.timescale import TimeScale
 from ensue.kernels.compiled import Int64s
 from ensue.names import Name, Stream, in_order, written
 from ensue.plan.build import plan_checked
-from ensue.plan.model import AbsencePlan, Options, QueryPlan
+from ensue.plan.model import AbsencePlan, QueryPlan
 from ensue.plan.requirements import ABSENCE, ORDER, WINDOW, Compared, Question, Requirement
 
 
@@ -52,8 +49,6 @@ class Search:
     plan: QueryPlan
     sources: tuple[EventSource, ...]
     most: int
-    options: Options = field(default_factory=Options)
-    stores: dict[Hashable, tuple[EventStore, dict[Hashable, Candidates]]] = field(default_factory=dict)
 
     @cached_property
     def matches(self) -> Choices:
@@ -68,10 +63,9 @@ class Search:
             if error.code != "never-holds":
                 raise
             return Choices((), False)
-        store, found = self._store(plan)
         chunks: list[MatchChunk] = []
         left = self.most
-        for chunk in evaluate(plan, store, Frontier(), self.options, found):
+        for chunk in examine(plan, self.sources)[1]:
             if chunk.rows.length > left:
                 chunks.append(replace(chunk, rows=chunk.rows.take(np.arange(left, dtype=np.int32))))
                 return Choices(tuple(chunks), True)
@@ -84,21 +78,14 @@ class Search:
 
     def present(self, stream: Stream) -> int:
         """How many events of a stream there are, with a key or without."""
-        store, _ = self._store(self.planned(replace(self.question.query, partition_by=())))
-        return len(store.streams[stream])
+        plan = self.planned(replace(self.question.query, partition_by=()))
+        return len(examine(plan, self.sources)[0].store.streams[stream])
 
     def satisfying(self, variable: Variable) -> int:
         """How many events of a variable's stream satisfy what it asks of them by themselves."""
         plan = self.planned(replace(self.question.query, partition_by=()))
-        store, _ = self._store(plan)
+        store = examine(plan, self.sources)[0].store
         return len(find_candidates(variable, plan.graphs[0].graph, store, plan.catalog))
-
-    def _store(self, plan: QueryPlan) -> tuple[EventStore, dict[Hashable, Candidates]]:
-        request = request_of(plan)
-        wanted = (request.partition_by, request.counting)
-        if wanted not in self.stores:
-            self.stores[wanted] = load_events(sources_of(plan, self.sources), request, Report(), ()), {}
-        return self.stores[wanted]
 
     def misses(self, requirement: Requirement) -> Choices:
         """The choices that meet everything but this requirement."""

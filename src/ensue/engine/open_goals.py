@@ -12,8 +12,8 @@ from ensue.engine.events import FOREVER, NEVER, EventStore, load_events
 from ensue.engine.forget import last_positions
 from ensue.engine.matches import MatchChunk, completion_times
 from ensue.engine.misses import are_among
-from ensue.engine.session import Session, beyond, kept_positions, only_ready, request_of
-from ensue.engine.sources import Mask, Report, load_sources
+from ensue.engine.sources import Mask
+from ensue.engine.stage import Stage, StageState
 from ensue.graph.bounds import Limit, Point, end_of, position_of, start_of
 from ensue.graph.model import Graph
 from ensue.kernels.compiled import Int64s
@@ -41,12 +41,15 @@ class Goals:
     open: tuple[str, ...]
 
 
-def open_goals(session: Session, place: int, options: Options) -> Iterator[Goals]:
-    """The open goals of one plan of a session, those with more events first."""
-    plan, watermark = session.plans[place], session.watermark
+def open_goals(stage: Stage, state: StageState, place: int, watermark: int | None, options: Options) -> Iterator[Goals]:
+    """The open goals of one member of a stage, those with more events first."""
+    plan = stage.plans[place]
     if watermark is None or plan.tracking is not None:
         return
-    everything, settled = _stores(session, plan, watermark)
+    everything, settled = (
+        load_events(stage.loaded(state, until), stage.request_of(plan), stage.known_positions(state))
+        for until in (None, watermark)
+    )
     for graph_plan in plan.graphs:
         listed: list[Listed] = []
         alone = replace(plan, graphs=(graph_plan,))
@@ -55,17 +58,6 @@ def open_goals(session: Session, place: int, options: Options) -> Iterator[Goals
             yield Goals(chunk, None, {}, completion_times(chunk, plan), _still_forbidden(graph_plan.graph))
         for opening in openings_of(graph_plan.graph):
             yield from _goals_of(opening, plan, settled, watermark, options, listed)
-
-
-def _stores(session: Session, plan: QueryPlan, watermark: int) -> tuple[EventStore, EventStore]:
-    """The kept events, and those of them that end no later than the watermark."""
-    inputs = [replace(item, table=kept) for item, kept in zip(session.inputs, session.state, strict=True)]
-    sources, _ = load_sources(inputs, session.time_type)
-    known = [kept_positions(table) for table in session.state] if session.counting else []
-    ready = tuple(only_ready(source, beyond(source, watermark)) for source in sources)
-    request = request_of(plan, session.counting)
-    everything, settled = (load_events(tables, request, Report(), known) for tables in (sources, ready))
-    return everything, settled
 
 
 def _goals_of(

@@ -6,21 +6,17 @@ when it completes, so what is made of it completes so much later again.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
 import pyarrow as pa
 
-from ensue.engine.choice import uses_up
 from ensue.engine.derived import Derivation, all_plans, groups_of, is_recursive
-from ensue.engine.evaluate import Frontier, evaluate
-from ensue.engine.events import Candidates, EventStore
-from ensue.engine.matches import MatchChunk, completion_times
 from ensue.engine.sources import EventSource, InputTable, Mask
 from ensue.names import Stream
-from ensue.plan.model import Options, QueryPlan, Retention
+from ensue.plan.model import QueryPlan, Retention
 from ensue.plan.retention import longer
 from ensue.plan.slices import reach_of_streams, uncut_reason
 
@@ -37,19 +33,21 @@ class Bounds:
 
 
 def bounds_of(
-    items: Sequence[InputTable], plans: Sequence[QueryPlan], derivations: Sequence[Derivation], options: Options
+    items: Sequence[InputTable],
+    plans: Sequence[QueryPlan],
+    derivations: Sequence[Derivation],
+    since: int | None,
+    until: int | None,
 ) -> list[Bounds]:
-    """What matters of each table to the matches that complete after `options.since` and not after `options.until`."""
-    if options.since is None:
-        return [Bounds(until=options.until) for _ in items]
+    """What matters of each table to the matches that complete after `since` and not after `until`."""
+    if since is None:
+        return [Bounds(until=until) for _ in items]
     reach = _reach(plans, derivations)
     found = []
     for item in items:
         own = [kept for stream, kept in reach.items() if item.holds(stream)]
         whole = reduce(longer, own) if own else ENDLESS
-        found.append(
-            Bounds(_back(options.since, whole.from_start), _back(options.since, whole.from_end), options.until)
-        )
+        found.append(Bounds(_back(since, whole.from_start), _back(since, whole.from_end), until))
     return found
 
 
@@ -93,12 +91,16 @@ def _ticks(kept: Retention) -> int | None:
 
 
 def in_range(
-    sources: Sequence[EventSource], plans: Sequence[QueryPlan], derivations: Sequence[Derivation], options: Options
+    sources: Sequence[EventSource],
+    plans: Sequence[QueryPlan],
+    derivations: Sequence[Derivation],
+    since: int | None,
+    until: int | None,
 ) -> tuple[EventSource, ...]:
     """The tables with nothing but the rows that matter."""
-    if options.since is None and options.until is None:
+    if since is None and until is None:
         return tuple(sources)
-    bounds = bounds_of([source.input for source in sources], plans, derivations, options)
+    bounds = bounds_of([source.input for source in sources], plans, derivations, since, until)
     return tuple(_within(source, own) for source, own in zip(sources, bounds, strict=True))
 
 
@@ -124,23 +126,3 @@ def _rows_of(table: pa.Table, mask: Mask) -> pa.Table:
     first, rows = int(np.argmax(mask)), int(np.count_nonzero(mask))
     together = bool(mask[first : first + rows].all())
     return table.slice(first, rows) if together else table.filter(pa.array(mask)).combine_chunks()
-
-
-def matches_in_range(
-    plan: QueryPlan,
-    store: EventStore,
-    options: Options,
-    found: dict[Hashable, Candidates],
-    horizon: int | None = None,
-) -> Iterator[MatchChunk]:
-    """The matches of a result that complete after `options.since` and not after `options.until`.
-
-    What uses events up depends on all earlier matches, so these are found too.
-    """
-    if options.since is None or not uses_up(plan.query):
-        yield from evaluate(plan, store, Frontier(options.since, options.until, horizon), options, found)
-        return
-    for chunk in evaluate(plan, store, Frontier(None, options.until, horizon), options, found):
-        later = chunk.where(completion_times(chunk, plan) > options.since)
-        if later.rows.length:
-            yield later

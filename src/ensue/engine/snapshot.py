@@ -1,4 +1,4 @@
-"""A session's state as one Arrow table that carries its version, its query and its watermark."""
+"""The state of a machine as one Arrow table that carries its version, its query and its watermark."""
 
 from __future__ import annotations
 
@@ -13,45 +13,47 @@ import pyarrow as pa
 
 from ensue.algebra.causes import CHAINS, EDGES
 from ensue.algebra.nodes import PatternQuery
-from ensue.engine.cascade import Cascade, Progress, sessions_of
 from ensue.engine.derived import Derivation, all_plans
-from ensue.engine.session import Session
+from ensue.engine.machine import Machine, State
 from ensue.engine.sources import InputTable, Report, one_chunk
+from ensue.engine.stage import Stage, StageState
 from ensue.errors import StateError
 from ensue.lang.render import render_constraint, render_query
 from ensue.lang.render_rules import render_declarations, render_rule
 from ensue.names import Stream
 from ensue.plan.model import QueryPlan
 
-STATE_VERSION = 3
+STATE_VERSION = 4
 METADATA = b"ensue.state"
 REQUIRED = {"version", "query", "watermark", "per_stream", "report", "tables"}
 
 
-def snapshot(session: Progress, per_stream: bool, schemas: Mapping[Stream | None, pa.Schema] | None = None) -> pa.Table:
+def snapshot(
+    machine: Machine, state: State, per_stream: bool, schemas: Mapping[Stream | None, pa.Schema] | None = None
+) -> pa.Table:
     """The state as one row: a column for each input with the list of its kept events, those of every stage apart.
 
     A query that watches its traces has a column with the list of what is known of each. `per_stream` says whether
-    batches come as one table per stream, `schemas` what columns they have, of which the session itself knows only
+    batches come as one table per stream, `schemas` what columns they have, of which the machine itself knows only
     those that its queries use.
     """
-    shapes = {item.stream: item.table.schema for item in session.inputs} | dict(schemas or {})
+    shapes = {item.stream: item.table.schema for item in machine.inputs} | dict(schemas or {})
     columns: dict[str, pa.Array] = {}
-    for prefix, part in _parts(session):
-        columns |= {prefix + _column_name(place): _as_list(table) for place, table in enumerate(part.state)}
+    for prefix, stage, part in zip(_prefixes(machine), machine.stages, state.stages, strict=True):
+        columns |= {prefix + _column_name(place): _as_list(table) for place, table in enumerate(stage.saved(part))}
         for place, tables in enumerate(part.records):
             columns |= {prefix + _records_name(place, number): _as_list(table) for number, table in enumerate(tables)}
     header = {
         "version": STATE_VERSION,
-        "query": text_of(session),
-        "watermark": session.watermark,
-        "horizon": session.horizon,
+        "query": text_of(machine),
+        "watermark": state.watermark,
+        "horizon": state.horizon,
         "per_stream": per_stream,
-        "report": asdict(session.report),
-        "watched": watched_streams(_all_plans(session)),
-        "tables": [{**_columns(item), "schema": _encoded(shapes[item.stream])} for item in session.inputs],
+        "report": asdict(state.report),
+        "watched": watched_streams(_all_plans(machine)),
+        "tables": [{**_columns(item), "schema": _encoded(shapes[item.stream])} for item in machine.inputs],
     }
-    if fixed := _fixed_tables(session):
+    if fixed := _fixed_tables(machine):
         header["fixed"] = {name: _encoded(table.schema) for name, table in fixed.items()}
     return pa.table(columns).replace_schema_metadata({METADATA: json.dumps(header).encode()})
 
@@ -85,40 +87,39 @@ def statement_text(query: PatternQuery) -> str | None:
     return None if beside else render_query(query)
 
 
-def text_of(session: Progress) -> str:
-    return query_text(session.plans, session.derivations if isinstance(session, Cascade) else ())
+def text_of(machine: Machine) -> str:
+    return query_text(machine.plans, machine.derivations)
 
 
-def _parts(session: Progress) -> Iterator[tuple[str, Session]]:
-    """The sessions whose states are saved, and how the names of their columns begin."""
-    for place, part in enumerate(sessions_of(session)):
-        yield (f"stage_{place}_" if isinstance(session, Cascade) else ""), part
+def _prefixes(machine: Machine) -> list[str]:
+    """How the names of the columns of each stage begin."""
+    return [f"stage_{place}_" for place in range(len(machine.stages))]
 
 
-def _all_plans(session: Progress) -> list[QueryPlan]:
-    return [plan for part in sessions_of(session) for plan in part.plans]
+def _all_plans(machine: Machine) -> list[QueryPlan]:
+    return [plan for stage in machine.stages for plan in stage.plans]
 
 
-def restore(session: Progress, saved: pa.Table, predecessors: Collection[str] = ()) -> None:
-    """Puts a saved state into a session of the same query over tables of the same shape.
+def restore(machine: Machine, saved: pa.Table, predecessors: Collection[str] = ()) -> State:
+    """The state of a machine of the same query over tables of the same shape, as it was saved.
 
     `predecessors` are other queries, as texts, whose kept events are known to suffice.
     """
     header = read_header(saved)
-    text = text_of(session)
+    text = text_of(machine)
     if header["query"] != text and header["query"] not in predecessors:
         raise StateError(
             "state-query",
             "the saved state belongs to another query",
             f"it was saved by:\n{header['query']}",
         )
-    if header["query"] == text and header.get("watched", []) != watched_streams(_all_plans(session)):
+    if header["query"] == text and header.get("watched", []) != watched_streams(_all_plans(machine)):
         raise StateError(
             "state-query",
             "the saved state watches traces in another way",
             "restore it with the release that saved it, or start anew from the source",
         )
-    for item, before in zip(session.inputs, header["tables"], strict=False):
+    for item, before in zip(machine.inputs, header["tables"], strict=False):
         changed = [name for name, column in _columns(item).items() if before[name] != column]
         if changed:
             raise StateError(
@@ -126,22 +127,20 @@ def restore(session: Progress, saved: pa.Table, predecessors: Collection[str] = 
                 f"the state was saved with {changed[0]} {before[changed[0]]!r}, not {_columns(item)[changed[0]]!r}",
                 "name the same columns as before",
             )
-    for prefix, part in _parts(session):
-        _restore_part(part, saved, prefix)
-        part.watermark, part.horizon = header["watermark"], header.get("horizon")
-    session.report = Report(**header["report"])
+    parts = zip(machine.stages, _prefixes(machine), strict=True)
+    stages = tuple(_restored_stage(stage, saved, prefix) for stage, prefix in parts)
+    return State(stages, header["watermark"], header.get("horizon"), Report(**header["report"]))
 
 
-def _restore_part(session: Session, saved: pa.Table, prefix: str) -> None:
+def _restored_stage(stage: Stage, saved: pa.Table, prefix: str) -> StageState:
     tables: list[pa.Table] = []
-    for place, expected in enumerate(session.state):
+    for place, (schema, shape) in enumerate(zip(stage.saved_schemas(), stage.shapes, strict=True)):
         name = prefix + _column_name(place)
-        label = session.inputs[place].label
         if name not in saved.column_names:
-            raise StateError("state-shape", f"the saved state has no events of the {label}", "give the same tables")
-        tables.append(_as_table(saved.column(name), expected.schema, label))
-    session.state = tables
-    session.records = [tuple(_records(saved, prefix, place)) for place in range(len(session.plans))]
+            problem = f"the saved state has no events of the {shape.label}"
+            raise StateError("state-shape", problem, "give the same tables")
+        tables.append(_as_table(saved.column(name), schema, shape.label))
+    return stage.restored(tables, [tuple(_records(saved, prefix, place)) for place in range(len(stage.members))])
 
 
 def saved_schemas(saved: pa.Table) -> dict[Stream | None, pa.Schema]:
@@ -154,9 +153,8 @@ def saved_tables(saved: pa.Table) -> dict[str, pa.Table]:
     return {name: _decoded(schema).empty_table() for name, schema in read_header(saved).get("fixed", {}).items()}
 
 
-def _fixed_tables(session: Progress) -> dict[str, pa.Table]:
-    derivations = session.derivations if isinstance(session, Cascade) else ()
-    ways = [way for derivation in derivations for way in derivation.ways]
+def _fixed_tables(machine: Machine) -> dict[str, pa.Table]:
+    ways = [way for derivation in machine.derivations for way in derivation.ways]
     return {way.plan.query.lookup.table: way.table for way in ways if way.plan.query.lookup and way.table is not None}
 
 

@@ -152,11 +152,11 @@ def load_sources(inputs: Sequence[InputTable], time_type: pa.DataType) -> tuple[
             valid = _both(valid, None if ordered.all() else ordered)
         sources.append(EventSource(table, starts, ends, valid))
     if any(table.probability is not None or table.hierarchy for table in inputs):
-        _read_uncertainty(sources)
+        read_uncertainty(sources)
     return tuple(sources), report
 
 
-def _read_uncertainty(sources: Sequence[EventSource]) -> None:
+def read_uncertainty(sources: Sequence[EventSource]) -> None:
     """Reads how probable the rows are; one that cannot be real is no event."""
     uncertain = [source for source in sources if source.input.probability is not None or source.input.hierarchy]
     probabilities, kinds = [], []

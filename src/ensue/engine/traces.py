@@ -73,7 +73,7 @@ def watch(
     """
     if plan.monitor is None:
         found: dict[Hashable, Candidates] = {}
-        return Watched(load_events(sources, request, report, known), found, found)
+        return Watched(load_events(sources, request, known), found, found)
     return _Watch(plan, plan.monitor, sources, request, report, records, numbers).run(after, until)
 
 
@@ -201,7 +201,7 @@ class _Watch:
                 if source.input.stream in (None, stream):
                     chosen = order[runs[number] : runs[number + 1]]
                     streams[stream] = arrange(source, rows[chosen], keys[chosen], len(first))
-        store = EventStore(self.sources, streams, len(first), None, self.report)
+        store = EventStore(self.sources, streams, len(first), None)
         found: dict[Hashable, Candidates] = {}
         return store, found, self._leaves(store, found)
 
@@ -259,7 +259,7 @@ class _Watch:
             item = replace(source.input, table=table)
             sources.append(EventSource(item, source.starts, source.ends, valid, uncertainty=source.uncertainty))
         request = replace(self.request, partition_by=(*self.request.partition_by, TRACE))
-        return replace(load_events(tuple(sources), request, Report()), report=self.report)
+        return load_events(tuple(sources), request)
 
     def _narrowed(
         self, found: dict[Hashable, Candidates], skipped: Mask

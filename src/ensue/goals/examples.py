@@ -14,8 +14,8 @@ from ensue.algebra.nodes import Event, Return, walk
 from ensue.engine.matches import MatchChunk
 from ensue.engine.misses import Choices, Search
 from ensue.engine.output import output_schema, render_chunk
-from ensue.engine.session import raw_types
 from ensue.engine.sources import InputTable
+from ensue.engine.stage import raw_types
 from ensue.expr.lists import has_prev
 from ensue.expr.nodes import Binary, Expr, Field, variables_of
 from ensue.expr.rewrite import substitute_fields

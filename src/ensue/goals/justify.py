@@ -11,13 +11,11 @@ import pyarrow as pa
 
 from ensue.algebra.rulesets import RESULT
 from ensue.dsl.constraints import ConstraintsLike
-from ensue.engine.evaluate import Frontier, evaluate
 from ensue.engine.matches import MatchChunk
 from ensue.engine.output import render_chunk
 from ensue.errors import Problem, QueryError, SchemaError, citing, counted
 from ensue.goals.loading import MOST_ROWS, Asked, chosen_result, load_for
-from ensue.goals.proofs import Proof, Prover, equal_to, with_lists
-from ensue.plan.model import Options
+from ensue.goals.proofs import Proof, Prover, equal_to
 from ensue.programs import Program, QueryLike
 from ensue.runtimes.planning import ColumnNames, Columns
 
@@ -57,8 +55,9 @@ def justify(
     """
     wanted = _wanted(match)
     chosen = chosen_result(query, name, constraints)
-    loaded = load_for(chosen, chosen.query, Asked(events, Columns(time, type, end), where, tables), MOST_ROWS, True)
-    plan, output, watched = with_lists(loaded.planned.plans[0]), loaded.planned.outputs[0], loaded.watched(0)
+    asked = Asked(events, Columns(time, type, end), where, tables)
+    loaded, chunks = load_for(chosen, chosen.query, asked, MOST_ROWS, match_id=True)
+    plan, output = loaded.planned.plans[0], loaded.planned.outputs[0]
     unknown = [column for column in wanted if column not in output.schema.names]
     if unknown:
         raise SchemaError(
@@ -68,7 +67,7 @@ def justify(
         )
     seen: list[pa.Table] = []
     with citing(plan.source):
-        for chunk in evaluate(plan, watched.store, Frontier(), Options(limit=None), watched.completing):
+        for chunk in chunks:
             shown = pa.Table.from_batches([render_chunk(chunk, output)])
             place = _place_of(wanted, shown)
             if place is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,10 +11,13 @@ from ensue.algebra.rules import Ruleset
 from ensue.algebra.rulesets import resolve_rules, unused_heads
 from ensue.algebra.scopes import counts_events
 from ensue.algebra.streams import declarations, streams_of
-from ensue.api import Loaded, load_tables, with_declared
+from ensue.api import Loaded, load_tables
 from ensue.check import Checked
 from ensue.dsl.constraints import ConstraintsLike
+from ensue.engine.matches import MatchChunk
 from ensue.engine.sources import InputTable
+from ensue.engine.stage import Member
+from ensue.engine.traces import Watched
 from ensue.errors import Problem, QueryError, SchemaError, did_you_mean
 from ensue.plan.model import Options
 from ensue.programs import Program, QueryLike, resolved, written_statements
@@ -114,8 +117,10 @@ def _only_result(written: Checked, named: list[tuple[str, PatternQuery]]) -> str
     )
 
 
-def load_for(chosen: Chosen, query: PatternQuery, asked: Asked, most: int, match_id: bool = False) -> Loaded:
-    """The events, those of declared streams included, that this form of the statement looks at."""
+def load_for(
+    chosen: Chosen, query: PatternQuery, asked: Asked, most: int, match_id: bool = False
+) -> tuple[Loaded, Iterator[MatchChunk]]:
+    """The events, those of declared streams included, that this form of the statement looks at, and its matches."""
     statements = resolved(chosen.as_result(query))
     events, columns = asked.events, asked.columns
     if are_frames(events):
@@ -129,7 +134,13 @@ def load_for(chosen: Chosen, query: PatternQuery, asked: Asked, most: int, match
     elif asked.where is not None:
         raise SchemaError("where-frame", "`where` filters Spark DataFrames", "filter the table itself before the call")
     fixed = fixed_tables(asked.tables, statements)
-    return with_declared(load_tables(events, statements, columns, match_id, fixed, Options()))
+    loaded = load_tables(events, statements, columns, match_id, fixed, Options(), whole=True)
+    step = loaded.run(_chunks, asked=True)
+    return loaded.after(step), step.outputs[0]
+
+
+def _chunks(member: Member, watched: Watched, chunks: Iterator[MatchChunk], options: Options) -> Iterator[MatchChunk]:
+    return chunks
 
 
 def tables_of(loaded: Loaded) -> tuple[InputTable, ...]:

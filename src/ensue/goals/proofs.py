@@ -12,14 +12,12 @@ import pyarrow.compute as pc
 
 from ensue.algebra.nodes import Events
 from ensue.api import Loaded
-from ensue.engine.derived import Derivation, Way, sources_of
-from ensue.engine.evaluate import Frontier, evaluate
+from ensue.engine.derived import Derivation, Way
+from ensue.engine.machine import examine
 from ensue.engine.matches import MatchChunk
 from ensue.engine.misses import Search
 from ensue.engine.output import render_chunk
-from ensue.engine.session import request_of
-from ensue.engine.sources import EventSource, Mask, Report
-from ensue.engine.traces import watch
+from ensue.engine.sources import EventSource, Mask
 from ensue.engine.workspace import Workspace
 from ensue.goals.examples import Examples
 from ensue.goals.loading import tables_of
@@ -28,7 +26,8 @@ from ensue.graph.bounds import WHOLE_END, WHOLE_START, Point, end_of, start_of
 from ensue.lang.render import render_query
 from ensue.lang.render_rules import render_rule
 from ensue.names import Name, Stream, in_words
-from ensue.plan.model import AbsencePlan, GraphPlan, Options, QueryPlan
+from ensue.plan.build import with_lists
+from ensue.plan.model import AbsencePlan, GraphPlan, QueryPlan
 from ensue.plan.openings import shortened
 from ensue.plan.requirements import (
     ABSENCE,
@@ -160,9 +159,7 @@ class Prover:
     def _matches(self, derivation: Derivation, way: Way) -> list[tuple[MatchChunk, pa.Table]]:
         if id(way) not in self.found:
             plan = with_lists(way.plan)
-            own = sources_of(plan, self.loaded.sources)
-            watched = watch(plan, own, request_of(plan), Report())
-            chunks = evaluate(plan, watched.store, Frontier(), Options(limit=None), watched.completing)
+            _, chunks = examine(plan, self.loaded.sources)
             self.found[id(way)] = [
                 (chunk, _cast(pa.Table.from_batches([render_chunk(chunk, way.output)]), derivation.schema))
                 for chunk in chunks
@@ -274,15 +271,6 @@ class Prover:
     def _interval(self, start: int, end: int) -> str:
         begins = moment_in_words(start, self._time_type)
         return f"at {begins}" if start == end else f"from {begins} to {moment_in_words(end, self._time_type)}"
-
-
-def with_lists(plan: QueryPlan) -> QueryPlan:
-    """The plan with every list made, whether or not something depends on it."""
-
-    def complete(graph: GraphPlan) -> GraphPlan:
-        return replace(graph, collections=tuple(replace(made, needed=True) for made in graph.collections))
-
-    return replace(plan, graphs=tuple(map(complete, plan.graphs)))
 
 
 def _columns_of_time(source: EventSource) -> set[str | None]:

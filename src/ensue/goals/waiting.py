@@ -13,13 +13,12 @@ import pyarrow.compute as pc
 
 from ensue.check import Checked
 from ensue.dsl.constraints import ConstraintsLike
-from ensue.engine.cascade import sessions_of, start_session
 from ensue.engine.derived import all_plans
 from ensue.engine.events import FOREVER, NEVER
+from ensue.engine.machine import compile_plan
 from ensue.engine.matches import MatchChunk
 from ensue.engine.open_goals import Goals, open_goals
 from ensue.engine.output import key_column_of
-from ensue.engine.session import Session
 from ensue.engine.snapshot import read_header, restore, saved_schemas, statement_text
 from ensue.engine.sources import InputTable
 from ensue.errors import LimitError, StateError
@@ -65,16 +64,15 @@ def waiting(
     found: list[pa.Table] = []
     count = 0
     for saved in _saved(state, spark):
-        for name, session, place in _sessions(statements, fixed, saved):
-            for goals in open_goals(session, place, Options(limit=None)):
-                count += goals.chunk.rows.length
-                if limit is not None and count > limit:
-                    raise LimitError(
-                        "too-many-goals",
-                        f"there are more than {limit:,} open goals",
-                        "`limit=` raises the limit; a shorter WITHIN leaves fewer",
-                    )
-                found.append(_table(name, goals, session))
+        for name, goals in _goals_by_name(statements, fixed, saved):
+            count += goals.chunk.rows.length
+            if limit is not None and count > limit:
+                raise LimitError(
+                    "too-many-goals",
+                    f"there are more than {limit:,} open goals",
+                    "`limit=` raises the limit; a shorter WITHIN leaves fewer",
+                )
+            found.append(_table(name, goals))
     if not found:
         return pa.schema(_fields(pa.int64())).empty_table()
     return pa.concat_tables(found, promote_options="permissive").combine_chunks()
@@ -91,8 +89,8 @@ def _saved(state: Any, spark: Any) -> Iterator[pa.Table]:
         yield state.snapshot() if hasattr(state, "snapshot") else state
 
 
-def _sessions(statements: Checked, fixed: FixedTables, saved: pa.Table) -> Iterator[tuple[str, Session, int]]:
-    """The statements that run in a saved state: their names, and the session and place of each."""
+def _goals_by_name(statements: Checked, fixed: FixedTables, saved: pa.Table) -> Iterator[tuple[str, Goals]]:
+    """The open goals of the statements that run in a saved state, by their names."""
     header = read_header(saved)
     schemas = saved_schemas(saved)
     inputs = tuple(
@@ -105,13 +103,14 @@ def _sessions(statements: Checked, fixed: FixedTables, saved: pa.Table) -> Itera
         raise StateError("state-query", "the state belongs to another program", f"it was saved by:\n{header['query']}")
     names = dict(zip((id(plan) for plan in planned.plans), Program(statements).names, strict=True))
     for run in running:
-        progress = start_session(
-            run.plans, planned.inputs, run.outputs, Options(limit=None), derivations=run.derivations
-        )
-        restore(progress, saved, {header["query"]})
-        for session in sessions_of(progress):
-            for place, plan in enumerate(session.plans):
-                yield names.get(id(plan), str(plan.query.name or "")), session, place
+        options = Options(limit=None)
+        machine = compile_plan(run.plans, planned.inputs, run.outputs, options, derivations=run.derivations)
+        state = restore(machine, saved, {header["query"]})
+        for stage, kept in zip(machine.stages, state.stages, strict=True):
+            for place, plan in enumerate(stage.plans):
+                name = names.get(id(plan), str(plan.query.name or ""))
+                for goals in open_goals(stage, kept, place, state.watermark, options):
+                    yield name, goals
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +150,8 @@ def _fields(time_type: pa.DataType) -> list[pa.Field]:
     ]
 
 
-def _table(name: Name, goals: Goals, session: Session) -> pa.Table:
-    chunk, time_type = goals.chunk, session.time_type
+def _table(name: Name, goals: Goals) -> pa.Table:
+    chunk, time_type = goals.chunk, goals.chunk.query_plan.catalog.time_type
     count = chunk.rows.length
     until = pa.array(goals.until, mask=goals.until == FOREVER).view(time_type)
     awaited = _awaited(goals, until, time_type)

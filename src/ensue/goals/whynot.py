@@ -11,7 +11,6 @@ import pyarrow as pa
 from ensue.algebra.nodes import Events
 from ensue.api import Loaded
 from ensue.dsl.constraints import ConstraintsLike
-from ensue.engine.evaluate import Frontier, evaluate
 from ensue.engine.misses import Search
 from ensue.errors import LimitError, citing
 from ensue.goals.examples import Example, Examples
@@ -19,7 +18,6 @@ from ensue.goals.loading import Asked, Chosen, chosen_statements, load_for, plai
 from ensue.goals.words import length_in_words
 from ensue.graph.model import Variable
 from ensue.names import Name, in_words, written
-from ensue.plan.model import Options
 from ensue.plan.requirements import (
     KEY,
     ORDER,
@@ -150,7 +148,7 @@ def why_not(
 
 
 def _explained(chosen: Chosen, asked: Asked, shown: int, limit: int) -> WhyNot:
-    loaded = load_for(chosen, plain(chosen.query), asked, limit)
+    loaded, _ = load_for(chosen, plain(chosen.query), asked, limit)
     plan = loaded.planned.plans[0]
     question = replace(question_of(plan.query, plan.source), chosen=what_chooses(chosen.query))
     search = Search(question, plan, loaded.sources, limit)
@@ -173,9 +171,7 @@ def _explained(chosen: Chosen, asked: Asked, shown: int, limit: int) -> WhyNot:
 def _kept(chosen: Chosen, asked: Asked, limit: int) -> int:
     """How many matches the query has as it is written."""
     result = replace(chosen.query, name=None, declares=False)
-    loaded = load_for(chosen, result, asked, limit)
-    plan, watched = loaded.planned.plans[0], loaded.watched(0)
-    chunks = evaluate(plan, watched.store, Frontier(), Options(limit=None), watched.completing)
+    _, chunks = load_for(chosen, result, asked, limit)
     return sum(chunk.rows.length for chunk in chunks)
 
 

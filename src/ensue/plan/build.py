@@ -355,3 +355,12 @@ def _column_names(stream: Stream, catalog: Catalog) -> set[str]:
 
 def _field_names(expression: Expr) -> set[str]:
     return {part.name for part in walk_expression(expression) if isinstance(part, Field)}
+
+
+def with_lists(plan: QueryPlan) -> QueryPlan:
+    """The plan with every list made, whether or not something depends on it."""
+
+    def complete(graph: GraphPlan) -> GraphPlan:
+        return replace(graph, collections=tuple(replace(made, needed=True) for made in graph.collections))
+
+    return replace(plan, graphs=tuple(map(complete, plan.graphs)))

@@ -14,16 +14,15 @@ from ensue.api import Loaded
 from ensue.engine.derived import Derivation
 from ensue.engine.matches import MatchChunk, completion_times
 from ensue.engine.output import OutputSchema, check_limit
-from ensue.engine.past import matches_in_range
 from ensue.engine.sources import Report
+from ensue.engine.stage import Member
 from ensue.engine.traces import Watched
 from ensue.engine.workspace import cached_candidates
 from ensue.errors import citing
 from ensue.expr.types import common_type
-from ensue.goals.proofs import with_lists
 from ensue.graph.bounds import end_of, start_of
 from ensue.names import Stream, without_rounds
-from ensue.plan.model import QueryPlan
+from ensue.plan.model import Options, QueryPlan
 
 Int64s = npt.NDArray[np.int64]
 MATCH_ID = "match_id"
@@ -108,23 +107,32 @@ def _key_of(chunk: MatchChunk, name: str) -> pa.Array:
     return pa.array(chunk.space.value(end_of(variable) if name == "e" else start_of(variable), chunk.rows))
 
 
-def find_all(loaded: Loaded, names: Mapping[str, bool], heads: Sequence[str], limit: int | None) -> Iterator[Found]:
-    """The matches of every result of a run, in its order; `names` say whether they are the user's."""
+def find_all(loaded: Loaded, names: Mapping[str, bool], heads: Sequence[str]) -> tuple[Loaded, list[Found]]:
+    """Runs a program: its events, and the matches of every result in order; `names` say whether they are the user's."""
     derived = {derivation.name: derivation for derivation in loaded.planned.derivations}
+    step = loaded.run(_collected)
+    found = []
     for place, (name, is_named) in enumerate(names.items()):
-        plan, watched = with_lists(loaded.planned.plans[place]), loaded.watched(place)
-        loaded.warn_of_missing_streams(plan, watched.store)
-        chunks: list[MatchChunk] = []
-        count = 0
-        with citing(plan.source):
-            for chunk in matches_in_range(plan, watched.store, loaded.options, watched.completing, loaded.horizon):
-                count += chunk.rows.length
-                check_limit(count, limit, chunk, plan)
-                chunks.append(chunk)
+        plan, output = loaded.planned.plans[place], loaded.planned.outputs[place]
+        chunks, read = step.outputs[place]
+        report = replace(step.reports[place], matches=sum(chunk.rows.length for chunk in chunks))
         keys = keys_of_head(derived[name]) if name in heads else plan.query.partition_by
-        output = loaded.planned.outputs[place]
-        report, read = watched.store.report, _read(plan, watched)
-        yield Found(name, name in heads, is_named, keys, plan, output, chunks, report, read)
+        found.append(Found(name, name in heads, is_named, keys, plan, output, chunks, report, read))
+    return loaded.after(step), found
+
+
+def _collected(
+    member: Member, watched: Watched, chunks: Iterator[MatchChunk], options: Options
+) -> tuple[list[MatchChunk], tuple[Read, ...]]:
+    """The matches of a result as they are, and what was read for it."""
+    found: list[MatchChunk] = []
+    count = 0
+    with citing(member.plan.source):
+        for chunk in chunks:
+            count += chunk.rows.length
+            check_limit(count, options.limit, chunk, member.plan)
+            found.append(chunk)
+    return found, _read(member.plan, watched)
 
 
 def _read(plan: QueryPlan, watched: Watched) -> tuple[Read, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ensue.api import checked_limit, load_tables, warn_set_aside, with_declared
+from ensue.api import checked_limit, load_tables, warn_set_aside
 from ensue.check import Checked
 from ensue.dsl.constraints import ConstraintsLike
 from ensue.plan.model import DEFAULT_LIMIT, Options
@@ -70,8 +70,8 @@ def report(
     _, events = arrow_tables(events)
     rows = sum(table.num_rows for table in (events.values() if isinstance(events, Mapping) else (events,)))
     ids = counts is not None or rows <= MOST_ROWS_WITH_IDS
-    loaded = with_declared(load_tables(events, statements, columns, ids, fixed, options, period))
-    found = [*find_all(loaded, names, written.heads, limit)]
+    loaded = load_tables(events, statements, columns, ids, fixed, replace(options, limit=limit), period, whole=True)
+    loaded, found = find_all(loaded, names, written.heads)
     for one in found:
         warn_set_aside(one.report)
     named_time, named_end = (name if isinstance(name, str) else None for name in (time, end))

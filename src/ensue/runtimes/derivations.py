@@ -17,8 +17,8 @@ from ensue.algebra.streams import END, LINEAGE, START, columns_of, declarations,
 from ensue.check import Checked
 from ensue.engine.derived import Derivation, Way
 from ensue.engine.output import derived_output
-from ensue.engine.session import raw_types
 from ensue.engine.sources import InputTable
+from ensue.engine.stage import raw_types
 from ensue.errors import Problem, QueryError, Source, Span
 from ensue.expr.nodes import Call, Expr, Field
 from ensue.expr.types import common_type, describe, element_type, own_type, readable_type

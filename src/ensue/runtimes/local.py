@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from ensue.algebra.catalog import Catalog, StreamSchema
 from ensue.algebra.hierarchies import NO_HIERARCHY
-from ensue.engine.session import POSITION
 from ensue.engine.sources import InputTable
+from ensue.engine.stage import POSITION
 from ensue.errors import SchemaError, did_you_mean
 from ensue.expr.kinds import UNITS, Kind
 from ensue.expr.types import kind_of, own_type, readable_type

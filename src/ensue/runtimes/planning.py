@@ -18,8 +18,8 @@ from ensue.algebra.streams import declarations, streams_of
 from ensue.check import Checked
 from ensue.engine.derived import Derivation, all_plans
 from ensue.engine.output import OutputSchema, output_schema
-from ensue.engine.session import raw_types
 from ensue.engine.sources import InputTable
+from ensue.engine.stage import raw_types
 from ensue.errors import Problem, QueryError, SchemaError
 from ensue.graph.law import Law
 from ensue.names import Stream

@@ -24,8 +24,8 @@ from pyspark.sql.types import (
 from ensue.engine.derived import Derivation, all_plans
 from ensue.engine.output import OutputSchema
 from ensue.engine.past import Bounds, bounds_of
-from ensue.engine.session import needed_columns, plain_schema
 from ensue.engine.sources import InputTable
+from ensue.engine.stage import needed_columns, plain_schema
 from ensue.names import Stream
 from ensue.plan.model import Options, QueryPlan, Retention
 from ensue.plan.slices import Slicing, slicing_of
@@ -67,7 +67,7 @@ def match_frames(
         options,
         tuple(derivations),
     )
-    bounds = bounds_of([entry.item for entry in inputs], plans, derivations, options)
+    bounds = bounds_of([entry.item for entry in inputs], plans, derivations, options.since, options.until)
     rows = shuffled(inputs, layout, everything, slicing, keys, bounds)
     return rows.mapInArrow(task, spark_schema(schema))
 

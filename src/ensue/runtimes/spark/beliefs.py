@@ -13,8 +13,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's own convention)
 
-from ensue.engine.session import plain_schema
 from ensue.engine.sources import InputTable, load_sources
+from ensue.engine.stage import plain_schema
 from ensue.errors import LimitError, SchemaError
 from ensue.filtering.session import Rules, Session, Step, load, save
 from ensue.filtering.tables import Ask

@@ -6,18 +6,19 @@ Everything here is a function of bytes, so that it runs the same in a worker, in
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
-from ensue.engine.cascade import Progress, sessions_of, start_session
-from ensue.engine.derived import Derivation, all_plans
+from ensue.engine.derived import Derivation
 from ensue.engine.events import in_streams
+from ensue.engine.machine import Machine, State, compile_plan
 from ensue.engine.output import OutputSchema
-from ensue.engine.session import Session
 from ensue.engine.snapshot import restore, snapshot
-from ensue.engine.sources import EventSource, InputTable, load_sources
+from ensue.engine.sources import EventSource, InputTable
+from ensue.engine.stage import Stage, StageState
 from ensue.engine.violations import ends_of_traces
 from ensue.errors import LimitError, StateError, counted
 from ensue.plan.model import Options, QueryPlan
@@ -68,7 +69,7 @@ class Step:
     outputs: tuple[Output, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class BucketTask:
     """The queries of a stream, ready to work on any bucket. `inputs` hold empty tables with the columns that travel.
 
@@ -90,10 +91,10 @@ class BucketTask:
     keys: tuple[str, ...] = ()
     derivations: tuple[Derivation, ...] = ()
 
-    @property
-    def all_plans(self) -> tuple[QueryPlan, ...]:
-        """The plans of the queries and of the streams that they use."""
-        return tuple(all_plans(self.derivations, self.plans))
+    @cached_property
+    def machine(self) -> Machine:
+        """The compiled queries, once for all buckets that a worker sees."""
+        return compile_plan(self.plans, self.inputs, self.outputs, self.options, self.eager, self.derivations)
 
     def schema_of(self, number: int) -> pa.Schema:
         """The columns of an output."""
@@ -102,23 +103,22 @@ class BucketTask:
 
     def step(self, saved: bytes | None, payloads: Iterable[Payload], watermark: int) -> Step:
         """Takes the rows of a micro-batch and the watermark in milliseconds that holds for it."""
-        session = self.session(saved)
-        tables = self._tables(payloads)
-        fresh = [table.select(item.table.column_names) for table, item in zip(tables, session.inputs, strict=True)]
+        machine, state, tables = self.machine, self.state(saved), self._tables(payloads)
+        fresh = [table.select(item.table.column_names) for table, item in zip(tables, machine.inputs, strict=True)]
         reached = self.clock.ticks(watermark)
-        until = reached if session.watermark is None else max(reached, session.watermark)
-        found, late = session.advance(fresh, until, late_until=until)
+        until = reached if state.watermark is None else max(reached, state.watermark)
+        step = machine.step(state, machine.read(fresh), until, late_until=until)
         outputs = [
             Output(number, rows, data)
-            for number, table in enumerate(found)
+            for number, table in enumerate(step.outputs)
             for rows, data in packed(table.cast(self.matches[number]))
         ]
-        for place, (table, mask) in enumerate(zip(tables, late, strict=True)):
+        for place, (table, mask) in enumerate(zip(tables, step.late, strict=True)):
             outputs += self._late(len(self.plans) + place, table.filter(pa.array(mask)))
         given = tuple(outputs)
-        if not session.holds_anything:
+        if not step.state.holds_anything:
             return Step(None, None, given)
-        return Step(self._saved(session), self._wake(session, until), given)
+        return Step(self._saved(step.state), self._wake(step.state, until), given)
 
     def _late(self, number: int, rows: pa.Table) -> list[Output]:
         if rows.num_rows == 0:
@@ -127,12 +127,9 @@ class BucketTask:
             return [Output(number, rows.num_rows, None)]
         return [Output(number, count, data) for count, data in packed(rows)]
 
-    def session(self, saved: bytes | None) -> Progress:
-        """The session of a bucket as it was saved, or a new one."""
-        session = start_session(self.plans, self.inputs, self.outputs, self.options, self.eager, self.derivations)
-        if saved is not None:
-            restore(session, read_state(saved), self.predecessors)
-        return session
+    def state(self, saved: bytes | None) -> State:
+        """The state of a bucket as it was saved, or a new one."""
+        return self.machine.start() if saved is None else restore(self.machine, read_state(saved), self.predecessors)
 
     def _tables(self, payloads: Iterable[Payload]) -> list[pa.Table]:
         parts: list[list[pa.RecordBatch]] = [[] for _ in self.inputs]
@@ -140,16 +137,20 @@ class BucketTask:
             schema = self.inputs[number].table.schema
             parts[number].append(pa.ipc.read_record_batch(pa.py_buffer(data), schema))
         tables = [pa.Table.from_batches(own, item.table.schema) for own, item in zip(parts, self.inputs, strict=True)]
-        return [in_settled_order(table) for table in tables] if any(p.by_arrival for p in self.all_plans) else tables
+        return (
+            [in_settled_order(table) for table in tables]
+            if any(p.by_arrival for p in self.machine.all_plans)
+            else tables
+        )
 
-    def _saved(self, session: Progress) -> bytes:
+    def _saved(self, state: State) -> bytes:
         sink = pa.BufferOutputStream()
-        table = snapshot(session, len(self.inputs) > 1)
+        table = snapshot(self.machine, state, len(self.inputs) > 1)
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
         data = sink.getvalue()
         if data.size > LARGEST_STATE:
-            kept = counted(sum(part.num_rows for part in session.state), "event", "events")
+            kept = counted(state.kept_rows, "event", "events")
             raise LimitError(
                 "state-size",
                 f"one bucket of keys holds {kept} in {data.size} bytes of state, more than {LARGEST_STATE}",
@@ -157,9 +158,9 @@ class BucketTask:
             )
         return bytes(data.to_pybytes())
 
-    def _wake(self, session: Progress, until: int) -> int | None:
+    def _wake(self, state: State, until: int) -> int | None:
         """The millisecond at which the bucket has something to do without a new row, None if it never has."""
-        moment = next_moment(session, until)
+        moment = next_moment(self.machine, state, until)
         return None if moment is None else self.clock.milliseconds(moment)
 
 
@@ -179,12 +180,12 @@ def packed(table: pa.Table) -> Iterator[tuple[int, bytes]]:
             yield batch.num_rows, batch.serialize().to_pybytes()
 
 
-def next_moment(progress: Progress, until: int) -> int | None:
+def next_moment(machine: Machine, state: State, until: int) -> int | None:
     """The first tick after `until` at which a match may complete or a trace is over, or else all can be forgotten."""
     candidates: list[int] = []
     forgotten: list[int | None] = []
-    for session in sessions_of(progress):
-        own, gone = _moments(session, until)
+    for stage, part in zip(machine.stages, state.stages, strict=True):
+        own, gone = _moments(stage, part, until)
         candidates += own
         forgotten += gone
     if candidates:
@@ -193,22 +194,20 @@ def next_moment(progress: Progress, until: int) -> int | None:
     return max(known) if known and len(known) == len(forgotten) and max(known) > until else None
 
 
-def _moments(session: Session, until: int) -> tuple[list[int], list[int | None]]:
-    """When something may happen in one session, and when each of its tables can be forgotten."""
-    tables = [replace(item, table=table) for item, table in zip(session.inputs, session.state, strict=True)]
-    sources, _ = load_sources(tables, session.time_type)
+def _moments(stage: Stage, state: StageState, until: int) -> tuple[list[int], list[int | None]]:
+    """When something may happen in one stage, and when each of its tables can be forgotten."""
     candidates: list[int] = []
     forgotten: list[int | None] = []
-    wakes = [wake for plan in session.plans for wake in wakes_of(plan)]
-    for source in sources:
+    wakes = [wake for plan in stage.plans for wake in wakes_of(plan)]
+    for source in stage.loaded(state):
         if len(source.ends) == 0:
             continue
-        if not session.eager:
+        if not stage.eager:
             candidates += _first_after(source.ends, until)
         for wake in wakes:
             candidates += _first_after(_wake_times(source, wake, until), until)
-        forgotten.append(_all_forgotten(session, source.starts, source.ends))
-    for plan, records in zip(session.plans, session.records, strict=True):
+        forgotten.append(_all_forgotten(stage, source.starts, source.ends))
+    for plan, records in zip(stage.plans, state.records, strict=True):
         candidates += _first_after(ends_of_traces(plan, records), until)
     return candidates, forgotten
 
@@ -231,10 +230,10 @@ def _first_after(moments: np.ndarray, until: int) -> list[int]:
     return [int(later.min())] if len(later) else []
 
 
-def _all_forgotten(session: Session, starts: np.ndarray, ends: np.ndarray) -> int | None:
+def _all_forgotten(stage: Stage, starts: np.ndarray, ends: np.ndarray) -> int | None:
     """When nothing of a table is needed any more; None if nothing says so."""
     moments: list[int] = []
-    for plan in session.plans:
+    for plan in stage.plans:
         for _, kept in reach_of_streams(plan):
             limits = [
                 int(origin.max()) + ticks

@@ -10,10 +10,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from ensue.engine.kept import kept_events
+from ensue.engine.machine import Machine
 from ensue.errors import StateError
-from ensue.runtimes.planning import Planned
 from ensue.runtimes.spark.frames import carried, spark_schema
-from ensue.runtimes.spark.state import look_at, new_session, restored, saved_buckets, state_folders
+from ensue.runtimes.spark.state import look_at, machine_of, restored, saved_buckets, state_folders
 
 
 def read_events_of(spark: SparkSession, checkpoint: str) -> DataFrame | dict[str, DataFrame]:
@@ -30,10 +30,10 @@ def read_events_of(spark: SparkSession, checkpoint: str) -> DataFrame | dict[str
     if not first:
         return spark.createDataFrame([], StructType([]))
     planned = look_at(bytes(first[0]["events"])).planned
-    frames = {}
-    for place, (item, table) in enumerate(zip(planned.inputs, kept_events(new_session(planned)), strict=True)):
+    machine, frames = machine_of(planned), {}
+    for place, (item, table) in enumerate(zip(planned.inputs, kept_events(machine, machine.start()), strict=True)):
         schema = pa.schema([pa.field(field.name, carried(field.type)) for field in table.schema])
-        frames[item.stream] = saved.mapInArrow(EventsLook(planned, place, schema), spark_schema(schema))
+        frames[item.stream] = saved.mapInArrow(EventsLook(machine, place, schema), spark_schema(schema))
     if None in frames:
         return frames[None]
     return {stream: frame for stream, frame in frames.items() if isinstance(stream, str)}
@@ -43,12 +43,12 @@ def read_events_of(spark: SparkSession, checkpoint: str) -> DataFrame | dict[str
 class EventsLook:
     """Turns saved states (a bucket and its bytes) into the kept rows of one table."""
 
-    planned: Planned
+    machine: Machine
     place: int
     schema: pa.Schema
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for saved in batch.column(1).drop_null():
-                kept = kept_events(restored(self.planned, saved.as_py()))[self.place]
+                kept = kept_events(self.machine, restored(self.machine, saved.as_py()))[self.place]
                 yield from kept.select(self.schema.names).cast(self.schema).to_batches()

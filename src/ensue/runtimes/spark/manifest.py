@@ -11,9 +11,9 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from ensue.engine.session import needed_columns
 from ensue.engine.snapshot import query_text
 from ensue.engine.sources import InputTable
+from ensue.engine.stage import needed_columns
 from ensue.errors import StateError
 from ensue.lang.parser import parse_statements
 from ensue.plan.build import plan_query

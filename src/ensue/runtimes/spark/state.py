@@ -15,13 +15,13 @@ from ensue.algebra.nodes import PatternQuery, Ticks
 from ensue.algebra.partial import open_queries
 from ensue.algebra.rulesets import resolve_rules
 from ensue.check import Checked, saved_statements
-from ensue.engine.cascade import Progress, sessions_of, start_session
 from ensue.engine.evaluate import Frontier, evaluate
 from ensue.engine.events import EventStore, load_events
+from ensue.engine.machine import Machine, State, compile_plan
 from ensue.engine.matches import completion_times
-from ensue.engine.session import Session, request_of
 from ensue.engine.snapshot import read_header, restore, saved_schemas, saved_tables
-from ensue.engine.sources import SAFE_TIME, EventSource, InputTable, Report, load_sources, one_chunk
+from ensue.engine.sources import SAFE_TIME, InputTable, one_chunk
+from ensue.engine.stage import Stage, StageState
 from ensue.engine.workspace import cached_candidates
 from ensue.errors import StateError
 from ensue.expr.kinds import NANOSECONDS_PER_UNIT
@@ -146,15 +146,14 @@ def _statements(text: str) -> Checked:
     return replace(resolved, statements=(*written.statements, *made))
 
 
-def new_session(planned: Planned) -> Progress:
-    return start_session(planned.plans, planned.inputs, planned.outputs, UNLIMITED, derivations=planned.derivations)
+def machine_of(planned: Planned) -> Machine:
+    return compile_plan(planned.plans, planned.inputs, planned.outputs, UNLIMITED, derivations=planned.derivations)
 
 
-def restored(planned: Planned, saved: bytes) -> Progress:
-    """The queries as they were saved. An older query's state is read with what it kept of this one's columns."""
-    progress, table = new_session(planned), read_state(saved)
-    restore(progress, table, {read_header(table)["query"]})
-    return progress
+def restored(machine: Machine, saved: bytes) -> State:
+    """The state as it was saved. An older query's state is read with what it kept of this one's columns."""
+    table = read_state(saved)
+    return restore(machine, table, {read_header(table)["query"]})
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,30 +174,25 @@ class StateLook:
 
     def rows(self, bucket: int, saved: bytes) -> pa.Table:
         """The keys of one bucket."""
-        sessions = sessions_of(restored(self.planned, saved))
-        return pa.concat_tables(self._rows_of(bucket, session) for session in sessions)
+        machine = machine_of(self.planned)
+        state = restored(machine, saved)
+        return pa.concat_tables(
+            self._summary(bucket, stage, kept, state.watermark or 0, keys)
+            for stage, kept in zip(machine.stages, state.stages, strict=True)
+            for keys in stage.requests
+        )
 
-    def _rows_of(self, bucket: int, session: Session) -> pa.Table:
-        inputs = [replace(item, table=kept) for item, kept in zip(session.inputs, session.state, strict=True)]
-        sources, _ = load_sources(inputs, session.time_type)
-        by_keys: dict[tuple[str, ...], list[QueryPlan]] = {}
-        for plan in session.plans:
-            by_keys.setdefault(plan.query.partition_by, []).append(plan)
-        return pa.concat_tables(self._summary(bucket, session, sources, plans) for plans in by_keys.values())
-
-    def _summary(
-        self, bucket: int, session: Session, sources: tuple[EventSource, ...], plans: Sequence[QueryPlan]
-    ) -> pa.Table:
-        """One row per key, which all these plans share. So the keys have the same codes in the stores of all."""
-        stores = [load_events(sources, request_of(plan, True), Report()) for plan in plans]
+    def _summary(self, bucket: int, stage: Stage, state: StageState, watermark: int, keys: tuple[str, ...]) -> pa.Table:
+        """One row per key, which all plans with these keys share. So the keys have the same codes in their stores."""
+        sources, plans = stage.loaded(state), [plan for plan in stage.plans if plan.query.partition_by == keys]
+        stores = [load_events(sources, replace(stage.request_of(plan), counting=True)) for plan in plans]
         store = stores[0]
         kept = _kept_rows(store)
         if kept.num_rows == 0:
             return self.schema.empty_table()
         totals = kept.group_by("key").aggregate([("start", "count"), ("start", "min"), ("start", "max")]).sort_by("key")
         codes = totals.column("key").to_numpy()
-        watermark = session.watermark if session.watermark is not None else 0
-        size, time_type = sum(table.nbytes for table in session.state), session.time_type
+        size, time_type = sum(kept.nbytes for kept in state.kept), stage.time_type
         events, oldest = totals.column("start_count").to_numpy(), totals.column("start_min").to_numpy()
         said = [wait for plan, own in zip(plans, stores, strict=True) for wait in waits(plan, own, watermark)]
         columns = [

@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType, TimestampType
 from ensue.dsl.literals import window
 from ensue.engine.derived import Derivation, all_plans
 from ensue.engine.output import OutputSchema
-from ensue.engine.session import needed_columns, plain_schema
+from ensue.engine.stage import needed_columns, plain_schema
 from ensue.errors import EnsueWarning, QueryError, SchemaError
 from ensue.expr.kinds import NANOSECONDS_PER_UNIT
 from ensue.expr.nodes import Duration
@@ -199,7 +199,7 @@ class StreamPlan:
 
     def _packed(self, place: int) -> DataFrame:
         entry, schema = self.inputs[place], self.task.inputs[place].table.schema
-        rows = _above_watermark(entry, self.task.all_plans)
+        rows = _above_watermark(entry, self.task.machine.all_plans)
         keys = route(self.inputs, place, self.task.keys)
         bucket = F.pmod(F.xxhash64(*keys), F.lit(self.buckets)).cast("int") if keys else F.lit(0)
         return pack(rows, bucket, Packing(schema, place, self.buckets))

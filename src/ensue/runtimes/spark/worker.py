@@ -5,19 +5,18 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 
 import numpy as np
 import pyarrow as pa
 
-from ensue.engine.derived import Derivation, all_plans, derive, groups_of, sources_of
+from ensue.engine.derived import Derivation
+from ensue.engine.machine import Machine, compile_plan
 from ensue.engine.matches import MatchChunk, completion_times
 from ensue.engine.output import OutputSchema, render_in_batches
-from ensue.engine.past import in_range, matches_in_range
-from ensue.engine.session import request_of
-from ensue.engine.sources import InputTable, Report, load_sources, one_chunk, read_times
-from ensue.engine.traces import watch
-from ensue.engine.violations import track
+from ensue.engine.sources import InputTable, one_chunk, read_times
+from ensue.engine.stage import Member
+from ensue.engine.traces import Watched
 from ensue.errors import citing
 from ensue.plan.model import Options, QueryPlan
 
@@ -80,7 +79,7 @@ def _as_schema(events: pa.Table, schema: pa.Schema, rows: pa.Table) -> pa.Table:
     return table.append_column(NEXT, rows.column(NEXT)) if NEXT in rows.column_names else table
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class BatchTask:
     """Evaluates the plans over all rows of a partition at once. `width` is that of the slices of time, if there are.
 
@@ -103,36 +102,36 @@ class BatchTask:
         if filled:
             yield from self._matches(pa.Table.from_batches(filled))
 
+    @cached_property
+    def machine(self) -> Machine:
+        """The compiled plans; rows of different slices of time have nothing to do with each other."""
+        inputs = self.layout.inputs if self.width is None else tuple(map(_sliced, self.layout.inputs))
+        further = () if self.width is None else (SLICE,)
+        return compile_plan(
+            self.plans, inputs, self.outputs, self.options, derivations=self.derivations, further_keys=further
+        )
+
     def _matches(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
-        tables = self.layout.unpack(rows)
+        machine, tables = self.machine, self.layout.unpack(rows)
         horizon = rows.column(HORIZON)[0].as_py() if HORIZON in rows.column_names else None
-        inputs = [replace(item, table=table) for item, table in zip(self.layout.inputs, tables, strict=True)]
-        everything = all_plans(self.derivations, self.plans)
-        if any(plan.by_arrival for plan in everything):
-            inputs = [replace(item, table=in_settled_order(item.table)) for item in inputs]
-        time_type = self.plans[0].catalog.time_type
+        if any(plan.by_arrival for plan in machine.all_plans):
+            tables = [in_settled_order(table) for table in tables]
         if self.width is not None:
-            inputs = [_with_slices(item, self.width, time_type) for item in inputs]
-        sources, _ = load_sources(inputs, time_type)
-        sources = in_range(sources, self.plans, self.derivations, self.options)
-        for group in groups_of(self.derivations):
-            sources = (*sources, *derive(group, sources, self.options, Report(), horizon).sources)
-        for place, (plan, output) in enumerate(zip(self.plans, self.outputs, strict=True)):
-            request = request_of(plan)
-            if self.width is not None:
-                request = replace(request, partition_by=(*request.partition_by, SLICE))
-            if plan.tracking is not None:
-                table, _ = track(plan, plan.tracking, sources, request)
-                for batch in table.cast(output.schema).to_batches():
-                    yield self._carry(batch, place)
-                continue
-            watched = watch(plan, sources_of(plan, sources), request, Report())
-            chunks = matches_in_range(plan, watched.store, self.options, watched.completing, horizon)
-            if self.width is not None:
-                chunks = _of_own_slice(chunks, plan, self.width)
-            with citing(plan.source):
-                for batch in render_in_batches(chunks, output, self.options.limit):
-                    yield self._carry(batch, place)
+            tables = [
+                _with_slices(replace(item, table=table), self.width, machine.time_type)
+                for item, table in zip(self.layout.inputs, tables, strict=True)
+            ]
+        step = machine.run(machine.read(tables), horizon=horizon, collect=self._batches)
+        for place, batches in enumerate(step.outputs):
+            for batch in batches.to_batches() if isinstance(batches, pa.Table) else batches:
+                yield self._carry(batch, place)
+
+    def _batches(
+        self, member: Member, watched: Watched, chunks: Iterator[MatchChunk], options: Options
+    ) -> Iterator[pa.RecordBatch]:
+        own = chunks if self.width is None else _of_own_slice(chunks, member.plan, self.width)
+        with citing(member.plan.source):
+            yield from render_in_batches(own, member.output, options.limit)
 
     def _carry(self, batch: pa.RecordBatch, place: int) -> pa.RecordBatch:
         if len(self.plans) == 1:
@@ -144,15 +143,20 @@ class BatchTask:
         return pa.RecordBatch.from_arrays(columns, schema=self.carried)
 
 
-def _with_slices(item: InputTable, width: int, time_type: pa.DataType) -> InputTable:
-    """The table with the number of each row's slice in place of the mark by which it travelled."""
+def _with_slices(item: InputTable, width: int, time_type: pa.DataType) -> pa.Table:
+    """The rows with the number of their slice in place of the mark by which they travelled."""
     ends, _ = read_times(item, item.end or item.time, time_type)
     again = one_chunk(item.table.column(NEXT)).to_numpy(zero_copy_only=False)
-    slices = pa.array(ends // width + again)
-    table = item.table.drop_columns(NEXT).append_column(SLICE, slices)
-    # A row that is needed in two slices stands in both of them, each time with its alternatives.
-    alternatives = (*item.alternatives, SLICE) if item.alternatives else ()
-    return replace(item, table=table, alternatives=alternatives)
+    return item.table.drop_columns(NEXT).append_column(SLICE, pa.array(ends // width + again))
+
+
+def _sliced(item: InputTable) -> InputTable:
+    """The shape of a table whose rows have the number of their slice.
+
+    A row that is needed in two slices is in both of them, each time with its alternatives.
+    """
+    table = item.table.append_column(SLICE, pa.array([], pa.int64()))
+    return replace(item, table=table, alternatives=(*item.alternatives, SLICE) if item.alternatives else ())
 
 
 def _of_own_slice(chunks: Iterable[MatchChunk], plan: QueryPlan, width: int) -> Iterator[MatchChunk]:

@@ -1,0 +1,350 @@
+"""The machine: a compiled program plan. `step` takes rows and a watermark and gives the matches that have completed.
+
+Batch is one step; a stream is a step for each batch. Statements that use the matches of others run in later stages of
+the same step: such matches end within it, so no later step could miss them and none of them is late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from ensue.engine.derived import Derivation, all_plans, groups_of, is_recursive, sources_of
+from ensue.engine.matches import MatchChunk
+from ensue.engine.output import OutputSchema, output_schema
+from ensue.engine.past import in_range
+from ensue.engine.sources import EventSource, InputTable, Mask, Report, latest_end, latest_of, load_sources
+from ensue.engine.stage import (
+    Clock,
+    Collect,
+    Member,
+    Role,
+    Stage,
+    StageState,
+    events_of,
+    needed_columns,
+    ordered,
+    plain_schema,
+    raw_types,
+)
+from ensue.engine.traces import Watched
+from ensue.names import Stream
+from ensue.plan.model import Options, QueryPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Rows as a step takes them: one source per input, with its times as numbers, and what was set aside."""
+
+    sources: tuple[EventSource, ...]
+    report: Report
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What a machine keeps between steps. `watermark` says how far time has come, `horizon` is the latest end of any
+    event. `report` counts what was read so far."""
+
+    stages: tuple[StageState, ...]
+    watermark: int | None = None
+    horizon: int | None = None
+    report: Report = field(default_factory=Report)
+
+    @property
+    def holds_anything(self) -> bool:
+        return any(stage.holds_anything for stage in self.stages)
+
+    @property
+    def kept_rows(self) -> int:
+        """How many events are kept, those of declared streams included."""
+        return sum(len(kept) for stage in self.stages for kept in stage.kept)
+
+    @property
+    def kept_bytes(self) -> int:
+        """The size of the kept events in memory."""
+        return sum(kept.nbytes for stage in self.stages for kept in stage.kept)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a step gave: of each result what was collected, the new state, per input the rows that came too late.
+
+    `report` counts what this step read, `reports` what each result read. `events` are the sources of all events, those
+    of declared streams behind the given ones. `empty` are the plans with a stream that had no event.
+    """
+
+    outputs: tuple[Any, ...]
+    state: State
+    late: tuple[Mask, ...]
+    report: Report
+    reports: tuple[Report, ...]
+    events: tuple[EventSource, ...]
+    empty: tuple[QueryPlan, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A compiled program plan: everything that does not depend on rows. It holds no rows itself and can be pickled.
+
+    `plans` and `outputs` are those of the results. `inputs` are empty tables with the columns that are needed. The
+    first stage reads all tables and says which rows are late.
+    """
+
+    plans: tuple[QueryPlan, ...]
+    inputs: tuple[InputTable, ...]
+    outputs: tuple[OutputSchema, ...]
+    derivations: tuple[Derivation, ...]
+    stages: tuple[Stage, ...]
+    options: Options
+    eager: bool = False
+
+    @property
+    def time_type(self) -> pa.DataType:
+        return self.stages[0].time_type
+
+    @property
+    def all_plans(self) -> list[QueryPlan]:
+        """The plans of declared streams, then those of results."""
+        return all_plans(self.derivations, self.plans)
+
+    def start(self) -> State:
+        """The state before any event."""
+        return State(tuple(stage.start() for stage in self.stages))
+
+    def taken_over(self, state: State) -> State:
+        """The state of a machine of the same plans, for tables of whose columns less was known."""
+        stages = zip(self.stages, state.stages, strict=True)
+        return replace(state, stages=tuple(stage.taken_over(before) for stage, before in stages))
+
+    def read(self, tables: Sequence[pa.Table]) -> Batch:
+        """Rows, one table per input, as a step takes them."""
+        items = [replace(item, table=table) for item, table in zip(self.inputs, tables, strict=True)]
+        return Batch(*load_sources(items, self.time_type))
+
+    def step(
+        self,
+        state: State,
+        batch: Batch,
+        until: int | None = None,
+        *,
+        late_until: int | None = None,
+        last: bool = False,
+        horizon: int | None = None,
+        collect: Collect = ordered,
+    ) -> Step:
+        """Takes rows and moves the watermark to `until`; None: to the end of time, after which nothing is kept.
+
+        Rows are late that end at or before the watermark of the last step, or `late_until` if that is later. After the
+        `last` step nothing is kept, whatever the watermark. `horizon` is the end of an event elsewhere. `collect` makes
+        what is given for each result of its matches.
+        """
+        horizon = latest_of(state.horizon, latest_end(batch.sources), horizon)
+        last = last or until is None
+        since = self.options.since if state.watermark is None else None
+        clock = Clock(state.watermark, until, horizon, since, late_until, last)
+        given = batch.sources
+        if last and state.watermark is None:
+            given = in_range(given, self.plans, self.derivations, since, until)
+        return _Run(self, clock, collect).run(state, given, batch.report)
+
+    def run(self, batch: Batch, *, horizon: int | None = None, collect: Collect = ordered) -> Step:
+        """All matches in rows of the past, as `options.since` and `options.until` limit them: one step."""
+        return self.step(self.start(), batch, self.options.until, last=True, horizon=horizon, collect=collect)
+
+
+class _Run:
+    """One step of a machine under way."""
+
+    def __init__(self, machine: Machine, clock: Clock, collect: Collect) -> None:
+        self.machine, self.clock, self.collect = machine, clock, collect
+        self.rows: dict[Role, EventSource] = {}
+        self.parts: dict[Stream, list[pa.Table]] = {}
+        self.results: dict[int, Any] = {}
+        self.reports: dict[int, Report] = {}
+        self.below = Report()
+        self.empty: list[QueryPlan] = []
+        self.late: tuple[Mask, ...] = ()
+
+    def run(self, state: State, given: Sequence[EventSource], read: Report) -> Step:
+        machine = self.machine
+        self.rows.update(enumerate(given))
+        report, after = replace(read), []
+        for stage, kept in zip(machine.stages, state.stages, strict=True):
+            fresh = [self._fresh(role, shape) for role, shape in zip(stage.takes, stage.shapes, strict=True)]
+            taken = stage.step(kept, fresh, self.clock, machine.options, self.collect)
+            after.append(taken.state)
+            if stage is machine.stages[0]:
+                # The tables that were given come first; streams that grow in this stage are behind them.
+                self.late = taken.late[: len(machine.inputs)]
+            for name, events in taken.grown.items():
+                self._derived(name, events)
+            self._completed(stage, taken.found)
+            self.empty += [m.plan for m, empty in zip(stage.members, taken.empty, strict=True) if empty]
+            report.evaluated += taken.evaluated
+            for member, found, own in zip(stage.members, taken.found, taken.reports, strict=True):
+                report.null_keys = max(report.null_keys, own.null_keys)
+                report.traces_failed += own.traces_failed
+                report.events_skipped += own.events_skipped
+                if isinstance(member.gives, int):
+                    self.results[member.gives], self.reports[member.gives] = found, own
+                else:
+                    self._count_below(own)
+        report.late = sum(int(mask.sum()) for mask in self.late)
+        return self._step(state, tuple(after), report, read)
+
+    def _fresh(self, role: Role, shape: InputTable) -> EventSource:
+        """The new rows of an input; those of a stream that grows in this very stage are still to come."""
+        if role not in self.rows:
+            return load_sources([shape], self.machine.time_type)[0][0]
+        return self.rows[role]
+
+    def _derived(self, name: Stream, events: pa.Table) -> None:
+        made = next(made for made in self.machine.derivations if made.name == name)
+        (self.rows[name],), _ = load_sources([replace(made.item, table=events)], self.machine.time_type)
+
+    def _completed(self, stage: Stage, matches: Sequence[Any]) -> None:
+        """Notes the events of the streams whose last statements these are; `parts` keeps those of the others."""
+        limit = self.machine.options.limit
+        for made in self.machine.derivations if not stage.group else ():
+            found = events_of(made, stage.members, matches, limit)
+            if found:
+                own = self.parts.setdefault(made.name, [])
+                own += found
+                if len(own) == len(made.ways):
+                    self._derived(made.name, made.settled(made.together(own, limit)))
+
+    def _count_below(self, own: Report) -> None:
+        """What statements of declared streams count, counts for every result."""
+        self.below.null_keys = max(self.below.null_keys, own.null_keys)
+        self.below.traces_failed += own.traces_failed
+        self.below.events_skipped += own.events_skipped
+
+    def _step(self, state: State, after: tuple[StageState, ...], report: Report, read: Report) -> Step:
+        machine, clock = self.machine, self.clock
+        outputs = tuple(self.results[place] for place in range(len(machine.plans)))
+        reports = []
+        for place, output in enumerate(outputs):
+            own = self.reports[place]
+            matches = output.num_rows if isinstance(output, pa.Table) and machine.plans[place].tracking is None else 0
+            reports.append(
+                replace(
+                    read,
+                    null_keys=max(self.below.null_keys, own.null_keys),
+                    traces_failed=self.below.traces_failed + own.traces_failed,
+                    events_skipped=self.below.events_skipped + own.events_skipped,
+                    matches=matches,
+                )
+            )
+            report.matches += matches
+        watermark = state.watermark if clock.until is None else clock.until
+        new = State(after, watermark, clock.horizon)
+        report.peak_held = new.kept_rows
+        report.peak_without = report.peak_held + sum(len(stage.spared) for stage in after)
+        total = replace(state.report)
+        total.add(report)
+        derived = [self.rows[made.name] for made in machine.derivations if made.name in self.rows]
+        events = (*(self.rows[place] for place in range(len(machine.inputs))), *derived)
+        new = replace(new, report=total)
+        return Step(outputs, new, self.late, report, tuple(reports), events, tuple(self.empty))
+
+
+def compile_plan(
+    plans: Sequence[QueryPlan],
+    inputs: Sequence[InputTable],
+    outputs: Sequence[OutputSchema],
+    options: Options,
+    eager: bool = False,
+    derivations: Sequence[Derivation] = (),
+    further_keys: tuple[str, ...] = (),
+) -> Machine:
+    """The machine of some plans over tables of this shape; their rows are not read.
+
+    Rows that differ in the columns `further_keys` have nothing to do with each other.
+    """
+    # A stage keeps what is used; what the statements name has to come, so that they can be planned again.
+    everything = [*(way.whole for derivation in derivations for way in derivation.ways), *plans]
+    shapes = tuple(
+        replace(item, table=plain_schema(needed_columns(everything, item).schema).empty_table()) for item in inputs
+    )
+    stages = _stages(plans, inputs, outputs, eager, derivations, further_keys)
+    return Machine(tuple(plans), shapes, tuple(outputs), tuple(derivations), stages, options, eager)
+
+
+def _members(
+    plans: Sequence[QueryPlan], outputs: Sequence[OutputSchema], derivations: Sequence[Derivation]
+) -> list[tuple[int, tuple[Derivation, ...], Member]]:
+    """All plans, each with how many declared streams stand one upon the other below it, and the group it grows with."""
+    known: dict[Stream, int] = {}
+    members: list[tuple[int, tuple[Derivation, ...], Member]] = []
+    for group in groups_of(derivations):
+        ways = [(made, way) for made in group for way in made.ways]
+        below = {id(way): _level(way.plan, known) for _, way in ways}
+        highest = max(below.values())
+        recursive = group if is_recursive(group) else ()
+        for made, way in ways:
+            level = highest if recursive else below[id(way)]
+            members.append((level, recursive, Member(way.plan, way.output, made, way)))
+        known |= {made.name: highest + 1 for made in group}
+    for place, (plan, output) in enumerate(zip(plans, outputs, strict=True)):
+        members.append((_level(plan, known), (), Member(plan, output, place)))
+    return members
+
+
+def _level(plan: QueryPlan, known: Mapping[Stream, int]) -> int:
+    return max((known.get(stream, 0) for stream in plan.streams), default=0)
+
+
+def _stages(
+    plans: Sequence[QueryPlan],
+    inputs: Sequence[InputTable],
+    outputs: Sequence[OutputSchema],
+    eager: bool,
+    derivations: Sequence[Derivation],
+    further_keys: tuple[str, ...],
+) -> tuple[Stage, ...]:
+    """The plans by level; those of one level and the same keys share the events that they keep, as do rules that grow
+    streams together. Where positions count, all of them count the same events."""
+    declared = {made.name for made in derivations}
+    together: dict[Hashable, tuple[tuple[Derivation, ...], list[Member]]] = {}
+    for level, group, member in sorted(_members(plans, outputs, derivations), key=lambda entry: entry[0]):
+        plan = member.plan
+        counted = declared.intersection(plan.streams) if plan.counting else frozenset()
+        alike = tuple(made.name for made in group) or (plan.query.partition_by, plan.counting, frozenset(counted))
+        together.setdefault((level, alike), (group, []))[1].append(member)
+    stages: list[Stage] = []
+    for group, members in together.values():
+        own = [member.plan for member in members]
+        taken = _taken(own, inputs, derivations, everything_given=not stages)
+        stages.append(Stage.of(members, taken, group, eager, further_keys))
+    return tuple(stages)
+
+
+def _taken(
+    plans: Sequence[QueryPlan], inputs: Sequence[InputTable], derivations: Sequence[Derivation], everything_given: bool
+) -> list[tuple[Role, InputTable]]:
+    """The tables that a stage reads, those of declared streams included."""
+    streams = {stream for plan in plans for stream in plan.all_streams}
+    needs_all = everything_given or any(plan.counting for plan in plans)
+    given: list[tuple[Role, InputTable]] = [
+        (place, item) for place, item in enumerate(inputs) if needs_all or any(map(item.holds, streams))
+    ]
+    return [*given, *((made.name, made.item) for made in derivations if made.name in streams)]
+
+
+def examine(plan: QueryPlan, events: Sequence[EventSource]) -> tuple[Watched, Iterator[MatchChunk]]:
+    """The events of one more plan over events that another run has read or derived, and its matches."""
+    sources = sources_of(plan, events)
+    inputs = [replace(source.input, table=source.input.table.slice(0, 0)) for source in sources]
+    output = output_schema(plan, raw_types(plan, inputs))
+    machine = compile_plan([plan], inputs, [output], Options(limit=None))
+    found: tuple[Watched, Iterator[MatchChunk]] = machine.run(Batch(sources, Report()), collect=_as_found).outputs[0]
+    return found
+
+
+def _as_found(
+    member: Member, watched: Watched, chunks: Iterator[MatchChunk], options: Options
+) -> tuple[Watched, Iterator[MatchChunk]]:
+    return watched, chunks
