@@ -175,7 +175,7 @@ def _rows_by_stream(source: EventSource, request: Request) -> tuple[Codes, Int64
     """The rows of each stream of the request, one run per stream, and where the runs start."""
     streams = _streams_in(source, request)
     named = [name for name in streams if not _shares_events(name, source.input)]
-    rows, runs = _rows_of_named(source, named) if named else (np.empty(0, np.int32), np.zeros(1, np.int64))
+    rows, runs = _search_rows(source, named) if named else (np.empty(0, np.int32), np.zeros(1, np.int64))
     for name in streams[len(named) :]:
         member = in_streams(source.input, [name])
         own = np.flatnonzero(member if source.valid is None else member & source.valid).astype(np.int32)
@@ -205,27 +205,12 @@ def in_streams(table: InputTable, streams: Sequence[Stream]) -> Mask:
     return member
 
 
-def _rows_of_named(source: EventSource, streams: Sequence[Stream]) -> tuple[Codes, Int64s]:
-    if all(stream in source.stream_rows for stream in streams):
-        noted = [source.stream_rows[stream] for stream in streams]
-        return np.concatenate(noted), np.concatenate([[0], np.cumsum([len(rows) for rows in noted])])
-    return _search_rows(source, streams)
-
-
 def _search_rows(source: EventSource, streams: Sequence[Stream]) -> tuple[Codes, Int64s]:
     whole = source.input.stream is not None
     codes = np.zeros(len(source.starts), np.int32) if whole else stream_codes(source.input, [*map(str, streams)])
     if source.valid is not None:
         codes = np.where(source.valid, codes, np.int32(-1))
     return group_by_key(codes, len(streams))
-
-
-def note_streams(source: EventSource, streams: Sequence[Stream]) -> None:
-    """Looks for the rows of all these streams at once, so that no query has to read the type column again."""
-    if source.input.type is not None:
-        named = [name for name in streams if isinstance(name, str)]
-        rows, runs = _search_rows(source, named)
-        source.stream_rows |= {name: rows[runs[place] : runs[place + 1]] for place, name in enumerate(named)}
 
 
 def stream_codes(table: InputTable, streams: Sequence[str]) -> Codes:

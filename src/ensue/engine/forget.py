@@ -21,20 +21,17 @@ def rows_to_keep(
     plan: QueryPlan,
     store: EventStore,
     found: dict[Hashable, Candidates],
-    pending: list[Mask],
-    until: int | None,
+    kept: list[Mask],
+    until: int,
     dropped: Sequence[Mask] | None = None,
     used: Used | None = None,
     options: Options | None = None,
-) -> list[Mask]:
-    """Per table, the rows that a match completing after `until` may use; `pending` rows are beyond the watermark.
+) -> None:
+    """Marks as `kept`, per table, the rows that a match completing after `until` may use.
 
     `dropped` are the rows of traces that can hold no further match; what is `used` up can bind no variable of one.
     """
     options = options or Options()
-    if until is None:
-        return [np.zeros(len(source.starts), bool) for source in store.sources]
-    kept = pending_rows(plan, store.sources, pending)
     for number, graph_plan in enumerate(plan.graphs):
         candidates = {
             variable.name: cached_candidates(variable, graph_plan.graph, store, plan.catalog, found)
@@ -55,7 +52,6 @@ def rows_to_keep(
                     needed &= used.free(events, number_in_graph, plan.query)
                 rows = events.rows[needed]
                 kept[place][rows if dropped is None else rows[~dropped[place][rows]]] = True
-    return kept
 
 
 def pending_rows(plan: QueryPlan, sources: Sequence[EventSource], pending: Sequence[Mask]) -> list[Mask]:

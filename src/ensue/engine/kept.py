@@ -46,7 +46,7 @@ def kept_derived(machine: Machine, state: State) -> dict[Stream, pa.Table]:
 def _kept(machine: Machine, state: State, role: Role) -> Iterator[pa.Table]:
     """What each level keeps of a table or a declared stream."""
     for stage, part in zip(machine.stages, state.stages, strict=True):
-        yield from (kept.table for own, kept in zip(stage.takes, part.kept, strict=True) if own == role)
+        yield from (kept.whole for own, kept in zip(stage.takes, part.kept, strict=True) if own == role)
 
 
 def _shown(table: pa.Table, names: Sequence[str]) -> pa.Table:

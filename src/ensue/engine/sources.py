@@ -112,12 +112,17 @@ class EventSource:
     raw_columns: dict[str, pa.Array] = field(default_factory=dict)
     uncertainty: Uncertainty | None = None
     """How probable each row is; None: all are real."""
-    stream_rows: dict[Stream, Codes] = field(default_factory=dict, init=False)
-    """The rows of streams that were looked for ahead of the queries; a source with other valid rows knows none."""
+    places: Int64s | None = None
+    """Where the rows are in the table; None: they are all its rows, in order."""
+
+    @property
+    def table(self) -> pa.Table:
+        """The rows with all their columns."""
+        return self.input.table if self.places is None else self.input.table.take(pa.array(self.places))
 
     def column(self, name: str) -> pa.Array:
         if name not in self.readable_columns:
-            values = readable(self.input.table.column(name), name)
+            values = readable(self.raw_column(name), name)
             if pa.types.is_string(values.type) and values.nbytes > LONG_TEXT * len(values):
                 values = values.cast(pa.large_string())
             self.readable_columns[name] = values
@@ -125,7 +130,8 @@ class EventSource:
 
     def raw_column(self, name: str) -> pa.Array:
         if name not in self.raw_columns:
-            self.raw_columns[name] = one_chunk(self.input.table.column(name))
+            values = one_chunk(self.input.table.column(name))
+            self.raw_columns[name] = values if self.places is None else values.take(pa.array(self.places))
         return self.raw_columns[name]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,21 +13,31 @@ from ensue.algebra.streams import LINEAGE
 from ensue.engine.choice import Used, uses_up
 from ensue.engine.derived import Derivation, Search, Way, grow
 from ensue.engine.evaluate import Frontier, evaluate
-from ensue.engine.events import Candidates, EventStore, Request, load_events, request_of
+from ensue.engine.events import Candidates, EventStore, Request, key_column, load_events, request_of, stream_codes
 from ensue.engine.forget import keep_markers, keep_ties, pending_rows, rows_to_keep
+from ensue.engine.index import IDLE_CODES, Index, Run, candidates_of, new_places
+from ensue.engine.interning import Keys, can_intern
 from ensue.engine.matches import MatchChunk, completion_times
 from ensue.engine.output import OutputSchema, collect_ordered
 from ensue.engine.sources import EventSource, InputTable, Mask, Report, load_sources, read_uncertainty
 from ensue.engine.traces import TRACE, Watched, no_records, watch
 from ensue.engine.violations import track
 from ensue.errors import citing
-from ensue.kernels.compiled import Int64s
-from ensue.names import Stream
+from ensue.expr.types import readable_type
+from ensue.kernels.compiled import Codes, Int64s
+from ensue.kernels.sorting import group_by_key, order_by_key_and_time
+from ensue.names import AnyEvent, Stream
 from ensue.plan.model import Options, QueryPlan
 
 USED = "ensue:used"
 POSITION = "ensue:position"
 """The mark that holds the position of an event in its partition, -1 while it is not settled."""
+
+MOST_IDLE_ROWS, MOST_CHUNKS = 1024, 16
+"""How many rows that nobody needs a table may hold beyond as many as are kept, and in how many pieces it may be."""
+
+NO_CODES: Codes = np.empty(0, np.int32)
+NOT_WAITING: Mask = np.empty(0, bool)
 
 Role = int | Stream
 """What rows are, for a machine: those of a table by its place, or of a declared stream by its name."""
@@ -86,14 +96,26 @@ class Kept:
     starts: Int64s
     ends: Int64s
     marks: Mapping[str, np.ndarray]
+    places: Int64s | None = None
+    """Where the events are in the table; None: they are all its rows, in order."""
+    kinds: Codes = field(default_factory=lambda: NO_CODES)
+    keys: Codes = field(default_factory=lambda: NO_CODES)
+    waiting: Mask = field(default_factory=lambda: NOT_WAITING)
+    """In a stage with an index: the number of the stream of each event, the code of its key, and whether no step has
+    looked at it yet."""
 
     def __len__(self) -> int:
         return len(self.starts)
 
     @property
+    def whole(self) -> pa.Table:
+        """The events with all their columns."""
+        return self.table if self.places is None else self.table.take(pa.array(self.places)).combine_chunks()
+
+    @property
     def nbytes(self) -> int:
         """The size in memory."""
-        return int(self.table.nbytes) + sum(values.nbytes for values in self.marks.values())
+        return int(self.whole.nbytes) + sum(values.nbytes for values in self.marks.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +123,13 @@ class StageState:
     """What a stage keeps between steps.
 
     `records` hold, per member that watches its traces, what is known of each; `spared` says until when events would
-    have been kept that are not, because their traces have failed.
+    have been kept that are not, because their traces have failed. `index` has the events sorted, if the stage does.
     """
 
     kept: tuple[Kept, ...]
     records: tuple[tuple[pa.Table, ...], ...]
     spared: Int64s
+    index: Index
 
     @property
     def holds_anything(self) -> bool:
@@ -145,6 +168,8 @@ class Stage:
     requests: Mapping[tuple[str, ...], Request]
     marks: Mapping[str, np.generic]
     uncertain: bool
+    streams: tuple[tuple[Stream, ...], ...]
+    """Per input the streams that members look for. They stay sorted from step to step; () where they cannot."""
 
     @classmethod
     def of(
@@ -172,7 +197,10 @@ class Stage:
             )
         uncertain = any(item.probability is not None or item.hierarchy for item in shapes)
         roles = tuple(role for role, _ in takes)
-        return cls(tuple(members), roles, tuple(shapes), group, eager, requests, _first_marks(plans), uncertain)
+        marks = _first_marks(plans)
+        keeps_sorted = not (group or uncertain or further_keys or len(requests) > 1)
+        streams = _indexed_streams(plans, shapes) if keeps_sorted else ()
+        return cls(tuple(members), roles, tuple(shapes), group, eager, requests, marks, uncertain, streams)
 
     @property
     def plans(self) -> tuple[QueryPlan, ...]:
@@ -195,12 +223,18 @@ class Stage:
         """The state before any event."""
         times = np.empty(0, np.int64)
         kept = tuple(Kept(shape.table, times, times, self._marks(0)) for shape in self.shapes)
-        return StageState(kept, tuple(() for _ in self.members), times)
+        return StageState(kept, tuple(() for _ in self.members), times, self._index())
+
+    def _index(self) -> Index:
+        return Index(Keys(len(next(iter(self.requests.values())).partition_by)), {})
 
     def taken_over(self, state: StageState) -> StageState:
         """The state of a stage of the same plans, for tables of whose columns less was known."""
-        pairs = zip(self.shapes, state.kept, strict=True)
-        return replace(state, kept=tuple(replace(kept, table=kept.table.cast(s.table.schema)) for s, kept in pairs))
+        tables = [
+            pa.Table.from_arrays([*saved.columns], schema=schema) if saved.schema.equals(schema) else saved.cast(schema)
+            for saved, schema in zip(self.saved(state), self.saved_schemas(), strict=True)
+        ]
+        return replace(self.restored(tables, state.records), spared=state.spared)
 
     def restored(self, tables: Sequence[pa.Table], records: Sequence[tuple[pa.Table, ...]]) -> StageState:
         """The state with these events, each with its marks as further columns."""
@@ -209,13 +243,34 @@ class Stage:
             marks = {name: np.asarray(table.column(name).to_numpy()) for name in self.marks}
             (source,), _ = load_sources([replace(shape, table=table.select(shape.table.column_names))], self.time_type)
             kept.append(Kept(source.input.table, source.starts, source.ends, marks))
-        return StageState(tuple(kept), tuple(records), np.empty(0, np.int64))
+        index = self._index()
+        if self.streams:
+            kept = [self._encoded(place, own, index) for place, own in enumerate(kept)]
+        return StageState(tuple(kept), tuple(records), np.empty(0, np.int64), index)
+
+    def _encoded(self, place: int, kept: Kept, index: Index) -> Kept:
+        """Events as the next step can sort them."""
+        source = EventSource(replace(self.shapes[place], table=kept.table), kept.starts, kept.ends, None)
+        kinds, keys = self.kinds(place, source), self.keys(source, index)
+        return replace(kept, kinds=kinds, keys=keys, waiting=np.ones(len(kept), bool))
+
+    def kinds(self, place: int, source: EventSource) -> Codes:
+        """The number of the stream of each row of an input, -1 for those that no member looks for."""
+        if source.input.stream is not None:
+            return np.zeros(len(source.starts), np.int32) - np.int32(not self.streams[place])
+        return stream_codes(source.input, [*map(str, self.streams[place])])
+
+    def keys(self, source: EventSource, index: Index) -> Codes:
+        """The code of the key of each row."""
+        (request,) = self.requests.values()
+        columns = [key_column(source, name, request) for name in request.partition_by]
+        return index.keys.codes(columns, len(source.starts))
 
     def saved(self, state: StageState) -> list[pa.Table]:
         """The kept events of each input with their marks as further columns."""
         return [
             pa.Table.from_arrays(
-                [*kept.table.columns, *(pa.array(kept.marks[name]) for name in self.marks)],
+                [*kept.whole.columns, *(pa.array(kept.marks[name]) for name in self.marks)],
                 names=[*kept.table.column_names, *self.marks],
             )
             for kept in state.kept
@@ -228,7 +283,7 @@ class Stage:
     def loaded(self, state: StageState, until: int | None = None) -> tuple[EventSource, ...]:
         """The kept events, or those of them that end no later than a moment."""
         sources = tuple(
-            EventSource(replace(shape, table=kept.table), kept.starts, kept.ends, None)
+            EventSource(replace(shape, table=kept.whole), kept.starts, kept.ends, None)
             for shape, kept in zip(self.shapes, state.kept, strict=True)
         )
         if self.uncertain:
@@ -273,7 +328,7 @@ class Stage:
             for made in self.group
         }
         earlier = {
-            role: turn.sources[place].input.table
+            role: turn.sources[place].table
             for place, role in enumerate(self.takes)
             if not isinstance(role, int) and role in first
         }
@@ -293,14 +348,22 @@ class Turn:
         self.late: list[Mask] = []
         self.sources: list[EventSource] = []
         self.marks: dict[str, list[np.ndarray]] = {name: [] for name in stage.marks}
-        for shape, kept, source in zip(stage.shapes, state.kept, fresh, strict=True):
-            self._admit(shape, kept, source)
+        # Rows of the past are sorted once: an index pays where others follow.
+        self.indexed = bool(stage.streams) and not (clock.last and not any(map(len, state.kept)))
+        self.kinds: list[Codes] = []
+        self.keys: list[Codes] = []
+        self.waiting: list[Mask] = []
+        for place, source in enumerate(fresh):
+            if self.indexed:
+                self._encode(place, source)
+            else:
+                self._admit(stage.shapes[place], state.kept[place], source)
         if stage.uncertain and any(map(len, state.kept)):
             self.sources = [replace_valid(source, source.valid) for source in self.sources]
             read_uncertainty(self.sources)
         self.pending = [beyond(source, clock.until) for source in self.sources]
         self.ready = self.sources
-        if not stage.eager:
+        if not stage.eager and not self.indexed:
             self.ready = [only_ready(source, waits) for source, waits in zip(self.sources, self.pending, strict=True)]
         self.kept = [np.zeros(len(source.starts), bool) for source in self.sources]
         self.reports = [Report() for _ in stage.members]
@@ -308,18 +371,54 @@ class Turn:
         self.spared = [state.spared]
         self.numbered: EventStore | None = None
         self.shared: dict[tuple[str, ...], Watched] = {}
+        self.runs: dict[tuple[int, int], Run] = {}
         self.empty = [False for _ in stage.members]
+
+    def _usable(self, shape: InputTable, fresh: EventSource) -> Mask | None:
+        """The rows that are neither late nor without a time; None: all."""
+        reached = None if shape.derived else self.clock.reached
+        late = np.zeros(len(fresh.ends), bool) if reached is None else fresh.ends <= reached
+        if fresh.valid is not None:
+            late &= fresh.valid
+        self.late.append(late)
+        usable = fresh.valid
+        if late.any():
+            usable = ~late if usable is None else usable & ~late
+        return None if usable is None or usable.all() else usable
+
+    def _encode(self, place: int, fresh: EventSource) -> None:
+        """Puts the rows that some member looks for behind the kept ones, with their streams and keys as codes."""
+        stage, kept, shape = self.stage, self.state.kept[place], self.stage.shapes[place]
+        usable, kinds = self._usable(shape, fresh), stage.kinds(place, fresh)
+        wanted = kinds >= 0 if usable is None else usable & (kinds >= 0)
+        rows = np.flatnonzero(wanted)
+        table = fresh.input.table.select(shape.table.column_names)
+        starts, ends = fresh.starts, fresh.ends
+        if len(rows) < len(wanted):
+            table, starts, ends, kinds = table.take(pa.array(rows)), starts[rows], ends[rows], kinds[rows]
+        table = conformed(table, shape.table.schema)
+        arrived = EventSource(replace(shape, table=table), starts, starts if shape.end is None else ends, None)
+        keys, places = stage.keys(arrived, self.state.index), None
+        waiting = np.ones(len(rows), bool)
+        if len(kept):
+            if kept.places is not None:
+                places = np.concatenate([kept.places, np.arange(len(rows)) + kept.table.num_rows])
+            table = pa.concat_tables([kept.table, table])
+            starts = np.concatenate([kept.starts, starts])
+            ends = starts if shape.end is None else np.concatenate([kept.ends, ends])
+            kinds, keys = np.concatenate([kept.kinds, kinds]), np.concatenate([kept.keys, keys])
+            waiting = np.concatenate([kept.waiting, waiting])
+            arrived = EventSource(replace(shape, table=table), starts, ends, None, places=places)
+        self.sources.append(arrived)
+        self.kinds.append(kinds)
+        self.keys.append(keys)
+        self.waiting.append(waiting)
+        for name, value in stage.marks.items():
+            self.marks[name].append(np.append(kept.marks[name], np.full(len(rows), value)))
 
     def _admit(self, shape: InputTable, kept: Kept, fresh: EventSource) -> None:
         """Puts the new rows behind the kept ones; late ones and those without a time are left out."""
-        reached = None if shape.derived else self.clock.reached
-        late = np.zeros(len(fresh.ends), bool) if reached is None else fresh.ends <= reached
-        usable: Mask | None = fresh.valid
-        if reached is not None:
-            late = late if fresh.valid is None else late & fresh.valid
-            usable = ~late if fresh.valid is None else fresh.valid & ~late
-        self.late.append(late)
-        usable = None if usable is None or usable.all() else usable
+        usable = self._usable(shape, fresh)
         if not len(kept):
             self.sources.append(fresh if usable is fresh.valid else replace_valid(fresh, usable))
             rows = len(fresh.starts)
@@ -330,7 +429,7 @@ class Turn:
             if usable is not None:
                 starts, ends, table = starts[usable], ends[usable], table.filter(pa.array(usable))
             rows = len(starts)
-            together = pa.concat_tables([kept.table, conformed(table, shape.table.schema)]).combine_chunks()
+            together = pa.concat_tables([kept.whole, conformed(table, shape.table.schema)]).combine_chunks()
             starts = np.concatenate([kept.starts, starts])
             ends = starts if shape.end is None else np.concatenate([kept.ends, ends])
             self.sources.append(EventSource(replace(shape, table=together), starts, ends, None))
@@ -371,11 +470,10 @@ class Turn:
         found = collect(member, watched, self._matches(member, watched, candidates, used), self.options)
         if used is not None:
             self.marks[used_mark(place)] = used.by_table
-        if keep and not clock.last:
-            self._keep(
-                rows_to_keep(
-                    plan, watched.store, watched.found, self.pending, clock.until, watched.dropped, used, self.options
-                )
+        if keep and clock.until is not None and not clock.last:
+            self._keep_pending(plan)
+            rows_to_keep(
+                plan, watched.store, watched.found, self.kept, clock.until, watched.dropped, used, self.options
             )
         return found
 
@@ -407,16 +505,38 @@ class Turn:
         table, self.records[place] = track(
             plan, plan.tracking, sources, request, self.records[place] or None, clock.watermark, clock.until, report
         )
-        self._keep(pending_rows(plan, sources, self.pending))
+        self._keep_pending(plan)
         return table.cast(member.output.schema)
 
     def _shared(self, keys: tuple[str, ...], known: Sequence[Int64s]) -> Watched:
         """The events of all members with the same keys: found, encoded and sorted once."""
         if keys not in self.shared:
             found: dict[Hashable, Candidates] = {}
-            store = load_events(tuple(self.ready), self.stage.requests[keys], known)
+            request = self.stage.requests[keys]
+            store = self._merged() if self.indexed else load_events(tuple(self.ready), request, known)
             self.shared[keys] = Watched(store, found, found)
         return self.shared[keys]
+
+    def _merged(self) -> EventStore:
+        """The events of the stage, after what no step has looked at yet was merged with what is sorted already."""
+        stage, index = self.stage, self.state.index
+        without_key: dict[Stream, tuple[EventSource, Codes]] = {}
+        for place, source in enumerate(self.sources):
+            new = self.waiting[place] if stage.eager else self.waiting[place] & ~self.pending[place]
+            rows = np.flatnonzero(new).astype(np.int32)
+            order, runs = group_by_key(self.kinds[place][rows], len(stage.streams[place]))
+            for number, stream in enumerate(stage.streams[place]):
+                own = rows[order[runs[number] : runs[number + 1]]]
+                keys = self.keys[place][own]
+                run = index.with_rows((place, number), own, keys, source.starts[own], source.ends[own])
+                self.runs[place, number] = run
+                if len(own) and int(keys.min()) < 0 and not source.input.derived:
+                    without_key[stream] = source, own[keys < 0]
+        streams: dict[Stream, Candidates] = {}
+        for (place, number), run in self.runs.items():
+            stream = stage.streams[place][number]
+            streams[stream] = candidates_of(run, self.sources[place], index.keys.count)
+        return EventStore(tuple(self.sources), streams, index.keys.count, None, without_key=without_key)
 
     def _watched(self, place: int, plan: QueryPlan) -> Watched:
         """The events of a member, after what is new of them was led through their traces."""
@@ -454,10 +574,15 @@ class Turn:
         plan = self.stage.members[place].plan
         known = self.marks[POSITION] if self.stage.counting else ()
         store = load_events(tuple(self.ready), self.stage.request_of(plan), known)
-        self._keep(rows_to_keep(plan, store, {}, self.pending, self.clock.until, options=self.options))
+        self._keep_pending(plan)
+        assert self.clock.until is not None
+        rows_to_keep(plan, store, {}, self.kept, self.clock.until, options=self.options)
 
-    def _keep(self, own: Sequence[Mask]) -> None:
-        self.kept = [mask | other for mask, other in zip(self.kept, own, strict=True)]
+    def _keep_pending(self, plan: QueryPlan) -> None:
+        """Keeps what no step has looked at; with an index, nothing else has come than what is looked for."""
+        own = self.pending if self.indexed else pending_rows(plan, self.ready, self.pending)
+        for mask, other in zip(self.kept, own, strict=True):
+            mask |= other
 
     def end(self, found: Sequence[Any], grown: Mapping[Stream, pa.Table]) -> Taken:
         """What the step gave, and what is kept after it."""
@@ -475,8 +600,41 @@ class Turn:
                 self.marks[POSITION] = list(self.numbered.row_positions)
             spared = np.concatenate(self.spared)
             spared = spared[:0] if clock.until is None else spared[spared > clock.until]
-            state = StageState(tuple(self._kept()), tuple(self.records), spared)
+            if self.indexed:
+                state = self._indexed_state(spared)
+            else:
+                state = StageState(tuple(self._kept()), tuple(self.records), spared, self.state.index)
         return Taken(tuple(found), grown, tuple(self.late), tuple(self.reports), evaluated, state, tuple(self.empty))
+
+    def _indexed_state(self, spared: Int64s) -> StageState:
+        """What is kept, encoded and sorted."""
+        kept, index = [], self.state.index
+        places = [new_places(mask) for mask in self.kept]
+        for place, own in enumerate(places):
+            mask, source = self.kept[place] if own is not None else slice(None), self.sources[place]
+            starts = source.starts[mask]
+            ends = starts if source.ends is source.starts else source.ends[mask]
+            marks = {name: of_tables[place][mask] for name, of_tables in self.marks.items()}
+            waiting = self.pending[place] if not self.stage.eager else np.zeros(len(self.pending[place]), bool)
+            codes = self.kinds[place][mask], self.keys[place][mask]
+            table, where = _compacted(source, mask)
+            kept.append(Kept(table, starts, ends, marks, where, *codes, waiting[mask]))
+        state = StageState(tuple(kept), tuple(self.records), spared, index.kept(self.runs, places))
+        return state if index.keys.count < 2 * sum(map(len, kept)) + IDLE_CODES else self._renumbered(state)
+
+    def _renumbered(self, state: StageState) -> StageState:
+        """The same state with codes for the keys of kept events and no others."""
+        index = self.stage._index()
+        kept = [
+            replace(self.stage._encoded(place, replace(own, table=own.whole, places=None), index), waiting=own.waiting)
+            for place, own in enumerate(state.kept)
+        ]
+        runs = {}
+        for (place, number), run in state.index.runs.items():
+            codes = kept[place].keys[run.rows]
+            order = order_by_key_and_time(codes, run.starts)
+            runs[place, number] = Run(run.rows[order], codes[order], run.starts[order], run.ends[order])
+        return replace(state, kept=tuple(kept), index=replace(index, runs=runs))
 
     def _kept(self) -> Iterator[Kept]:
         """The events that are kept, with what is known of them now."""
@@ -486,6 +644,41 @@ class Turn:
             ends = starts if shape.end is None else source.ends[mask]
             marks = {name: of_tables[place][mask] for name, of_tables in self.marks.items()}
             yield Kept(conformed(table, shape.table.schema), starts, ends, marks)
+
+
+def _compacted(source: EventSource, kept: Any) -> tuple[pa.Table, Int64s | None]:
+    """The table of kept rows and where in it they are; it is copied when half of it, or more, is not needed."""
+    table = source.input.table
+    places = np.arange(table.num_rows) if source.places is None else source.places
+    places = places[kept]
+    if table.num_rows > 2 * len(places) + MOST_IDLE_ROWS:
+        return table.take(pa.array(places)).combine_chunks(), None
+    if table.num_columns and table.column(0).num_chunks > MOST_CHUNKS:
+        table = table.combine_chunks()
+    return table, None if len(places) == table.num_rows else places
+
+
+def _indexed_streams(plans: Sequence[QueryPlan], shapes: Sequence[InputTable]) -> tuple[tuple[Stream, ...], ...]:
+    """Per input the streams of the plans, if each row is of one of them at most and keys have codes that last."""
+    if counts(plans) or any(plan.monitor is not None or plan.tracking is not None for plan in plans):
+        return ()
+    streams = list(dict.fromkeys(stream for plan in plans for stream in plan.streams))
+    kinds = {
+        name: {
+            readable_type(item.table.schema.field(name).type) if name in item.table.column_names else pa.int64()
+            for item in shapes
+            if any(map(item.holds, streams))
+        }
+        for name in plans[0].query.partition_by
+    }
+    raw = [item.table.schema.field(name).type for item in shapes for name in kinds if name in item.table.column_names]
+    if any(len(own) > 1 or not all(map(can_intern, own)) for own in kinds.values()) or any(
+        pa.types.is_decimal(kind) for kind in raw
+    ):
+        return ()
+    if any(isinstance(stream, AnyEvent) for stream in streams):
+        return ()
+    return tuple(tuple(filter(item.holds, streams)) for item in shapes)
 
 
 def events_of(

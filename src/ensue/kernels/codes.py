@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ensue.kernels.compiled import Codes, Int64s, compiled
+from ensue.kernels.compiled import Bytes, Codes, Int64s, compiled
 
 SPREAD = np.uint64(0x9E3779B97F4A7C15)
 """An odd number near 2**64 divided by the golden ratio: multiples of it fall far apart in their upper bits."""
@@ -56,3 +56,80 @@ def number_by_appearance(codes: Codes, count: int) -> tuple[Codes, Int64s]:
             found += 1
         numbers[i] = new[code]
     return numbers, first[:found]
+
+
+@compiled
+def _mixed(value: np.int64) -> np.uint64:
+    """The bits of a value spread over all of a word."""
+    mixed = np.uint64(value) * SPREAD
+    return (mixed ^ (mixed >> np.uint64(32))) * SPREAD
+
+
+@compiled
+def fill_table(table: Codes, hashes: Int64s, count: int) -> None:
+    """Puts codes below `count` into an empty table of a power of two of places, by their hashes."""
+    last = table.size - 1
+    for code in range(count):
+        place = np.int64(_mixed(hashes[code]) & np.uint64(last))
+        while table[place] >= 0:
+            place = (place + 1) & last
+        table[place] = code
+
+
+@compiled
+def intern_values(values: Int64s, table: Codes, known: Int64s, count: int) -> tuple[Codes, int]:
+    """A code for each value: that of an equal one of the `count` known ones, or a new one, which is then known.
+
+    `table` has more places than there can be codes, `known` room for all of them.
+    """
+    last = table.size - 1
+    codes = np.empty(values.size, np.int32)
+    for i in range(values.size):
+        value = values[i]
+        place = np.int64(_mixed(value) & np.uint64(last))
+        while table[place] >= 0 and known[table[place]] != value:
+            place = (place + 1) & last
+        if table[place] < 0:
+            table[place] = count
+            known[count] = value
+            count += 1
+        codes[i] = table[place]
+    return codes, count
+
+
+@compiled
+def intern_texts(
+    offsets: Int64s, data: Bytes, table: Codes, hashes: Int64s, known_offsets: Int64s, known: Bytes, count: int
+) -> tuple[Codes, int]:
+    """A code for each text, as for values: texts are equal if their bytes are. Text `i` ends where the next begins."""
+    last = table.size - 1
+    codes = np.empty(offsets.size - 1, np.int32)
+    for i in range(offsets.size - 1):
+        begin = offsets[i]
+        size = offsets[i + 1] - begin
+        mixed = np.uint64(size)
+        for byte in range(size):
+            mixed = (mixed ^ np.uint64(data[begin + byte])) * SPREAD
+            mixed ^= mixed >> np.uint64(29)
+        hashed = np.int64(mixed)
+        place = np.int64(_mixed(hashed) & np.uint64(last))
+        while table[place] >= 0:
+            code = table[place]
+            at = known_offsets[code]
+            if hashes[code] == hashed and known_offsets[code + 1] - at == size:
+                same = 0
+                while same < size and known[at + same] == data[begin + same]:
+                    same += 1
+                if same == size:
+                    break
+            place = (place + 1) & last
+        if table[place] < 0:
+            table[place] = count
+            hashes[count] = hashed
+            at = known_offsets[count]
+            for byte in range(size):
+                known[at + byte] = data[begin + byte]
+            known_offsets[count + 1] = at + size
+            count += 1
+        codes[i] = table[place]
+    return codes, count

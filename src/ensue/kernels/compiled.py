@@ -14,6 +14,7 @@ Result = TypeVar("Result")
 
 Codes: TypeAlias = npt.NDArray[np.int32]
 Int64s: TypeAlias = npt.NDArray[np.int64]
+Bytes: TypeAlias = npt.NDArray[np.uint8]
 
 
 def compiled(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:

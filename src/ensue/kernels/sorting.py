@@ -90,6 +90,75 @@ def offsets_of_runs(keys: Codes, key_count: int) -> Int64s:
 
 
 @compiled
+def order_by_key_and_time(keys: Codes, times: Int64s) -> Int64s:
+    """The stable order by key and then by time, for a few rows."""
+    by_time = np.argsort(times, kind="mergesort")
+    return by_time[np.argsort(keys[by_time], kind="mergesort")]
+
+
+@compiled
+def merge_sorted(
+    rows: Codes,
+    keys: Codes,
+    starts: Int64s,
+    ends: Int64s,
+    more_rows: Codes,
+    more_keys: Codes,
+    more_starts: Int64s,
+    more_ends: Int64s,
+) -> tuple[Codes, Codes, Int64s, Int64s]:
+    """Two runs that are sorted by key and start as one; of equal ones those of the first run come first."""
+    n = rows.size + more_rows.size
+    all_rows = np.empty(n, np.int32)
+    all_keys = np.empty(n, np.int32)
+    all_starts = np.empty(n, np.int64)
+    all_ends = np.empty(n, np.int64)
+    i = 0
+    j = 0
+    for at in range(n):
+        second = i == rows.size or (
+            j < more_rows.size and (more_keys[j] < keys[i] or (more_keys[j] == keys[i] and more_starts[j] < starts[i]))
+        )
+        if second:
+            all_rows[at] = more_rows[j]
+            all_keys[at] = more_keys[j]
+            all_starts[at] = more_starts[j]
+            all_ends[at] = more_ends[j]
+            j += 1
+        else:
+            all_rows[at] = rows[i]
+            all_keys[at] = keys[i]
+            all_starts[at] = starts[i]
+            all_ends[at] = ends[i]
+            i += 1
+    return all_rows, all_keys, all_starts, all_ends
+
+
+@compiled
+def keep_sorted(
+    rows: Codes, keys: Codes, starts: Int64s, ends: Int64s, places: Codes
+) -> tuple[Codes, Codes, Int64s, Int64s]:
+    """Those of a sorted run whose row has a new place, which is not below 0, by that place."""
+    kept = 0
+    for i in range(rows.size):
+        kept += places[rows[i]] >= 0
+    new_rows = np.empty(kept, np.int32)
+    new_keys = np.empty(kept, np.int32)
+    new_starts = np.empty(kept, np.int64)
+    new_ends = np.empty(kept, np.int64)
+    at = 0
+    for i in range(rows.size):
+        place = places[rows[i]]
+        if place >= 0:
+            new_rows[at] = place
+            new_keys[at] = keys[i]
+            new_starts[at] = starts[i]
+            new_ends[at] = ends[i]
+            at += 1
+    return new_rows, new_keys, new_starts, new_ends
+
+
+@compiled
 def number_within_runs(keys: Codes, order: Codes, base: Int64s) -> tuple[Int64s, Int64s]:
     """The position of each row within its key, counted from `base[key]`, when rows are visited in `order`."""
     positions = np.full(keys.size, -1, np.int64)

@@ -30,6 +30,8 @@ _times = np.zeros(1, np.int64)
 _floats = np.zeros(1)
 _offsets = np.array([0, 1], np.int64)
 _never = np.iinfo(np.int64).max
+_nothing = np.full(4, -1, np.int32)
+_bytes = np.zeros(1, np.uint8)
 
 _counts = np.zeros((1, 1), np.int64)
 _used = np.zeros(1, np.uint8)
@@ -65,10 +67,16 @@ CALLS: tuple[tuple[Any, tuple[Any, ...]], ...] = (
     (stretches.components, (_times, _times, 1)),
     (codes.number_values, (_times,)),
     (codes.number_by_appearance, (_rows, 1)),
+    (codes.fill_table, (_nothing.copy(), _times, 1)),
+    (codes.intern_values, (_times, _nothing.copy(), _times.copy(), 0)),
+    (codes.intern_texts, (_offsets, _bytes, _nothing.copy(), _times.copy(), _offsets.copy(), _bytes.copy(), 0)),
     (sorting.is_sorted, (_times,)),
     (sorting.order_by_time, (_times,)),
     (sorting.group_by_key, (_rows, 1)),
     (sorting.offsets_of_runs, (_rows, 1)),
+    (sorting.order_by_key_and_time, (_rows, _times)),
+    (sorting.merge_sorted, (_rows, _rows, _times, _times, _rows, _rows, _times, _times)),
+    (sorting.keep_sorted, (_rows, _rows, _times, _times, _rows)),
     (sorting.number_within_runs, (_rows, _rows, _times)),
     (ranges.find_ranges, (_rows, _times, _times, _offsets, _times)),
     (ranges.expand_ranges, (_rows, _rows, 0)),
