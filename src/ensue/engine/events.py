@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +23,8 @@ from ensue.kernels.sorting import (
 )
 from ensue.names import AnyEvent, Stream
 from ensue.plan.model import QueryPlan
+
+Answer = TypeVar("Answer")
 
 FOREVER = np.iinfo(np.int64).max
 NEVER = np.iinfo(np.int64).min
@@ -55,7 +58,10 @@ class Candidates:
 
     def select(self, mask: Mask) -> Candidates:
         """Those for which the mask is true."""
-        kept = np.flatnonzero(mask)
+        return self.at_places(np.flatnonzero(mask))
+
+    def at_places(self, kept: Int64s) -> Candidates:
+        """Those at some places, which rise."""
         if len(kept) == len(self):
             return self
         keys = self.keys[kept]
@@ -89,8 +95,21 @@ class Timeline:
 
 
 @dataclass(frozen=True, slots=True)
+class Equals:
+    """Where in a stream each value of a field is: places in the order of the values, which rise."""
+
+    places: Int64s
+    values: np.ndarray
+
+    def of(self, value: int | str) -> Int64s:
+        """The places of the events whose field equals a value."""
+        first, last = np.searchsorted(self.values, value, "left"), np.searchsorted(self.values, value, "right")
+        return self.places[first:last]
+
+
+@dataclass(frozen=True, slots=True)
 class EventStore:
-    """All events of a run that a query may use, by stream."""
+    """All events of a run that a query may use, by stream. What several queries need of them is worked out once."""
 
     sources: tuple[EventSource, ...]
     streams: Mapping[Stream, Candidates]
@@ -98,6 +117,8 @@ class EventStore:
     timeline: Timeline | None
     row_keys: tuple[Codes, ...] = ()
     row_positions: tuple[Int64s, ...] = ()
+    compared: frozenset[tuple[Stream, str]] = frozenset()
+    shared: dict[Hashable, Any] = field(default_factory=dict)
     without_key: Mapping[Stream, tuple[EventSource, Codes]] = field(default_factory=dict)
     """Of the streams that have such, the rows without a key."""
 
@@ -118,10 +139,39 @@ class EventStore:
     @property
     def span(self) -> int:
         """The length of the time that the events cover."""
+        return self.once("span", self._span)
+
+    def _span(self) -> int:
         present = [stream for stream in self.streams.values() if len(stream)]
         if not present:
             return 0
         return int(max(stream.ends.max() for stream in present) - min(stream.starts.min() for stream in present))
+
+    def once(self, question: Hashable, answer: Callable[[], Answer]) -> Answer:
+        """What several queries ask of the events, worked out for the first of them."""
+        if question not in self.shared:
+            self.shared[question] = answer()
+        found: Answer = self.shared[question]
+        return found
+
+    def column(self, stream: Stream, name: str) -> pa.Array:
+        """A column of all events of a stream, in their order."""
+        found = self.streams[stream]
+        return self.once(("column", stream, name), lambda: found.source.column(name).take(pa.array(found.rows)))
+
+    def equals(self, stream: Stream, name: str) -> Equals | None:
+        """Where in a stream each value of a column is; None for columns of other types than integers and text."""
+        return self.once(("equals", stream, name), lambda: _equals(self.column(stream, name)))
+
+
+def _equals(column: pa.Array) -> Equals | None:
+    kind = column.type
+    if not (pa.types.is_int64(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        return None
+    present = np.arange(len(column)) if not column.null_count else np.flatnonzero(np.asarray(column.is_valid()))
+    values = np.asarray(column.drop_null())
+    order = np.argsort(values, kind="stable")
+    return Equals(present[order], values[order])
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +182,8 @@ class Request:
     partition_by: tuple[str, ...]
     time_type: pa.DataType
     counting: bool
+    compared: frozenset[tuple[Stream, str]] = frozenset()
+    """The columns of streams that are compared with many constants."""
 
 
 def request_of(plan: QueryPlan) -> Request:
@@ -162,7 +214,9 @@ def load_events(sources: tuple[EventSource, ...], request: Request, known: Seque
             streams[name] = arrange(source, rows[run], keys[place][run], key_count, own_positions)
             if keyless and len(streams[name]) < runs[number + 1] - runs[number]:
                 without_key[name] = source, rows[run][keys[place][run] < 0]
-    return EventStore(sources, streams, key_count, timeline, row_keys, positions, without_key)
+    return EventStore(
+        sources, streams, key_count, timeline, row_keys, positions, request.compared, without_key=without_key
+    )
 
 
 def _streams_in(source: EventSource, request: Request) -> tuple[Stream, ...]:

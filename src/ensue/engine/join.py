@@ -344,14 +344,21 @@ class Join:
     def _summary(self, absence: AbsencePlan) -> Summary:
         """Computed once per evaluation and absence, over all keys."""
         if id(absence) not in self.summaries:
-            alone = Join(self.space.alone(absence.graph), self.summaries)
-            alone.prune()
-            self.summaries[id(absence)] = (
-                summarize_chain(alone.space, absence.chain)
-                if absence.chain
-                else summarize_matches(alone.space, alone.matches())
-            )
+            variables = absence.graph.graph.variables
+            if len(absence.chain) == 1 == len(variables):
+                # What forbids one event is the same for all queries.
+                question = absence.graph.graph.question(variables[0])
+                self.summaries[id(absence)] = self.space.store.once(("summary", question), lambda: self._made(absence))
+            else:
+                self.summaries[id(absence)] = self._made(absence)
         return self.summaries[id(absence)]
+
+    def _made(self, absence: AbsencePlan) -> Summary:
+        alone = Join(self.space.alone(absence.graph), self.summaries)
+        alone.prune()
+        if absence.chain:
+            return summarize_chain(alone.space, absence.chain)
+        return summarize_matches(alone.space, alone.matches())
 
     # -- collections -----------------------------------------------------------------------------------------------
 

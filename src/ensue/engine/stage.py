@@ -22,6 +22,7 @@ from ensue.engine.output import OutputSchema, collect_ordered
 from ensue.engine.sources import EventSource, InputTable, Mask, Report, load_sources, read_uncertainty
 from ensue.engine.traces import TRACE, Watched, no_records, watch
 from ensue.engine.violations import track
+from ensue.engine.workspace import compared_column
 from ensue.errors import citing
 from ensue.expr.types import readable_type
 from ensue.kernels.compiled import Codes, Int64s
@@ -32,6 +33,9 @@ from ensue.plan.model import Options, QueryPlan
 USED = "ensue:used"
 POSITION = "ensue:position"
 """The mark that holds the position of an event in its partition, -1 while it is not settled."""
+
+MANY_CONSTANTS = 4
+"""With how many constants a column is compared before its values are sorted for all of them."""
 
 MOST_IDLE_ROWS, MOST_CHUNKS = 1024, 16
 """How many rows that nobody needs a table may hold beyond as many as are kept, and in how many pieces it may be."""
@@ -194,6 +198,7 @@ class Stage:
                 streams=tuple(dict.fromkeys((*before, *own.streams))),
                 partition_by=(*keys, *further_keys),
                 counting=counts(plans),
+                compared=_compared_columns(plans),
             )
         uncertain = any(item.probability is not None or item.hierarchy for item in shapes)
         roles = tuple(role for role, _ in takes)
@@ -536,7 +541,15 @@ class Turn:
         for (place, number), run in self.runs.items():
             stream = stage.streams[place][number]
             streams[stream] = candidates_of(run, self.sources[place], index.keys.count)
-        return EventStore(tuple(self.sources), streams, index.keys.count, None, without_key=without_key)
+        (request,) = stage.requests.values()
+        return EventStore(
+            tuple(self.sources),
+            streams,
+            index.keys.count,
+            None,
+            compared=request.compared,
+            without_key=without_key,
+        )
 
     def _watched(self, place: int, plan: QueryPlan) -> Watched:
         """The events of a member, after what is new of them was led through their traces."""
@@ -742,6 +755,19 @@ def trace_mark(place: int) -> str:
 def used_mark(place: int) -> str:
     """The mark that says in which ways an event is used up, for one member."""
     return f"{USED}:{place}"
+
+
+def _compared_columns(plans: Sequence[QueryPlan]) -> frozenset[tuple[Stream, str]]:
+    """The columns of streams that predicates compare with many constants: there a look-up takes their place."""
+    constants: dict[tuple[Stream, str], set[int | str]] = {}
+    for plan in plans if len(plans) >= MANY_CONSTANTS else ():
+        for graph in plan.graphs:
+            for variable in (variable for inner in graph.with_inner() for variable in inner.graph.variables):
+                first = variable.predicates[0] if variable.predicates else None
+                compared = None if first is None else compared_column(first, variable.stream, plan.catalog)
+                if compared is not None:
+                    constants.setdefault((variable.stream, compared[0]), set()).add(compared[1])
+    return frozenset(column for column, values in constants.items() if len(values) >= MANY_CONSTANTS)
 
 
 def _first_marks(plans: Sequence[QueryPlan]) -> dict[str, np.generic]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -22,14 +21,16 @@ from ensue.engine.uncertainty import Floats, stretches_within
 from ensue.expr.checked_types import expression_type
 from ensue.expr.evaluate import condition_mask
 from ensue.expr.kinds import Kind
-from ensue.expr.nodes import Expr, Field
-from ensue.expr.rewrite import anonymous_predicate
+from ensue.expr.nodes import Binary, Expr, Field, Literal
 from ensue.expr.types import arrow_type, kind_of
-from ensue.graph.bounds import Limit, Point, end_of, start_of
+from ensue.graph.bounds import Point
 from ensue.graph.model import Graph, Moment, Variable
 from ensue.kernels.compiled import Codes, Int64s
 from ensue.names import WHOLE, Name, Stream
 from ensue.plan.model import GraphPlan, Options
+
+OWN_FIELDS = (CERTAINTY, WHOLE_EVENT)
+"""Fields that are no columns."""
 
 
 @dataclass(slots=True)
@@ -263,41 +264,68 @@ def cached_candidates(
     variable: Variable, graph: Graph, store: EventStore, catalog: Catalog, found: dict[Hashable, Candidates]
 ) -> Candidates:
     """The candidates of a variable, found once for all variables that ask the same."""
-    wanted = _question(variable, *_length_limits(variable, graph))
+    wanted = graph.question(variable)
     if wanted not in found:
         found[wanted] = find_candidates(variable, graph, store, catalog)
     return found[wanted]
 
 
-@lru_cache(maxsize=1024)
-def _question(variable: Variable, shortest: Limit | None, longest: Limit | None) -> Hashable:
-    """What a variable asks of its events, equal for variables that ask the same."""
-    return variable.stream, tuple(map(anonymous_predicate, variable.predicates)), shortest, longest
-
-
-def _length_limits(variable: Variable, graph: Graph) -> tuple[Limit | None, Limit | None]:
-    start, end = start_of(variable.name), end_of(variable.name)
-    return graph.times.limit(start, end), graph.times.limit(end, start)
-
-
 def find_candidates(variable: Variable, graph: Graph, store: EventStore, catalog: Catalog) -> Candidates:
     """The events of a variable's stream that satisfy its predicates and its own bounds (an interval's length)."""
-    found = store.streams[variable.stream]
+    everything = found = store.streams[variable.stream]
     for predicate in variable.predicates if len(found) else ():
         current = found
 
         def column(wanted: Field, current: Candidates = current) -> pa.Array:
+            plain = wanted.name not in OWN_FIELDS and catalog.endpoint(variable.stream, wanted) is None
+            if current is everything and plain:
+                return store.column(variable.stream, wanted.name)
             return field_values(wanted, variable.stream, current, None, catalog)
 
-        found = found.select(condition_mask(predicate, column, len(found)))
+        equal = _equal_places(predicate, variable.stream, store, catalog) if found is everything else None
+        if equal is not None:
+            found = found.at_places(equal)
+        else:
+            found = found.select(condition_mask(predicate, column, len(found)))
     if not found.are_points:
-        shortest, longest = _length_limits(variable, graph)
+        question = graph.question(variable)
+        shortest, longest = question.shortest, question.longest
         length = found.ends - found.starts
         fit = length <= longest.whole if longest is not None else np.ones(len(found), bool)
         if shortest is not None:
             fit &= length >= -shortest.whole
         found = found.select(fit)
     return found
+
+
+def compared_column(predicate: Expr, stream: Stream, catalog: Catalog) -> tuple[str, int | str] | None:
+    """The column and the value of an equality of an integer or a text with a constant; None for other predicates."""
+    if not isinstance(predicate, Binary) or predicate.operator != "=":
+        return None
+    field, literal = predicate.left, predicate.right
+    if isinstance(field, Literal):
+        field, literal = literal, field
+    if not isinstance(field, Field) or not isinstance(literal, Literal) or field.name in OWN_FIELDS:
+        return None
+    if catalog.endpoint(stream, field) is not None:
+        return None
+    kind, value = catalog.field_type(stream, field.name), literal.value
+    if isinstance(value, str):
+        return (field.name, value) if pa.types.is_string(kind) else None
+    if isinstance(value, int) and not isinstance(value, bool) and pa.types.is_int64(kind):
+        return field.name, value
+    return None
+
+
+def _equal_places(predicate: Expr, stream: Stream, store: EventStore, catalog: Catalog) -> Int64s | None:
+    """Where a stream has the value that an equality asks for, if many queries ask for values of this column."""
+    if not store.compared:
+        return None
+    compared = compared_column(predicate, stream, catalog)
+    if compared is None or (stream, compared[0]) not in store.compared:
+        return None
+    known = store.equals(stream, compared[0])
+    return None if known is None else known.of(compared[1])
 
 
 def field_values(wanted: Field, stream: Stream, found: Candidates, places: Codes | None, catalog: Catalog) -> pa.Array:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from ensue.algebra.hierarchies import NO_HIERARCHY, Hierarchy
 from ensue.algebra.nodes import Pattern
 from ensue.expr.nodes import Expr, Field
-from ensue.graph.bounds import Bound, Network, Point
+from ensue.expr.rewrite import anonymous_predicate
+from ensue.graph.bounds import Bound, Limit, Network, Point, end_of, start_of
 from ensue.graph.lists import Repetitions
 from ensue.names import Name, Stream
 
@@ -59,6 +61,28 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked of an event by itself: its stream, predicates and how long it lasts. Equal for all that ask it."""
+
+    stream: Stream
+    predicates: tuple[Expr, ...]
+    shortest: Limit | None
+    longest: Limit | None
+    hashed: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        asked = (self.stream, self.predicates, self.shortest, self.longest)
+        object.__setattr__(self, "hashed", hash(asked))
+
+    def __hash__(self) -> int:
+        return self.hashed
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Hashes of texts differ from process to process.
+        return Question, (self.stream, self.predicates, self.shortest, self.longest)
+
+
+@dataclass(frozen=True, slots=True)
 class Graph:
     """A conjunction: every variable bound, every bound and condition true, no absence violated.
 
@@ -91,10 +115,21 @@ class Graph:
     replaced: frozenset[Name] = frozenset()
     succession: tuple[Name, ...] = ()
     number: int = 0
+    names: tuple[Name, ...] = field(init=False, compare=False, repr=False)
+    questions: dict[Name, Question] = field(init=False, compare=False, repr=False)
 
-    @property
-    def names(self) -> tuple[Name, ...]:
-        return tuple(variable.name for variable in self.variables)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", tuple(variable.name for variable in self.variables))
+        object.__setattr__(self, "questions", {})
+
+    def question(self, variable: Variable) -> Question:
+        """What a variable asks of its events by themselves."""
+        if variable.name not in self.questions:
+            start, end = start_of(variable.name), end_of(variable.name)
+            limits = self.times.limit(start, end), self.times.limit(end, start)
+            asked = tuple(map(anonymous_predicate, variable.predicates))
+            self.questions[variable.name] = Question(variable.stream, asked, *limits)
+        return self.questions[variable.name]
 
     @property
     def trailing(self) -> bool:
