@@ -128,7 +128,7 @@ NAMES = {
     "ensue.cli.orders": ("draw_orders",),
     "ensue.cli.programs": ("read_program",),
     "ensue.dsl": ("query_of", "window"),
-    "ensue.dsl.constraints": ("cited_statements", "statements_of"),
+    "ensue.dsl.constraints": ("constraint_statements", "statements_of"),
     "ensue.dsl.rule_items": ("items_of",),
     "ensue.engine": ("derived", "events"),
     "ensue.engine.cascade": ("start_session",),

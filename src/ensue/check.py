@@ -21,6 +21,7 @@ from ensue.algebra.state_checks import check_states
 from ensue.algebra.streams import check_streams
 from ensue.algebra.table_checks import check_tables
 from ensue.errors import Problem, QueryError
+from ensue.lang.citing import joined, written_out
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,8 +62,11 @@ def checked(statements: Statements) -> Checked:
     """
     if isinstance(statements, Checked):
         return statements
+    if statements.source is None:
+        statements = joined([statements])
     if problems := check(statements):
-        raise QueryError(problems, statements.source)
+        cited = written_out(statements)
+        raise QueryError(check(cited) or problems, cited.source)
     return _marked(statements)
 
 

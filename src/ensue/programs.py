@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import count, groupby
+from itertools import count
 from pathlib import Path
 from typing import TypeAlias
 
@@ -16,9 +16,9 @@ from ensue.algebra.rulesets import action_query, resolve_rules, unused_heads
 from ensue.algebra.settling import with_keys
 from ensue.check import Checked, checked
 from ensue.dsl import PatternExpression, Query, RuleStatement, State, query_of
-from ensue.dsl.constraints import ConstraintsLike, cited_statements
+from ensue.dsl.constraints import ConstraintsLike, constraint_statements
 from ensue.errors import Problem, QueryError, Span
-from ensue.lang.joining import join_cited, together
+from ensue.lang.citing import joined
 from ensue.lang.parser import parse_statements
 from ensue.lang.render import render_statements
 from ensue.lang.rules import ruleset_of
@@ -208,17 +208,17 @@ def program_statements(program: Program | QueryLike, constraints: ConstraintsLik
 def written_statements(program: Program | QueryLike, constraints: ConstraintsLike | None = None) -> Checked:
     """What a program says, with further constraints, as it is written: the way of every entry point to the gate.
 
-    A text is parsed once. What is built in Python goes by way of one text, so that messages can point into it.
+    A text is parsed once. What is built in Python is parsed only if an error has to point into its text.
     """
     if isinstance(program, Program) and constraints is None:
         return checked(program.statements)
-    parts = [*_parts(program)]
-    if constraints is not None:
-        known = {entry for part in parts for entry in part.constraints}
-        further = cited_statements(constraints)
-        parts.append(replace(further, constraints=tuple(entry for entry in further.constraints if entry not in known)))
-    cited = [*_cited([part for part in parts if part != EMPTY])] or [EMPTY]
-    return checked(cited[0] if len(cited) == 1 else join_cited(cited))
+    parts = [part for part in _parts(program) if part != EMPTY]
+    if constraints is None:
+        return checked(joined(parts or [EMPTY]))
+    known = {entry for part in parts for entry in part.constraints}
+    further = constraint_statements(constraints)
+    further = replace(further, constraints=tuple(entry for entry in further.constraints if entry not in known))
+    return further if not parts else checked(joined([*parts, further] if further.constraints else parts))
 
 
 def _parts(query: object) -> Iterator[Statements]:
@@ -248,15 +248,6 @@ def _parts(query: object) -> Iterator[Statements]:
                     )
                 ]
             )
-
-
-def _cited(parts: Sequence[Statements]) -> Iterator[Statements]:
-    """The parts with a text each; neighbours without one share theirs."""
-    for has_text, group in groupby(parts, key=lambda part: part.source is not None):
-        if has_text:
-            yield from group
-        else:
-            yield parse_statements(render_statements(together(tuple(group))))
 
 
 def resolved(statements: Checked) -> Checked:

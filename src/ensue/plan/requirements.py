@@ -103,7 +103,7 @@ class Question:
 
     def quoted(self, span: Span | None) -> str:
         """A stretch of the text of the query, in one line; empty if there is none."""
-        return "" if span is None or self.source is None else " ".join(self.source.text[span.start : span.end].split())
+        return "" if self.source is None else self.source.quote(span)
 
     def word(self, name: Name) -> str:
         """A variable as the user would call it: by its name, or by its stream if it has none."""
