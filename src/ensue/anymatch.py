@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from ensue.algebra.nodes import Events
 from ensue.api import Loaded, load_tables, warn_set_aside, with_declared
-from ensue.check import Checked
 from ensue.dsl.literals import WindowLike
 from ensue.dsl.literals import window as window_of
 from ensue.engine.anymatch import SAMPLES
@@ -21,6 +20,7 @@ from ensue.engine.output import key_column_of
 from ensue.engine.past import matches_in_range
 from ensue.errors import LimitError, SchemaError, citing
 from ensue.graph.timescale import TimeScale
+from ensue.phases import Lowered
 from ensue.plan.model import Options
 from ensue.programs import QueryLike, single_statement
 from ensue.runtimes.fixed import fixed_tables
@@ -78,7 +78,7 @@ def _check_numbers(most_nodes: object, samples: object) -> None:
 
 def _any_of_tables(
     events: Any,
-    statements: Checked,
+    statements: Lowered,
     columns: Columns,
     window: WindowLike | None,
     most_nodes: int,

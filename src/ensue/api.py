@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ensue.algebra.partial import eager_constraint_problems, eager_problems
-from ensue.check import Checked
 from ensue.dsl.constraints import ConstraintsLike
 from ensue.engine.derived import all_plans, derive, groups_of, sources_of
 from ensue.engine.events import EventStore, note_streams
@@ -24,11 +23,13 @@ from ensue.engine.violations import track
 from ensue.errors import EnsueWarning, LimitError, QueryError, SchemaError, citing, closest, counted
 from ensue.kernels.warm import warm_up
 from ensue.names import AnyEvent, Stream
+from ensue.phases import Lowered, lower
 from ensue.plan.model import DEFAULT_LIMIT, Options, QueryPlan
 from ensue.programs import (
     EMPTY,
     Program,
     QueryLike,
+    constraints_alone,
     keyed,
     program_statements,
     single_statement,
@@ -233,7 +234,8 @@ def violations(
     'PRIOR(Order, Paid)'
     """
     given = Program(EMPTY) if program is None else program
-    statements, columns = keyed(written_statements(given, constraints), partition_by), Columns(time, type)
+    statements = lower(constraints_alone(keyed(written_statements(given, constraints), partition_by)))
+    columns = Columns(time, type)
     if are_frames(events):
         from ensue.runtimes.spark.detection import frame_violations
 
@@ -259,7 +261,7 @@ def checked_limit(limit: object) -> int | None:
     raise LimitError("limit-type", f"`limit` is a number of matches or None, not {limit!r}")
 
 
-def checked_emit(emit: object, statements: Checked) -> bool:
+def checked_emit(emit: object, statements: Lowered) -> bool:
     """Whether matches are wanted eagerly, before it is sure that no earlier event is still to come."""
     if emit not in ("complete", "eager"):
         raise SchemaError("emit-word", f"`emit` is 'complete' or 'eager', not {emit!r}")
@@ -306,7 +308,7 @@ class Loaded:
 
 def load_tables(
     events: Any,
-    statements: Checked,
+    statements: Lowered,
     columns: Columns,
     match_id: bool,
     fixed: FixedTables,

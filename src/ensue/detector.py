@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from ensue.api import checked_limit, warn_set_aside
-from ensue.check import Checked
 from ensue.dsl.constraints import ConstraintsLike
 from ensue.engine.cascade import Progress, go_on, start_session
 from ensue.engine.kept import kept_derived, kept_events
@@ -19,6 +18,7 @@ from ensue.engine.sources import Mask, Report
 from ensue.errors import EnsueWarning, SchemaError, StateError, counted
 from ensue.kernels.warm import warm_up
 from ensue.names import Stream
+from ensue.phases import Lowered
 from ensue.plan.model import DEFAULT_LIMIT, Options
 from ensue.programs import QueryLike, single_statement
 from ensue.runtimes.beliefs import refuse_beliefs
@@ -232,7 +232,7 @@ class Detector:
         late_rows = late if self._per_stream else next(iter(late.values()))
         return self._given(tables, late_rows)
 
-    def _meant(self, query: QueryLike, constraints: ConstraintsLike | None) -> Checked:
+    def _meant(self, query: QueryLike, constraints: ConstraintsLike | None) -> Lowered:
         """What a detector looks for; others look for more at once."""
         return single_statement(query, constraints)
 

@@ -16,12 +16,13 @@ from ensue.algebra.constraints import (
     Require,
 )
 from ensue.algebra.nodes import Statements
-from ensue.check import Checked, checked
+from ensue.check import checked
 from ensue.dsl.literals import WindowLike, window
 from ensue.errors import Problem, QueryError
 from ensue.lang.citing import joined
 from ensue.lang.constraints import size_problem
 from ensue.lang.parser import parse_statements
+from ensue.phases import Checked
 
 Kind = TypeVar("Kind", bound=Constraint)
 

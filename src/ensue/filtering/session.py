@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from ensue.algebra.nodes import Statements
 from ensue.algebra.states import Measure
-from ensue.check import Checked
 from ensue.engine.sources import EventSource, InputTable, Mask, load_sources, one_chunk
 from ensue.errors import StateError
 from ensue.filtering.answers import Answers, type_of
@@ -47,7 +46,7 @@ class Rules:
     `reason` names a column that says of each row why it took no part.
     """
 
-    statements: Checked
+    statements: Statements
     columns: tuple[Column, ...] = ()
     before: bool = False
     policy: str = "error"
@@ -260,7 +259,7 @@ def save(session: Session, more: dict[str, Any] | None = None) -> pa.Table:
     return pa.table(columns).replace_schema_metadata({METADATA: json.dumps(header).encode()})
 
 
-def program_text(statements: Checked) -> str:
+def program_text(statements: Statements) -> str:
     """The states of a program, by which what is saved is known."""
     return render_statements(Statements((), states=statements.states))
 

@@ -11,7 +11,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ensue.check import Checked
 from ensue.dsl.constraints import ConstraintsLike
 from ensue.engine.cascade import sessions_of, start_session
 from ensue.engine.derived import all_plans
@@ -27,6 +26,7 @@ from ensue.graph.bounds import end_of, start_of
 from ensue.graph.model import Variable
 from ensue.lang.render import render_expression
 from ensue.names import Name, Unnamed, called
+from ensue.phases import Lowered
 from ensue.plan.model import Options
 from ensue.programs import Program, QueryLike, program_statements
 from ensue.runtimes.fixed import FixedTables, fixed_tables
@@ -91,7 +91,7 @@ def _saved(state: Any, spark: Any) -> Iterator[pa.Table]:
         yield state.snapshot() if hasattr(state, "snapshot") else state
 
 
-def _sessions(statements: Checked, fixed: FixedTables, saved: pa.Table) -> Iterator[tuple[str, Session, int]]:
+def _sessions(statements: Lowered, fixed: FixedTables, saved: pa.Table) -> Iterator[tuple[str, Session, int]]:
     """The statements that run in a saved state: their names, and the session and place of each."""
     header = read_header(saved)
     schemas = saved_schemas(saved)

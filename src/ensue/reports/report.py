@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from ensue.api import checked_limit, load_tables, warn_set_aside, with_declared
-from ensue.check import Checked
 from ensue.dsl.constraints import ConstraintsLike
+from ensue.phases import Checked
 from ensue.plan.model import DEFAULT_LIMIT, Options
 from ensue.programs import Program, QueryLike, explained_statements, program_statements, written_statements
 from ensue.reports.facts import Facts

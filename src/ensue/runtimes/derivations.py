@@ -14,7 +14,6 @@ from ensue.algebra.nodes import PatternQuery, Return
 from ensue.algebra.rules import Ruleset
 from ensue.algebra.scopes import list_groups
 from ensue.algebra.streams import END, LINEAGE, START, columns_of, declarations, in_order, used_streams
-from ensue.check import Checked
 from ensue.engine.derived import Derivation, Way
 from ensue.engine.output import derived_output
 from ensue.engine.session import raw_types
@@ -24,6 +23,7 @@ from ensue.expr.nodes import Call, Expr, Field
 from ensue.expr.types import common_type, describe, element_type, own_type, readable_type
 from ensue.graph.law import Law
 from ensue.names import Name, Stream
+from ensue.phases import Lowered
 from ensue.plan.build import lineage_streams, plan_query, query_columns
 from ensue.plan.model import QueryPlan
 
@@ -57,7 +57,7 @@ PlannedGroup = tuple[PlannedStream, ...]
 
 
 def plan_declared(
-    statements: Checked,
+    statements: Lowered,
     catalog: Catalog,
     laws: Mapping[PatternQuery, Law | None],
     fixed: Mapping[str, pa.Table],

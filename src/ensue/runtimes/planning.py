@@ -13,9 +13,7 @@ from ensue.algebra.catalog import inferred_catalog
 from ensue.algebra.hierarchies import Hierarchy
 from ensue.algebra.nodes import Event, Lookup, PatternQuery, walk
 from ensue.algebra.rules import Ruleset, StreamDeclaration, TableDeclaration
-from ensue.algebra.settling import settle
 from ensue.algebra.streams import declarations, streams_of
-from ensue.check import Checked
 from ensue.engine.derived import Derivation, all_plans
 from ensue.engine.output import OutputSchema, output_schema
 from ensue.engine.session import raw_types
@@ -23,6 +21,7 @@ from ensue.engine.sources import InputTable
 from ensue.errors import Problem, QueryError, SchemaError
 from ensue.graph.law import Law
 from ensue.names import Stream
+from ensue.phases import Lowered, settle
 from ensue.plan.build import plan_query
 from ensue.plan.lawful import contradictory_constraints, laws_by_query
 from ensue.plan.model import QueryPlan
@@ -80,7 +79,7 @@ class Planned:
 
 def plan_queries(
     tables: Mapping[str, pa.Table] | pa.Table,
-    statements: Checked,
+    statements: Lowered,
     columns: Columns,
     match_id: bool = False,
     fixed: FixedTables | None = None,
@@ -103,7 +102,7 @@ def plan_queries(
 
 def plan_over(
     inputs: tuple[InputTable, ...],
-    statements: Checked,
+    statements: Lowered,
     match_id: bool = False,
     lawful: bool = True,
     fixed: FixedTables = NO_TABLES,
@@ -126,7 +125,7 @@ def plan_over(
     return Planned(inputs, plans, outputs, derivations)
 
 
-def _hierarchy(statements: Checked, inputs: tuple[InputTable, ...]) -> Hierarchy:
+def _hierarchy(statements: Lowered, inputs: tuple[InputTable, ...]) -> Hierarchy:
     """The levels of detail that the program speaks of: of the values of a type column."""
     if statements.hierarchies and not any(item.type is not None for item in inputs):
         problem = Problem(
@@ -139,7 +138,7 @@ def _hierarchy(statements: Checked, inputs: tuple[InputTable, ...]) -> Hierarchy
     return Hierarchy.of(statements.hierarchies)
 
 
-def _declarations(statements: Checked, inputs: tuple[InputTable, ...]) -> Ruleset | None:
+def _declarations(statements: Lowered, inputs: tuple[InputTable, ...]) -> Ruleset | None:
     """What rules are written in the light of: the streams and tables, also those that only data or facts tell of."""
     ruleset = statements.ruleset
     if ruleset is None:
@@ -183,7 +182,7 @@ def _time_of_queries(queries: Iterable[PatternQuery]) -> pa.DataType | None:
     return next((kind for kind in types if pa.types.is_timestamp(kind)), types[0] if types else None)
 
 
-def with_violations(planned: Planned, statements: Checked) -> Planned:
+def with_violations(planned: Planned, statements: Lowered) -> Planned:
     """The same with one more plan, the last, for the traces that break a constraint."""
     law, keys = Law(tuple(entry.constraint for entry in statements.constraints)), _keys_of_constraints(statements)
     problems = contradictory_constraints(law)
@@ -205,13 +204,13 @@ def with_violations(planned: Planned, statements: Checked) -> Planned:
     return replace(planned, plans=(*planned.plans, plan), outputs=(*planned.outputs, output))
 
 
-def plan_violations(tables: Mapping[str, pa.Table] | pa.Table, statements: Checked, columns: Columns) -> Planned:
+def plan_violations(tables: Mapping[str, pa.Table] | pa.Table, statements: Lowered, columns: Columns) -> Planned:
     """A plan for the traces that break a constraint, and for nothing else."""
     planned = with_violations(plan_queries(tables, statements, columns), statements)
     return Planned(planned.inputs, planned.plans[-1:], planned.outputs[-1:])
 
 
-def _keys_of_constraints(statements: Checked) -> tuple[str, ...]:
+def _keys_of_constraints(statements: Lowered) -> tuple[str, ...]:
     """The one PARTITION BY of which all constraints speak."""
     if not any(entry.constraint.streams for entry in statements.constraints):
         hint = "add a CONSTRAINT; ENDS WITHIN alone cannot be broken, because a later event begins another trace"

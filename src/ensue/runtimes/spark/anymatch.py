@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from ensue.check import Checked
 from ensue.engine.derived import all_plans
 from ensue.engine.past import Bounds
 from ensue.errors import SchemaError
+from ensue.phases import Lowered
 from ensue.runtimes.planning import Columns, plan_queries
 from ensue.runtimes.spark.batch import shuffled, travelling
 from ensue.runtimes.spark.frames import carried, empty_tables, frame_inputs, spark_schema
@@ -28,7 +28,7 @@ InProcess = Callable[[Any], pa.Table]
 
 
 def any_match_of_frames(
-    events: Mapping[str, DataFrame] | DataFrame, statements: Checked, columns: Columns, in_process: InProcess
+    events: Mapping[str, DataFrame] | DataFrame, statements: Lowered, columns: Columns, in_process: InProcess
 ) -> DataFrame:
     """A row for each key, as a DataFrame; nothing runs before it is used."""
     require_pyspark()

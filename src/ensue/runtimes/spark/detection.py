@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
-from ensue.check import Checked
 from ensue.errors import SchemaError
+from ensue.phases import Lowered
 from ensue.plan.model import Options
 from ensue.plan.slices import slicing_of
 from ensue.runtimes.fixed import FixedTables
@@ -35,7 +35,7 @@ class Matched:
 
 def detect_frames(
     events: Mapping[str, DataFrame] | DataFrame,
-    statements: Checked,
+    statements: Lowered,
     columns: Columns,
     options: Options,
     emission: Emission,
@@ -61,7 +61,7 @@ def detect_frames(
 
 
 def frame_violations(
-    events: Mapping[str, DataFrame] | DataFrame, statements: Checked, columns: Columns, emission: Emission
+    events: Mapping[str, DataFrame] | DataFrame, statements: Lowered, columns: Columns, emission: Emission
 ) -> DataFrame:
     """The traces that break a constraint, as a DataFrame; nothing runs before it is used."""
     require_pyspark()

@@ -13,8 +13,6 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from ensue.algebra.nodes import PatternQuery, Ticks
 from ensue.algebra.partial import open_queries
-from ensue.algebra.rulesets import resolve_rules
-from ensue.check import Checked, saved_statements
 from ensue.engine.cascade import Progress, sessions_of, start_session
 from ensue.engine.evaluate import Frontier, evaluate
 from ensue.engine.events import EventStore, load_events
@@ -30,6 +28,7 @@ from ensue.graph.model import Graph
 from ensue.lang.parser import parse_statements
 from ensue.lang.render import render_pattern
 from ensue.names import called
+from ensue.phases import lower_saved
 from ensue.plan.build import plan_query
 from ensue.plan.model import Options, QueryPlan
 from ensue.runtimes.planning import Planned, plan_over
@@ -134,16 +133,8 @@ def look_at(saved: bytes) -> StateLook:
         InputTable(schemas[entry["stream"]].empty_table(), entry["time"], entry["end"], entry["stream"], entry["type"])
         for entry in header["tables"]
     )
-    planned = plan_over(inputs, _statements(header["query"]), lawful=False, fixed=saved_tables(table))
+    planned = plan_over(inputs, lower_saved(parse_statements(header["query"])), lawful=False, fixed=saved_tables(table))
     return StateLook(planned, state_schema(planned.plans[0].catalog.time_type))
-
-
-def _statements(text: str) -> Checked:
-    """The statements that a state was saved with. A head is a result only if the text says so."""
-    written = saved_statements(parse_statements(text))
-    resolved = resolve_rules(written)
-    made = [query for query in resolved.statements[len(written.statements) :] if query.declares]
-    return replace(resolved, statements=(*written.statements, *made))
 
 
 def new_session(planned: Planned) -> Progress:
