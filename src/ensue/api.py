@@ -17,13 +17,14 @@ from ensue.engine.events import EventStore, note_streams
 from ensue.engine.output import collect_ordered, render_in_batches
 from ensue.engine.past import in_range, matches_in_range
 from ensue.engine.session import request_of
-from ensue.engine.sources import EventSource, InputTable, Report, latest_end, load_sources
+from ensue.engine.sources import EventSource, Report, latest_end, load_sources
 from ensue.engine.traces import Watched, watch
 from ensue.engine.violations import track
 from ensue.errors import EnsueWarning, LimitError, QueryError, SchemaError, citing, closest, counted
 from ensue.kernels.warm import warm_up
 from ensue.names import AnyEvent, Stream
 from ensue.phases import Lowered, lower
+from ensue.plan.inputs import InputTable
 from ensue.plan.model import DEFAULT_LIMIT, Options, QueryPlan
 from ensue.programs import (
     EMPTY,

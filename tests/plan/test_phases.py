@@ -23,7 +23,7 @@ from inside import (
     render_stage,
     spelled_out,
     stages,
-    walk,
+    walk_pattern,
 )
 
 PROGRAM = """
@@ -58,7 +58,7 @@ def test_graphs_see_no_operators() -> None:
     for query in lower(checked(parse_statements(PROGRAM))).statements:
         spelled = spelled_out(query)
         assert spelled.within is None
-        assert not any(isinstance(part, Operation) for part in walk(spelled.pattern))
+        assert not any(isinstance(part, Operation) for part in walk_pattern(spelled.pattern))
         assert spelled_out(spelled) == spelled
 
 

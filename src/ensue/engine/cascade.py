@@ -14,9 +14,10 @@ import pyarrow as pa
 
 from ensue.engine.derived import Derivation, Search, Way, groups_of, grow, is_recursive
 from ensue.engine.output import OutputSchema
-from ensue.engine.session import Session, Turn, needed_columns, plain_schema
-from ensue.engine.sources import InputTable, Mask, Report
+from ensue.engine.session import Session, Turn, needed_columns
+from ensue.engine.sources import Mask, Report
 from ensue.names import Stream
+from ensue.plan.inputs import InputTable, plain_schema
 from ensue.plan.model import Options, QueryPlan
 
 Role = int | Stream

@@ -18,10 +18,11 @@ from ensue.engine.events import Candidates, EventStore
 from ensue.engine.lookups import look_up
 from ensue.engine.output import OutputSchema, collect_ordered
 from ensue.engine.session import request_of
-from ensue.engine.sources import EventSource, InputTable, Mask, Report, load_sources, one_chunk
+from ensue.engine.sources import EventSource, Mask, Report, load_sources, one_chunk
 from ensue.engine.traces import Watched, watch
 from ensue.errors import LimitError, citing, counted
 from ensue.names import Stream
+from ensue.plan.inputs import InputTable
 from ensue.plan.model import Options, QueryPlan
 
 MOST_ROUNDS = 10_000

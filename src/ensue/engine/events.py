@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ensue.engine.keys import NO_KEY, encode_columns
-from ensue.engine.sources import EventSource, InputTable, Mask, Report
+from ensue.engine.sources import EventSource, Mask, Report
 from ensue.kernels.compiled import Codes, Int64s
 from ensue.kernels.sorting import (
     group_by_key,
@@ -21,6 +21,7 @@ from ensue.kernels.sorting import (
     order_by_time,
 )
 from ensue.names import AnyEvent, Stream
+from ensue.plan.inputs import InputTable
 
 FOREVER = np.iinfo(np.int64).max
 NEVER = np.iinfo(np.int64).min

@@ -18,8 +18,9 @@ from ensue.engine.derived import Derivation, all_plans, groups_of, is_recursive
 from ensue.engine.evaluate import Frontier, evaluate
 from ensue.engine.events import Candidates, EventStore
 from ensue.engine.matches import MatchChunk, completion_times
-from ensue.engine.sources import EventSource, InputTable, Mask
+from ensue.engine.sources import EventSource, Mask
 from ensue.names import Stream
+from ensue.plan.inputs import InputTable
 from ensue.plan.model import Options, QueryPlan, Retention
 from ensue.plan.retention import longer
 from ensue.plan.slices import reach_of_streams, uncut_reason

@@ -9,46 +9,27 @@ from itertools import chain
 import numpy as np
 import pyarrow as pa
 
-from ensue.algebra.streams import LINEAGE
 from ensue.engine.choice import Used, uses_up
 from ensue.engine.evaluate import Frontier, evaluate
 from ensue.engine.events import Candidates, EventStore, Request, load_events
 from ensue.engine.forget import keep_markers, keep_ties, pending_rows, rows_to_keep
 from ensue.engine.output import OutputSchema, collect_ordered
-from ensue.engine.sources import EventSource, InputTable, Mask, Report, latest_end, latest_of, load_sources
+from ensue.engine.sources import EventSource, Mask, Report, latest_end, latest_of, load_sources
 from ensue.engine.traces import TRACE, Watched, no_records, watch
 from ensue.engine.violations import track
 from ensue.errors import citing
 from ensue.kernels.compiled import Int64s
-from ensue.names import Stream
+from ensue.plan.inputs import POSITION, InputTable, plain_schema
 from ensue.plan.model import Options, QueryPlan
 from ensue.plan.tracking import Tracking
 
 USED = "ensue:used"
-POSITION = "ensue:position"
-"""The column of the state that holds the position of an event in its partition, -1 while it is not settled."""
 
 
 def request_of(plan: QueryPlan, counting: bool | None = None) -> Request:
     """What a plan wants of the tables; `counting` where it shares them with one that counts positions."""
     numbered = plan.counting if counting is None else counting
     return Request(plan.streams, plan.query.partition_by, plan.catalog.time_type, numbered)
-
-
-def raw_types(plan: QueryPlan, inputs: Sequence[InputTable]) -> dict[Stream, dict[str, pa.DataType]]:
-    """The columns of each stream of the query."""
-    types: dict[Stream, dict[str, pa.DataType]] = {}
-    for stream in plan.streams:
-        holder = next(item for item in inputs if item.holds(stream))
-        types[stream] = {item.name: item.type for item in plain_schema(holder.table.schema) if item.name != LINEAGE}
-    return types
-
-
-def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema with dictionaries as their values and every column nullable: what is kept and what is returned."""
-    return pa.schema(
-        pa.field(item.name, item.type.value_type if pa.types.is_dictionary(item.type) else item.type) for item in schema
-    )
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from ensue.algebra.nodes import Statements
 from ensue.algebra.states import Measure
-from ensue.engine.sources import EventSource, InputTable, Mask, load_sources, one_chunk
+from ensue.engine.sources import EventSource, Mask, load_sources, one_chunk
 from ensue.errors import StateError
 from ensue.filtering.answers import Answers, type_of
 from ensue.filtering.following import Followed, Held, Question, follow, nothing_held
@@ -22,6 +22,7 @@ from ensue.filtering.model import StatePlan, plan_state
 from ensue.filtering.reading import FINE, REASONS
 from ensue.kernels.filtering import Beliefs
 from ensue.lang.render import render_statements
+from ensue.plan.inputs import InputTable
 
 REASON = "ensue_reason"
 """The column that says why a row took no part."""

@@ -13,9 +13,9 @@ from ensue.algebra.scopes import counts_events
 from ensue.algebra.streams import declarations, streams_of
 from ensue.api import Loaded, load_tables, with_declared
 from ensue.dsl.constraints import ConstraintsLike
-from ensue.engine.sources import InputTable
 from ensue.errors import Problem, QueryError, SchemaError, did_you_mean
 from ensue.phases import Checked, lower, rules_lowered
+from ensue.plan.inputs import InputTable
 from ensue.plan.model import Options
 from ensue.programs import Program, QueryLike, written_statements
 from ensue.runtimes.fixed import fixed_tables

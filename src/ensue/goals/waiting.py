@@ -20,13 +20,13 @@ from ensue.engine.open_goals import Goals, open_goals
 from ensue.engine.output import key_column_of
 from ensue.engine.session import Session
 from ensue.engine.snapshot import read_header, restore, saved_schemas, statement_text
-from ensue.engine.sources import InputTable
 from ensue.errors import LimitError, StateError
 from ensue.graph.bounds import end_of, start_of
 from ensue.graph.model import Variable
 from ensue.lang.render import render_expression
 from ensue.names import Name, Unnamed, called
 from ensue.phases import Lowered
+from ensue.plan.inputs import InputTable
 from ensue.plan.model import Options
 from ensue.programs import Program, QueryLike, program_statements
 from ensue.runtimes.fixed import FixedTables, fixed_tables

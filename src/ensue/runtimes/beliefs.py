@@ -12,7 +12,7 @@ import pyarrow as pa
 from ensue.algebra.nodes import Event, Statements, walk
 from ensue.algebra.state_checks import state_of
 from ensue.algebra.states import Measure
-from ensue.engine.sources import InputTable, load_sources, read_times
+from ensue.engine.sources import load_sources, read_times
 from ensue.errors import Problem, QueryError, SchemaError, Source, did_you_mean
 from ensue.expr.nodes import Field
 from ensue.expr.nodes import walk as walk_expression
@@ -23,7 +23,7 @@ from ensue.filtering.session import Column, Rules, Session, SetAside, set_aside
 from ensue.filtering.tables import Known
 from ensue.kernels.warm import warm_up_beliefs
 from ensue.lang.parser import parse_measure
-from ensue.runtimes.local import catalog_of, input_tables
+from ensue.plan.inputs import InputTable, catalog_of, input_tables
 from ensue.runtimes.planning import Columns
 from ensue.runtimes.tables import are_frames, arrow_tables, kind_of_table, without_views
 

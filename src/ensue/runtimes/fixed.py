@@ -12,7 +12,8 @@ from ensue.algebra.table_checks import different_kinds, fact_value, facts_by_tab
 from ensue.errors import Problem, QueryError, SchemaError, did_you_mean
 from ensue.expr.types import common_type, convert, describe, readable, scalar
 from ensue.phases import Lowered
-from ensue.runtimes.tables import are_frames, check_duplicates, kind_of_table, without_views
+from ensue.plan.inputs import check_duplicates
+from ensue.runtimes.tables import are_frames, kind_of_table, without_views
 
 FixedTables: TypeAlias = Mapping[str, pa.Table]
 NO_TABLES: FixedTables = {}

@@ -13,11 +13,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's own convention)
 
-from ensue.engine.session import plain_schema
-from ensue.engine.sources import InputTable, load_sources
+from ensue.engine.sources import load_sources
 from ensue.errors import LimitError, SchemaError
 from ensue.filtering.session import Rules, Session, Step, load, save
 from ensue.filtering.tables import Ask
+from ensue.plan.inputs import InputTable, plain_schema
 from ensue.runtimes.beliefs import Opened, known_now, open_states
 from ensue.runtimes.moments import ticks_of
 from ensue.runtimes.planning import Columns

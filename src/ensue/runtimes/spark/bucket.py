@@ -17,9 +17,10 @@ from ensue.engine.events import in_streams
 from ensue.engine.output import OutputSchema
 from ensue.engine.session import Session
 from ensue.engine.snapshot import restore, snapshot
-from ensue.engine.sources import EventSource, InputTable, load_sources
+from ensue.engine.sources import EventSource, load_sources
 from ensue.engine.violations import ends_of_traces
 from ensue.errors import LimitError, StateError, counted
+from ensue.plan.inputs import InputTable
 from ensue.plan.model import Options, QueryPlan
 from ensue.plan.slices import reach_of_streams
 from ensue.plan.wakes import Wake, wakes_of

@@ -19,7 +19,7 @@ from ensue.engine.events import EventStore, load_events
 from ensue.engine.matches import completion_times
 from ensue.engine.session import Session, request_of
 from ensue.engine.snapshot import read_header, restore, saved_schemas, saved_tables
-from ensue.engine.sources import SAFE_TIME, EventSource, InputTable, Report, load_sources, one_chunk
+from ensue.engine.sources import SAFE_TIME, EventSource, Report, load_sources, one_chunk
 from ensue.engine.workspace import cached_candidates
 from ensue.errors import StateError
 from ensue.expr.kinds import NANOSECONDS_PER_UNIT
@@ -30,6 +30,7 @@ from ensue.lang.render import render_pattern
 from ensue.names import called
 from ensue.phases import lower_saved
 from ensue.plan.build import plan_query
+from ensue.plan.inputs import InputTable
 from ensue.plan.model import Options, QueryPlan
 from ensue.runtimes.planning import Planned, plan_over
 from ensue.runtimes.spark.bucket import read_state

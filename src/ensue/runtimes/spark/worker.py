@@ -15,10 +15,11 @@ from ensue.engine.matches import MatchChunk, completion_times
 from ensue.engine.output import OutputSchema, render_in_batches
 from ensue.engine.past import in_range, matches_in_range
 from ensue.engine.session import request_of
-from ensue.engine.sources import InputTable, Report, load_sources, one_chunk, read_times
+from ensue.engine.sources import Report, load_sources, one_chunk, read_times
 from ensue.engine.traces import watch
 from ensue.engine.violations import track
 from ensue.errors import citing
+from ensue.plan.inputs import InputTable
 from ensue.plan.model import Options, QueryPlan
 
 NEXT = "ensue:next"
