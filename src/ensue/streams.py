@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ensue.algebra.partial import partial_problems, partial_queries
 from ensue.api import checked_emit, checked_limit
 from ensue.dsl.constraints import ConstraintsLike
-from ensue.engine.output import OutputSchema, partial_output
 from ensue.errors import QueryError, SchemaError, did_you_mean
 from ensue.lang.render import render_pattern
 from ensue.plan.build import plan_query
 from ensue.plan.model import DEFAULT_LIMIT, Options, QueryPlan
+from ensue.plan.outputs import OutputSchema, partial_output
 from ensue.programs import Program, QueryLike, program_statements
 from ensue.runtimes.beliefs import refuse_beliefs
 from ensue.runtimes.fixed import fixed_tables

@@ -13,12 +13,12 @@ from itertools import chain
 import pyarrow as pa
 
 from ensue.engine.derived import Derivation, Search, Way, groups_of, grow, is_recursive
-from ensue.engine.output import OutputSchema
 from ensue.engine.session import Session, Turn, needed_columns
 from ensue.engine.sources import Mask, Report
 from ensue.names import Stream
 from ensue.plan.inputs import InputTable, plain_schema
 from ensue.plan.model import Options, QueryPlan
+from ensue.plan.outputs import OutputSchema
 
 Role = int | Stream
 """What rows are, for a cascade: those of a table by its place, or of a declared stream by its name."""

@@ -16,7 +16,7 @@ from ensue.engine.distinct import distinct_events, in_settled_order
 from ensue.engine.evaluate import Frontier, evaluate
 from ensue.engine.events import Candidates, EventStore
 from ensue.engine.lookups import look_up
-from ensue.engine.output import OutputSchema, collect_ordered
+from ensue.engine.output import collect_ordered
 from ensue.engine.session import request_of
 from ensue.engine.sources import EventSource, Mask, Report, load_sources, one_chunk
 from ensue.engine.traces import Watched, watch
@@ -24,6 +24,7 @@ from ensue.errors import LimitError, citing, counted
 from ensue.names import Stream
 from ensue.plan.inputs import InputTable
 from ensue.plan.model import Options, QueryPlan
+from ensue.plan.outputs import OutputSchema
 
 MOST_ROUNDS = 10_000
 """So many times rules are applied to what they have found, unless there is no limit at all."""

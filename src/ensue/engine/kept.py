@@ -10,9 +10,9 @@ import pyarrow as pa
 from ensue.algebra.streams import END, START
 from ensue.engine.cascade import Cascade, Progress, Role
 from ensue.engine.distinct import row_codes
-from ensue.engine.output import event_fields
 from ensue.engine.sources import one_chunk
 from ensue.names import Stream
+from ensue.plan.outputs import event_fields
 
 OWN = "ensue:"
 """How the names of the engine's own columns begin."""

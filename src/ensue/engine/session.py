@@ -13,7 +13,7 @@ from ensue.engine.choice import Used, uses_up
 from ensue.engine.evaluate import Frontier, evaluate
 from ensue.engine.events import Candidates, EventStore, Request, load_events
 from ensue.engine.forget import keep_markers, keep_ties, pending_rows, rows_to_keep
-from ensue.engine.output import OutputSchema, collect_ordered
+from ensue.engine.output import collect_ordered
 from ensue.engine.sources import EventSource, Mask, Report, latest_end, latest_of, load_sources
 from ensue.engine.traces import TRACE, Watched, no_records, watch
 from ensue.engine.violations import track
@@ -21,6 +21,7 @@ from ensue.errors import citing
 from ensue.kernels.compiled import Int64s
 from ensue.plan.inputs import POSITION, InputTable, plain_schema
 from ensue.plan.model import Options, QueryPlan
+from ensue.plan.outputs import OutputSchema
 from ensue.plan.tracking import Tracking
 
 USED = "ensue:used"

@@ -13,7 +13,7 @@ import pyarrow as pa
 from ensue.api import Loaded
 from ensue.engine.derived import Derivation
 from ensue.engine.matches import MatchChunk, completion_times
-from ensue.engine.output import OutputSchema, check_limit
+from ensue.engine.output import check_limit
 from ensue.engine.past import matches_in_range
 from ensue.engine.sources import Report
 from ensue.engine.traces import Watched
@@ -24,6 +24,7 @@ from ensue.goals.proofs import with_lists
 from ensue.graph.bounds import end_of, start_of
 from ensue.names import Stream, without_rounds
 from ensue.plan.model import QueryPlan
+from ensue.plan.outputs import OutputSchema
 
 Int64s = npt.NDArray[np.int64]
 MATCH_ID = "match_id"

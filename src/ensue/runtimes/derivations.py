@@ -15,7 +15,6 @@ from ensue.algebra.rules import Ruleset
 from ensue.algebra.scopes import list_groups
 from ensue.algebra.streams import END, LINEAGE, START, columns_of, declarations, in_order, used_streams
 from ensue.engine.derived import Derivation, Way
-from ensue.engine.output import derived_output
 from ensue.errors import Problem, QueryError, Source, Span
 from ensue.expr.nodes import Call, Expr, Field
 from ensue.expr.types import common_type, describe, element_type, own_type, readable_type
@@ -25,6 +24,7 @@ from ensue.phases import Lowered
 from ensue.plan.build import lineage_streams, plan_query, query_columns
 from ensue.plan.inputs import InputTable, raw_types
 from ensue.plan.model import QueryPlan
+from ensue.plan.outputs import derived_output
 
 HIDDEN = (START, END, LINEAGE)
 OWN = "ensue:"

@@ -15,7 +15,6 @@ from ensue.algebra.nodes import Event, Lookup, PatternQuery, walk
 from ensue.algebra.rules import Ruleset, StreamDeclaration, TableDeclaration
 from ensue.algebra.streams import declarations, streams_of
 from ensue.engine.derived import Derivation, all_plans
-from ensue.engine.output import OutputSchema, output_schema
 from ensue.errors import Problem, QueryError, SchemaError
 from ensue.graph.law import Law
 from ensue.names import Stream
@@ -24,6 +23,7 @@ from ensue.plan.build import plan_query
 from ensue.plan.inputs import InputTable, attributes_of, catalog_of, input_tables, raw_types
 from ensue.plan.lawful import contradictory_constraints, laws_by_query
 from ensue.plan.model import QueryPlan
+from ensue.plan.outputs import OutputSchema, output_schema
 from ensue.plan.tracking import VIOLATION_COLUMNS, tracking_plan
 from ensue.runtimes.derivations import derivations_of, plan_declared
 from ensue.runtimes.fixed import NO_TABLES, FixedTables, fixed_tables

@@ -14,7 +14,6 @@ import pyarrow as pa
 from ensue.engine.cascade import Progress, sessions_of, start_session
 from ensue.engine.derived import Derivation, all_plans
 from ensue.engine.events import in_streams
-from ensue.engine.output import OutputSchema
 from ensue.engine.session import Session
 from ensue.engine.snapshot import restore, snapshot
 from ensue.engine.sources import EventSource, load_sources
@@ -22,6 +21,7 @@ from ensue.engine.violations import ends_of_traces
 from ensue.errors import LimitError, StateError, counted
 from ensue.plan.inputs import InputTable
 from ensue.plan.model import Options, QueryPlan
+from ensue.plan.outputs import OutputSchema
 from ensue.plan.slices import reach_of_streams
 from ensue.plan.wakes import Wake, wakes_of
 from ensue.runtimes.spark.worker import in_settled_order

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from ensue.engine.derived import Derivation, all_plans, derive, groups_of, sources_of
 from ensue.engine.matches import MatchChunk, completion_times
-from ensue.engine.output import OutputSchema, render_in_batches
+from ensue.engine.output import render_in_batches
 from ensue.engine.past import in_range, matches_in_range
 from ensue.engine.session import request_of
 from ensue.engine.sources import Report, load_sources, one_chunk, read_times
@@ -21,6 +21,7 @@ from ensue.engine.violations import track
 from ensue.errors import citing
 from ensue.plan.inputs import InputTable
 from ensue.plan.model import Options, QueryPlan
+from ensue.plan.outputs import OutputSchema
 
 NEXT = "ensue:next"
 """The column that is true for a row that stands for the slice of time after the one in which its event ends."""
