@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from ensue.algebra.partial import eager_constraint_problems, eager_problems
 from ensue.dsl.constraints import ConstraintsLike
-from ensue.engine.derived import all_plans, derive, groups_of, sources_of
+from ensue.engine.derived import derive, sources_of
 from ensue.engine.events import EventStore, note_streams
 from ensue.engine.output import collect_ordered, render_in_batches
 from ensue.engine.past import in_range, matches_in_range
@@ -24,6 +24,7 @@ from ensue.errors import EnsueWarning, LimitError, QueryError, SchemaError, citi
 from ensue.kernels.warm import warm_up
 from ensue.names import AnyEvent, Stream
 from ensue.phases import Lowered, lower
+from ensue.plan.declared import all_plans, groups_of
 from ensue.plan.inputs import InputTable
 from ensue.plan.model import DEFAULT_LIMIT, Options, QueryPlan
 from ensue.programs import (

@@ -12,10 +12,11 @@ from itertools import chain
 
 import pyarrow as pa
 
-from ensue.engine.derived import Derivation, Search, Way, groups_of, grow, is_recursive
+from ensue.engine.derived import Search, as_events, grow, settled, together
 from ensue.engine.session import Session, Turn, needed_columns
 from ensue.engine.sources import Mask, Report
 from ensue.names import Stream
+from ensue.plan.declared import Derivation, Way, groups_of, is_recursive
 from ensue.plan.inputs import InputTable, plain_schema
 from ensue.plan.model import Options, QueryPlan
 from ensue.plan.outputs import OutputSchema
@@ -76,7 +77,7 @@ class Stage:
         """The events of the group that this step derives; those from before are among what the session has kept."""
         options = self.session.options
         first: dict[Stream, pa.Table] = {
-            made.name: made.together(events_of(made, self.members, matches, options.limit), options.limit)
+            made.name: together(made, events_of(made, self.members, matches, options.limit), options.limit)
             for made in self.group
         }
         earlier = {
@@ -86,7 +87,7 @@ class Stage:
         }
         others = tuple(source for role, source in zip(self.takes, turn.sources, strict=True) if role not in earlier)
         grown = grow(self.group, first, Search(others, earlier, turn.frontier, options))
-        return {made.name: made.settled(grown[made.name]) for made in self.group}
+        return {made.name: settled(made, grown[made.name]) for made in self.group}
 
 
 def events_of(
@@ -94,7 +95,7 @@ def events_of(
 ) -> list[pa.Table]:
     """The events of a stream that some of the members found."""
     return [
-        derivation.events(member.way, found, limit)
+        as_events(derivation, member.way, found, limit)
         for member, found in zip(members, matches, strict=True)
         if member.way is not None and member.gives is derivation
     ]
@@ -205,7 +206,7 @@ class Cascade:
                 own = parts.setdefault(made.name, [])
                 own += found
                 if len(own) == len(made.ways):
-                    completed[made.name] = made.settled(made.together(own, limit))
+                    completed[made.name] = settled(made, together(made, own, limit))
         return completed
 
     def _count(self, step: Report, results: Sequence[pa.Table]) -> None:

@@ -14,12 +14,12 @@ import numpy as np
 import pyarrow as pa
 
 from ensue.engine.choice import uses_up
-from ensue.engine.derived import Derivation, all_plans, groups_of, is_recursive
 from ensue.engine.evaluate import Frontier, evaluate
 from ensue.engine.events import Candidates, EventStore
 from ensue.engine.matches import MatchChunk, completion_times
 from ensue.engine.sources import EventSource, Mask
 from ensue.names import Stream
+from ensue.plan.declared import Derivation, all_plans, groups_of, is_recursive
 from ensue.plan.inputs import InputTable
 from ensue.plan.model import Options, QueryPlan, Retention
 from ensue.plan.retention import longer

@@ -14,13 +14,13 @@ import pyarrow as pa
 from ensue.algebra.causes import CHAINS, EDGES
 from ensue.algebra.nodes import PatternQuery
 from ensue.engine.cascade import Cascade, Progress, sessions_of
-from ensue.engine.derived import Derivation, all_plans
 from ensue.engine.session import Session
 from ensue.engine.sources import Report, one_chunk
 from ensue.errors import StateError
 from ensue.lang.render import render_constraint, render_query
 from ensue.lang.render_rules import render_declarations, render_rule
 from ensue.names import Stream
+from ensue.plan.declared import Derivation, all_plans
 from ensue.plan.inputs import InputTable
 from ensue.plan.model import QueryPlan
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from ensue.algebra.nodes import Events
 from ensue.api import Loaded
-from ensue.engine.derived import Derivation, Way, sources_of
+from ensue.engine.derived import sources_of
 from ensue.engine.evaluate import Frontier, evaluate
 from ensue.engine.matches import MatchChunk
 from ensue.engine.misses import Search
@@ -28,6 +28,7 @@ from ensue.graph.bounds import WHOLE_END, WHOLE_START, Point, end_of, start_of
 from ensue.lang.render import render_query
 from ensue.lang.render_rules import render_rule
 from ensue.names import Name, Stream, in_words
+from ensue.plan.declared import Derivation, Way
 from ensue.plan.model import AbsencePlan, GraphPlan, Options, QueryPlan
 from ensue.plan.openings import shortened
 from ensue.plan.requirements import (

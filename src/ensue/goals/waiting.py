@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 
 from ensue.dsl.constraints import ConstraintsLike
 from ensue.engine.cascade import sessions_of, start_session
-from ensue.engine.derived import all_plans
 from ensue.engine.events import FOREVER, NEVER
 from ensue.engine.matches import MatchChunk
 from ensue.engine.open_goals import Goals, open_goals
@@ -26,6 +25,7 @@ from ensue.graph.model import Variable
 from ensue.lang.render import render_expression
 from ensue.names import Name, Unnamed, called
 from ensue.phases import Lowered
+from ensue.plan.declared import all_plans
 from ensue.plan.inputs import InputTable
 from ensue.plan.model import Options
 from ensue.programs import Program, QueryLike, program_statements

@@ -11,7 +11,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ensue.api import Loaded
-from ensue.engine.derived import Derivation
 from ensue.engine.matches import MatchChunk, completion_times
 from ensue.engine.output import check_limit
 from ensue.engine.past import matches_in_range
@@ -23,6 +22,7 @@ from ensue.expr.types import common_type
 from ensue.goals.proofs import with_lists
 from ensue.graph.bounds import end_of, start_of
 from ensue.names import Stream, without_rounds
+from ensue.plan.declared import Derivation
 from ensue.plan.model import QueryPlan
 from ensue.plan.outputs import OutputSchema
 

@@ -14,7 +14,6 @@ from ensue.algebra.nodes import PatternQuery, Return
 from ensue.algebra.rules import Ruleset
 from ensue.algebra.scopes import list_groups
 from ensue.algebra.streams import END, LINEAGE, START, columns_of, declarations, in_order, used_streams
-from ensue.engine.derived import Derivation, Way
 from ensue.errors import Problem, QueryError, Source, Span
 from ensue.expr.nodes import Call, Expr, Field
 from ensue.expr.types import common_type, describe, element_type, own_type, readable_type
@@ -22,6 +21,7 @@ from ensue.graph.law import Law
 from ensue.names import Name, Stream
 from ensue.phases import Lowered
 from ensue.plan.build import lineage_streams, plan_query, query_columns
+from ensue.plan.declared import Derivation, Way
 from ensue.plan.inputs import InputTable, raw_types
 from ensue.plan.model import QueryPlan
 from ensue.plan.outputs import derived_output

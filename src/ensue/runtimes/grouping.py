@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ensue.algebra.nodes import PatternQuery
 from ensue.algebra.streams import connected, shared_keys
-from ensue.engine.derived import Derivation, all_plans, groups_of
+from ensue.plan.declared import Derivation, all_plans, groups_of
 from ensue.plan.model import QueryPlan
 from ensue.runtimes.planning import Planned
 

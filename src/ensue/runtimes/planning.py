@@ -14,12 +14,12 @@ from ensue.algebra.hierarchies import Hierarchy
 from ensue.algebra.nodes import Event, Lookup, PatternQuery, walk
 from ensue.algebra.rules import Ruleset, StreamDeclaration, TableDeclaration
 from ensue.algebra.streams import declarations, streams_of
-from ensue.engine.derived import Derivation, all_plans
 from ensue.errors import Problem, QueryError, SchemaError
 from ensue.graph.law import Law
 from ensue.names import Stream
 from ensue.phases import Lowered, settle
 from ensue.plan.build import plan_query
+from ensue.plan.declared import Derivation, all_plans
 from ensue.plan.inputs import InputTable, attributes_of, catalog_of, input_tables, raw_types
 from ensue.plan.lawful import contradictory_constraints, laws_by_query
 from ensue.plan.model import QueryPlan

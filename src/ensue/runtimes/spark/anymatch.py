@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from ensue.engine.derived import all_plans
 from ensue.engine.past import Bounds
 from ensue.errors import SchemaError
 from ensue.phases import Lowered
+from ensue.plan.declared import all_plans
 from ensue.runtimes.planning import Columns, plan_queries
 from ensue.runtimes.spark.batch import shuffled, travelling
 from ensue.runtimes.spark.frames import carried, empty_tables, frame_inputs, spark_schema

@@ -21,10 +21,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from ensue.engine.derived import Derivation, all_plans
 from ensue.engine.past import Bounds, bounds_of
 from ensue.engine.session import needed_columns
 from ensue.names import Stream
+from ensue.plan.declared import Derivation, all_plans
 from ensue.plan.inputs import InputTable, plain_schema
 from ensue.plan.model import Options, QueryPlan, Retention
 from ensue.plan.outputs import OutputSchema

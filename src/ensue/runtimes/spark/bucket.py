@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 
 from ensue.engine.cascade import Progress, sessions_of, start_session
-from ensue.engine.derived import Derivation, all_plans
 from ensue.engine.events import in_streams
 from ensue.engine.session import Session
 from ensue.engine.snapshot import restore, snapshot
 from ensue.engine.sources import EventSource, load_sources
 from ensue.engine.violations import ends_of_traces
 from ensue.errors import LimitError, StateError, counted
+from ensue.plan.declared import Derivation, all_plans
 from ensue.plan.inputs import InputTable
 from ensue.plan.model import Options, QueryPlan
 from ensue.plan.outputs import OutputSchema

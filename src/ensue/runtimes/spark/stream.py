@@ -17,11 +17,11 @@ from pyspark.sql.streaming.state import GroupState
 from pyspark.sql.types import StructType, TimestampType
 
 from ensue.dsl.literals import window
-from ensue.engine.derived import Derivation, all_plans
 from ensue.engine.session import needed_columns
 from ensue.errors import EnsueWarning, QueryError, SchemaError
 from ensue.expr.kinds import NANOSECONDS_PER_UNIT
 from ensue.expr.nodes import Duration
+from ensue.plan.declared import Derivation, all_plans
 from ensue.plan.inputs import plain_schema
 from ensue.plan.model import Options, QueryPlan
 from ensue.plan.outputs import OutputSchema

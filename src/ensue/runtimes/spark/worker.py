@@ -10,7 +10,7 @@ from functools import cache
 import numpy as np
 import pyarrow as pa
 
-from ensue.engine.derived import Derivation, all_plans, derive, groups_of, sources_of
+from ensue.engine.derived import derive, sources_of
 from ensue.engine.matches import MatchChunk, completion_times
 from ensue.engine.output import render_in_batches
 from ensue.engine.past import in_range, matches_in_range
@@ -19,6 +19,7 @@ from ensue.engine.sources import Report, load_sources, one_chunk, read_times
 from ensue.engine.traces import watch
 from ensue.engine.violations import track
 from ensue.errors import citing
+from ensue.plan.declared import Derivation, all_plans, groups_of
 from ensue.plan.inputs import InputTable
 from ensue.plan.model import Options, QueryPlan
 from ensue.plan.outputs import OutputSchema
