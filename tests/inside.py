@@ -245,7 +245,7 @@ NAMES = {
     "ensue.plan.wakes": ("is_endless",),
     "ensue.programs": ("program_statements", "single_statement"),
     "ensue.runtimes.fixed": ("fixed_tables",),
-    "ensue.runtimes.planning": ("Columns", "Planned", "plan_queries"),
+    "ensue.plan.programs": ("Columns", "Planned", "plan_queries"),
     "ensue.runtimes.spark": ("bucket", "java", "packages", "session"),
     "ensue.runtimes.spark.bucket": ("BucketTask", "Clock", "Output", "Payload", "Step", "packed", "read_state"),
     "ensue.runtimes.spark.frames": ("carried", "empty_tables", "frame_inputs", "spark_schema"),

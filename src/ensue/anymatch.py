@@ -22,9 +22,9 @@ from ensue.errors import LimitError, SchemaError, citing
 from ensue.graph.timescale import TimeScale
 from ensue.phases import Lowered
 from ensue.plan.model import Options
+from ensue.plan.programs import ColumnNames, Columns
 from ensue.programs import QueryLike, single_statement
 from ensue.runtimes.fixed import fixed_tables
-from ensue.runtimes.planning import ColumnNames, Columns
 from ensue.runtimes.tables import are_frames
 
 

@@ -27,6 +27,7 @@ from ensue.phases import Lowered, lower
 from ensue.plan.declared import all_plans, groups_of
 from ensue.plan.inputs import InputTable
 from ensue.plan.model import DEFAULT_LIMIT, Options, QueryPlan
+from ensue.plan.programs import ColumnNames, Columns, Emission, FixedTables, Planned, plan_queries, plan_violations
 from ensue.programs import (
     EMPTY,
     Program,
@@ -38,9 +39,8 @@ from ensue.programs import (
     written_statements,
 )
 from ensue.runtimes.beliefs import with_beliefs
-from ensue.runtimes.fixed import FixedTables, fixed_tables
+from ensue.runtimes.fixed import fixed_tables
 from ensue.runtimes.moments import ALL_TIME, Period
-from ensue.runtimes.planning import ColumnNames, Columns, Emission, Planned, plan_queries, plan_violations
 from ensue.runtimes.tables import TableKind, are_frames, arrow_tables
 
 MOST_SHOWN = 8

@@ -20,11 +20,11 @@ from ensue.kernels.warm import warm_up
 from ensue.names import Stream
 from ensue.phases import Lowered
 from ensue.plan.model import DEFAULT_LIMIT, Options
+from ensue.plan.programs import ColumnNames, Columns, plan_queries, with_violations
 from ensue.programs import QueryLike, single_statement
 from ensue.runtimes.beliefs import refuse_beliefs
 from ensue.runtimes.fixed import fixed_tables
 from ensue.runtimes.moments import ticks_of
-from ensue.runtimes.planning import ColumnNames, Columns, plan_queries, with_violations
 from ensue.runtimes.tables import ARROW, arrow_tables, conform, learn_types
 
 Batch: TypeAlias = "dict[Stream | None, pa.Table]"

@@ -19,7 +19,7 @@ from ensue.expr.types import kind_of, readable_type
 from ensue.kernels.warm import warm_up
 from ensue.lang.render import render_constraint, render_constraint_statement
 from ensue.plan.inputs import InputTable, catalog_of, input_tables
-from ensue.runtimes.planning import ColumnNames
+from ensue.plan.programs import ColumnNames
 from ensue.runtimes.tables import are_frames, arrow_tables
 
 MOST_SHOWN = 20

@@ -11,13 +11,13 @@ from ensue.dsl.constraints import ConstraintsLike
 from ensue.errors import QueryError, SchemaError, did_you_mean
 from ensue.lang.render import render_pattern
 from ensue.plan.build import plan_query
+from ensue.plan.grouping import by_keys
 from ensue.plan.model import DEFAULT_LIMIT, Options, QueryPlan
 from ensue.plan.outputs import OutputSchema, partial_output
+from ensue.plan.programs import ColumnNames, Columns, Planned, plan_queries, with_violations
 from ensue.programs import Program, QueryLike, program_statements
 from ensue.runtimes.beliefs import refuse_beliefs
 from ensue.runtimes.fixed import fixed_tables
-from ensue.runtimes.grouping import by_keys
-from ensue.runtimes.planning import ColumnNames, Columns, Planned, plan_queries, with_violations
 from ensue.runtimes.tables import are_frames
 
 if TYPE_CHECKING:

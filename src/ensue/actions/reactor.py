@@ -17,8 +17,8 @@ from ensue.dsl.constraints import ConstraintsLike
 from ensue.dsl.literals import WindowLike
 from ensue.phases import Lowered
 from ensue.plan.model import DEFAULT_LIMIT
+from ensue.plan.programs import ColumnNames
 from ensue.programs import QueryLike, program_statements
-from ensue.runtimes.planning import ColumnNames
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ from ensue.errors import Problem, QueryError, SchemaError, citing, counted
 from ensue.goals.loading import MOST_ROWS, Asked, chosen_result, load_for
 from ensue.goals.proofs import Proof, Prover, equal_to, with_lists
 from ensue.plan.model import Options
+from ensue.plan.programs import ColumnNames, Columns
 from ensue.programs import Program, QueryLike
-from ensue.runtimes.planning import ColumnNames, Columns
 
 MATCH_ID = "match_id"
 

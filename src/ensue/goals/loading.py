@@ -17,9 +17,9 @@ from ensue.errors import Problem, QueryError, SchemaError, did_you_mean
 from ensue.phases import Checked, lower, rules_lowered
 from ensue.plan.inputs import InputTable
 from ensue.plan.model import Options
+from ensue.plan.programs import Columns
 from ensue.programs import Program, QueryLike, written_statements
 from ensue.runtimes.fixed import fixed_tables
-from ensue.runtimes.planning import Columns
 from ensue.runtimes.tables import are_frames
 
 MOST_ROWS = 1_000_000

@@ -26,12 +26,12 @@ from ensue.lang.render import render_expression
 from ensue.names import Name, Unnamed, called
 from ensue.phases import Lowered
 from ensue.plan.declared import all_plans
+from ensue.plan.grouping import by_keys
 from ensue.plan.inputs import InputTable
 from ensue.plan.model import Options
+from ensue.plan.programs import FixedTables, Planned, plan_over
 from ensue.programs import Program, QueryLike, program_statements
-from ensue.runtimes.fixed import FixedTables, fixed_tables
-from ensue.runtimes.grouping import by_keys
-from ensue.runtimes.planning import Planned, plan_over
+from ensue.runtimes.fixed import fixed_tables
 
 MOST_GOALS = 100_000
 """How many goals are listed unless the user says otherwise."""

@@ -20,6 +20,7 @@ from ensue.goals.words import length_in_words
 from ensue.graph.model import Variable
 from ensue.names import Name, in_words, written
 from ensue.plan.model import Options
+from ensue.plan.programs import ColumnNames, Columns
 from ensue.plan.requirements import (
     KEY,
     ORDER,
@@ -32,7 +33,6 @@ from ensue.plan.requirements import (
     what_chooses,
 )
 from ensue.programs import Program, QueryLike
-from ensue.runtimes.planning import ColumnNames, Columns
 
 MOST_CHOICES = 1_000_000
 """So many choices of events are counted for one requirement unless the user says otherwise."""

@@ -10,13 +10,12 @@ from ensue.algebra.scopes import counts_events
 from ensue.algebra.streams import declarations, streams_of
 from ensue.api import run
 from ensue.phases import Checked, Lowered
+from ensue.plan.programs import Columns, FixedTables, plan_queries
 from ensue.programs import Program
 from ensue.reports.facts import Counts, step_of
 from ensue.reports.found import keys_of_head
 from ensue.reports.lanes import Key, choose_keys
 from ensue.reports.limits import BINS, Limits
-from ensue.runtimes.fixed import FixedTables
-from ensue.runtimes.planning import Columns, plan_queries
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from ensue.filtering.tables import Known
 from ensue.kernels.warm import warm_up_beliefs
 from ensue.lang.parser import parse_measure
 from ensue.plan.inputs import InputTable, catalog_of, input_tables
-from ensue.runtimes.planning import Columns
+from ensue.plan.programs import Columns
 from ensue.runtimes.tables import are_frames, arrow_tables, kind_of_table, without_views
 
 POLICIES = ("error", "skip", "reset")

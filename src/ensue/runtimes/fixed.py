@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 
@@ -13,10 +13,8 @@ from ensue.errors import Problem, QueryError, SchemaError, did_you_mean
 from ensue.expr.types import common_type, convert, describe, readable, scalar
 from ensue.phases import Lowered
 from ensue.plan.inputs import check_duplicates
+from ensue.plan.programs import FixedTables
 from ensue.runtimes.tables import are_frames, kind_of_table, without_views
-
-FixedTables: TypeAlias = Mapping[str, pa.Table]
-NO_TABLES: FixedTables = {}
 
 
 def fixed_tables(given: Mapping[str, Any] | None, statements: Lowered) -> FixedTables:

@@ -18,9 +18,9 @@ from ensue.errors import LimitError, SchemaError
 from ensue.filtering.session import Rules, Session, Step, load, save
 from ensue.filtering.tables import Ask
 from ensue.plan.inputs import InputTable, plain_schema
+from ensue.plan.programs import Columns
 from ensue.runtimes.beliefs import Opened, known_now, open_states
 from ensue.runtimes.moments import ticks_of
-from ensue.runtimes.planning import Columns
 from ensue.runtimes.spark import bucket
 from ensue.runtimes.spark.batch import ROUTE, as_structs, route
 from ensue.runtimes.spark.bucket import LARGEST_STATE, Clock, Output, Payload, packed, read_state

@@ -9,12 +9,11 @@ from pyspark.sql import DataFrame
 
 from ensue.errors import SchemaError
 from ensue.phases import Lowered
+from ensue.plan.grouping import Group, components, of_result
 from ensue.plan.model import Options
+from ensue.plan.programs import Columns, Emission, FixedTables, Planned, plan_queries, plan_violations
 from ensue.plan.slices import slicing_of
-from ensue.runtimes.fixed import FixedTables
-from ensue.runtimes.grouping import Group, components, of_result
 from ensue.runtimes.moments import Period
-from ensue.runtimes.planning import Columns, Emission, Planned, plan_queries, plan_violations
 from ensue.runtimes.spark.batch import match_frames, of_pattern
 from ensue.runtimes.spark.frames import FrameInput, empty_tables, frame_inputs
 from ensue.runtimes.spark.java import require_pyspark

@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from ensue.engine.kept import kept_events
 from ensue.errors import StateError
-from ensue.runtimes.planning import Planned
+from ensue.plan.programs import Planned
 from ensue.runtimes.spark.frames import carried, spark_schema
 from ensue.runtimes.spark.state import look_at, new_session, restored, saved_buckets, state_folders
 

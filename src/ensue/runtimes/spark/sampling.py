@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sql
 from pyspark.sql.types import TimestampNTZType, TimestampType
 
-from ensue.runtimes.planning import Columns, Planned
+from ensue.plan.programs import Columns, Planned
 
 MOST_ROWS = 200_000
 """Rows of each DataFrame that are brought into this process at most."""

@@ -32,7 +32,7 @@ from ensue.phases import lower_saved
 from ensue.plan.build import plan_query
 from ensue.plan.inputs import InputTable
 from ensue.plan.model import Options, QueryPlan
-from ensue.runtimes.planning import Planned, plan_over
+from ensue.plan.programs import Planned, plan_over
 from ensue.runtimes.spark.bucket import read_state
 from ensue.runtimes.spark.frames import carried, spark_schema
 from ensue.runtimes.spark.manifest import read_manifests

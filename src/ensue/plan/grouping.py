@@ -9,7 +9,7 @@ from ensue.algebra.nodes import PatternQuery
 from ensue.algebra.streams import connected, shared_keys
 from ensue.plan.declared import Derivation, all_plans, groups_of
 from ensue.plan.model import QueryPlan
-from ensue.runtimes.planning import Planned
+from ensue.plan.programs import Planned
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""From tables and queries to plans: what every runtime does first."""
+"""From a lowered program and the columns of tables to one plan for all its statements. Every runtime does this first."""
 
 from __future__ import annotations
 
@@ -20,16 +20,18 @@ from ensue.names import Stream
 from ensue.phases import Lowered, settle
 from ensue.plan.build import plan_query
 from ensue.plan.declared import Derivation, all_plans
+from ensue.plan.derivations import derivations_of, plan_declared
 from ensue.plan.inputs import InputTable, attributes_of, catalog_of, input_tables, raw_types
 from ensue.plan.lawful import contradictory_constraints, laws_by_query
 from ensue.plan.model import QueryPlan
 from ensue.plan.outputs import OutputSchema, output_schema
 from ensue.plan.tracking import VIOLATION_COLUMNS, tracking_plan
-from ensue.runtimes.derivations import derivations_of, plan_declared
-from ensue.runtimes.fixed import NO_TABLES, FixedTables, fixed_tables
-from ensue.runtimes.uncertain import uncertain_tables
+from ensue.plan.uncertain import uncertain_tables
 
 ColumnNames: TypeAlias = "str | Mapping[str, str]"
+FixedTables: TypeAlias = Mapping[str, pa.Table]
+"""The tables that a program looks up, by name."""
+NO_TABLES: FixedTables = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +82,12 @@ def plan_queries(
     statements: Lowered,
     columns: Columns,
     match_id: bool = False,
-    fixed: FixedTables | None = None,
+    fixed: FixedTables = NO_TABLES,
 ) -> Planned:
     """Checks the tables and plans the queries over them; only the columns of the tables are looked at.
 
-    `fixed` are those that do not change, which rules look up; unless given, the facts of the program alone.
+    `fixed` are those that do not change, which rules look up.
     """
-    fixed = fixed_tables(None, statements) if fixed is None else fixed
     declared = declarations(statements.statements)
     if problems := [*_clashes(declared, tables, fixed)]:
         raise QueryError(problems, statements.source)
