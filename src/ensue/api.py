@@ -25,9 +25,9 @@ from ensue.kernels.warm import warm_up
 from ensue.names import AnyEvent, Stream
 from ensue.phases import Lowered, lower
 from ensue.plan.declared import all_plans, groups_of
-from ensue.plan.inputs import InputTable
+from ensue.plan.inputs import InputTable, with_rows
 from ensue.plan.model import DEFAULT_LIMIT, Options, QueryPlan
-from ensue.plan.programs import ColumnNames, Columns, Emission, FixedTables, Planned, plan_queries, plan_violations
+from ensue.plan.programs import ColumnNames, Columns, Emission, FixedTables, ProgramPlan, plan_queries, plan_violations
 from ensue.programs import (
     EMPTY,
     Program,
@@ -247,8 +247,9 @@ def violations(
     plan = planned.plans[0]
     assert plan.tracking is not None
     warm_up()
-    sources, report = load_sources(planned.inputs, plan.catalog.time_type)
-    for item in planned.inputs:
+    inputs = with_rows(planned.inputs, tables)
+    sources, report = load_sources(inputs, plan.catalog.time_type)
+    for item in inputs:
         if item.type is not None:
             _warn_of_names(item, (), plan.tracking.law.streams, stacklevel=3)
     table, _ = track(plan, plan.tracking, sources, request_of(plan), report=report)
@@ -280,13 +281,15 @@ def checked_emit(emit: object, statements: Lowered) -> bool:
 class Loaded:
     """Queries planned over tables whose times are read; in the end also those of the declared streams.
 
-    `sources` have the rows that matter between the ends of `options`; `horizon` is the last end of all rows.
+    `inputs` are the tables with all rows, `sources` have those that matter between the ends of `options`; `horizon` is
+    the last end of all rows.
     """
 
     kind: TableKind
+    inputs: tuple[InputTable, ...]
     sources: tuple[EventSource, ...]
     report: Report
-    planned: Planned
+    planned: ProgramPlan
     options: Options
     horizon: int | None
 
@@ -302,7 +305,7 @@ class Loaded:
     def warn_of_missing_streams(self, plan: QueryPlan, store: EventStore) -> None:
         """A name that is nearly that of another stream, or a column that holds none of them, is probably a slip."""
         constrained = plan.law.streams if plan.law is not None else ()
-        for item in self.planned.inputs:
+        for item in self.inputs:
             streams = tuple(filter(item.holds, plan.streams))
             if item.type is not None and (constrained or not all(len(store.streams[name]) for name in streams)):
                 _warn_of_names(item, streams, constrained, stacklevel=5, alone=streams == plan.streams)
@@ -322,9 +325,10 @@ def load_tables(
     time_type = planned.plans[0].catalog.time_type
     options = period.within(options, time_type)
     warm_up()
-    sources, report = load_sources(planned.inputs, time_type)
+    inputs = with_rows(planned.inputs, tables)
+    sources, report = load_sources(inputs, time_type)
     needed = in_range(sources, planned.plans, planned.derivations, options)
-    return Loaded(kind, needed, report, planned, options, latest_end(sources))
+    return Loaded(kind, inputs, needed, report, planned, options, latest_end(sources))
 
 
 def with_declared(loaded: Loaded) -> Loaded:

@@ -15,7 +15,7 @@ from inside import CascadeProgress as Progress
 from inside import (
     Columns,
     Options,
-    Planned,
+    ProgramPlan,
     fixed_tables,
     plan_queries,
     program_statements,
@@ -33,7 +33,7 @@ COLUMNS = Columns("time", "type", "until")
 Rows = list[tuple[Any, ...]]
 
 
-def planned(case: RuleCase) -> tuple[Planned, tuple[str, ...]]:
+def planned(case: RuleCase) -> tuple[ProgramPlan, tuple[str, ...]]:
     statements = program_statements(Program(case.program))
     tables = {
         name: pa.table({column: pa.array([row[column] for row in rows], FIELD_TYPES[column]) for column in rows[0]})
@@ -48,7 +48,7 @@ def planned(case: RuleCase) -> tuple[Planned, tuple[str, ...]]:
     return plan, Program(statements).names
 
 
-def started(plan: Planned) -> Progress:
+def started(plan: ProgramPlan) -> Progress:
     return start_session(plan.plans, plan.inputs, plan.outputs, Options(), derivations=plan.derivations)
 
 

@@ -29,7 +29,7 @@ from ensue.plan.declared import all_plans
 from ensue.plan.grouping import by_keys
 from ensue.plan.inputs import InputTable
 from ensue.plan.model import Options
-from ensue.plan.programs import FixedTables, Planned, plan_over
+from ensue.plan.programs import FixedTables, ProgramPlan, plan_program
 from ensue.programs import Program, QueryLike, program_statements
 from ensue.runtimes.fixed import fixed_tables
 
@@ -99,7 +99,7 @@ def _sessions(statements: Lowered, fixed: FixedTables, saved: pa.Table) -> Itera
         InputTable(schemas[entry["stream"]].empty_table(), entry["time"], entry["end"], entry["stream"], entry["type"])
         for entry in header["tables"]
     )
-    planned = plan_over(inputs, statements, fixed=fixed)
+    planned = plan_program(statements, inputs, fixed=fixed)
     running = [run for run in _runs(planned) if run.is_part_of(header["query"])]
     if not running:
         raise StateError("state-query", "the state belongs to another program", f"it was saved by:\n{header['query']}")
@@ -129,7 +129,7 @@ class _Run:
         return all(part in text for part in written if part is not None)
 
 
-def _runs(planned: Planned) -> Iterator[_Run]:
+def _runs(planned: ProgramPlan) -> Iterator[_Run]:
     for group in by_keys(planned):
         plans = tuple(planned.plans[place] for place in group.places)
         outputs = tuple(planned.outputs[place] for place in group.places)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -47,6 +47,13 @@ class InputTable:
     @property
     def label(self) -> str:
         return f"table of stream `{self.stream}`" if self.stream is not None else "table"
+
+
+def with_rows(inputs: Sequence[InputTable], tables: Mapping[str, pa.Table] | pa.Table) -> tuple[InputTable, ...]:
+    """The tables of a plan, which have no rows, with those that were handed over."""
+    if isinstance(tables, pa.Table):
+        return (replace(inputs[0], table=tables),)
+    return tuple(replace(item, table=tables[str(item.stream)]) for item in inputs)
 
 
 def input_tables(

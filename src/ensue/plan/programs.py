@@ -1,4 +1,4 @@
-"""From a lowered program and the columns of tables to one plan for all its statements. Every runtime does this first."""
+"""From a lowered program and the columns of tables to one plan for all statements. Every runtime does this first."""
 
 from __future__ import annotations
 
@@ -62,8 +62,12 @@ class Emission:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
-    """Queries planned over tables; one output for each plan. `derivations` are the declared streams that they need."""
+class ProgramPlan:
+    """All statements of a program, planned over tables whose columns are known: one output for each plan.
+
+    `inputs` have no rows, so the same plan is for all batches, here and in the workers of Spark. `derivations` are the
+    declared streams that the plans need; they hold the rows of TABLEs, which are part of the program.
+    """
 
     inputs: tuple[InputTable, ...]
     plans: tuple[QueryPlan, ...]
@@ -83,7 +87,7 @@ def plan_queries(
     columns: Columns,
     match_id: bool = False,
     fixed: FixedTables = NO_TABLES,
-) -> Planned:
+) -> ProgramPlan:
     """Checks the tables and plans the queries over them; only the columns of the tables are looked at.
 
     `fixed` are those that do not change, which rules look up.
@@ -96,17 +100,18 @@ def plan_queries(
     given = tuple(name for name in named if name not in declared)
     inputs = input_tables(tables, given, columns.time, columns.type, columns.end)
     inputs = uncertain_tables(inputs, columns.probability, columns.alternatives)
-    return plan_over(inputs, statements, match_id, fixed=fixed)
+    return plan_program(statements, inputs, match_id, fixed=fixed)
 
 
-def plan_over(
-    inputs: tuple[InputTable, ...],
+def plan_program(
     statements: Lowered,
+    inputs: tuple[InputTable, ...],
     match_id: bool = False,
     lawful: bool = True,
     fixed: FixedTables = NO_TABLES,
-) -> Planned:
+) -> ProgramPlan:
     """Plans the queries over tables that are checked; unless `lawful`, their constraints are left aside."""
+    inputs = tuple(replace(item, table=item.table.schema.empty_table()) for item in inputs)
     program = _declarations(statements, inputs)
     statements = settle(statements, lambda stream: attributes_of(inputs, stream))
     declared = frozenset(declarations(statements.statements))
@@ -121,7 +126,7 @@ def plan_over(
     derivations = derivations_of(below, plans, inputs, fixed, program)
     tables = (*inputs, *(derivation.item for derivation in derivations))
     outputs = tuple(output_schema(plan, raw_types(plan, tables), match_id) for plan in plans)
-    return Planned(inputs, plans, outputs, derivations)
+    return ProgramPlan(inputs, plans, outputs, derivations)
 
 
 def _hierarchy(statements: Lowered, inputs: tuple[InputTable, ...]) -> Hierarchy:
@@ -181,7 +186,7 @@ def _time_of_queries(queries: Iterable[PatternQuery]) -> pa.DataType | None:
     return next((kind for kind in types if pa.types.is_timestamp(kind)), types[0] if types else None)
 
 
-def with_violations(planned: Planned, statements: Lowered) -> Planned:
+def with_violations(planned: ProgramPlan, statements: Lowered) -> ProgramPlan:
     """The same with one more plan, the last, for the traces that break a constraint."""
     law, keys = Law(tuple(entry.constraint for entry in statements.constraints)), _keys_of_constraints(statements)
     problems = contradictory_constraints(law)
@@ -203,10 +208,10 @@ def with_violations(planned: Planned, statements: Lowered) -> Planned:
     return replace(planned, plans=(*planned.plans, plan), outputs=(*planned.outputs, output))
 
 
-def plan_violations(tables: Mapping[str, pa.Table] | pa.Table, statements: Lowered, columns: Columns) -> Planned:
+def plan_violations(tables: Mapping[str, pa.Table] | pa.Table, statements: Lowered, columns: Columns) -> ProgramPlan:
     """A plan for the traces that break a constraint, and for nothing else."""
     planned = with_violations(plan_queries(tables, statements, columns), statements)
-    return Planned(planned.inputs, planned.plans[-1:], planned.outputs[-1:])
+    return ProgramPlan(planned.inputs, planned.plans[-1:], planned.outputs[-1:])
 
 
 def _keys_of_constraints(statements: Lowered) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from ensue.errors import SchemaError
 from ensue.phases import Lowered
 from ensue.plan.grouping import Group, components, of_result
 from ensue.plan.model import Options
-from ensue.plan.programs import Columns, Emission, FixedTables, Planned, plan_queries, plan_violations
+from ensue.plan.programs import Columns, Emission, FixedTables, ProgramPlan, plan_queries, plan_violations
 from ensue.plan.slices import slicing_of
 from ensue.runtimes.moments import Period
 from ensue.runtimes.spark.batch import match_frames, of_pattern
@@ -73,7 +73,7 @@ def frame_violations(
     return match_batch(inputs, planned, Options()).frames[0]
 
 
-def match_stream(inputs: Sequence[FrameInput], planned: Planned, options: Options, emission: Emission) -> Matched:
+def match_stream(inputs: Sequence[FrameInput], planned: ProgramPlan, options: Options, emission: Emission) -> Matched:
     """Each query as a stream of its own; `ensue.start` runs several on one."""
     frames = []
     for place, (plan, output) in enumerate(zip(planned.plans, planned.outputs, strict=True)):
@@ -93,7 +93,7 @@ def match_stream(inputs: Sequence[FrameInput], planned: Planned, options: Option
     return Matched(tuple(frames))
 
 
-def match_batch(inputs: Sequence[FrameInput], planned: Planned, options: Options) -> Matched:
+def match_batch(inputs: Sequence[FrameInput], planned: ProgramPlan, options: Options) -> Matched:
     """Queries with the same keys share one scan and one shuffle, whose matches Spark keeps until they are released.
 
     So do queries that hang together by declared streams.

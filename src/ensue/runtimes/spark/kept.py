@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from ensue.engine.kept import kept_events
 from ensue.errors import StateError
-from ensue.plan.programs import Planned
+from ensue.plan.programs import ProgramPlan
 from ensue.runtimes.spark.frames import carried, spark_schema
 from ensue.runtimes.spark.state import look_at, new_session, restored, saved_buckets, state_folders
 
@@ -43,7 +43,7 @@ def read_events_of(spark: SparkSession, checkpoint: str) -> DataFrame | dict[str
 class EventsLook:
     """Turns saved states (a bucket and its bytes) into the kept rows of one table."""
 
-    planned: Planned
+    planned: ProgramPlan
     place: int
     schema: pa.Schema
 

@@ -32,7 +32,7 @@ from ensue.phases import lower_saved
 from ensue.plan.build import plan_query
 from ensue.plan.inputs import InputTable
 from ensue.plan.model import Options, QueryPlan
-from ensue.plan.programs import Planned, plan_over
+from ensue.plan.programs import ProgramPlan, plan_program
 from ensue.runtimes.spark.bucket import read_state
 from ensue.runtimes.spark.frames import carried, spark_schema
 from ensue.runtimes.spark.manifest import read_manifests
@@ -134,15 +134,16 @@ def look_at(saved: bytes) -> StateLook:
         InputTable(schemas[entry["stream"]].empty_table(), entry["time"], entry["end"], entry["stream"], entry["type"])
         for entry in header["tables"]
     )
-    planned = plan_over(inputs, lower_saved(parse_statements(header["query"])), lawful=False, fixed=saved_tables(table))
+    statements = lower_saved(parse_statements(header["query"]))
+    planned = plan_program(statements, inputs, lawful=False, fixed=saved_tables(table))
     return StateLook(planned, state_schema(planned.plans[0].catalog.time_type))
 
 
-def new_session(planned: Planned) -> Progress:
+def new_session(planned: ProgramPlan) -> Progress:
     return start_session(planned.plans, planned.inputs, planned.outputs, UNLIMITED, derivations=planned.derivations)
 
 
-def restored(planned: Planned, saved: bytes) -> Progress:
+def restored(planned: ProgramPlan, saved: bytes) -> Progress:
     """The queries as they were saved. An older query's state is read with what it kept of this one's columns."""
     progress, table = new_session(planned), read_state(saved)
     restore(progress, table, {read_header(table)["query"]})
@@ -156,7 +157,7 @@ class StateLook:
     Where there are declared streams, each level of statements has rows of its own.
     """
 
-    planned: Planned
+    planned: ProgramPlan
     schema: pa.Schema
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
