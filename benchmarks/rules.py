@@ -28,8 +28,8 @@ from rich.table import Table
 import ensue
 from ensue.engine.cascade import start_session
 from ensue.plan.model import Options
+from ensue.plan.programs import Columns, plan_queries
 from ensue.programs import single_statement
-from ensue.runtimes.planning import Columns, plan_queries
 
 CHAIN = """
 RULE ce1(id) <- x: a(id=id), y: b(id=id), x before y;

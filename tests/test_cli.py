@@ -152,6 +152,13 @@ PATTERN latest SEQ(A a, B b, C c) PARTITION BY id WITHIN 5 MATCH RECENT
 """
 
 
+def test_explain_stages(folder: Path) -> None:
+    program = ensue.parse_file(folder / "pair.ensue")
+    assert ensue_command("explain", "pair.ensue", "--stages").stdout == program.explain(stages=True) + "\n"
+    as_json = json.loads(ensue_command("explain", "pair.ensue", "--stages", "--format", "json").stdout)
+    assert as_json["lone"] == ensue.explain(program.queries[1], stages=True)
+
+
 def test_a_pattern_on_a_declared_stream_is_explained_and_found_with_it(folder: Path) -> None:
     (folder / "derived.ensue").write_text(DERIVED)
     (folder / "derived.csv").write_text("t,type,id\n1,A,1\n2,B,1\n3,C,1\n")

@@ -19,7 +19,7 @@ from inside import (
     Implies,
     Prior,
     Ticks,
-    cited_statements,
+    constraint_statements,
     render_constraint,
     statements_of,
 )
@@ -105,14 +105,13 @@ TEXT = "CONSTRAINT PRIOR(A, B); CONSTRAINT ENDS(B)"
     ids=["text", "program", "program with a pattern", "list", "generator", "texts", "workflow", "workflows"],
 )
 def test_what_stands_for_constraints(constraints: Any) -> None:
-    statements = cited_statements(constraints)
+    statements = constraint_statements(constraints)
     assert [statement.constraint for statement in statements.constraints] == [Prior("A", "B"), Ends(("B",))]
     assert statements.statements == ()
     assert statements.source is not None
     for statement in statements.constraints:
-        span = statement.constraint.span
-        assert span is not None
-        assert statements.source.text[span.start : span.end] == render_constraint(statement.constraint)
+        assert statement.constraint.span is not None
+        assert statements.source.quote(statement.constraint.span) == render_constraint(statement.constraint)
 
 
 def test_none_at_all() -> None:

@@ -54,7 +54,7 @@ def test_contracts_are_kept() -> None:
         ("plan/model.py", "import ensue.kernels.ranges", [KERNELS]),
         ("plan/model.py", "import ensue.kernels.warm", []),
         ("engine/keys.py", "import pyspark", [SPARK]),
-        ("runtimes/local.py", "import pyspark.sql", []),
+        ("runtimes/tables.py", "import pyspark.sql", []),
         ("shelf.py", "", [DOWN]),
     ],
 )

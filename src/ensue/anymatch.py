@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from ensue.algebra.nodes import Events
 from ensue.api import Loaded, load_tables, warn_set_aside
-from ensue.check import Checked
 from ensue.dsl.literals import WindowLike
 from ensue.dsl.literals import window as window_of
 from ensue.engine.anymatch import SAMPLES
@@ -22,10 +21,11 @@ from ensue.engine.stage import Member
 from ensue.engine.traces import Watched
 from ensue.errors import LimitError, SchemaError, citing
 from ensue.graph.timescale import TimeScale
+from ensue.phases import Lowered
 from ensue.plan.model import Options
+from ensue.plan.programs import ColumnNames, Columns
 from ensue.programs import QueryLike, single_statement
 from ensue.runtimes.fixed import fixed_tables
-from ensue.runtimes.planning import ColumnNames, Columns
 from ensue.runtimes.tables import are_frames
 
 
@@ -79,7 +79,7 @@ def _check_numbers(most_nodes: object, samples: object) -> None:
 
 def _any_of_tables(
     events: Any,
-    statements: Checked,
+    statements: Lowered,
     columns: Columns,
     window: WindowLike | None,
     most_nodes: int,

@@ -11,34 +11,36 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ensue.algebra.partial import eager_constraint_problems, eager_problems
-from ensue.check import Checked
 from ensue.dsl.constraints import ConstraintsLike
-from ensue.engine.derived import all_plans
 from ensue.engine.events import stream_codes
 from ensue.engine.machine import Batch, Machine, Step, compile_plan
 from ensue.engine.matches import MatchChunk
 from ensue.engine.output import render_in_batches
-from ensue.engine.sources import EventSource, InputTable, Report, load_sources
+from ensue.engine.sources import EventSource, Report, load_sources
 from ensue.engine.stage import Collect, Member, ordered
 from ensue.engine.traces import Watched
 from ensue.errors import LimitError, QueryError, SchemaError, citing, closest, counted, warn
 from ensue.kernels.warm import warm_up
 from ensue.names import AnyEvent, Stream
+from ensue.phases import Lowered, lower
 from ensue.plan.build import with_lists
+from ensue.plan.declared import all_plans
+from ensue.plan.inputs import InputTable, with_rows
 from ensue.plan.model import DEFAULT_LIMIT, Options, QueryPlan
+from ensue.plan.programs import ColumnNames, Columns, Emission, FixedTables, ProgramPlan, plan_queries, plan_violations
 from ensue.programs import (
     EMPTY,
     Program,
     QueryLike,
+    constraints_alone,
     keyed,
     program_statements,
     single_statement,
     written_statements,
 )
 from ensue.runtimes.beliefs import with_beliefs
-from ensue.runtimes.fixed import FixedTables, fixed_tables
+from ensue.runtimes.fixed import fixed_tables
 from ensue.runtimes.moments import ALL_TIME, Period
-from ensue.runtimes.planning import ColumnNames, Columns, Emission, Planned, plan_queries, plan_violations
 from ensue.runtimes.tables import TableKind, are_frames, arrow_tables
 
 MOST_SHOWN = 8
@@ -234,16 +236,17 @@ def violations(
     'PRIOR(Order, Paid)'
     """
     given = Program(EMPTY) if program is None else program
-    statements, columns = keyed(written_statements(given, constraints), partition_by), Columns(time, type)
+    statements = lower(constraints_alone(keyed(written_statements(given, constraints), partition_by)))
+    columns = Columns(time, type)
     if are_frames(events):
         from ensue.runtimes.spark.detection import frame_violations
 
         return frame_violations(events, statements, columns, Emission(tick=tick, buckets=buckets))
     kind, tables = arrow_tables(events)
-    loaded = _loaded(kind, plan_violations(tables, statements, columns), Options())
+    loaded = _loaded(kind, tables, plan_violations(tables, statements, columns), Options())
     tracking = loaded.planned.plans[0].tracking
     assert tracking is not None
-    for item in loaded.planned.inputs:
+    for item in loaded.inputs:
         if item.type is not None:
             _warn_of_names(item, (), tracking.law.streams)
     step = loaded.run()
@@ -258,7 +261,7 @@ def checked_limit(limit: object) -> int | None:
     raise LimitError("limit-type", f"`limit` is a number of matches or None, not {limit!r}")
 
 
-def checked_emit(emit: object, statements: Checked) -> bool:
+def checked_emit(emit: object, statements: Lowered) -> bool:
     """Whether matches are wanted eagerly, before it is sure that no earlier event is still to come."""
     if emit not in ("complete", "eager"):
         raise SchemaError("emit-word", f"`emit` is 'complete' or 'eager', not {emit!r}")
@@ -277,7 +280,7 @@ class Loaded:
     of the declared streams, and `report` says what was read."""
 
     kind: TableKind
-    planned: Planned
+    planned: ProgramPlan
     machine: Machine
     batch: Batch
     sources: tuple[EventSource, ...] = ()
@@ -294,13 +297,18 @@ class Loaded:
                 self._warn_of_missing_streams(plan, any(plan is other for other in step.empty))
         return step
 
+    @property
+    def inputs(self) -> tuple[InputTable, ...]:
+        """The tables with all their rows."""
+        return tuple(source.input for source in self.batch.sources)
+
     def after(self, step: Step) -> Loaded:
         return replace(self, sources=step.events, report=step.report)
 
     def _warn_of_missing_streams(self, plan: QueryPlan, is_empty: bool) -> None:
         """A name that is nearly that of another stream, or a column that holds none of them, is probably a slip."""
         constrained = plan.law.streams if plan.law is not None else ()
-        for item in self.planned.inputs if constrained or is_empty else ():
+        for item in self.inputs if constrained or is_empty else ():
             streams = tuple(filter(item.holds, plan.streams))
             if item.type is not None and (constrained or streams):
                 _warn_of_names(item, streams, constrained, alone=streams == plan.streams)
@@ -308,7 +316,7 @@ class Loaded:
 
 def load_tables(
     events: Any,
-    statements: Checked,
+    statements: Lowered,
     columns: Columns,
     match_id: bool,
     fixed: FixedTables,
@@ -321,13 +329,15 @@ def load_tables(
     planned = plan_queries(tables, statements, columns, match_id, fixed)
     if whole:
         planned = replace(planned, plans=tuple(map(with_lists, planned.plans)))
-    return _loaded(kind, planned, period.within(options, planned.plans[0].catalog.time_type))
+    return _loaded(kind, tables, planned, period.within(options, planned.plans[0].catalog.time_type))
 
 
-def _loaded(kind: TableKind, planned: Planned, options: Options) -> Loaded:
+def _loaded(
+    kind: TableKind, tables: Mapping[str, pa.Table] | pa.Table, planned: ProgramPlan, options: Options
+) -> Loaded:
     machine = compile_plan(planned.plans, planned.inputs, planned.outputs, options, derivations=planned.derivations)
     warm_up()
-    return Loaded(kind, planned, machine, Batch(*load_sources(planned.inputs, machine.time_type)))
+    return Loaded(kind, planned, machine, Batch(*load_sources(with_rows(planned.inputs, tables), machine.time_type)))
 
 
 def _warn_of_hidden_rows(source: EventSource, declared: Sequence[Stream]) -> None:

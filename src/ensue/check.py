@@ -5,7 +5,7 @@ What data decide (fields, types, time, keys) is found where the data are known: 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 from ensue.algebra.check import check_constraints, check_query, check_statement_names
@@ -15,27 +15,14 @@ from ensue.algebra.nodes import PatternQuery, Statements
 from ensue.algebra.operators import CONTEXTS
 from ensue.algebra.rule_checks import check_rules
 from ensue.algebra.rules import Ruleset
-from ensue.algebra.rulesets import action_query, resolve_rules
+from ensue.algebra.rulesets import action_query
 from ensue.algebra.settling import with_keys
 from ensue.algebra.state_checks import check_states
 from ensue.algebra.streams import check_streams
 from ensue.algebra.table_checks import check_tables
 from ensue.errors import Problem, QueryError
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Checked(Statements):
-    """Statements without a problem, and what lowerings make of them. Only this module makes them of others.
-
-    They are equal to statements that say the same.
-    """
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Statements) and all(
-            getattr(self, part.name) == getattr(other, part.name) for part in fields(Statements) if part.compare
-        )
-
-    __hash__ = Statements.__hash__
+from ensue.lang.citing import joined, written_out
+from ensue.phases import Checked, lowered_forms
 
 
 def check(statements: Statements) -> list[Problem]:
@@ -61,13 +48,11 @@ def checked(statements: Statements) -> Checked:
     """
     if isinstance(statements, Checked):
         return statements
+    if statements.source is None:
+        statements = joined([statements])
     if problems := check(statements):
-        raise QueryError(problems, statements.source)
-    return _marked(statements)
-
-
-def saved_statements(statements: Statements) -> Checked:
-    """Statements of a saved state, which holds lowered ones: they were checked as they were written."""
+        cited = written_out(statements)
+        raise QueryError(check(cited) or problems, cited.source)
     return _marked(statements)
 
 
@@ -97,7 +82,7 @@ def _lowered_problems(statements: Statements) -> list[Problem]:
     problems += [problem for query in statements.statements for problem in _context_problems(query)]
     if problems:
         return problems
-    lowered = resolve_contexts(resolve_rules(statements))
+    lowered = lowered_forms(statements)
     written = {id(query) for query in statements.statements}
     made = [query for query in with_keys(lowered.statements) if id(query) not in written]
     return [*(problem for query in made for problem in check_query(query)), *check_streams(lowered)]

@@ -9,7 +9,6 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from ensue.api import checked_limit, warn_set_aside
-from ensue.check import Checked
 from ensue.dsl.constraints import ConstraintsLike
 from ensue.engine.kept import kept_derived, kept_events
 from ensue.engine.machine import Machine, State, compile_plan
@@ -18,12 +17,13 @@ from ensue.engine.sources import Mask, Report
 from ensue.errors import SchemaError, StateError, counted, warn
 from ensue.kernels.warm import warm_up
 from ensue.names import Stream
+from ensue.phases import Lowered
 from ensue.plan.model import DEFAULT_LIMIT, Options
+from ensue.plan.programs import ColumnNames, Columns, plan_queries, with_violations
 from ensue.programs import QueryLike, single_statement
 from ensue.runtimes.beliefs import refuse_beliefs
 from ensue.runtimes.fixed import fixed_tables
 from ensue.runtimes.moments import ticks_of
-from ensue.runtimes.planning import ColumnNames, Columns, plan_queries, with_violations
 from ensue.runtimes.tables import ARROW, arrow_tables, conform, learn_types
 
 Batch: TypeAlias = "dict[Stream | None, pa.Table]"
@@ -232,7 +232,7 @@ class Detector:
         late_rows = late if self._per_stream else next(iter(late.values()))
         return self._given(step.outputs, late_rows)
 
-    def _meant(self, query: QueryLike, constraints: ConstraintsLike | None) -> Checked:
+    def _meant(self, query: QueryLike, constraints: ConstraintsLike | None) -> Lowered:
         """What a detector looks for; others look for more at once."""
         return single_statement(query, constraints)
 

@@ -20,6 +20,22 @@ class Span:
     start: int
     end: int
 
+    def head(self, length: int) -> Span:
+        """The first characters of it.
+
+        >>> Span(3, 9).head(2)
+        Span(start=3, end=5)
+        """
+        return Span(self.start, self.start + length)
+
+    def tail(self, skipped: int, length: int) -> Span:
+        """All but the characters skipped, and at least the last of this length: what is behind the dot of `a.amount`.
+
+        >>> Span(3, 11).tail(2, 6), Span(3, 9).tail(2, 6)
+        (Span(start=5, end=11), Span(start=3, end=9))
+        """
+        return Span(min(self.start + skipped, self.end - length), self.end)
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -32,6 +48,19 @@ class Source:
         """The 1-based (line, column) of a character offset."""
         before = self.text[:offset]
         return before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1
+
+    def place(self, span: Span | None) -> Span | None:
+        """Where a place is in the text. Statements built in Python have marks for places until an error is raised."""
+        return span
+
+    def cite(self, problems: Sequence[Problem]) -> tuple[tuple[Problem, ...], Source]:
+        """The problems with their places in the text, and the text: what an error shows."""
+        return tuple(problems), self
+
+    def quote(self, span: Span | None) -> str:
+        """A stretch of the text, in one line; empty without a place."""
+        place = self.place(span)
+        return "" if place is None else " ".join(self.text[place.start : place.end].split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +101,17 @@ class QueryError(EnsueError):
     """
 
     def __init__(self, problems: Sequence[Problem], source: Source | None = None) -> None:
-        self.problems = tuple(problems)
-        self.source = source
+        self.problems, self.source = tuple(problems), source
+        if source is not None:
+            self.problems, self.source = source.cite(problems)
         first = self.problems[0]
         self.code = first.code
         self.hint = first.hint
         self.line: int | None = None
         self.column: int | None = None
-        if source is not None and first.span is not None:
-            self.line, self.column = source.position(first.span.start)
-        super().__init__("\n\n".join(render_problem(problem, source) for problem in self.problems))
+        if self.source is not None and first.span is not None:
+            self.line, self.column = self.source.position(first.span.start)
+        super().__init__("\n\n".join(render_problem(problem, self.source) for problem in self.problems))
 
 
 @contextmanager

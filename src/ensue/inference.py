@@ -27,10 +27,10 @@ from ensue.filtering.tables import Ask, Known
 from ensue.kernels.warm import warm_up_beliefs
 from ensue.lang.parser import parse_state_condition
 from ensue.names import Stream
+from ensue.plan.programs import ColumnNames, Columns
 from ensue.programs import Program, QueryLike, written_statements
 from ensue.runtimes.beliefs import known_at, known_now, open_states, state_rules
 from ensue.runtimes.moments import ticks_of
-from ensue.runtimes.planning import ColumnNames, Columns
 from ensue.runtimes.tables import ARROW, TableKind, are_frames, arrow_tables, conform
 
 Condition = str | StateCondition

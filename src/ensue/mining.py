@@ -12,14 +12,14 @@ import pyarrow.compute as pc
 from ensue.algebra.constraints import Constraint, ConstraintStatement, Ends, Exclusive, Prior, Require
 from ensue.api import warn_set_aside
 from ensue.engine.mining import KINDS, count_traces, proposed_constraints
-from ensue.engine.sources import InputTable, load_sources
+from ensue.engine.sources import load_sources
 from ensue.errors import SchemaError, closest, did_you_mean
 from ensue.expr.kinds import Kind
 from ensue.expr.types import kind_of, readable_type
 from ensue.kernels.warm import warm_up
 from ensue.lang.render import render_constraint, render_constraint_statement
-from ensue.runtimes.local import catalog_of, input_tables
-from ensue.runtimes.planning import ColumnNames
+from ensue.plan.inputs import InputTable, catalog_of, input_tables
+from ensue.plan.programs import ColumnNames
 from ensue.runtimes.tables import are_frames, arrow_tables
 
 MOST_SHOWN = 20

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import count, groupby
+from itertools import count
 from pathlib import Path
 from typing import TypeAlias
 
 from ensue.algebra.constraints import ConstraintStatement
-from ensue.algebra.contexts import resolve_contexts
 from ensue.algebra.nodes import PatternQuery, Statements
 from ensue.algebra.rules import Ruleset
-from ensue.algebra.rulesets import action_query, resolve_rules, unused_heads
+from ensue.algebra.rulesets import action_query, unused_heads
 from ensue.algebra.settling import with_keys
-from ensue.check import Checked, checked
+from ensue.check import checked
 from ensue.dsl import PatternExpression, Query, RuleStatement, State, query_of
-from ensue.dsl.constraints import ConstraintsLike, cited_statements
+from ensue.dsl.constraints import ConstraintsLike, constraint_statements
 from ensue.errors import Problem, QueryError, Span
-from ensue.lang.joining import join_cited, together
+from ensue.lang.citing import joined
 from ensue.lang.parser import parse_statements
 from ensue.lang.render import render_statements
+from ensue.lang.render_stages import render_stage
 from ensue.lang.rules import ruleset_of
+from ensue.phases import Checked, Lowered, lower, rules_lowered
+from ensue.phases import stages as stages_of
 from ensue.plan.drawing import as_html
 from ensue.plan.explain import Explained, explain_without_data
 from ensue.plan.lawful import laws_by_query
@@ -72,8 +74,10 @@ class Program:
         """The program as text; it parses back to an equal program."""
         return render_statements(self.statements)
 
-    def explain(self, *, time: str = "t") -> str:
-        """What each pattern means and how it will run; `time` names the time column."""
+    def explain(self, *, time: str = "t", stages: bool = False) -> str:
+        """What each pattern means and how it will run, or its stages; see `ensue.explain`."""
+        if stages:
+            return stages_text(checked(self.statements))
         return "\n\n".join(entry.to_text() for entry in explained_statements(checked(self.statements), time))
 
     def _repr_html_(self) -> str:
@@ -101,8 +105,12 @@ def parse_file(path: str | Path) -> Program:
     return parse(Path(path).read_text(encoding="utf-8"), Path(path).name)
 
 
-def explain(query: QueryLike, *, time: str = "t", constraints: ConstraintsLike | None = None) -> str:
-    """What a query means and how it will run, stage by stage, without data; `time` names the time column.
+def explain(
+    query: QueryLike, *, time: str = "t", constraints: ConstraintsLike | None = None, stages: bool = False
+) -> str:
+    """What a query means and how it will run, without data; `time` names the time column.
+
+    With `stages` it shows the program before that: as it is written, and after each lowering that changes it.
 
     >>> print(explain("PATTERN SEQ(A a, B b) WITHIN 5"))
     PATTERN
@@ -128,9 +136,28 @@ def explain(query: QueryLike, *, time: str = "t", constraints: ConstraintsLike |
     SPARK
       batch: shuffled by time slices of 80 that overlap by 5
       stream: in one task, with one state
+    >>> print(explain("PATTERN FOLLOWS(A a, B b, 5)", stages=True))
+    WRITTEN
+      PATTERN FOLLOWS(A a, B b, 5);
+    <BLANKLINE>
+    OPERATORS: FOLLOWS(x, y, d) and the like are items and relations between their starts and ends
+      -- FOLLOWS: a.e < b.e, b.e - a.e <= 5
+      PATTERN AND(A a, B b);
     """
     statements = _single_statement(query, constraints)
+    if stages:
+        return stages_text(statements)
     return "\n\n".join(entry.to_text() for entry in explained_statements(statements, time))
+
+
+def stages_text(statements: Checked) -> str:
+    """The program as it is written and after each lowering that changes it, each under the name and law of that."""
+    return "\n\n".join(
+        stage.name.upper()
+        + (f": {stage.law}" if stage.law else "")
+        + "".join(f"\n{f'  {line}'.rstrip()}" for line in render_stage(stage.statements).splitlines())
+        for stage in stages_of(statements)
+    )
 
 
 def explained_statements(statements: Checked, time: str, end: str | None = None) -> Iterator[Explained]:
@@ -139,7 +166,7 @@ def explained_statements(statements: Checked, time: str, end: str | None = None)
     if not statements.results and not statements.heads and not acting:
         raise _no_pattern(statements)
     heads = statements.heads
-    statements = resolve_rules(statements)
+    statements = rules_lowered(statements)
     statements = replace(statements, statements=with_keys(statements.statements))
     among = (*statements.statements, *acting)
     laws = laws_by_query(statements)
@@ -155,10 +182,10 @@ def _acting(statements: Statements) -> tuple[PatternQuery, ...]:
     return tuple(map(action_query, actions))
 
 
-def single_statement(query: QueryLike, constraints: ConstraintsLike | None = None) -> Checked:
+def single_statement(query: QueryLike, constraints: ConstraintsLike | None = None) -> Lowered:
     """The one query meant, with its constraints and its text, so that messages can point into it."""
     written = _single_statement(query, constraints)
-    statements = resolved(written)
+    statements = lower(written)
     wanted = _wanted_results(written)
     chosen = (node for node in statements.statements if node.declares or node.name == wanted or not written.heads)
     return replace(statements, statements=tuple(chosen))
@@ -197,28 +224,28 @@ def _several_queries(statements: Statements, what: str, span: Span | None) -> Qu
     return QueryError([problem], statements.source)
 
 
-def program_statements(program: Program | QueryLike, constraints: ConstraintsLike | None = None) -> Checked:
+def program_statements(program: Program | QueryLike, constraints: ConstraintsLike | None = None) -> Lowered:
     """The patterns and rules of a program with its constraints."""
     statements = written_statements(program, constraints)
     if not statements.results and not statements.heads:
         raise _no_pattern(statements)
-    return resolved(statements)
+    return lower(statements)
 
 
 def written_statements(program: Program | QueryLike, constraints: ConstraintsLike | None = None) -> Checked:
     """What a program says, with further constraints, as it is written: the way of every entry point to the gate.
 
-    A text is parsed once. What is built in Python goes by way of one text, so that messages can point into it.
+    A text is parsed once. What is built in Python is parsed only if an error has to point into its text.
     """
     if isinstance(program, Program) and constraints is None:
         return checked(program.statements)
-    parts = [*_parts(program)]
-    if constraints is not None:
-        known = {entry for part in parts for entry in part.constraints}
-        further = cited_statements(constraints)
-        parts.append(replace(further, constraints=tuple(entry for entry in further.constraints if entry not in known)))
-    cited = [*_cited([part for part in parts if part != EMPTY])] or [EMPTY]
-    return checked(cited[0] if len(cited) == 1 else join_cited(cited))
+    parts = [part for part in _parts(program) if part != EMPTY]
+    if constraints is None:
+        return checked(joined(parts or [EMPTY]))
+    known = {entry for part in parts for entry in part.constraints}
+    further = constraint_statements(constraints)
+    further = replace(further, constraints=tuple(entry for entry in further.constraints if entry not in known))
+    return further if not parts else checked(joined([*parts, further] if further.constraints else parts))
 
 
 def _parts(query: object) -> Iterator[Statements]:
@@ -250,20 +277,6 @@ def _parts(query: object) -> Iterator[Statements]:
             )
 
 
-def _cited(parts: Sequence[Statements]) -> Iterator[Statements]:
-    """The parts with a text each; neighbours without one share theirs."""
-    for has_text, group in groupby(parts, key=lambda part: part.source is not None):
-        if has_text:
-            yield from group
-        else:
-            yield parse_statements(render_statements(together(tuple(group))))
-
-
-def resolved(statements: Checked) -> Checked:
-    """The statements with rules as patterns, and those with a context as several."""
-    return resolve_contexts(resolve_rules(statements))
-
-
 def keyed(statements: Checked, partition_by: str | Sequence[str]) -> Checked:
     """The statements, with keys for the constraints that have none."""
     keys = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
@@ -271,6 +284,12 @@ def keyed(statements: Checked, partition_by: str | Sequence[str]) -> Checked:
         return statements
     keyed = tuple(replace(e, partition_by=e.partition_by or keys) for e in statements.constraints)
     return replace(statements, constraints=keyed)
+
+
+def constraints_alone(statements: Checked) -> Checked:
+    """The statements without rules, whose events are no part of the traces that constraints speak of."""
+    ruleset = statements.ruleset
+    return statements if ruleset is None else replace(statements, ruleset=replace(ruleset, rules=()))
 
 
 def _no_pattern(statements: Statements) -> QueryError:

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ensue.algebra.partial import partial_problems, partial_queries
 from ensue.api import checked_emit, checked_limit
 from ensue.dsl.constraints import ConstraintsLike
-from ensue.engine.output import OutputSchema, partial_output
 from ensue.errors import QueryError, SchemaError, did_you_mean
 from ensue.lang.render import render_pattern
 from ensue.plan.build import plan_query
+from ensue.plan.grouping import by_keys
 from ensue.plan.model import DEFAULT_LIMIT, Options, QueryPlan
+from ensue.plan.outputs import OutputSchema, partial_output
+from ensue.plan.programs import ColumnNames, Columns, ProgramPlan, plan_queries, with_violations
 from ensue.programs import Program, QueryLike, program_statements
 from ensue.runtimes.beliefs import refuse_beliefs
 from ensue.runtimes.fixed import fixed_tables
-from ensue.runtimes.grouping import by_keys
-from ensue.runtimes.planning import ColumnNames, Columns, Planned, plan_queries, with_violations
 from ensue.runtimes.tables import are_frames
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ def _by_name(given: Sinks | None, names: Sequence[str], role: str, *, complete: 
     return dict(given)
 
 
-def _partials(planned: Planned, place: int) -> list[tuple[QueryPlan, OutputSchema]]:
+def _partials(planned: ProgramPlan, place: int) -> list[tuple[QueryPlan, OutputSchema]]:
     """The plans of the partial matches of a query and their columns. A trace that has failed still has them."""
     whole, output = planned.plans[place], planned.outputs[place]
     source, catalog = whole.source, whole.catalog

@@ -30,6 +30,7 @@ from inside import (
     plan_queries,
     program_statements,
     render_query,
+    with_rows,
 )
 from oracle.oracle import OracleEvent
 from strategies.operators import cases_with_lists, cases_with_operators, cases_with_picks
@@ -161,9 +162,10 @@ def test_an_archive_in_order_is_read_in_part_and_without_a_copy() -> None:
     history = [OracleEvent(number, "ABC"[number % 3], number, number, {}) for number in range(300)]
     statements = program_statements(LEVELS)
     planned = plan_queries(events_table(history), statements, Columns("time", "type"))
-    sources, _ = load_sources(planned.inputs, pa.int64())
+    (archive,) = with_rows(planned.inputs, events_table(history))
+    sources, _ = load_sources([archive], pa.int64())
     (source,) = in_range(sources, planned.plans, planned.derivations, 100, 200)
-    whole, part = (table.column("time").chunk(0) for table in (planned.inputs[0].table, source.input.table))
+    whole, part = (table.column("time").chunk(0) for table in (archive.table, source.input.table))
     assert part.to_pylist() == source.starts.tolist() == list(range(86, 201))
     assert part.buffers()[1].address == whole.buffers()[1].address
 

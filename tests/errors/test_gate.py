@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import pickle
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -251,6 +252,56 @@ def test_what_data_decide_is_refused_where_queries_are_planned() -> None:
     assert compared > 15
 
 
+def test_what_data_decide_is_refused_in_python_as_in_text() -> None:
+    """The same problems at the same places of the same text."""
+
+    def error_of(program: Any) -> ensue.QueryError | None:
+        try:
+            ensue.run(program, CATALOGUE_EVENTS, **COLUMNS)
+        except ensue.QueryError as error:
+            return error
+        except ensue.EnsueError:
+            return None  # of a table or a limit, not of the query
+        return None
+
+    compared = 0
+    for example in EXAMPLES:
+        if example.language != "ensue" or example.text in REFUSED:
+            continue
+        if values := built(parse_statements(example.text)):
+            expected, found = error_of(render_statements(parse_statements(example.text))), error_of(values)
+            assert (str(found), found and found.problems) == (str(expected), expected and expected.problems)
+            compared += expected is not None
+    assert compared > 10
+
+
+def test_a_text_and_python_beside_each_other_are_cited_from_one_text() -> None:
+    program = [ensue.seq("A a").as_pattern("p"), "PATTERN q (B b) WHERE b.zz = 1"]
+    with pytest.raises(ensue.QueryError) as caught:
+        ensue.run(program, EVENTS, **COLUMNS)
+    assert caught.value.source.text == "PATTERN p\n  SEQ(A a);\nPATTERN q (B b) WHERE b.zz = 1\n"
+    assert (caught.value.code, caught.value.line, caught.value.column) == ("no-such-field", 3, 25)
+
+
+def test_a_place_in_a_query_built_in_python_survives_pickling() -> None:
+    """Plans go to Spark's workers, where values may be refused."""
+    passed = checked(Statements((QUERY.node,)))
+    sent = pickle.loads(pickle.dumps(passed))
+    assert sent == passed
+    assert sent.source == passed.source
+    assert sent.source.quote(sent.statements[0].pattern.items[1].span) == "B b"
+
+
+def test_what_nests_too_deep_in_python_is_refused_like_its_text() -> None:
+    deep = ensue.event("A", "a")
+    for _ in range(300):
+        deep = ensue.seq(deep)
+    with pytest.raises(ensue.QueryError) as caught:
+        ensue.detect(EVENTS, deep, **COLUMNS)
+    assert caught.value.code == "too-deep"
+    assert caught.value.line is not None
+
+
 def test_what_is_made_by_hand_is_checked_too() -> None:
     statements = parse_statements("PATTERN SEQ(A a, NOT B b)")
     program = ensue.Program(statements)
@@ -279,17 +330,27 @@ def test_what_passed_the_gate_is_marked_and_equal_to_what_was_written() -> None:
 
 QUERY = ensue.seq("A a", "B b").partition_by("k").within(5)
 TEXT = QUERY.to_text()
+RULE = ensue.rule("h", "k").when("a: A(k=k)", "b: B(k=k)", "a before b")
 PRIOR = ensue.prior("A", "B")
 PARSES: list[tuple[str, Any, Any, int]] = [
     ("text", TEXT, None, 1),
     ("program", ensue.parse(TEXT), None, 0),
-    ("python", QUERY, None, 1),
-    ("list", [QUERY], None, 1),
-    ("text with constraints", TEXT, PRIOR, 2),
+    ("python", QUERY, None, 0),
+    ("pattern", ensue.seq("A a", "B b"), None, 0),
+    ("rule", RULE, None, 0),
+    ("list", [QUERY], None, 0),
+    ("text with constraints", TEXT, PRIOR, 1),
     ("text with constraints as text", TEXT, "CONSTRAINT PRIOR(A, B)", 2),
-    ("python with constraints", QUERY, PRIOR, 2),
-    ("list with constraints", [QUERY], [PRIOR, ensue.ends("C")], 2),
+    ("python with constraints", QUERY, PRIOR, 0),
+    (
+        "list with constraints",
+        [QUERY, ensue.event("A", "a").partition_by("k").as_stream("s")],
+        [PRIOR, ensue.ends("C")],
+        0,
+    ),
+    ("list with a text", [QUERY, "STREAM s FROM PATTERN (A a) PARTITION BY k"], [PRIOR, ensue.ends("C")], 1),
 ]
+"""Queries, constraints and how often a call with them parses a text."""
 
 
 @pytest.mark.parametrize(("query", "constraints", "number"), [pytest.param(*rest, id=name) for name, *rest in PARSES])
@@ -307,10 +368,13 @@ def test_each_text_is_parsed_once(query: Any, constraints: Any, number: int, mon
         lambda: ensue.explain(query, **options),
         lambda: ensue.detect(EVENTS, query, **COLUMNS, **options),
         lambda: ensue.run(query, EVENTS, **COLUMNS, **options),
-        lambda: ensue.Detector(query, **COLUMNS, **options),
-        lambda: ensue.why_not(EVENTS, query, **COLUMNS, **options),
-        lambda: ensue.report(EVENTS, query, **COLUMNS, **options),
+        lambda: ensue.Detector(query, **COLUMNS, **options).finish(EVENTS),
     ]
+    if constraints is not None:
+        calls.append(lambda: ensue.violations(EVENTS, query, **COLUMNS, partition_by="k", **options))
+    if query is not RULE:  # these two quote a rule, so they write its text
+        calls.append(lambda: ensue.why_not(EVENTS, query, **COLUMNS, **options))
+        calls.append(lambda: ensue.report(EVENTS, query, **COLUMNS, **options))
     for call in calls:
         parsed.clear()
         call()

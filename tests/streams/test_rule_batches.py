@@ -15,7 +15,7 @@ from inside import (
     Columns,
     Machine,
     Options,
-    Planned,
+    ProgramPlan,
     compile_plan,
     fixed_tables,
     plan_queries,
@@ -33,7 +33,7 @@ COLUMNS = Columns("time", "type", "until")
 Rows = list[tuple[Any, ...]]
 
 
-def planned(case: RuleCase) -> tuple[Planned, tuple[str, ...]]:
+def planned(case: RuleCase) -> tuple[ProgramPlan, tuple[str, ...]]:
     statements = program_statements(Program(case.program))
     tables = {
         name: pa.table({column: pa.array([row[column] for row in rows], FIELD_TYPES[column]) for column in rows[0]})
@@ -48,7 +48,7 @@ def planned(case: RuleCase) -> tuple[Planned, tuple[str, ...]]:
     return plan, Program(statements).names
 
 
-def machine_of(plan: Planned) -> Machine:
+def machine_of(plan: ProgramPlan) -> Machine:
     return compile_plan(plan.plans, plan.inputs, plan.outputs, Options(), derivations=plan.derivations)
 
 

@@ -273,13 +273,13 @@ def test_a_state_is_known_by_its_rules_and_not_by_rows() -> None:
 
 def test_a_stream_is_worked_out_once_for_all_who_use_it(monkeypatch: pytest.MonkeyPatch) -> None:
     looked_for: list[str] = []
-    matches = derived.Way.matches
+    matches = derived.matches_of
 
-    def counting(way: derived.Way, *given: Any) -> pa.Table:
+    def counting(way: Any, *given: Any) -> pa.Table:
         looked_for.append(way.plan.query.name or "")
         return matches(way, *given)
 
-    monkeypatch.setattr(derived.Way, "matches", counting)
+    monkeypatch.setattr(derived, "matches_of", counting)
     rules = program("""
         STREAM h FROM PATTERN A a RETURN a.x AS k;
         STREAM one FROM PATTERN h v RETURN v.k + 1 AS k;

@@ -16,11 +16,11 @@ from ensue.actions.sinks import OnSpark
 from ensue.api import run
 from ensue.dsl.literals import WindowLike
 from ensue.errors import SchemaError
+from ensue.plan.grouping import by_keys
 from ensue.plan.model import DEFAULT_LIMIT
+from ensue.plan.programs import ColumnNames, Columns, plan_queries
 from ensue.programs import Program, QueryLike, program_statements
 from ensue.runtimes.fixed import fixed_tables
-from ensue.runtimes.grouping import by_keys
-from ensue.runtimes.planning import ColumnNames, Columns, plan_queries
 from ensue.runtimes.tables import are_frames, arrow_tables
 from ensue.streams import start
 

@@ -12,13 +12,13 @@ from ensue.actions.delivery import Deliveries
 from ensue.actions.options import DeadLettersLike, PathLike, courier_of
 from ensue.actions.receivers import ReceiverLike
 from ensue.actions.resolve import calls_table, resolve_actions
-from ensue.check import Checked
 from ensue.detector import Advance, Detector
 from ensue.dsl.constraints import ConstraintsLike
 from ensue.dsl.literals import WindowLike
+from ensue.phases import Lowered
 from ensue.plan.model import DEFAULT_LIMIT
+from ensue.plan.programs import ColumnNames
 from ensue.programs import QueryLike, program_statements
-from ensue.runtimes.planning import ColumnNames
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Reacted:
 class _ProgramDetector(Detector):
     """Looks for all patterns of a program: `matches` of a step are their tables, as Arrow."""
 
-    def _meant(self, query: QueryLike, constraints: ConstraintsLike | None) -> Checked:
+    def _meant(self, query: QueryLike, constraints: ConstraintsLike | None) -> Lowered:
         return program_statements(query, constraints)
 
     def _given(self, tables: Sequence[pa.Table], late: Any) -> Advance:

@@ -14,10 +14,10 @@ from ensue.actions.delivery import Route
 from ensue.actions.receivers import Receiver, ReceiverLike, misfit, receiver_of
 from ensue.algebra.nodes import PatternQuery, Return
 from ensue.algebra.rules import Action
-from ensue.algebra.rulesets import action_query, resolve_rules
-from ensue.check import Checked
+from ensue.algebra.rulesets import action_query
 from ensue.errors import Problem, QueryError, SchemaError, did_you_mean
 from ensue.expr.nodes import Field
+from ensue.phases import Checked, rules_lowered
 from ensue.programs import Program, QueryLike, written_statements
 
 END, START = "end", "start"
@@ -65,7 +65,7 @@ def resolve_actions(program: QueryLike, receivers: Mapping[str, ReceiverLike]) -
     _check_unused(known, actions)
     queries = tuple(_query(action, name) for action, name in zip(actions, _names(actions), strict=True))
     routes = tuple(Route(action.action, _parameters(action), known[action.action]) for action in actions)
-    resolved = resolve_rules(statements)
+    resolved = rules_lowered(statements)
     found = Program(replace(resolved, statements=(*resolved.declared, *queries)))
     return Reactions(found, routes, resolved.results)
 

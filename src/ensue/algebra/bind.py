@@ -122,7 +122,7 @@ def _no_table_of_all(event: Event) -> Problem:
 
 
 def _name_span(span: Span | None, name: str) -> Span | None:
-    return None if span is None else Span(span.start, span.start + len(name))
+    return None if span is None else span.head(len(name))
 
 
 def _local(stream: Stream, catalog: Catalog, problems: list[Problem]) -> FieldType:
@@ -202,7 +202,7 @@ def _field_span(field: Field) -> Span | None:
     if field.span is None:
         return None
     before = len(str(field.variable)) + 1 if field.variable is not None else 0
-    return Span(min(field.span.start + before, field.span.end - len(field.name)), field.span.end)
+    return field.span.tail(before, len(field.name))
 
 
 def _check_keys(query: PatternQuery, events: list[Event], catalog: Catalog) -> Iterator[Problem]:

@@ -18,13 +18,13 @@ AttributesOf = Callable[[str], tuple[str, ...] | None]
 """The attributes of a stream in the order of its table; None where a table has no order of them."""
 
 
-def settle(statements: AnyStatements, attributes_of: AttributesOf) -> AnyStatements:
-    """The statements with every attribute by its name, and with the keys by which rules can be kept apart."""
+def with_attributes(statements: AnyStatements, attributes_of: AttributesOf) -> AnyStatements:
+    """The statements with every attribute by its name."""
     problems = [problem for query in statements.statements for problem in _check_positions(query, attributes_of)]
     if problems:
         raise QueryError(problems, statements.source)
     named = [_with_names(query, attributes_of) for query in statements.statements]
-    return replace(statements, statements=with_keys(named))
+    return replace(statements, statements=tuple(named))
 
 
 def _events(query: PatternQuery) -> list[Event]:

@@ -280,5 +280,5 @@ def _place_of(query: PatternQuery, stream: Stream) -> Span | None:
     """Where a statement first names a stream."""
     for node in walk(query.pattern):
         if isinstance(node, Event) and node.stream == stream and node.span is not None:
-            return Span(node.span.start, node.span.start + len(str(stream)))
+            return node.span.head(len(str(stream)))
     return query.span

@@ -10,13 +10,13 @@ from pathlib import Path
 
 from ensue.algebra.contexts import resolve_contexts
 from ensue.algebra.nodes import Statements
-from ensue.algebra.rulesets import resolve_rules
 from ensue.algebra.settling import with_keys
 from ensue.algebra.streams import program_catalog
 from ensue.check import checked
 from ensue.cli.reporting import UsageError, counted, existing_file, messages, reported, show
 from ensue.errors import Problem, QueryError, Source, render_problem
 from ensue.lang.parser import parse_statements
+from ensue.phases import rules_lowered
 from ensue.plan.build import plan_query
 from ensue.plan.lawful import laws_by_query
 
@@ -81,7 +81,7 @@ def _check_text(text: str, name: str) -> list[Finding]:
     except QueryError as error:
         return [Finding(problem, source) for problem in error.problems]
     findings = []
-    everything = with_keys(resolve_rules(statements).statements)
+    everything = with_keys(rules_lowered(statements).statements)
     for node in everything:
         law = laws.get(node)
         try:

@@ -150,13 +150,16 @@ def explain(
     pattern: PatternName = None,
     time: Annotated[str, typer.Option(metavar="NAME", help="the time of an event, as the pattern calls it")] = "t",
     format: Annotated[ProblemFormat, typer.Option(help="json: one object on stdout")] = ProblemFormat.TEXT,
+    stages: Annotated[
+        bool, typer.Option("--stages", help="the program after each lowering instead: rules, contexts, operators, ...")
+    ] = False,
 ) -> None:
     """Show what each pattern means and how it will run: its graph, its plan, and the state a stream would keep."""
     from ensue.cli.programs import explain_program, read_program
     from ensue.cli.reporting import reported
 
     with reported():
-        show(explain_program(read_program(file), pattern, time, format is ProblemFormat.JSON))
+        show(explain_program(read_program(file), pattern, time, format is ProblemFormat.JSON, stages))
 
 
 @app.command(

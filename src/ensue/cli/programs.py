@@ -19,15 +19,15 @@ def read_program(path: Path) -> Program:
     return parse(read_text(path), str(path))
 
 
-def explain_program(program: Program, pattern: str | None, time: str, as_json: bool) -> str:
-    """What each pattern, or the one asked for, means and how it will run; `time` names the time column.
+def explain_program(program: Program, pattern: str | None, time: str, as_json: bool, stages: bool = False) -> str:
+    """What each pattern, or the one asked for, means and how it will run, or its stages; `time` names the time column.
 
     JSON is an object with the text of each pattern under its name.
     """
     if not as_json:
-        return choose_pattern(program, pattern).explain(time=time)
+        return choose_pattern(program, pattern).explain(time=time, stages=stages)
     names = program.names if pattern is None else (pattern,)
-    texts = {name: choose_pattern(program, name).explain(time=time) for name in names}
+    texts = {name: choose_pattern(program, name).explain(time=time, stages=stages) for name in names}
     return json.dumps(texts, indent=2, ensure_ascii=False)
 
 

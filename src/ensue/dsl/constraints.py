@@ -16,12 +16,13 @@ from ensue.algebra.constraints import (
     Require,
 )
 from ensue.algebra.nodes import Statements
-from ensue.check import Checked, checked
+from ensue.check import checked
 from ensue.dsl.literals import WindowLike, window
 from ensue.errors import Problem, QueryError
+from ensue.lang.citing import joined
 from ensue.lang.constraints import size_problem
 from ensue.lang.parser import parse_statements
-from ensue.lang.render import render_statements
+from ensue.phases import Checked
 
 Kind = TypeVar("Kind", bound=Constraint)
 
@@ -115,21 +116,16 @@ def statements_of(constraints: ConstraintsLike) -> tuple[ConstraintStatement, ..
     >>> [statement.constraint for statement in statements_of("CONSTRAINT ENDS(A); CONSTRAINT PRIOR(B, A)")]
     [Ends(streams=('A',)), Prior(earlier='B', later='A')]
     """
-    return cited_statements(constraints).constraints
+    return constraint_statements(constraints).constraints
 
 
-def cited_statements(constraints: ConstraintsLike) -> Checked:
-    """The constraints with the text that their places are in; those built in Python go by way of their text.
+def constraint_statements(constraints: ConstraintsLike) -> Checked:
+    """The constraints of all these, each with its place if it has one.
 
-    >>> cited_statements([prior("A", "B"), "CONSTRAINT ENDS(C) PARTITION BY id"]).source.text
-    'CONSTRAINT PRIOR(A, B);\\nCONSTRAINT ENDS(C) PARTITION BY id;\\n'
+    >>> constraint_statements([prior("A", "B"), "CONSTRAINT ENDS(C) PARTITION BY id"]).source.text
+    'CONSTRAINT PRIOR(A, B);\\nCONSTRAINT ENDS(C) PARTITION BY id\\n'
     """
-    statements = _written(constraints)
-    if statements is None:
-        gathered = tuple(_gathered(constraints))
-        text = render_statements(Statements((), constraints=gathered))
-        statements = parse_statements(text, "constraints") if gathered else Statements(())
-    return checked(Statements((), statements.source, statements.constraints))
+    return checked(joined([*_gathered(constraints)] or [Statements(())], "constraints"))
 
 
 def _written(constraints: object) -> Statements | None:
@@ -147,13 +143,13 @@ def _written(constraints: object) -> Statements | None:
     return found
 
 
-def _gathered(constraints: object) -> Iterator[ConstraintStatement]:
+def _gathered(constraints: object) -> Iterator[Statements]:
     if isinstance(constraints, ConstraintStatement):
-        yield constraints
+        yield Statements((), constraints=(constraints,))
     elif isinstance(constraints, Constraint):
-        yield ConstraintStatement(constraints)
+        yield Statements((), constraints=(ConstraintStatement(constraints),))
     elif written := _written(constraints):
-        yield from written.constraints
+        yield Statements((), written.source, written.constraints)
     elif callable(own := getattr(constraints, "constraints", None)):
         yield from _gathered(own())
     elif isinstance(constraints, Iterable) and not isinstance(constraints, Mapping | bytes):
@@ -165,7 +161,7 @@ def _gathered(constraints: object) -> Iterator[ConstraintStatement]:
 
 
 def _checked(constraint: Kind) -> Kind:
-    cited_statements(constraint)
+    constraint_statements(constraint)
     return constraint
 
 

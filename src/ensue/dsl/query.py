@@ -7,15 +7,16 @@ from html import escape
 from itertools import chain
 from typing import Self
 
-from ensue.algebra.nodes import PatternQuery, Return
+from ensue.algebra.nodes import PatternQuery, Return, Statements
 from ensue.algebra.probability import Threshold, check_threshold
 from ensue.check import checked
 from ensue.dsl.conditions import ConditionLike, condition_node
 from ensue.dsl.literals import WindowLike, window
 from ensue.errors import QueryError
 from ensue.expr.nodes import Binary, Expr
+from ensue.lang.build import of_the_one_event
 from ensue.lang.operations import policy_problems
-from ensue.lang.parser import parse_returns, parse_statements
+from ensue.lang.parser import parse_returns
 from ensue.lang.render import render_query
 from ensue.plan.drawing import as_html
 from ensue.plan.explain import Explained, explain_without_data
@@ -46,7 +47,8 @@ class Query:
         """Every condition holds as well, besides those there are."""
         where = self.node.where
         for condition in conditions:
-            where = _conjunction(where, condition_node(condition))
+            asked = of_the_one_event(condition_node(condition), self.node.pattern)
+            where = _conjunction(where, asked)
         return self._with(replace(self.node, where=where))
 
     def partition_by(self, *fields: FieldNames) -> Self:
@@ -123,7 +125,7 @@ class Query:
         return self._explained(time).to_text()
 
     def _explained(self, time: str) -> Explained:
-        statements = checked(parse_statements(self.to_text()))
+        statements = checked(Statements((self.node,)))
         return explain_without_data(statements.statements[0], statements.source, time)
 
     def _repr_html_(self) -> str:

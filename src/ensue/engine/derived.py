@@ -2,127 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
 import numpy as np
 import pyarrow as pa
 
-from ensue.algebra.nodes import Event, walk
-from ensue.algebra.rules import Ruleset
-from ensue.algebra.streams import END, LINEAGE, START, components
+from ensue.algebra.streams import LINEAGE
 from ensue.engine.distinct import distinct_events, in_settled_order
 from ensue.engine.evaluate import Frontier, evaluate
 from ensue.engine.events import Candidates, request_of
 from ensue.engine.lookups import look_up
-from ensue.engine.output import OutputSchema, collect_ordered
-from ensue.engine.sources import EventSource, InputTable, Mask, Report, load_sources, one_chunk
+from ensue.engine.output import collect_ordered
+from ensue.engine.sources import EventSource, Mask, Report, load_sources, one_chunk
 from ensue.engine.traces import Watched, watch
 from ensue.errors import LimitError, citing, counted
 from ensue.names import Stream
+from ensue.plan.declared import Derivation, Way
+from ensue.plan.inputs import InputTable
 from ensue.plan.model import Options, QueryPlan
 
 MOST_ROUNDS = 10_000
 """So many times rules are applied to what they have found, unless there is no limit at all."""
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
-    """A statement whose matches are events of a stream.
-
-    `plan` gives the columns that are used of them, `whole` all that the statement names. `table` is what it looks up.
-    """
-
-    plan: QueryPlan
-    whole: QueryPlan
-    output: OutputSchema
-    table: pa.Table | None = None
-
-    def matches(self, watched: Watched, frontier: Frontier, options: Options) -> pa.Table:
-        with citing(self.plan.source):
-            chunks = evaluate(self.plan, watched.store, frontier, options, watched.completing)
-            return collect_ordered(chunks, self.output, options.limit, options.chunk_rows)
-
-    def items_of(self, streams: Iterable[Stream]) -> int:
-        """How many items of the pattern are events of these streams."""
-        known = set(streams)
-        return sum(isinstance(node, Event) and node.stream in known for node in walk(self.plan.query.pattern))
+def matches_of(way: Way, watched: Watched, frontier: Frontier, options: Options) -> pa.Table:
+    """The matches of a statement whose matches are events."""
+    with citing(way.plan.source):
+        chunks = evaluate(way.plan, watched.store, frontier, options, watched.completing)
+        return collect_ordered(chunks, way.output, options.limit, options.chunk_rows)
 
 
-@dataclass(frozen=True, slots=True)
-class Derivation:
-    """A stream whose events are the matches of one statement, or of the rules with this head: then they are a set.
-
-    `schema` has all columns by which events of a set are told apart, `used` are those that somebody reads. `program` is
-    what its rules are written in the light of: declared streams and tables.
-    """
-
-    name: Stream
-    ways: tuple[Way, ...]
-    schema: pa.Schema
-    used: tuple[Stream, ...]
-    is_set: bool = False
-    program: Ruleset | None = None
-
-    @property
-    def plans(self) -> tuple[QueryPlan, ...]:
-        return tuple(way.plan for way in self.ways)
-
-    @property
-    def streams(self) -> tuple[Stream, ...]:
-        """The streams that it is made of."""
-        return tuple(dict.fromkeys(stream for plan in self.plans for stream in plan.streams))
-
-    @property
-    def item(self) -> InputTable:
-        """The table of the stream, without rows."""
-        return InputTable(self.schema.empty_table().select(self.used), START, END, stream=self.name, derived=True)
-
-    def events(self, way: Way, matches: pa.Table, limit: int | None) -> pa.Table:
-        """What matches of a statement are as events, with all columns."""
-        lookup = way.plan.query.lookup
-        if lookup is not None:
-            assert way.table is not None
-            matches = look_up(matches, lookup, way.table, lambda rows: self.check_limit(rows, limit))
-        return matches.select(self.schema.names).cast(self.schema, safe=False)
-
-    def together(self, parts: Sequence[pa.Table], limit: int | None) -> pa.Table:
-        """The events of all statements, with all columns, each once if they are a set."""
-        joined = pa.concat_tables([self.schema.empty_table(), *parts]).combine_chunks()
-        events = distinct_events(joined) if self.is_set else joined
-        self.check_limit(events.num_rows, limit)
-        return events
-
-    def settled(self, events: pa.Table) -> pa.Table:
-        """The events as those who use them see them."""
-        return (in_settled_order(events) if self.is_set else events).select(self.used)
-
-    def check_limit(self, rows: int, limit: int | None) -> None:
-        if limit is not None and rows > limit:
-            raise LimitError(
-                "too-many-events",
-                f"stream `{self.name}` has more than {counted(limit, 'event', 'events')}",
-                "a narrower condition would tame it, and a rule that depends on itself needs one that ends it; `limit=`"
-                " raises the limit",
-            )
+def as_events(derivation: Derivation, way: Way, matches: pa.Table, limit: int | None) -> pa.Table:
+    """What matches of a statement are as events, with all columns."""
+    lookup = way.plan.query.lookup
+    if lookup is not None:
+        assert way.table is not None
+        matches = look_up(matches, lookup, way.table, lambda rows: _check_limit(derivation, rows, limit))
+    return matches.select(derivation.schema.names).cast(derivation.schema, safe=False)
 
 
-def all_plans(derivations: Iterable[Derivation], plans: Iterable[QueryPlan] = ()) -> list[QueryPlan]:
-    """The plans of declared streams, then those of results."""
-    return [*(plan for derivation in derivations for plan in derivation.plans), *plans]
+def together(derivation: Derivation, parts: Sequence[pa.Table], limit: int | None) -> pa.Table:
+    """The events of all statements, with all columns, each once if they are a set."""
+    joined = pa.concat_tables([derivation.schema.empty_table(), *parts]).combine_chunks()
+    events = distinct_events(joined) if derivation.is_set else joined
+    _check_limit(derivation, events.num_rows, limit)
+    return events
 
 
-def groups_of(derivations: Sequence[Derivation]) -> tuple[tuple[Derivation, ...], ...]:
-    """Declared streams, each after those that it uses; those that use each other stand together."""
-    known = {derivation.name: derivation for derivation in derivations}
-    uses = {name: [used for used in made.streams if used in known] for name, made in known.items()}
-    return tuple(tuple(known[name] for name in group) for group in components(uses))
+def settled(derivation: Derivation, events: pa.Table) -> pa.Table:
+    """The events as those who use them see them."""
+    return (in_settled_order(events) if derivation.is_set else events).select(derivation.used)
 
 
-def is_recursive(group: Sequence[Derivation]) -> bool:
-    names = {derivation.name for derivation in group}
-    return any(not names.isdisjoint(derivation.streams) for derivation in group)
+def _check_limit(derivation: Derivation, rows: int, limit: int | None) -> None:
+    if limit is not None and rows > limit:
+        raise LimitError(
+            "too-many-events",
+            f"stream `{derivation.name}` has more than {counted(limit, 'event', 'events')}",
+            "a narrower condition would tame it, and a rule that depends on itself needs one that ends it; `limit=`"
+            " raises the limit",
+        )
 
 
 def sources_of(plan: QueryPlan, sources: Sequence[EventSource]) -> tuple[EventSource, ...]:
@@ -171,7 +112,7 @@ class Search:
         grown, _ = load_sources(inputs, way.plan.catalog.time_type)
         frontier = self.frontier if only_new else replace(self.frontier, fresh=_new_among(grown, is_new))
         sources = sources_of(way.plan, (*self.sources, *grown))
-        return way.matches(watch(way.plan, sources, request_of(way.plan), Report()), frontier, self.options)
+        return matches_of(way, watch(way.plan, sources, request_of(way.plan), Report()), frontier, self.options)
 
 
 def _new_among(sources: Sequence[EventSource], is_new: Sequence[Mask]) -> Callable[[Candidates], Mask]:
@@ -204,7 +145,7 @@ def grow(group: Sequence[Derivation], first: Mapping[Stream, pa.Table], search: 
             for way in derivation.ways:
                 if not changed.isdisjoint(way.plan.streams):
                     matches = search(way, growing, items)
-                    found[derivation.name].append(derivation.events(way, matches, search.options.limit))
+                    found[derivation.name].append(as_events(derivation, way, matches, search.options.limit))
         growing = {
             made.name: _grown(made, growing[made.name].table, found[made.name], search.options.limit) for made in group
         }
@@ -222,7 +163,7 @@ def _check_rounds(number: int, changed: Collection[Stream], limit: int | None) -
 
 
 def _grown(derivation: Derivation, known: pa.Table, found: Sequence[pa.Table], limit: int | None) -> Growth:
-    table = derivation.together([known, *found], limit)
+    table = together(derivation, [known, *found], limit)
     is_new = np.arange(table.num_rows) >= known.num_rows
     if LINEAGE in table.column_names:
         before, after = (_lineage_lengths(rows) for rows in (known, table.slice(0, known.num_rows)))

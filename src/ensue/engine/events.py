@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ensue.engine.keys import NO_KEY, encode_columns
-from ensue.engine.sources import EventSource, InputTable, Mask
+from ensue.engine.sources import EventSource, Mask
 from ensue.kernels.compiled import Codes, Int64s
 from ensue.kernels.sorting import (
     group_by_key,
@@ -22,6 +22,7 @@ from ensue.kernels.sorting import (
     order_by_time,
 )
 from ensue.names import AnyEvent, Stream
+from ensue.plan.inputs import InputTable
 from ensue.plan.model import QueryPlan
 
 Answer = TypeVar("Answer")

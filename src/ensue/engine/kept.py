@@ -10,10 +10,10 @@ import pyarrow as pa
 from ensue.algebra.streams import END, START
 from ensue.engine.distinct import row_codes
 from ensue.engine.machine import Machine, State
-from ensue.engine.output import event_fields
 from ensue.engine.sources import one_chunk
 from ensue.engine.stage import Role
 from ensue.names import Stream
+from ensue.plan.outputs import event_fields
 
 OWN = "ensue:"
 """How the names of the engine's own columns begin."""

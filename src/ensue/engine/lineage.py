@@ -16,15 +16,7 @@ from ensue.engine.rows import Rows
 from ensue.engine.workspace import Workspace
 from ensue.kernels.compiled import Codes, Int64s
 from ensue.names import Name, Stream, written
-
-ID_COLUMNS = tuple(f"id_{lane}" for lane in range(len(LANES)))
-MEMBER = pa.struct(
-    [pa.field("start", pa.int64()), pa.field("end", pa.int64()), *(pa.field(name, pa.uint64()) for name in ID_COLUMNS)]
-)
-"""One event of a lineage as derived events carry it: its times, in ticks, by which lineages are put together."""
-
-IDS = pa.list_(pa.string())
-MEMBERS = pa.list_(MEMBER)
+from ensue.plan.outputs import IDS, MEMBER
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from ensue.engine.derived import Derivation, all_plans, groups_of, is_recursive, sources_of
+from ensue.engine.derived import settled, sources_of, together
 from ensue.engine.matches import MatchChunk
-from ensue.engine.output import OutputSchema, output_schema
 from ensue.engine.past import in_range
-from ensue.engine.sources import EventSource, InputTable, Mask, Report, latest_end, latest_of, load_sources
+from ensue.engine.sources import EventSource, Mask, Report, latest_end, latest_of, load_sources
 from ensue.engine.stage import (
     Clock,
     Collect,
@@ -27,12 +26,13 @@ from ensue.engine.stage import (
     events_of,
     needed_columns,
     ordered,
-    plain_schema,
-    raw_types,
 )
 from ensue.engine.traces import Watched
 from ensue.names import Stream
+from ensue.plan.declared import Derivation, all_plans, groups_of, is_recursive
+from ensue.plan.inputs import InputTable, plain_schema, raw_types
 from ensue.plan.model import Options, QueryPlan
+from ensue.plan.outputs import OutputSchema, output_schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +214,7 @@ class _Run:
                 own = self.parts.setdefault(made.name, [])
                 own += found
                 if len(own) == len(made.ways):
-                    self._derived(made.name, made.settled(made.together(own, limit)))
+                    self._derived(made.name, settled(made, together(made, own, limit)))
 
     def _count_below(self, own: Report) -> None:
         """What statements of declared streams count, counts for every result."""

@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 
-from ensue.algebra.bound import SERIES, positive_names, series_names
+from ensue.algebra.bound import SERIES, positive_names
 from ensue.algebra.catalog import Catalog
-from ensue.algebra.check import column_name
 from ensue.algebra.lineage import is_lineage, lineage_variable
-from ensue.algebra.nodes import Event, PatternQuery, Return, walk
-from ensue.algebra.probability import PROBABILITY_OF_MATCH, with_probability_field
-from ensue.algebra.streams import END, LINEAGE, START
+from ensue.algebra.probability import PROBABILITY_OF_MATCH
+from ensue.algebra.streams import LINEAGE, START
 from ensue.engine.collections import element_values, list_values, with_list_fields
 from ensue.engine.events import FOREVER
 from ensue.engine.identity import match_ids
-from ensue.engine.lineage import IDS, MEMBERS, lineage_ids, lineage_members
+from ensue.engine.lineage import lineage_ids, lineage_members
 from ensue.engine.matches import MatchChunk, completion_times
 from ensue.engine.rows import Rows, concatenate
-from ensue.engine.violations import violation_fields
 from ensue.engine.workspace import Workspace
-from ensue.errors import LimitError, Problem, QueryError, counted
+from ensue.errors import LimitError, counted
 from ensue.expr.checked_types import expression_type
 from ensue.expr.evaluate import evaluate
-from ensue.expr.kinds import NUMBERS, Kind
-from ensue.expr.lists import explicit_lists, is_aggregate, list_variables
 from ensue.expr.nodes import Expr, Field
-from ensue.expr.nodes import walk as walk_expression
 from ensue.expr.reductions import gathered
 from ensue.expr.rewrite import substitute_fields
-from ensue.expr.types import common_type, kind_of, readable_type
 from ensue.graph.bounds import end_of, start_of
 from ensue.graph.conditions import resolve_interval
 from ensue.graph.lists import lists_in, without_lists
@@ -41,158 +34,10 @@ from ensue.graph.timescale import TimeScale
 from ensue.kernels.compiled import Codes, Int64s
 from ensue.names import Name, Round, Stream
 from ensue.plan.model import QueryPlan
+from ensue.plan.outputs import OutputSchema, event_fields, spelt_out, types_of, variable_streams
 
 OVER_CAPACITY = ("overflowed binary array capacity", "input array too large")
 """How Arrow says that an array cannot hold so much text."""
-
-
-@dataclass(frozen=True, slots=True)
-class OutputSchema:
-    """The columns of the result. `raw_types` are the types of a stream's columns as they came, for whole events.
-
-    The result may begin with `match_id`. That of a partial match ends with `waiting_for`, the item that did not come.
-    Events of a declared stream end with the `hidden` columns.
-    """
-
-    plan: QueryPlan
-    raw_types: Mapping[Stream, Mapping[str, pa.DataType]]
-    schema: pa.Schema
-    match_id: bool = False
-    waiting_for: str | None = None
-    hidden: tuple[str, ...] = ()
-
-
-def output_schema(
-    plan: QueryPlan, raw_types: Mapping[Stream, Mapping[str, pa.DataType]], match_id: bool = False
-) -> OutputSchema:
-    query = plan.query
-    if plan.tracking is not None:
-        keys = [_key_type(name, plan, raw_types) for name in query.partition_by]
-        return OutputSchema(plan, raw_types, pa.schema(violation_fields(plan, keys)))
-    fields = _returned_fields(plan) if query.returns else _default_fields(plan, raw_types)
-    if match_id:
-        fields = _distinct_names([*fields, pa.field("match_id", pa.string())])
-        fields = [fields[-1], *fields[:-1]]
-    return OutputSchema(plan, raw_types, pa.schema(fields), match_id)
-
-
-def derived_output(
-    plan: QueryPlan, raw_types: Mapping[Stream, Mapping[str, pa.DataType]], lineage: bool
-) -> OutputSchema:
-    """The columns of the events of a declared stream: those of RETURN, their times and, if asked for, their lineage."""
-    time = plan.catalog.time_type
-    hidden = {START: time, END: time, **({LINEAGE: MEMBERS} if lineage else {})}
-    schema = pa.schema([*_returned_fields(plan), *hidden.items()])
-    return OutputSchema(plan, raw_types, schema, hidden=tuple(hidden))
-
-
-def partial_output(output: OutputSchema, waiting_for: str) -> OutputSchema:
-    """The columns of a partial match: those of a match, null where nothing is bound, and what it waited for."""
-    fields = _distinct_names([*output.schema, pa.field("waiting_for", pa.string())])
-    return replace(output, schema=pa.schema(fields), waiting_for=waiting_for)
-
-
-def _returned_fields(plan: QueryPlan) -> list[pa.Field]:
-    averaged = expected_columns(plan)
-    return [
-        pa.field(
-            column_name(column, place),
-            pa.float64() if place in averaged else IDS if is_lineage(column.expression) else value_type(column, plan),
-        )
-        for place, column in enumerate(plan.query.returns)
-    ]
-
-
-def value_type(column: Return, plan: QueryPlan) -> pa.DataType:
-    """The type of a column of RETURN in one world."""
-    return expression_type(_spelt_out(column.expression, plan), _types(plan), [])
-
-
-def expected_columns(plan: QueryPlan) -> tuple[int, ...]:
-    """The columns of RETURN that are means over worlds: those with aggregates over uncertain events."""
-    if not plan.uncertain:
-        return ()
-    groups = plan.normal_form.repetitions
-    collected = {name for name, group in groups.groups.items() if group not in groups.unrolled}
-    return tuple(
-        place
-        for place, column in enumerate(plan.query.returns)
-        if any(
-            is_aggregate(part) and list_variables(part, groups.groups) & collected
-            for part in walk_expression(column.expression)
-        )
-        and not pa.types.is_list(_countable(value_type(column, plan), column, plan))
-    )
-
-
-def _countable(kind: pa.DataType, column: Return, plan: QueryPlan) -> pa.DataType:
-    """A type of which there is a mean; that of a list is shown as it is, with all that may be in it."""
-    if pa.types.is_list(kind) or kind_of(kind) in (*NUMBERS, Kind.BOOLEAN, Kind.NULL):
-        return kind
-    problem = Problem(
-        "uncertain-aggregate",
-        f"the list has uncertain events, and there is no mean of {kind_of(kind).word} values over its worlds",
-        column.span,
-        hint="return a number, such as count(...), or the list itself",
-    )
-    raise QueryError([problem], plan.source)
-
-
-def _spelt_out(expression: Expr, plan: QueryPlan) -> Expr:
-    return with_probability_field(explicit_lists(expression, plan.normal_form.repetitions.groups, []))
-
-
-def _types(plan: QueryPlan) -> Callable[[Field], pa.DataType]:
-    """The type of each field of the query's variables."""
-    streams, series = variable_streams(plan.query), series_names(plan.query.pattern)
-
-    def field_type(field: Field) -> pa.DataType:
-        if field == PROBABILITY_OF_MATCH:
-            return pa.float64()
-        if field.variable in series and field.name == SERIES:
-            return pa.list_(plan.catalog.time_type)
-        return plan.catalog.field_type(streams.get(field.variable or ""), field.name)
-
-    return field_type
-
-
-def variable_streams(query: PatternQuery) -> dict[Name, Stream]:
-    return {node.variable: node.stream for node in walk(query.pattern) if isinstance(node, Event) and node.variable}
-
-
-def _default_fields(plan: QueryPlan, raw_types: Mapping[Stream, Mapping[str, pa.DataType]]) -> list[pa.Field]:
-    query = plan.query
-    streams = variable_streams(query)
-    keys = [pa.field(name, _key_type(name, plan, raw_types)) for name in query.partition_by]
-    interval = [pa.field(name, plan.catalog.time_type) for name in ("start", "end")]
-    lists = plan.normal_form.repetitions.groups
-    variables = []
-    for name in positive_names(query.pattern):
-        event = pa.struct(event_fields(raw_types[streams[name]]))
-        variables.append(pa.field(str(name), pa.list_(event) if name in lists else event))
-    probability = [pa.field("probability", pa.float64())] if plan.uncertain else []
-    return _distinct_names([*keys, *interval, *variables, *probability])
-
-
-def _key_type(name: str, plan: QueryPlan, raw_types: Mapping[Stream, Mapping[str, pa.DataType]]) -> pa.DataType:
-    """The type of a key as it came, if it is the same in all streams, otherwise one that holds all of them."""
-    kinds = [types.get(name, plan.catalog.time_type) for types in raw_types.values()]
-    if len(set(kinds)) == 1:
-        return kinds[0]
-    return common_type([readable_type(kind) for kind in kinds]) or kinds[0]
-
-
-def _distinct_names(fields: list[pa.Field]) -> list[pa.Field]:
-    """A variable called like a key or like `start` keeps its name with an underscore behind it."""
-    seen: set[str] = set()
-    result = []
-    for field in fields:
-        name = field.name
-        while name in seen:
-            name += "_"
-        seen.add(name)
-        result.append(field.with_name(name))
-    return result
 
 
 def render_chunk(chunk: MatchChunk, output: OutputSchema) -> pa.RecordBatch:
@@ -242,7 +87,7 @@ def _returned_columns(chunk: MatchChunk, output: OutputSchema) -> list[pa.Array]
 def value_of(expression: Expr, chunk: MatchChunk) -> pa.Array:
     """The value of an expression of RETURN in each match."""
     plan, rows = chunk.query_plan, chunk.rows
-    bound, type_of, series = chunk.space.column_of(rows), _types(plan), chunk.plan.graph.series
+    bound, type_of, series = chunk.space.column_of(rows), types_of(plan), chunk.plan.graph.series
     lowered, lists = with_list_fields(_in_graph(expression, chunk, plan))
 
     def column(field: Field) -> pa.Array:
@@ -273,7 +118,7 @@ def _in_graph(expression: Expr, chunk: MatchChunk, plan: QueryPlan) -> Expr:
     """The expression in terms of what the matches of one graph bind."""
     graph, repetitions = chunk.plan.graph, plan.normal_form.repetitions
     bound = frozenset((*graph.names, *graph.intervals))
-    listed = repetitions.gathered(_spelt_out(expression, plan), graph.rounds, bound)
+    listed = repetitions.gathered(spelt_out(expression, plan), graph.rounds, bound)
     present = without_lists(listed, lists_in(listed) - chunk.rows.lists.keys())
     scale = TimeScale(plan.catalog.unit)
     return substitute_fields(
@@ -327,12 +172,6 @@ def key_column_of(chunk: MatchChunk, name: str, catalog: Catalog) -> pa.Array:
         return found.source.raw_column(name).take(pa.array(found.rows[places]))
     point = end_of(variable) if name == "e" else start_of(variable)
     return pa.array(chunk.space.value(point, chunk.rows)).view(catalog.time_type)
-
-
-def event_fields(types: Mapping[str, pa.DataType]) -> list[pa.Field]:
-    """The fields of an event that is returned as a whole; one of a declared stream has its times as well."""
-    shown = {START: "start", END: "end"}
-    return _distinct_names([pa.field(shown.get(name, name), kind) for name, kind in types.items()])
 
 
 def _event_struct(space: Workspace, matches: Rows, name: Name, types: Mapping[str, pa.DataType]) -> pa.Array:

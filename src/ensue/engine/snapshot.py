@@ -13,14 +13,15 @@ import pyarrow as pa
 
 from ensue.algebra.causes import CHAINS, EDGES
 from ensue.algebra.nodes import PatternQuery
-from ensue.engine.derived import Derivation, all_plans
 from ensue.engine.machine import Machine, State
-from ensue.engine.sources import InputTable, Report, one_chunk
+from ensue.engine.sources import Report, one_chunk
 from ensue.engine.stage import Stage, StageState
 from ensue.errors import StateError
 from ensue.lang.render import render_constraint, render_query
 from ensue.lang.render_rules import render_declarations, render_rule
 from ensue.names import Stream
+from ensue.plan.declared import Derivation, all_plans
+from ensue.plan.inputs import InputTable
 from ensue.plan.model import QueryPlan
 
 STATE_VERSION = 4

@@ -11,12 +11,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ensue.algebra.hierarchies import NO_HIERARCHY, Hierarchy
+from ensue.algebra.hierarchies import Hierarchy
 from ensue.engine.uncertainty import Uncertainty, arrange_blocks, read_probabilities
 from ensue.errors import SchemaError
 from ensue.expr.types import readable
 from ensue.kernels.compiled import Codes, Int64s
-from ensue.names import Stream
+from ensue.plan.inputs import InputTable
 
 MOST_ROWS = 2**31 - 1
 SAFE_TIME = 2**61
@@ -69,35 +69,6 @@ class Report:
             "with an end before the start": self.reversed_intervals,
         }
         return {reason: count for reason, count in counts.items() if count}
-
-
-@dataclass(frozen=True, slots=True)
-class InputTable:
-    """One table of a run. `stream` names the one stream it holds; None: the values of column `type` are the streams.
-
-    The latter holds none of those in `elsewhere`, whatever its type column says. A `derived` table holds the matches of
-    a pattern. Its rows are real with the `probability` in that column; of those that agree on the columns
-    `alternatives` at most one is.
-    """
-
-    table: pa.Table
-    time: str
-    end: str | None = None
-    stream: Stream | None = None
-    type: str | None = None
-    derived: bool = False
-    elsewhere: frozenset[Stream] = frozenset()
-    probability: str | None = None
-    alternatives: tuple[str, ...] = ()
-    hierarchy: Hierarchy = NO_HIERARCHY
-
-    def holds(self, stream: Stream) -> bool:
-        """Whether events of this stream are sought in the table."""
-        return stream not in self.elsewhere if self.stream is None else stream == self.stream
-
-    @property
-    def label(self) -> str:
-        return f"table of stream `{self.stream}`" if self.stream is not None else "table"
 
 
 @dataclass(slots=True)

@@ -9,17 +9,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ensue.algebra.streams import LINEAGE
 from ensue.engine.choice import Used, uses_up
-from ensue.engine.derived import Derivation, Search, Way, grow
+from ensue.engine.derived import Search, as_events, grow, settled, together
 from ensue.engine.evaluate import Frontier, evaluate
 from ensue.engine.events import Candidates, EventStore, Request, key_column, load_events, request_of, stream_codes
 from ensue.engine.forget import keep_markers, keep_ties, pending_rows, rows_to_keep
 from ensue.engine.index import IDLE_CODES, Index, Run, candidates_of, new_places
 from ensue.engine.interning import Keys, can_intern
 from ensue.engine.matches import MatchChunk, completion_times
-from ensue.engine.output import OutputSchema, collect_ordered
-from ensue.engine.sources import EventSource, InputTable, Mask, Report, load_sources, read_uncertainty
+from ensue.engine.output import collect_ordered
+from ensue.engine.sources import EventSource, Mask, Report, load_sources, read_uncertainty
 from ensue.engine.traces import TRACE, Watched, no_records, watch
 from ensue.engine.violations import track
 from ensue.engine.workspace import compared_column
@@ -28,7 +27,10 @@ from ensue.expr.types import readable_type
 from ensue.kernels.compiled import Codes, Int64s
 from ensue.kernels.sorting import group_by_key, order_by_key_and_time
 from ensue.names import AnyEvent, Stream
+from ensue.plan.declared import Derivation, Way
+from ensue.plan.inputs import InputTable, plain_schema
 from ensue.plan.model import Options, QueryPlan
+from ensue.plan.outputs import OutputSchema
 
 USED = "ensue:used"
 POSITION = "ensue:position"
@@ -329,7 +331,7 @@ class Stage:
         """The events of the group that this step derives; those from before are among what the stage has kept."""
         options = turn.options
         first: dict[Stream, pa.Table] = {
-            made.name: made.together(events_of(made, self.members, matches, options.limit), options.limit)
+            made.name: together(made, events_of(made, self.members, matches, options.limit), options.limit)
             for made in self.group
         }
         earlier = {
@@ -339,7 +341,7 @@ class Stage:
         }
         others = tuple(source for role, source in zip(self.takes, turn.ready, strict=True) if role not in earlier)
         grown = grow(self.group, first, Search(others, earlier, turn.frontier(None), options))
-        return {made.name: made.settled(grown[made.name]) for made in self.group}
+        return {made.name: settled(made, grown[made.name]) for made in self.group}
 
 
 class Turn:
@@ -699,26 +701,10 @@ def events_of(
 ) -> list[pa.Table]:
     """The events of a stream that some of the members found."""
     return [
-        derivation.events(member.way, found, limit)
+        as_events(derivation, member.way, found, limit)
         for member, found in zip(members, matches, strict=True)
         if member.way is not None and member.gives is derivation
     ]
-
-
-def raw_types(plan: QueryPlan, inputs: Sequence[InputTable]) -> dict[Stream, dict[str, pa.DataType]]:
-    """The columns of each stream of the query."""
-    types: dict[Stream, dict[str, pa.DataType]] = {}
-    for stream in plan.streams:
-        holder = next(item for item in inputs if item.holds(stream))
-        types[stream] = {item.name: item.type for item in plain_schema(holder.table.schema) if item.name != LINEAGE}
-    return types
-
-
-def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema with dictionaries as their values and every column nullable: what is kept and what is returned."""
-    return pa.schema(
-        pa.field(item.name, item.type.value_type if pa.types.is_dictionary(item.type) else item.type) for item in schema
-    )
 
 
 def conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -19,7 +19,7 @@ from ensue.kernels.violations import NEVER, Checks, Seen, find_violations
 from ensue.lang.render import render_constraint
 from ensue.names import Stream
 from ensue.plan.model import QueryPlan
-from ensue.plan.tracking import VIOLATION_COLUMNS, Tracking
+from ensue.plan.tracking import Tracking, violation_fields
 
 FIRST, LAST, JUDGED = "first", "last", "judged"
 
@@ -156,11 +156,3 @@ def ends_of_traces(plan: QueryPlan, records: Sequence[pa.Table]) -> Int64s:
     if plan.monitor is not None and plan.monitor.lifetime is not None and records:
         return np.asarray(records[0].column(BEGAN).to_numpy() + plan.monitor.lifetime)
     return np.empty(0, np.int64)
-
-
-def violation_fields(plan: QueryPlan, keys: Sequence[pa.DataType]) -> list[pa.Field]:
-    """The columns of the table of violations; `keys` are the types of the partition columns."""
-    text, time = pa.string(), plan.catalog.time_type
-    kinds = (*keys, text, text, time, text, time, pa.bool_())
-    names = (*plan.query.partition_by, *VIOLATION_COLUMNS)
-    return [pa.field(name, kind) for name, kind in zip(names, kinds, strict=True)]

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from ensue.algebra.probability import Threshold
 from ensue.engine.matches import MatchChunk
-from ensue.engine.output import expected_columns, value_of
+from ensue.engine.output import value_of
 from ensue.engine.probability import Lineage
 from ensue.engine.rows import Rows
 from ensue.engine.sources import Mask
@@ -21,6 +21,7 @@ from ensue.engine.worlds import count_worlds, worlds_of
 from ensue.errors import Problem, QueryError
 from ensue.kernels.compiled import Int64s
 from ensue.names import Name
+from ensue.plan.outputs import expected_columns
 
 WORLDS_AT_ONCE = 1 << 20
 

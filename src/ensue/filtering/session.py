@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from ensue.algebra.nodes import Statements
 from ensue.algebra.states import Measure
-from ensue.check import Checked
-from ensue.engine.sources import EventSource, InputTable, Mask, load_sources, one_chunk
+from ensue.engine.sources import EventSource, Mask, load_sources, one_chunk
 from ensue.errors import StateError
 from ensue.filtering.answers import Answers, type_of
 from ensue.filtering.following import Followed, Held, Question, follow, nothing_held
@@ -23,6 +22,7 @@ from ensue.filtering.model import StatePlan, plan_state
 from ensue.filtering.reading import FINE, REASONS
 from ensue.kernels.filtering import Beliefs
 from ensue.lang.render import render_statements
+from ensue.plan.inputs import InputTable
 
 REASON = "ensue_reason"
 """The column that says why a row took no part."""
@@ -47,7 +47,7 @@ class Rules:
     `reason` names a column that says of each row why it took no part.
     """
 
-    statements: Checked
+    statements: Statements
     columns: tuple[Column, ...] = ()
     before: bool = False
     policy: str = "error"
@@ -260,7 +260,7 @@ def save(session: Session, more: dict[str, Any] | None = None) -> pa.Table:
     return pa.table(columns).replace_schema_metadata({METADATA: json.dumps(header).encode()})
 
 
-def program_text(statements: Checked) -> str:
+def program_text(statements: Statements) -> str:
     """The states of a program, by which what is saved is known."""
     return render_statements(Statements((), states=statements.states))
 

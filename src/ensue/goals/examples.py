@@ -13,16 +13,17 @@ import pyarrow as pa
 from ensue.algebra.nodes import Event, Return, walk
 from ensue.engine.matches import MatchChunk
 from ensue.engine.misses import Choices, Search
-from ensue.engine.output import output_schema, render_chunk
-from ensue.engine.sources import InputTable
-from ensue.engine.stage import raw_types
+from ensue.engine.output import render_chunk
+from ensue.engine.trace_rows import KEY
 from ensue.expr.lists import has_prev
 from ensue.expr.nodes import Binary, Expr, Field, variables_of
 from ensue.expr.rewrite import substitute_fields
 from ensue.goals.words import key_in_words, moment_in_words
 from ensue.graph.bounds import end_of, start_of
 from ensue.names import Name, in_words
-from ensue.plan.requirements import ABSENCE, CONDITION, KEY, PREDICATE, Requirement
+from ensue.plan.inputs import InputTable, raw_types
+from ensue.plan.outputs import output_schema
+from ensue.plan.requirements import ABSENCE, CONDITION, PREDICATE, Requirement
 
 COMPARISONS = frozenset({"<", "<=", ">", ">=", "=", "!="})
 Distances = npt.NDArray[np.float64]

@@ -16,8 +16,8 @@ from ensue.engine.output import render_chunk
 from ensue.errors import Problem, QueryError, SchemaError, citing, counted
 from ensue.goals.loading import MOST_ROWS, Asked, chosen_result, load_for
 from ensue.goals.proofs import Proof, Prover, equal_to
+from ensue.plan.programs import ColumnNames, Columns
 from ensue.programs import Program, QueryLike
-from ensue.runtimes.planning import ColumnNames, Columns
 
 MATCH_ID = "match_id"
 

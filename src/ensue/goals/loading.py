@@ -8,21 +8,21 @@ from typing import Any
 
 from ensue.algebra.nodes import PatternQuery
 from ensue.algebra.rules import Ruleset
-from ensue.algebra.rulesets import resolve_rules, unused_heads
+from ensue.algebra.rulesets import unused_heads
 from ensue.algebra.scopes import counts_events
 from ensue.algebra.streams import declarations, streams_of
 from ensue.api import Loaded, load_tables
-from ensue.check import Checked
 from ensue.dsl.constraints import ConstraintsLike
 from ensue.engine.matches import MatchChunk
-from ensue.engine.sources import InputTable
 from ensue.engine.stage import Member
 from ensue.engine.traces import Watched
 from ensue.errors import Problem, QueryError, SchemaError, did_you_mean
+from ensue.phases import Checked, lower, rules_lowered
+from ensue.plan.inputs import InputTable
 from ensue.plan.model import Options
-from ensue.programs import Program, QueryLike, resolved, written_statements
+from ensue.plan.programs import Columns
+from ensue.programs import Program, QueryLike, written_statements
 from ensue.runtimes.fixed import fixed_tables
-from ensue.runtimes.planning import Columns
 from ensue.runtimes.tables import are_frames
 
 MOST_ROWS = 1_000_000
@@ -64,7 +64,7 @@ def chosen_statements(
 ) -> list[Chosen]:
     """The statements that a name means; without one, the only pattern of the program."""
     written = written_statements(program, constraints)
-    statements = resolve_rules(written)
+    statements = rules_lowered(written)
     named = _names(statements)
     wanted = _only_result(written, named) if name is None else name
     found = [Chosen(called, query, statements) for called, query in named if called == wanted]
@@ -76,7 +76,7 @@ def chosen_statements(
 def chosen_result(program: Program | QueryLike, name: str | None, constraints: ConstraintsLike | None = None) -> Chosen:
     """The pattern or head whose matches are meant; without a name, the only one."""
     written = written_statements(program, constraints)
-    statements = resolve_rules(written)
+    statements = rules_lowered(written)
     found = dict(zip(Program(statements).names, statements.results, strict=True))
     wanted = _only_result(written, list(found.items())) if name is None else name
     if wanted not in found:
@@ -121,7 +121,7 @@ def load_for(
     chosen: Chosen, query: PatternQuery, asked: Asked, most: int, match_id: bool = False
 ) -> tuple[Loaded, Iterator[MatchChunk]]:
     """The events, those of declared streams included, that this form of the statement looks at, and its matches."""
-    statements = resolved(chosen.as_result(query))
+    statements = lower(chosen.as_result(query))
     events, columns = asked.events, asked.columns
     if are_frames(events):
         from ensue.runtimes.spark.collecting import collect_events

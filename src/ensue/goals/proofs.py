@@ -12,12 +12,12 @@ import pyarrow.compute as pc
 
 from ensue.algebra.nodes import Events
 from ensue.api import Loaded
-from ensue.engine.derived import Derivation, Way
 from ensue.engine.machine import examine
 from ensue.engine.matches import MatchChunk
 from ensue.engine.misses import Search
 from ensue.engine.output import render_chunk
 from ensue.engine.sources import EventSource, Mask
+from ensue.engine.trace_rows import KEY
 from ensue.engine.workspace import Workspace
 from ensue.goals.examples import Examples
 from ensue.goals.loading import tables_of
@@ -27,12 +27,12 @@ from ensue.lang.render import render_query
 from ensue.lang.render_rules import render_rule
 from ensue.names import Name, Stream, in_words
 from ensue.plan.build import with_lists
+from ensue.plan.declared import Derivation, Way
 from ensue.plan.model import AbsencePlan, GraphPlan, QueryPlan
 from ensue.plan.openings import shortened
 from ensue.plan.requirements import (
     ABSENCE,
     COLLECTION,
-    KEY,
     ORDER,
     WINDOW,
     Question,

@@ -11,26 +11,26 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ensue.check import Checked
 from ensue.dsl.constraints import ConstraintsLike
-from ensue.engine.derived import all_plans
 from ensue.engine.events import FOREVER, NEVER
 from ensue.engine.machine import compile_plan
 from ensue.engine.matches import MatchChunk
 from ensue.engine.open_goals import Goals, open_goals
 from ensue.engine.output import key_column_of
 from ensue.engine.snapshot import read_header, restore, saved_schemas, statement_text
-from ensue.engine.sources import InputTable
 from ensue.errors import LimitError, StateError
 from ensue.graph.bounds import end_of, start_of
 from ensue.graph.model import Variable
-from ensue.lang.render import render_expression
+from ensue.lang.render_values import render_expression
 from ensue.names import Name, Unnamed, called
+from ensue.phases import Lowered
+from ensue.plan.declared import all_plans
+from ensue.plan.grouping import by_keys
+from ensue.plan.inputs import InputTable
 from ensue.plan.model import Options
+from ensue.plan.programs import FixedTables, ProgramPlan, plan_program
 from ensue.programs import Program, QueryLike, program_statements
-from ensue.runtimes.fixed import FixedTables, fixed_tables
-from ensue.runtimes.grouping import by_keys
-from ensue.runtimes.planning import Planned, plan_over
+from ensue.runtimes.fixed import fixed_tables
 
 MOST_GOALS = 100_000
 """How many goals are listed unless the user says otherwise."""
@@ -89,7 +89,7 @@ def _saved(state: Any, spark: Any) -> Iterator[pa.Table]:
         yield state.snapshot() if hasattr(state, "snapshot") else state
 
 
-def _goals_by_name(statements: Checked, fixed: FixedTables, saved: pa.Table) -> Iterator[tuple[str, Goals]]:
+def _goals_by_name(statements: Lowered, fixed: FixedTables, saved: pa.Table) -> Iterator[tuple[str, Goals]]:
     """The open goals of the statements that run in a saved state, by their names."""
     header = read_header(saved)
     schemas = saved_schemas(saved)
@@ -97,7 +97,7 @@ def _goals_by_name(statements: Checked, fixed: FixedTables, saved: pa.Table) -> 
         InputTable(schemas[entry["stream"]].empty_table(), entry["time"], entry["end"], entry["stream"], entry["type"])
         for entry in header["tables"]
     )
-    planned = plan_over(inputs, statements, fixed=fixed)
+    planned = plan_program(statements, inputs, fixed=fixed)
     running = [run for run in _runs(planned) if run.is_part_of(header["query"])]
     if not running:
         raise StateError("state-query", "the state belongs to another program", f"it was saved by:\n{header['query']}")
@@ -128,7 +128,7 @@ class _Run:
         return all(part in text for part in written if part is not None)
 
 
-def _runs(planned: Planned) -> Iterator[_Run]:
+def _runs(planned: ProgramPlan) -> Iterator[_Run]:
     for group in by_keys(planned):
         plans = tuple(planned.plans[place] for place in group.places)
         outputs = tuple(planned.outputs[place] for place in group.places)

@@ -12,25 +12,16 @@ from ensue.algebra.nodes import Events
 from ensue.api import Loaded
 from ensue.dsl.constraints import ConstraintsLike
 from ensue.engine.misses import Search
+from ensue.engine.trace_rows import KEY
 from ensue.errors import LimitError, citing
 from ensue.goals.examples import Example, Examples
 from ensue.goals.loading import Asked, Chosen, chosen_statements, load_for, plain, tables_of
 from ensue.goals.words import length_in_words
 from ensue.graph.model import Variable
 from ensue.names import Name, in_words, written
-from ensue.plan.requirements import (
-    KEY,
-    ORDER,
-    PREDICATE,
-    RELATION,
-    WINDOW,
-    Question,
-    Requirement,
-    question_of,
-    what_chooses,
-)
+from ensue.plan.programs import ColumnNames, Columns
+from ensue.plan.requirements import ORDER, PREDICATE, RELATION, WINDOW, Question, Requirement, question_of, what_chooses
 from ensue.programs import Program, QueryLike
-from ensue.runtimes.planning import ColumnNames, Columns
 
 MOST_CHOICES = 1_000_000
 """So many choices of events are counted for one requirement unless the user says otherwise."""

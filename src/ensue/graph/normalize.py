@@ -8,7 +8,7 @@ from itertools import count, pairwise
 
 from ensue.algebra.catalog import Catalog
 from ensue.algebra.choices import choices, names_in, orders, renamed
-from ensue.algebra.expand import as_written, expand_query
+from ensue.algebra.expand import as_written
 from ensue.algebra.nodes import (
     Event,
     Events,
@@ -19,7 +19,6 @@ from ensue.algebra.nodes import (
     Pick,
     Repeat,
     Window,
-    Within,
     rewrite,
     walk,
 )
@@ -30,7 +29,6 @@ from ensue.algebra.scopes import (
     group_of,
     is_aside,
     limiting_windows,
-    name_anonymous,
     whole_windows,
     without_names,
 )
@@ -71,6 +69,7 @@ from ensue.graph.reading import BEFORE, Choice, Parts, Reader, Rival, Surroundin
 from ensue.graph.timescale import TimeScale
 from ensue.lang.render import render_pattern
 from ensue.names import Name, Other
+from ensue.phases import spelled_out
 
 ENDS = frozenset({"e"})
 """That it has to be known which item of a pattern ends last."""
@@ -186,9 +185,7 @@ class GraphBuilder:
     def __init__(self, query: PatternQuery, catalog: Catalog, source: Source | None, longest: int) -> None:
         self.source = source
         self.policy = query.policy
-        if query.within is not None:
-            query = replace(query, pattern=Within(query.pattern, query.within), within=None)
-        query = expand_query(name_anonymous(query))
+        query = spelled_out(query)
         self.pattern: Pattern = query.pattern
         events = [node for node in walk(query.pattern) if isinstance(node, Event)] if query.rule is not None else []
         self.unnamed = frozenset(event.stream for event in events if event.variable == event.stream)

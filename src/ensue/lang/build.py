@@ -156,7 +156,7 @@ class _Builder(RuleRules, StateRules):
                 self._report(clause.span, _duplicate_clause(clause))
             values.setdefault(clause.attribute, clause.value)
         if "where" in values:
-            values["where"] = _of_the_one_event(values["where"], pattern)
+            values["where"] = of_the_one_event(values["where"], pattern)
         spans = {clause.attribute: clause.span for clause in reversed(clauses)}
         policy_span = spans.get("policy", spans.get("consume"))
         partition_span = spans.get("partition_by")
@@ -355,7 +355,7 @@ class _Builder(RuleRules, StateRules):
         return Pick(item, latest=True, span=span)
 
 
-def _of_the_one_event(where: Expr, pattern: Pattern) -> Expr:
+def of_the_one_event(where: Expr, pattern: Pattern) -> Expr:
     """Questions to a state that do not say at which event are about the only one that has a name."""
     names = {node.variable for node in walk(pattern) if isinstance(node, Event) and node.variable is not None}
     if len(names) != 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ensue.algebra.constraints import Constraint, Ends, EndsWithin, Exclusive, Implies, Prior, Require
 from ensue.algebra.nodes import Event
 from ensue.errors import Problem, Span, counted
 from ensue.lang.names import quote_name
@@ -23,6 +24,18 @@ _EXAMPLES = {
 }
 FORMS = tuple(form for form in _SIZES if form != "IMPLIES")
 """The forms whose streams stand in brackets."""
+
+
+_FORM_OF = {Prior: "PRIOR", Exclusive: "EXCLUSIVE", Require: "REQUIRE", Ends: "ENDS", Implies: "IMPLIES"}
+
+
+def has_a_size(constraint: Constraint) -> bool:
+    """Whether a constraint has as many streams as its form takes.
+
+    >>> has_a_size(Prior("A", "B")), has_a_size(Exclusive(("A",)))
+    (True, False)
+    """
+    return isinstance(constraint, EndsWithin) or size_problem(_FORM_OF[type(constraint)], constraint.streams) is None
 
 
 def size_problem(form: str, streams: tuple[str, ...], span: Span | None = None) -> Problem | None:

@@ -9,9 +9,8 @@ from itertools import permutations
 from ensue.algebra.bind import bind_constraint
 from ensue.algebra.catalog import Catalog
 from ensue.algebra.constraints import Clause, Constraint, EndsWithin, clauses_of
-from ensue.algebra.nodes import PatternQuery
+from ensue.algebra.nodes import PatternQuery, Statements
 from ensue.algebra.streams import declarations, used_streams
-from ensue.check import Checked
 from ensue.errors import Problem, QueryError, Source, Span
 from ensue.graph.bounds import Bound, Limit, Reason, end_of, extend, start_of
 from ensue.graph.law import Law, Needed
@@ -29,7 +28,7 @@ Proof = tuple[str, tuple[Constraint, ...]]
 """Why something cannot be, in words, and the constraints that say so."""
 
 
-def laws_of(statements: Checked, catalog: Catalog | None = None) -> list[Law | None]:
+def laws_of(statements: Statements, catalog: Catalog | None = None) -> list[Law | None]:
     """For each query the constraints over its traces; raises a QueryError if they say something impossible."""
     problems = [*_unclear_traces(statements)]
     if catalog is not None:
@@ -52,14 +51,14 @@ def laws_of(statements: Checked, catalog: Catalog | None = None) -> list[Law | N
     return laws
 
 
-def laws_by_query(statements: Checked, catalog: Catalog | None = None) -> dict[PatternQuery, Law | None]:
+def laws_by_query(statements: Statements, catalog: Catalog | None = None) -> dict[PatternQuery, Law | None]:
     """The law of each query over events of tables. Constraints say nothing about those that use declared streams."""
     declared = declarations(statements.statements)
     plain = tuple(query for query in statements.statements if not used_streams(query, declared))
     return dict(zip(plain, laws_of(replace(statements, statements=plain), catalog), strict=True))
 
 
-def _unclear_traces(statements: Checked) -> Iterator[Problem]:
+def _unclear_traces(statements: Statements) -> Iterator[Problem]:
     """Constraints that speak of traces without anything to say what a trace is."""
     keys = {frozenset(query.partition_by) for query in statements.statements}
     for entry in statements.constraints:

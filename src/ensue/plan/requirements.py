@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from ensue.algebra.check import home_of, homes_of
 from ensue.algebra.choices import names_in
-from ensue.algebra.expand import as_written, expand_query
+from ensue.algebra.expand import as_written
 from ensue.algebra.nodes import (
     Event,
     Events,
@@ -34,11 +34,12 @@ from ensue.algebra.nodes import (
     walk,
     with_children,
 )
-from ensue.algebra.scopes import is_aside, list_groups, name_anonymous, without_names
+from ensue.algebra.scopes import is_aside, list_groups, without_names
 from ensue.errors import Source, Span
 from ensue.expr.nodes import Binary, Duration, Expr, Same, conjuncts
 from ensue.lang.render import render_expression, render_pattern, render_window
 from ensue.names import Name, Stream, WithRow, called
+from ensue.phases import spelled_out
 
 Path = tuple[int, ...]
 """The way to a part of a pattern: the number of the child at each level."""
@@ -103,7 +104,7 @@ class Question:
 
     def quoted(self, span: Span | None) -> str:
         """A stretch of the text of the query, in one line; empty if there is none."""
-        return "" if span is None or self.source is None else " ".join(self.source.text[span.start : span.end].split())
+        return "" if self.source is None else self.source.quote(span)
 
     def word(self, name: Name) -> str:
         """A variable as the user would call it: by its name, or by its stream if it has none."""
@@ -162,10 +163,8 @@ def what_chooses(query: PatternQuery) -> tuple[str, ...]:
 def question_of(query: PatternQuery, source: Source | None = None) -> Question:
     """A checked query, and what it asks."""
     pattern = rewrite(query.pattern, lambda part: part.item if isinstance(part, Pick) else part)
-    if query.within is not None:
-        pattern = Within(pattern, query.within)
-    plain = replace(query, pattern=pattern, within=None, policy=None, consume=None, returns=())
-    question = Question(expand_query(name_anonymous(plain)), (), what_chooses(query), source)
+    plain = replace(query, pattern=pattern, policy=None, consume=None, returns=())
+    question = Question(spelled_out(plain), (), what_chooses(query), source)
     found = [
         *_requirements(question, question.query.pattern, (), frozenset()),
         *_key(question.query),

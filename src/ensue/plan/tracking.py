@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from ensue.algebra.catalog import Catalog
 from ensue.algebra.nodes import Event, PatternQuery
 from ensue.errors import Source
@@ -67,3 +69,11 @@ def _condition_columns(plan: QueryPlan, stream: Stream) -> set[str]:
         for part in walk(predicate)
         if isinstance(part, Field) and part.name in known
     }
+
+
+def violation_fields(plan: QueryPlan, keys: Sequence[pa.DataType]) -> list[pa.Field]:
+    """The columns of the table of violations; `keys` are the types of the partition columns."""
+    text, time = pa.string(), plan.catalog.time_type
+    kinds = (*keys, text, text, time, text, time, pa.bool_())
+    names = (*plan.query.partition_by, *VIOLATION_COLUMNS)
+    return [pa.field(name, kind) for name, kind in zip(names, kinds, strict=True)]

@@ -11,7 +11,7 @@ from ensue.engine.refinement.context import CLOCK, COLUMN, HOUR, PREVIOUS, WEEKD
 from ensue.errors import LimitError, SchemaError, did_you_mean
 from ensue.expr.kinds import Kind
 from ensue.expr.types import kind_of, readable_type
-from ensue.runtimes.tables import check_duplicates
+from ensue.plan.inputs import check_duplicates
 
 CATEGORIES = (Kind.TEXT, Kind.INTEGER, Kind.BOOLEAN, Kind.NULL)
 DERIVED = (HOUR, WEEKDAY, PREVIOUS)

@@ -11,9 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ensue.api import Loaded
-from ensue.engine.derived import Derivation
 from ensue.engine.matches import MatchChunk, completion_times
-from ensue.engine.output import OutputSchema, check_limit
+from ensue.engine.output import check_limit
 from ensue.engine.sources import Report
 from ensue.engine.stage import Member
 from ensue.engine.traces import Watched
@@ -22,7 +21,9 @@ from ensue.errors import citing
 from ensue.expr.types import common_type
 from ensue.graph.bounds import end_of, start_of
 from ensue.names import Stream, without_rounds
+from ensue.plan.declared import Derivation
 from ensue.plan.model import Options, QueryPlan
+from ensue.plan.outputs import OutputSchema
 
 Int64s = npt.NDArray[np.int64]
 MATCH_ID = "match_id"

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ensue.api import Loaded
-from ensue.engine.derived import Derivation
 from ensue.engine.sources import EventSource, Mask
 from ensue.expr.types import common_type
 from ensue.goals.words import key_in_words
 from ensue.names import AnyEvent, Stream
+from ensue.plan.declared import Derivation
 from ensue.reports.found import Found, Int64s, one_array
 from ensue.reports.values import plain
 

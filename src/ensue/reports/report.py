@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from ensue.api import checked_limit, load_tables, warn_set_aside
-from ensue.check import Checked
 from ensue.dsl.constraints import ConstraintsLike
+from ensue.phases import Checked
 from ensue.plan.model import DEFAULT_LIMIT, Options
+from ensue.plan.programs import ColumnNames, Columns
 from ensue.programs import Program, QueryLike, explained_statements, program_statements, written_statements
 from ensue.reports.facts import Facts
 from ensue.reports.found import find_all
@@ -17,7 +18,6 @@ from ensue.reports.limits import MOST_ROWS_WITH_IDS, Limits
 from ensue.reports.page import HtmlReport
 from ensue.runtimes.fixed import fixed_tables
 from ensue.runtimes.moments import Period
-from ensue.runtimes.planning import ColumnNames, Columns
 from ensue.runtimes.tables import are_frames, arrow_tables
 
 

@@ -9,14 +9,13 @@ from typing import Any
 from ensue.algebra.scopes import counts_events
 from ensue.algebra.streams import declarations, streams_of
 from ensue.api import run
-from ensue.check import Checked
+from ensue.phases import Checked, Lowered
+from ensue.plan.programs import Columns, FixedTables, plan_queries
 from ensue.programs import Program
 from ensue.reports.facts import Counts, step_of
 from ensue.reports.found import keys_of_head
 from ensue.reports.lanes import Key, choose_keys
 from ensue.reports.limits import BINS, Limits
-from ensue.runtimes.fixed import FixedTables
-from ensue.runtimes.planning import Columns, plan_queries
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +24,7 @@ class Asked:
 
     events: Any
     written: Checked
-    statements: Checked
+    statements: Lowered
     columns: Columns
     fixed: FixedTables
     options: Mapping[str, Any]
@@ -69,7 +68,7 @@ def _without_returns(statements: Checked) -> Checked:
     return replace(statements, statements=tuple(shown))
 
 
-def _streams(statements: Checked) -> Sequence[str] | None:
+def _streams(statements: Lowered) -> Sequence[str] | None:
     """The streams that the program looks at; None: all."""
     declared = declarations(statements.statements)
     streams = [name for name in streams_of(statements.statements) if name not in declared]

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ensue.algebra.nodes import Event, walk
+from ensue.algebra.nodes import Event, Statements, walk
 from ensue.algebra.state_checks import state_of
 from ensue.algebra.states import Measure
-from ensue.check import Checked
-from ensue.engine.sources import InputTable, load_sources, read_times
+from ensue.engine.sources import load_sources, read_times
 from ensue.errors import Problem, QueryError, SchemaError, Source, did_you_mean
 from ensue.expr.nodes import Field
 from ensue.expr.nodes import walk as walk_expression
@@ -24,15 +23,15 @@ from ensue.filtering.session import Column, Rules, Session, SetAside, set_aside
 from ensue.filtering.tables import Known
 from ensue.kernels.warm import warm_up_beliefs
 from ensue.lang.parser import parse_measure
-from ensue.runtimes.local import catalog_of, input_tables
-from ensue.runtimes.planning import Columns
+from ensue.plan.inputs import InputTable, catalog_of, input_tables
+from ensue.plan.programs import Columns
 from ensue.runtimes.tables import are_frames, arrow_tables, kind_of_table, without_views
 
 POLICIES = ("error", "skip", "reset")
 
 
 def state_rules(
-    statements: Checked,
+    statements: Statements,
     columns: Mapping[str, str | Measure] | None = None,
     before: bool = False,
     policy: str = "error",
@@ -51,7 +50,7 @@ def state_rules(
     return Rules(statements, wanted, before, policy, probability, reason)
 
 
-def _column(name: str, given: str | Measure, statements: Checked) -> Column:
+def _column(name: str, given: str | Measure, statements: Statements) -> Column:
     measure = parse_measure(given) if isinstance(given, str) else given
     try:
         state = state_of(measure, statements.states)
@@ -116,7 +115,7 @@ def known_at(opened: Opened, moments: Any) -> tuple[list[Known], SetAside]:
     return found, set_aside(opened.tables, reasons, names)
 
 
-def with_beliefs(events: Any, statements: Checked, columns: Columns) -> Any:
+def with_beliefs(events: Any, statements: Statements, columns: Columns) -> Any:
     """The events with a column for every question to a state that the patterns of a program ask; or just the events."""
     asked = dict.fromkeys(field.name for field in _fields(statements) if field.asks_state)
     if not asked or not statements.states:
@@ -136,7 +135,7 @@ def with_beliefs(events: Any, statements: Checked, columns: Columns) -> Any:
     return rows if isinstance(tables, Mapping) else next(iter(rows.values()))
 
 
-def refuse_beliefs(statements: Checked) -> None:
+def refuse_beliefs(statements: Statements) -> None:
     """Patterns over events that are still to come cannot ask states: their questions are answered ahead."""
     asking = next((field for field in _fields(statements) if field.asks_state), None)
     if asking is not None and statements.states:
@@ -145,7 +144,7 @@ def refuse_beliefs(statements: Checked) -> None:
         raise QueryError([Problem("state-ahead", said, asking.span, hint=hint)], statements.source)
 
 
-def _fields(statements: Checked) -> Iterator[Field]:
+def _fields(statements: Statements) -> Iterator[Field]:
     """The fields that conditions and results of patterns name."""
     for query in statements.statements:
         predicates = [node.predicate for node in walk(query.pattern) if isinstance(node, Event)]

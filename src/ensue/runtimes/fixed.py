@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 
 from ensue.algebra.rules import Fact, Ruleset, TableDeclaration
 from ensue.algebra.table_checks import different_kinds, fact_value, facts_by_table, table_columns
-from ensue.check import Checked
 from ensue.errors import Problem, QueryError, SchemaError, did_you_mean
 from ensue.expr.types import common_type, convert, describe, readable, scalar
-from ensue.runtimes.tables import are_frames, check_duplicates, kind_of_table, without_views
+from ensue.phases import Lowered
+from ensue.plan.inputs import check_duplicates
+from ensue.plan.programs import FixedTables
+from ensue.runtimes.tables import are_frames, kind_of_table, without_views
 
-FixedTables: TypeAlias = Mapping[str, pa.Table]
-NO_TABLES: FixedTables = {}
 
-
-def fixed_tables(given: Mapping[str, Any] | None, statements: Checked) -> FixedTables:
+def fixed_tables(given: Mapping[str, Any] | None, statements: Lowered) -> FixedTables:
     """The tables that a program looks up, by name, in the types that expressions see; they are read here and now."""
     ruleset = statements.ruleset or Ruleset()
     facts = facts_by_table(ruleset)
@@ -87,7 +86,7 @@ def _read(name: str, given: Any, columns: Sequence[str]) -> pa.Table:
     return pa.table([readable(table.column(column), column) for column in columns], names=list(columns))
 
 
-def _joined(name: str, parts: Sequence[pa.Table], fact: Fact, statements: Checked) -> pa.Table:
+def _joined(name: str, parts: Sequence[pa.Table], fact: Fact, statements: Lowered) -> pa.Table:
     """The rows that were handed over and those of the program."""
     arrays = []
     for column in parts[0].column_names:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from ensue.errors import SchemaError, did_you_mean
 from ensue.expr.kinds import NUMBERS
 from ensue.expr.types import describe, kind_of, readable_type
+from ensue.plan.inputs import check_duplicates
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +92,6 @@ def _unchanged(table: pa.Table) -> pa.Table:
 
 
 ARROW = TableKind("pyarrow", _unchanged, _unchanged)
-
-
-def check_duplicates(names: list[str], label: str) -> None:
-    if len(set(names)) < len(names):
-        repeated = sorted({str(name) for name in names if names.count(name) > 1})
-        raise SchemaError("duplicate-column", f"the {label} has two columns `{repeated[0]}`", "rename one of them")
 
 
 def _from_pandas(frame: Any) -> pa.Table:

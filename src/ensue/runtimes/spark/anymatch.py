@@ -9,11 +9,12 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from ensue.check import Checked
-from ensue.engine.derived import all_plans
 from ensue.engine.past import Bounds
 from ensue.errors import SchemaError
-from ensue.runtimes.planning import Columns, plan_queries
+from ensue.phases import Lowered
+from ensue.plan.declared import all_plans
+from ensue.plan.programs import Columns, plan_queries
+from ensue.runtimes.fixed import fixed_tables
 from ensue.runtimes.spark.batch import shuffled, travelling
 from ensue.runtimes.spark.frames import carried, empty_tables, frame_inputs, spark_schema
 from ensue.runtimes.spark.java import require_pyspark
@@ -28,12 +29,12 @@ InProcess = Callable[[Any], pa.Table]
 
 
 def any_match_of_frames(
-    events: Mapping[str, DataFrame] | DataFrame, statements: Checked, columns: Columns, in_process: InProcess
+    events: Mapping[str, DataFrame] | DataFrame, statements: Lowered, columns: Columns, in_process: InProcess
 ) -> DataFrame:
     """A row for each key, as a DataFrame; nothing runs before it is used."""
     require_pyspark()
     tables = empty_tables(events)
-    planned = plan_queries(tables, statements, columns)
+    planned = plan_queries(tables, statements, columns, fixed=fixed_tables(None, statements))
     inputs = frame_inputs(events, planned.inputs)
     if inputs[0].frame.isStreaming:
         raise SchemaError(

@@ -13,14 +13,14 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's own convention)
 
-from ensue.engine.sources import InputTable, load_sources
-from ensue.engine.stage import plain_schema
+from ensue.engine.sources import load_sources
 from ensue.errors import LimitError, SchemaError
 from ensue.filtering.session import Rules, Session, Step, load, save
 from ensue.filtering.tables import Ask
+from ensue.plan.inputs import InputTable, plain_schema
+from ensue.plan.programs import Columns
 from ensue.runtimes.beliefs import Opened, known_now, open_states
 from ensue.runtimes.moments import ticks_of
-from ensue.runtimes.planning import Columns
 from ensue.runtimes.spark import bucket
 from ensue.runtimes.spark.batch import ROUTE, as_structs, route
 from ensue.runtimes.spark.bucket import LARGEST_STATE, Clock, Output, Payload, packed, read_state

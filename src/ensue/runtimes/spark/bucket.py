@@ -12,16 +12,17 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from ensue.engine.derived import Derivation
 from ensue.engine.events import in_streams
 from ensue.engine.machine import Machine, State, compile_plan
-from ensue.engine.output import OutputSchema
 from ensue.engine.snapshot import restore, snapshot
-from ensue.engine.sources import EventSource, InputTable
+from ensue.engine.sources import EventSource
 from ensue.engine.stage import Stage, StageState
 from ensue.engine.violations import ends_of_traces
 from ensue.errors import LimitError, StateError, counted
+from ensue.plan.declared import Derivation
+from ensue.plan.inputs import InputTable
 from ensue.plan.model import Options, QueryPlan
+from ensue.plan.outputs import OutputSchema
 from ensue.plan.slices import reach_of_streams
 from ensue.plan.wakes import Wake, wakes_of
 from ensue.runtimes.spark.worker import in_settled_order

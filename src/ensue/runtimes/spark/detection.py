@@ -7,14 +7,13 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
-from ensue.check import Checked
 from ensue.errors import SchemaError
+from ensue.phases import Lowered
+from ensue.plan.grouping import Group, components, of_result
 from ensue.plan.model import Options
+from ensue.plan.programs import Columns, Emission, FixedTables, ProgramPlan, plan_queries, plan_violations
 from ensue.plan.slices import slicing_of
-from ensue.runtimes.fixed import FixedTables
-from ensue.runtimes.grouping import Group, components, of_result
 from ensue.runtimes.moments import Period
-from ensue.runtimes.planning import Columns, Emission, Planned, plan_queries, plan_violations
 from ensue.runtimes.spark.batch import match_frames, of_pattern
 from ensue.runtimes.spark.frames import FrameInput, empty_tables, frame_inputs
 from ensue.runtimes.spark.java import require_pyspark
@@ -35,7 +34,7 @@ class Matched:
 
 def detect_frames(
     events: Mapping[str, DataFrame] | DataFrame,
-    statements: Checked,
+    statements: Lowered,
     columns: Columns,
     options: Options,
     emission: Emission,
@@ -61,7 +60,7 @@ def detect_frames(
 
 
 def frame_violations(
-    events: Mapping[str, DataFrame] | DataFrame, statements: Checked, columns: Columns, emission: Emission
+    events: Mapping[str, DataFrame] | DataFrame, statements: Lowered, columns: Columns, emission: Emission
 ) -> DataFrame:
     """The traces that break a constraint, as a DataFrame; nothing runs before it is used."""
     require_pyspark()
@@ -74,7 +73,7 @@ def frame_violations(
     return match_batch(inputs, planned, Options()).frames[0]
 
 
-def match_stream(inputs: Sequence[FrameInput], planned: Planned, options: Options, emission: Emission) -> Matched:
+def match_stream(inputs: Sequence[FrameInput], planned: ProgramPlan, options: Options, emission: Emission) -> Matched:
     """Each query as a stream of its own; `ensue.start` runs several on one."""
     frames = []
     for place, (plan, output) in enumerate(zip(planned.plans, planned.outputs, strict=True)):
@@ -94,7 +93,7 @@ def match_stream(inputs: Sequence[FrameInput], planned: Planned, options: Option
     return Matched(tuple(frames))
 
 
-def match_batch(inputs: Sequence[FrameInput], planned: Planned, options: Options) -> Matched:
+def match_batch(inputs: Sequence[FrameInput], planned: ProgramPlan, options: Options) -> Matched:
     """Queries with the same keys share one scan and one shuffle, whose matches Spark keeps until they are released.
 
     So do queries that hang together by declared streams.

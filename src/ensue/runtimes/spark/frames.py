@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from pyspark.sql.types import DataType, StructField, StructType
 
-from ensue.engine.sources import InputTable
 from ensue.errors import SchemaError
+from ensue.plan.inputs import InputTable
 
 OWN = "ensue:"
 """What the names of columns begin with that travel beside those of the user."""

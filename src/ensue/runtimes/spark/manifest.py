@@ -12,14 +12,13 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from ensue.engine.snapshot import query_text
-from ensue.engine.sources import InputTable
 from ensue.engine.stage import needed_columns
 from ensue.errors import StateError
 from ensue.lang.parser import parse_statements
 from ensue.plan.build import plan_query
+from ensue.plan.inputs import InputTable, catalog_of
 from ensue.plan.model import QueryPlan
 from ensue.plan.succession import missing_events
-from ensue.runtimes.local import catalog_of
 from ensue.runtimes.spark.bucket import BucketTask
 
 MANIFEST = "ensue-manifest"

@@ -25,8 +25,9 @@ from pyspark.sql.types import (
 )
 
 from ensue.engine.mining import MOST_STREAMS, TraceCounts, no_traces
-from ensue.engine.sources import InputTable, one_chunk
+from ensue.engine.sources import one_chunk
 from ensue.errors import SchemaError
+from ensue.plan.inputs import InputTable
 from ensue.runtimes.spark.batch import ticks
 from ensue.runtimes.spark.frames import FrameInput, frame_inputs, spark_schema
 from ensue.runtimes.spark.java import require_pyspark

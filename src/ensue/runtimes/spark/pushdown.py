@@ -25,7 +25,6 @@ from pyspark.sql import types as T  # noqa: N812
 from ensue.algebra.catalog import StreamSchema
 from ensue.algebra.probability import CERTAINTY
 from ensue.engine.past import Bounds
-from ensue.engine.sources import InputTable
 from ensue.expr.kinds import NANOSECONDS_PER_UNIT, constant
 from ensue.expr.like import like_parts
 from ensue.expr.nodes import (
@@ -46,6 +45,7 @@ from ensue.expr.nodes import (
 from ensue.expr.rewrite import anonymous_predicate
 from ensue.expr.types import own_type, readable_type
 from ensue.names import AnyEvent, Stream
+from ensue.plan.inputs import InputTable
 from ensue.plan.model import QueryPlan
 
 Demands = Mapping[Stream, Mapping[tuple[Expr, ...], None]]

@@ -14,8 +14,9 @@ from pyspark.sql.types import ArrayType, MapType, StructType, TimestampType, Var
 from ensue.engine.refinement.context import COLUMN, HOUR, PREVIOUS, Reading, codes_in, feature_columns, in_order
 from ensue.engine.refinement.expansion import Expansion
 from ensue.engine.refinement.models import Logistic, encoded_context
-from ensue.engine.sources import InputTable, one_chunk
+from ensue.engine.sources import one_chunk
 from ensue.errors import SchemaError
+from ensue.plan.inputs import InputTable
 from ensue.runtimes.spark.batch import ticks
 from ensue.runtimes.spark.frames import FrameInput, carried, empty_table, spark_schema
 from ensue.runtimes.spark.java import require_pyspark

@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sql
 from pyspark.sql.types import TimestampNTZType, TimestampType
 
-from ensue.runtimes.planning import Columns, Planned
+from ensue.plan.programs import Columns, ProgramPlan
 
 MOST_ROWS = 200_000
 """Rows of each DataFrame that are brought into this process at most."""
@@ -52,7 +52,7 @@ class Sampler:
 
     events: Mapping[str, DataFrame] | DataFrame
     columns: Columns
-    planned: Planned
+    planned: ProgramPlan
     streams: Sequence[str] | None
     """The streams that the program looks at; None: all."""
     found: Sequence[FoundFrame]

@@ -13,14 +13,12 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from ensue.algebra.nodes import PatternQuery, Ticks
 from ensue.algebra.partial import open_queries
-from ensue.algebra.rulesets import resolve_rules
-from ensue.check import Checked, saved_statements
 from ensue.engine.evaluate import Frontier, evaluate
 from ensue.engine.events import EventStore, load_events
 from ensue.engine.machine import Machine, State, compile_plan
 from ensue.engine.matches import completion_times
 from ensue.engine.snapshot import read_header, restore, saved_schemas, saved_tables
-from ensue.engine.sources import SAFE_TIME, InputTable, one_chunk
+from ensue.engine.sources import SAFE_TIME, one_chunk
 from ensue.engine.stage import Stage, StageState
 from ensue.engine.workspace import cached_candidates
 from ensue.errors import StateError
@@ -30,9 +28,11 @@ from ensue.graph.model import Graph
 from ensue.lang.parser import parse_statements
 from ensue.lang.render import render_pattern
 from ensue.names import called
+from ensue.phases import lower_saved
 from ensue.plan.build import plan_query
+from ensue.plan.inputs import InputTable
 from ensue.plan.model import Options, QueryPlan
-from ensue.runtimes.planning import Planned, plan_over
+from ensue.plan.programs import ProgramPlan, plan_program
 from ensue.runtimes.spark.bucket import read_state
 from ensue.runtimes.spark.frames import carried, spark_schema
 from ensue.runtimes.spark.manifest import read_manifests
@@ -134,19 +134,12 @@ def look_at(saved: bytes) -> StateLook:
         InputTable(schemas[entry["stream"]].empty_table(), entry["time"], entry["end"], entry["stream"], entry["type"])
         for entry in header["tables"]
     )
-    planned = plan_over(inputs, _statements(header["query"]), lawful=False, fixed=saved_tables(table))
+    statements = lower_saved(parse_statements(header["query"]))
+    planned = plan_program(statements, inputs, lawful=False, fixed=saved_tables(table))
     return StateLook(planned, state_schema(planned.plans[0].catalog.time_type))
 
 
-def _statements(text: str) -> Checked:
-    """The statements that a state was saved with. A head is a result only if the text says so."""
-    written = saved_statements(parse_statements(text))
-    resolved = resolve_rules(written)
-    made = [query for query in resolved.statements[len(written.statements) :] if query.declares]
-    return replace(resolved, statements=(*written.statements, *made))
-
-
-def machine_of(planned: Planned) -> Machine:
+def machine_of(planned: ProgramPlan) -> Machine:
     return compile_plan(planned.plans, planned.inputs, planned.outputs, UNLIMITED, derivations=planned.derivations)
 
 
@@ -163,7 +156,7 @@ class StateLook:
     Where there are declared streams, each level of statements has rows of its own.
     """
 
-    planned: Planned
+    planned: ProgramPlan
     schema: pa.Schema
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

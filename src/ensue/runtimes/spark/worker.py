@@ -10,15 +10,17 @@ from functools import cache, cached_property
 import numpy as np
 import pyarrow as pa
 
-from ensue.engine.derived import Derivation
 from ensue.engine.machine import Machine, compile_plan
 from ensue.engine.matches import MatchChunk, completion_times
-from ensue.engine.output import OutputSchema, render_in_batches
-from ensue.engine.sources import InputTable, one_chunk, read_times
+from ensue.engine.output import render_in_batches
+from ensue.engine.sources import one_chunk, read_times
 from ensue.engine.stage import Member
 from ensue.engine.traces import Watched
 from ensue.errors import citing
+from ensue.plan.declared import Derivation
+from ensue.plan.inputs import InputTable
 from ensue.plan.model import Options, QueryPlan
+from ensue.plan.outputs import OutputSchema
 
 NEXT = "ensue:next"
 """The column that is true for a row that stands for the slice of time after the one in which its event ends."""

@@ -14,18 +14,17 @@ from ensue.algebra.nodes import PatternQuery, Return
 from ensue.algebra.rules import Ruleset
 from ensue.algebra.scopes import list_groups
 from ensue.algebra.streams import END, LINEAGE, START, columns_of, declarations, in_order, used_streams
-from ensue.check import Checked
-from ensue.engine.derived import Derivation, Way
-from ensue.engine.output import derived_output
-from ensue.engine.sources import InputTable
-from ensue.engine.stage import raw_types
 from ensue.errors import Problem, QueryError, Source, Span
 from ensue.expr.nodes import Call, Expr, Field
 from ensue.expr.types import common_type, describe, element_type, own_type, readable_type
 from ensue.graph.law import Law
 from ensue.names import Name, Stream
+from ensue.phases import Lowered
 from ensue.plan.build import lineage_streams, plan_query, query_columns
+from ensue.plan.declared import Derivation, Way
+from ensue.plan.inputs import InputTable, raw_types
 from ensue.plan.model import QueryPlan
+from ensue.plan.outputs import derived_output
 
 HIDDEN = (START, END, LINEAGE)
 OWN = "ensue:"
@@ -57,7 +56,7 @@ PlannedGroup = tuple[PlannedStream, ...]
 
 
 def plan_declared(
-    statements: Checked,
+    statements: Lowered,
     catalog: Catalog,
     laws: Mapping[PatternQuery, Law | None],
     fixed: Mapping[str, pa.Table],

@@ -1,4 +1,4 @@
-"""From tables and queries to plans: what every runtime does first."""
+"""From a lowered program and the columns of tables to one plan for all statements. Every runtime does this first."""
 
 from __future__ import annotations
 
@@ -13,26 +13,25 @@ from ensue.algebra.catalog import inferred_catalog
 from ensue.algebra.hierarchies import Hierarchy
 from ensue.algebra.nodes import Event, Lookup, PatternQuery, walk
 from ensue.algebra.rules import Ruleset, StreamDeclaration, TableDeclaration
-from ensue.algebra.settling import settle
 from ensue.algebra.streams import declarations, streams_of
-from ensue.check import Checked
-from ensue.engine.derived import Derivation, all_plans
-from ensue.engine.output import OutputSchema, output_schema
-from ensue.engine.sources import InputTable
-from ensue.engine.stage import raw_types
 from ensue.errors import Problem, QueryError, SchemaError
 from ensue.graph.law import Law
 from ensue.names import Stream
+from ensue.phases import Lowered, settle
 from ensue.plan.build import plan_query
+from ensue.plan.declared import Derivation, all_plans
+from ensue.plan.derivations import derivations_of, plan_declared
+from ensue.plan.inputs import InputTable, attributes_of, catalog_of, input_tables, raw_types
 from ensue.plan.lawful import contradictory_constraints, laws_by_query
 from ensue.plan.model import QueryPlan
+from ensue.plan.outputs import OutputSchema, output_schema
 from ensue.plan.tracking import VIOLATION_COLUMNS, tracking_plan
-from ensue.runtimes.derivations import derivations_of, plan_declared
-from ensue.runtimes.fixed import NO_TABLES, FixedTables, fixed_tables
-from ensue.runtimes.local import attributes_of, catalog_of, input_tables
-from ensue.runtimes.uncertain import uncertain_tables
+from ensue.plan.uncertain import uncertain_tables
 
 ColumnNames: TypeAlias = "str | Mapping[str, str]"
+FixedTables: TypeAlias = Mapping[str, pa.Table]
+"""The tables that a program looks up, by name."""
+NO_TABLES: FixedTables = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +62,12 @@ class Emission:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
-    """Queries planned over tables; one output for each plan. `derivations` are the declared streams that they need."""
+class ProgramPlan:
+    """All statements of a program, planned over tables whose columns are known: one output for each plan.
+
+    `inputs` have no rows, so the same plan is for all batches, here and in the workers of Spark. `derivations` are the
+    declared streams that the plans need; they hold the rows of TABLEs, which are part of the program.
+    """
 
     inputs: tuple[InputTable, ...]
     plans: tuple[QueryPlan, ...]
@@ -80,16 +83,15 @@ class Planned:
 
 def plan_queries(
     tables: Mapping[str, pa.Table] | pa.Table,
-    statements: Checked,
+    statements: Lowered,
     columns: Columns,
     match_id: bool = False,
-    fixed: FixedTables | None = None,
-) -> Planned:
+    fixed: FixedTables = NO_TABLES,
+) -> ProgramPlan:
     """Checks the tables and plans the queries over them; only the columns of the tables are looked at.
 
-    `fixed` are those that do not change, which rules look up; unless given, the facts of the program alone.
+    `fixed` are those that do not change, which rules look up.
     """
-    fixed = fixed_tables(None, statements) if fixed is None else fixed
     declared = declarations(statements.statements)
     if problems := [*_clashes(declared, tables, fixed)]:
         raise QueryError(problems, statements.source)
@@ -98,17 +100,18 @@ def plan_queries(
     given = tuple(name for name in named if name not in declared)
     inputs = input_tables(tables, given, columns.time, columns.type, columns.end)
     inputs = uncertain_tables(inputs, columns.probability, columns.alternatives)
-    return plan_over(inputs, statements, match_id, fixed=fixed)
+    return plan_program(statements, inputs, match_id, fixed=fixed)
 
 
-def plan_over(
+def plan_program(
+    statements: Lowered,
     inputs: tuple[InputTable, ...],
-    statements: Checked,
     match_id: bool = False,
     lawful: bool = True,
     fixed: FixedTables = NO_TABLES,
-) -> Planned:
+) -> ProgramPlan:
     """Plans the queries over tables that are checked; unless `lawful`, their constraints are left aside."""
+    inputs = tuple(replace(item, table=item.table.schema.empty_table()) for item in inputs)
     program = _declarations(statements, inputs)
     statements = settle(statements, lambda stream: attributes_of(inputs, stream))
     declared = frozenset(declarations(statements.statements))
@@ -123,10 +126,10 @@ def plan_over(
     derivations = derivations_of(below, plans, inputs, fixed, program)
     tables = (*inputs, *(derivation.item for derivation in derivations))
     outputs = tuple(output_schema(plan, raw_types(plan, tables), match_id) for plan in plans)
-    return Planned(inputs, plans, outputs, derivations)
+    return ProgramPlan(inputs, plans, outputs, derivations)
 
 
-def _hierarchy(statements: Checked, inputs: tuple[InputTable, ...]) -> Hierarchy:
+def _hierarchy(statements: Lowered, inputs: tuple[InputTable, ...]) -> Hierarchy:
     """The levels of detail that the program speaks of: of the values of a type column."""
     if statements.hierarchies and not any(item.type is not None for item in inputs):
         problem = Problem(
@@ -139,7 +142,7 @@ def _hierarchy(statements: Checked, inputs: tuple[InputTable, ...]) -> Hierarchy
     return Hierarchy.of(statements.hierarchies)
 
 
-def _declarations(statements: Checked, inputs: tuple[InputTable, ...]) -> Ruleset | None:
+def _declarations(statements: Lowered, inputs: tuple[InputTable, ...]) -> Ruleset | None:
     """What rules are written in the light of: the streams and tables, also those that only data or facts tell of."""
     ruleset = statements.ruleset
     if ruleset is None:
@@ -183,7 +186,7 @@ def _time_of_queries(queries: Iterable[PatternQuery]) -> pa.DataType | None:
     return next((kind for kind in types if pa.types.is_timestamp(kind)), types[0] if types else None)
 
 
-def with_violations(planned: Planned, statements: Checked) -> Planned:
+def with_violations(planned: ProgramPlan, statements: Lowered) -> ProgramPlan:
     """The same with one more plan, the last, for the traces that break a constraint."""
     law, keys = Law(tuple(entry.constraint for entry in statements.constraints)), _keys_of_constraints(statements)
     problems = contradictory_constraints(law)
@@ -205,13 +208,13 @@ def with_violations(planned: Planned, statements: Checked) -> Planned:
     return replace(planned, plans=(*planned.plans, plan), outputs=(*planned.outputs, output))
 
 
-def plan_violations(tables: Mapping[str, pa.Table] | pa.Table, statements: Checked, columns: Columns) -> Planned:
+def plan_violations(tables: Mapping[str, pa.Table] | pa.Table, statements: Lowered, columns: Columns) -> ProgramPlan:
     """A plan for the traces that break a constraint, and for nothing else."""
     planned = with_violations(plan_queries(tables, statements, columns), statements)
-    return Planned(planned.inputs, planned.plans[-1:], planned.outputs[-1:])
+    return ProgramPlan(planned.inputs, planned.plans[-1:], planned.outputs[-1:])
 
 
-def _keys_of_constraints(statements: Checked) -> tuple[str, ...]:
+def _keys_of_constraints(statements: Lowered) -> tuple[str, ...]:
     """The one PARTITION BY of which all constraints speak."""
     if not any(entry.constraint.streams for entry in statements.constraints):
         hint = "add a CONSTRAINT; ENDS WITHIN alone cannot be broken, because a later event begins another trace"

@@ -1,20 +1,59 @@
-"""The embedded runtime: which tables hold which streams, and what they say about time."""
+"""Tables as planning sees them: which of them hold which streams, and what their columns say about time."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from ensue.algebra.catalog import Catalog, StreamSchema
-from ensue.algebra.hierarchies import NO_HIERARCHY
-from ensue.engine.sources import InputTable
-from ensue.engine.stage import POSITION
+from ensue.algebra.hierarchies import NO_HIERARCHY, Hierarchy
+from ensue.algebra.streams import LINEAGE
 from ensue.errors import SchemaError, did_you_mean
 from ensue.expr.kinds import UNITS, Kind
 from ensue.expr.types import kind_of, own_type, readable_type
 from ensue.names import AnyEvent, Stream
-from ensue.runtimes.tables import check_duplicates
+from ensue.plan.model import QueryPlan
+
+POSITION = "ensue:position"
+"""The column of the state that holds the position of an event in its partition, -1 while it is not settled."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputTable:
+    """One table of a run. `stream` names the one stream it holds; None: the values of column `type` are the streams.
+
+    The latter holds none of those in `elsewhere`, whatever its type column says. A `derived` table holds the matches of
+    a pattern. Its rows are real with the `probability` in that column; of those that agree on the columns
+    `alternatives` at most one is.
+    """
+
+    table: pa.Table
+    time: str
+    end: str | None = None
+    stream: Stream | None = None
+    type: str | None = None
+    derived: bool = False
+    elsewhere: frozenset[Stream] = frozenset()
+    probability: str | None = None
+    alternatives: tuple[str, ...] = ()
+    hierarchy: Hierarchy = NO_HIERARCHY
+
+    def holds(self, stream: Stream) -> bool:
+        """Whether events of this stream are sought in the table."""
+        return stream not in self.elsewhere if self.stream is None else stream == self.stream
+
+    @property
+    def label(self) -> str:
+        return f"table of stream `{self.stream}`" if self.stream is not None else "table"
+
+
+def with_rows(inputs: Sequence[InputTable], tables: Mapping[str, pa.Table] | pa.Table) -> tuple[InputTable, ...]:
+    """The tables of a plan, which have no rows, with those that were handed over."""
+    if isinstance(tables, pa.Table):
+        return (replace(inputs[0], table=tables),)
+    return tuple(replace(item, table=tables[str(item.stream)]) for item in inputs)
 
 
 def input_tables(
@@ -187,3 +226,25 @@ def _common_time(types: list[pa.DataType], default: pa.DataType) -> pa.DataType:
         )
     unit = max((kind.unit for kind in known), key=UNITS.index)
     return pa.timestamp(unit, zones.pop() if len(zones) == 1 else "UTC")
+
+
+def raw_types(plan: QueryPlan, inputs: Sequence[InputTable]) -> dict[Stream, dict[str, pa.DataType]]:
+    """The columns of each stream of the query."""
+    types: dict[Stream, dict[str, pa.DataType]] = {}
+    for stream in plan.streams:
+        holder = next(item for item in inputs if item.holds(stream))
+        types[stream] = {item.name: item.type for item in plain_schema(holder.table.schema) if item.name != LINEAGE}
+    return types
+
+
+def plain_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema with dictionaries as their values and every column nullable: what is kept and what is returned."""
+    return pa.schema(
+        pa.field(item.name, item.type.value_type if pa.types.is_dictionary(item.type) else item.type) for item in schema
+    )
+
+
+def check_duplicates(names: list[str], label: str) -> None:
+    if len(set(names)) < len(names):
+        repeated = sorted({str(name) for name in names if names.count(name) > 1})
+        raise SchemaError("duplicate-column", f"the {label} has two columns `{repeated[0]}`", "rename one of them")

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from ensue.algebra.nodes import PatternQuery
 from ensue.algebra.streams import connected, shared_keys
-from ensue.engine.derived import Derivation, all_plans, groups_of
+from ensue.plan.declared import Derivation, all_plans, groups_of
 from ensue.plan.model import QueryPlan
-from ensue.runtimes.planning import Planned
+from ensue.plan.programs import ProgramPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Group:
     derivations: tuple[Derivation, ...] = ()
 
 
-def components(planned: Planned) -> Iterator[Group]:
+def components(planned: ProgramPlan) -> Iterator[Group]:
     """The results that hang together by declared streams, and every other one by itself."""
     grouped: set[int] = set()
     for place, plan in enumerate(planned.plans):
@@ -41,7 +41,7 @@ def components(planned: Planned) -> Iterator[Group]:
         yield Group(shared_keys(together), places, derivations)
 
 
-def of_result(planned: Planned, place: int) -> Group:
+def of_result(planned: ProgramPlan, place: int) -> Group:
     """One result by itself, with the streams that it uses."""
     plan = planned.plans[place]
     below = needed_derivations([plan], planned.derivations)
@@ -50,7 +50,7 @@ def of_result(planned: Planned, place: int) -> Group:
     return Group(shared_keys([own.query for own in all_plans(below, [plan])]), (place,), below)
 
 
-def by_keys(planned: Planned) -> list[Group]:
+def by_keys(planned: ProgramPlan) -> list[Group]:
     """The results by the keys of which their events can be kept apart."""
     groups: dict[tuple[str, ...], list[Group]] = {}
     for group in components(planned):
@@ -76,5 +76,5 @@ def needed_derivations(plans: Sequence[QueryPlan], derivations: Sequence[Derivat
     return tuple(needed)
 
 
-def _queries(planned: Planned) -> list[PatternQuery]:
+def _queries(planned: ProgramPlan) -> list[PatternQuery]:
     return [plan.query for plan in all_plans(planned.derivations, planned.plans)]

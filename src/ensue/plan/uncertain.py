@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ensue.engine.sources import InputTable
 from ensue.errors import SchemaError, did_you_mean
 from ensue.expr.kinds import NUMBERS, Kind
 from ensue.expr.types import kind_of, readable_type
+from ensue.plan.inputs import InputTable
 
 
 def uncertain_tables(items: Sequence[InputTable], probability: object, alternatives: object) -> tuple[InputTable, ...]:
