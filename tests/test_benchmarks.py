@@ -140,11 +140,11 @@ def test_pattern_benchmarks_give_every_figure_on_spark() -> None:
     assert len(json.loads(done.stdout)) == 5
 
 
-@pytest.mark.parametrize("benchmark", ["patterns", "steps"])
-def test_profiles_of_benchmarks_are_written(benchmark: str, tmp_path: Path) -> None:
-    sizes = {"patterns": SMALL_PATTERNS, "steps": ["--warm-up", "2000", "--keys", "50"]}[benchmark]
+@pytest.mark.parametrize("script", ["patterns", "steps"])
+def test_profiles_of_benchmarks_are_written(script: str, tmp_path: Path) -> None:
+    sizes = {"patterns": SMALL_PATTERNS, "steps": ["--warm-up", "2000", "--keys", "50"]}[script]
     profile = tmp_path / "profile.txt"
-    command = [sys.executable, str(FOLDER / f"{benchmark}.py"), *sizes, "--profile", str(profile)]
+    command = [sys.executable, str(FOLDER / f"{script}.py"), *sizes, "--profile", str(profile)]
     subprocess.run(command, capture_output=True, check=True)
     assert profile.read_text("utf-8").count("\n== ") == 3
 
