@@ -137,7 +137,7 @@ def test_pattern_benchmarks_give_every_figure_on_spark() -> None:
         text=True,
         check=True,
     )
-    assert len(json.loads(done.stdout)) == 5
+    assert len(json.loads(done.stdout)) == 6
 
 
 @pytest.mark.parametrize("script", ["patterns", "steps"])
