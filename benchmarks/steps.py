@@ -158,7 +158,7 @@ def main() -> None:
     arguments = parser.parse_args()
     pa.set_cpu_count(1)
     most = max(size * steps for size, (steps, _) in STEPS.items())
-    events = make_events(arguments.warm_up + max(2 * max(STEPS), int(arguments.share * most)), arguments.keys)
+    events = make_events(arguments.warm_up + most, arguments.keys)  # the same events for any share of the steps
     warm_detector(QUERIES["SEQ(A, B, C)"], events, 1_000)  # compiles what is not compiled yet
     if arguments.profile:
         write_profile(arguments.profile, events, arguments.warm_up)
