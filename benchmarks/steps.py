@@ -136,7 +136,7 @@ def write_profile(path: Path, events: pa.Table, warm_up: int, entries: int = 40)
     query = next(iter(QUERIES.values()))
     with path.open("w", encoding="utf-8") as file:
         for size, steps in ((1_000, 100), (1, 1_000)):
-            detector, profile = warm_detector(query, events, warm_up), cProfile.Profile()
+            detector, profile = warm_detector(query, events, warm_up), cProfile.Profile(time.process_time)
             pieces = cut(events, warm_up, warm_up + size * steps, size)
             profile.enable()
             for piece in pieces:
