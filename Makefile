@@ -64,10 +64,12 @@ format: $(DEVELOPMENT) ## let ruff format and mend what it can
 soak: ready ## the long-running tests; PART= one of cases, stream, kills, setup, pages, inputs, benchmarks
 	$(BIN)/pytest -m soak $(if $(PART),--part $(PART))
 
-bench: $(DEVELOPMENT) ## benchmarks of start-up, of the core, of Spark, of constraints, of semantic windows, of rules and of probabilities
+bench: $(DEVELOPMENT) ## benchmarks of start-up, of the core, of steps, of many patterns, of Spark, of constraints, of semantic windows, of rules and of probabilities
 	@$(ENSURE_JAVA)
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/core.py
+	$(BIN)/python benchmarks/steps.py
+	$(BIN)/python benchmarks/patterns.py --spark
 	$(BIN)/python benchmarks/spark.py
 	$(BIN)/python benchmarks/constraints.py
 	$(BIN)/python benchmarks/semantic_windows.py

@@ -2,7 +2,8 @@
 
 REV is checked out into a folder of its own and gets an environment of its own, from its own lock files. Drawn programs
 are answered by both sides and every difference is shown; then the benchmarks run on both sides in turns, each side with
-its own scripts, and every figure that both have is shown as a ratio. The exit code is 1 if an answer differs.
+its own scripts, and every figure that both have is shown as a ratio. A side that has no script for a benchmark runs
+ours; `--same-scripts` runs ours on both, for figures that are new. The exit code is 1 if an answer differs.
 """
 
 from __future__ import annotations
@@ -28,11 +29,13 @@ SIZES = {
     "probability": ["--events", "100000", "--keys", "1000", "--runs", "2"],
     "state": ["--events", "20000", "--keys", "500", "--runs", "2"],
     "startup": ["--runs", "3"],
+    "steps": ["--share", "0.2", "--runs", "2"],
+    "patterns": ["--patterns", "100", "1000", "--runs", "1"],
     "semantic_windows": ["--events", "20000", "--runs", "1"],
     "spark": ["--events", "1000000", "--runs", "1"],
 }
 """The benchmarks and how large they are here: large enough to be compared, small enough to be run twice."""
-DEFAULT = ("core", "constraints", "rules", "probability", "state", "startup")
+DEFAULT = ("core", "constraints", "rules", "probability", "state", "startup", "steps", "patterns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +125,16 @@ def differences(path: Path, sides: Sequence[Side]) -> tuple[list[str], str]:
 # Benchmarks
 
 
-def figures_of(side: Side, benchmark: str) -> dict[str, dict[str, Any]]:
-    printed = side.run(str(side.root / "benchmarks" / f"{benchmark}.py"), *SIZES[benchmark], "--format", "json")
+def figures_of(side: Side, benchmark: str, same_scripts: bool) -> dict[str, dict[str, Any]]:
+    own = side.root / "benchmarks" / f"{benchmark}.py"
+    script = own if own.exists() and not same_scripts else ROOT / "benchmarks" / own.name
+    printed = side.run(str(script), *SIZES[benchmark], "--format", "json")
     return {figure["name"]: figure for figure in json.loads(printed)}
 
 
-def ratios(benchmark: str, sides: Sequence[Side], rounds: int) -> Iterator[str]:
+def ratios(benchmark: str, sides: Sequence[Side], rounds: int, same_scripts: bool) -> Iterator[str]:
     """The figures that both sides have; the better of some rounds in which the sides take turns."""
-    runs = [[figures_of(side, benchmark) for side in sides] for _ in range(rounds)]
+    runs = [[figures_of(side, benchmark, same_scripts) for side in sides] for _ in range(rounds)]
     new, old = ([turn[place] for turn in runs] for place in (0, 1))
     for name in new[0]:
         if name not in old[0]:
@@ -147,6 +152,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1, help="which programs are drawn")
     parser.add_argument("--benchmarks", nargs="*", choices=tuple(SIZES), default=DEFAULT)
     parser.add_argument("--rounds", type=int, default=2, help="how often each benchmark runs on each side")
+    parser.add_argument("--same-scripts", action="store_true", help="run our scripts on both sides")
     parser.add_argument("--answer", nargs=2, metavar=("TESTS", "FILE"), type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.answer:
@@ -162,7 +168,7 @@ def main() -> None:
             differ = bool(found)
             print("\n\n".join([*found, summary]), flush=True)
         for benchmark in arguments.benchmarks:
-            for line in ratios(benchmark, sides, arguments.rounds):
+            for line in ratios(benchmark, sides, arguments.rounds, arguments.same_scripts):
                 print(line, flush=True)
     sys.exit(1 if differ else 0)
 

@@ -2,6 +2,10 @@
 
 The unit is the bare pipeline: the same filter, columns and shuffle, with a function in the worker that does nothing.
 Each part runs in a process and a Spark session of its own, warm: the best of some runs after a first one.
+
+A small micro-batch of 1,000 events is also compared with an idle operator: the same `applyInPandasWithState` over the
+same rows and buckets, without packing and unpacking rows, whose state is as many bytes as Ensue keeps for the bucket.
+It reads them, writes them back and gives nothing out.
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from figures import Figure, give
-from pyspark.sql.functions import window
+from pyspark.sql.functions import lit, pmod, window, xxhash64
 
 import ensue
 
@@ -33,6 +37,7 @@ DAY = 86_400_000_000
 BEGIN = 1_700_000_000_000_000
 TYPES = 20
 FILES = 8
+SMALL_BATCHES = 12
 THREE = ("T00", "T01", "T02")
 RETURNED = "RETURN a.key AS key, a.t AS began, c.t AS ended"
 KEYED = f"PATTERN SEQ(T00 a, T01 b, T02 c) PARTITION BY key WITHIN 10 minutes {RETURNED}"
@@ -116,8 +121,13 @@ def counted(query: str) -> Callable[[Any], Any]:
     )
 
 
-def micro_batches(spark: Any, folder: Path, files: int, build: Callable[[Any], Any]) -> list[dict[str, Any]]:
-    """The progress of each micro-batch of a stream over the files of a folder, so many at a time."""
+def micro_batches(
+    spark: Any, folder: Path, files: int, build: Callable[[Any], Any], keep: Path | None = None
+) -> list[dict[str, Any]]:
+    """The progress of each micro-batch of a stream over the files of a folder, so many at a time.
+
+    The states of its buckets are written to the folder `keep`, one file each, if it is given.
+    """
     schema = "t timestamp, key long, type string, v double"
     frame = spark.readStream.schema(schema).option("maxFilesPerTrigger", files).parquet(str(folder))
     stream = frame.withWatermark("t", "1 second")
@@ -125,7 +135,35 @@ def micro_batches(spark: Any, folder: Path, files: int, build: Callable[[Any], A
         writer = build(stream).writeStream.format("noop")
         running = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
         running.awaitTermination()
+        if keep is not None:
+            write_states(spark, checkpoint, keep)
         return [dict(progress) for progress in running.recentProgress if progress["numInputRows"]]
+
+
+def write_states(spark: Any, checkpoint: str, folder: Path) -> None:
+    """The states of the buckets of a stream, as files."""
+    folder.mkdir(parents=True)
+    for row in spark.read.format("statestore").load(checkpoint).collect():
+        if row["value"]["groupState"] is not None:
+            Path(folder, str(row["key"]["bucket"])).write_bytes(row["value"]["groupState"]["events"])
+
+
+def idle(folder: Path, buckets: int) -> Callable[[Any], Any]:
+    """A stateful operator over the rows of THREE that does nothing; its states begin as the files of a folder."""
+
+    def operator(key: tuple[int], frames: Iterator[Any], state: Any) -> Iterator[Any]:
+        for _ in frames:
+            pass
+        state.update((buckets, bytes(state.get[1]) if state.exists else (folder / str(key[0])).read_bytes()))
+        yield from ()
+
+    def build(stream: Any) -> Any:
+        bucket = pmod(xxhash64("key"), lit(buckets)).cast("int").alias("bucket")
+        rows = stream.filter(stream.type.isin(*THREE)).select("t", "key", "type", bucket).groupBy("bucket")
+        found, kept = "output int, rows long, payload binary", "buckets int, events binary"
+        return rows.applyInPandasWithState(operator, found, kept, "append", "EventTimeTimeout")
+
+    return build
 
 
 def trigger_seconds(progress: dict[str, Any]) -> float:
@@ -204,17 +242,36 @@ def stream_part(spark: Any, data: Path, size: Size) -> Iterator[Figure]:
         ):
             note = f"{rate:,.0f} events/s against {other:,.0f}"
             yield Figure(f"stream, {name}", rate / other, label, 0.5, at_most=False, note=note)
-    small = data / "small"
+    yield from small_figures(spark, data, size)
+
+
+def small_figures(spark: Any, data: Path, size: Size) -> Iterator[Figure]:
+    """What a micro-batch of 1,000 events takes after a large one, against an operator that does nothing."""
+    small, states = data / "small", data / "states"
     cut_into_files(data / "even", small, size.micro_batch, 1)
     last = pq.read_table(small / "part-000.parquet")
-    for number in range(8):
+    for number in range(SMALL_BATCHES):
         piece = last.slice(number * 1000, 1000)
         later = pa.array(np.asarray(piece["t"].cast(pa.int64())) + DAY // FILES + number * 1_000_000)
         moved = piece.set_column(0, "t", later.cast(pa.timestamp("us", "UTC")))
         pq.write_table(moved, small / f"part-{number + 1:03d}.parquet")
-    progress = micro_batches(spark, small, 1, detected(KEYED.replace("10 minutes", "1 day")))
-    latency = median(map(trigger_seconds, progress[3:]))
+    query = KEYED.replace("10 minutes", "1 day")
+    micro_batches(spark, small, 1, detected(query), states)
+    nothing = idle(states, len(list(states.iterdir())))
+    turns = [
+        [small_seconds(micro_batches(spark, small, 1, build)) for build in (detected(query), nothing)]
+        for _ in range(size.runs)
+    ]
+    latency, least = map(min, zip(*turns, strict=True))
     yield Figure("small micro-batch", latency, "s (1,000 events)", 5.0, note="to be reported; a day of state")
+    kept = sum(file.stat().st_size for file in states.iterdir())
+    note = f"{latency:.2f} s against {least:.2f} s, {kept / 1e6:.1f} MB of state"
+    yield Figure("small micro-batch, more than an idle operator", latency - least, "s", 0.1, note=note)
+
+
+def small_seconds(progress: list[dict[str, Any]]) -> float:
+    """The median of the micro-batches after the large one, the first two of which do not count."""
+    return median(map(trigger_seconds, progress[3:]))
 
 
 PARTS = {"batch": batch_part, "hot": hot_part, "unkeyed": unkeyed_part, "stream": stream_part}

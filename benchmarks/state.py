@@ -83,11 +83,12 @@ def figures(events: int, keys: int, runs: int) -> list[dict[str, object]]:
             "measure": "events/s",
             "target": TARGET,
             "reached": rate >= TARGET,
+            "at_most": False,
         },
-        {"name": "with a probability of every event", "value": mixed / exact, "measure": "times"},
-        {"name": "three columns at every event", "value": tracked / exact, "measure": "times"},
-        {"name": "variables kept apart", "value": apart / exact, "measure": "times"},
-        {"name": "10 people, 6 rooms, kept apart", "value": large / exact, "measure": "times"},
+        {"name": "with a probability of every event", "value": mixed / exact, "measure": "times", "at_most": True},
+        {"name": "three columns at every event", "value": tracked / exact, "measure": "times", "at_most": True},
+        {"name": "variables kept apart", "value": apart / exact, "measure": "times", "at_most": True},
+        {"name": "10 people, 6 rooms, kept apart", "value": large / exact, "measure": "times", "at_most": True},
     ]
 
 

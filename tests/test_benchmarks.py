@@ -41,8 +41,8 @@ def test_spark_benchmarks_give_every_figure() -> None:
         check=True,
     )
     figures = json.loads(done.stdout)
-    assert len(figures) == 10
-    assert all(figure["value"] > 0 for figure in figures)
+    assert len(figures) == 11
+    assert all(figure["value"] > 0 for figure in figures[:-1])
 
 
 def test_constraint_benchmarks_give_every_figure(tmp_path: Path) -> None:
@@ -54,7 +54,9 @@ def test_constraint_benchmarks_give_every_figure(tmp_path: Path) -> None:
         text=True,
         check=True,
     )
-    assert len(json.loads(done.stdout)) == 12
+    figures = json.loads(done.stdout)
+    assert len(figures) == 18
+    assert sum(figure["measure"] == "ms" for figure in figures) == 6
     assert len(list(tmp_path.glob("*.svg"))) == (4 if plots else 0)
 
 
@@ -96,7 +98,55 @@ def test_start_benchmarks_give_every_figure() -> None:
         text=True,
         check=True,
     )
-    assert [figure["name"] for figure in json.loads(done.stdout)][2] == "ensue check pair.ensue"
+    names = [figure["name"] for figure in json.loads(done.stdout)]
+    assert names[2] == "ensue check pair.ensue"
+    assert names[-1] == "first detect in a fresh process"
+
+
+def test_step_benchmarks_give_every_figure() -> None:
+    sizes = ["--warm-up", "2000", "--keys", "50", "--share", "0.01", "--runs", "1"]
+    done = subprocess.run(
+        [sys.executable, str(FOLDER / "steps.py"), *sizes, "--format", "json"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    figures = json.loads(done.stdout)
+    assert len(figures) == 12
+    assert all(figure["value"] > 0 for figure in figures)
+
+
+SMALL_PATTERNS = ["--events", "20000", "--keys", "20", "--patterns", "2", "10", "--runs", "1"]
+
+
+def test_pattern_benchmarks_give_every_figure() -> None:
+    done = subprocess.run(
+        [sys.executable, str(FOLDER / "patterns.py"), *SMALL_PATTERNS, "--format", "json"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert len(json.loads(done.stdout)) == 3
+
+
+@pytest.mark.soak("benchmarks")
+def test_pattern_benchmarks_give_every_figure_on_spark() -> None:
+    done = subprocess.run(
+        [sys.executable, str(FOLDER / "patterns.py"), *SMALL_PATTERNS, "--spark", "--format", "json"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert len(json.loads(done.stdout)) == 6
+
+
+@pytest.mark.parametrize("script", ["patterns", "steps"])
+def test_profiles_of_benchmarks_are_written(script: str, tmp_path: Path) -> None:
+    sizes = {"patterns": SMALL_PATTERNS, "steps": ["--warm-up", "2000", "--keys", "50"]}[script]
+    profile = tmp_path / "profile.txt"
+    command = [sys.executable, str(FOLDER / f"{script}.py"), *sizes, "--profile", str(profile)]
+    subprocess.run(command, capture_output=True, check=True)
+    assert profile.read_text("utf-8").count("\n== ") == 3
 
 
 def test_rule_benchmarks_give_every_figure_and_the_same_events() -> None:
