@@ -34,7 +34,7 @@ from figures import Figure, give
 
 import ensue
 from ensue.cli.measuring import seconds
-from ensue.runtimes.planning import Columns, plan_queries
+from ensue.plan.programs import Columns, plan_queries
 
 TYPES = 20
 VALUES = 1_000

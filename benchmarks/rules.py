@@ -21,12 +21,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from ensue.engine.cascade import start_session
 from figures import Figure, give
 from rich.console import Console
 from rich.table import Table
 
 import ensue
-from ensue.engine.cascade import start_session
 from ensue.plan.model import Options
 from ensue.plan.programs import Columns, plan_queries
 from ensue.programs import single_statement

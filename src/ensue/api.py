@@ -335,7 +335,7 @@ def load_tables(
 def _loaded(
     kind: TableKind, tables: Mapping[str, pa.Table] | pa.Table, planned: ProgramPlan, options: Options
 ) -> Loaded:
-    machine = compile_plan(planned.plans, planned.inputs, planned.outputs, options, derivations=planned.derivations)
+    machine = compile_plan(planned, options)
     warm_up()
     return Loaded(kind, planned, machine, Batch(*load_sources(with_rows(planned.inputs, tables), machine.time_type)))
 

@@ -256,9 +256,7 @@ class Detector:
         given: Batch = {}
         given.update(tables if isinstance(tables, Mapping) else {planned.inputs[0].stream: tables})
         self._schemas = {item.stream: given[item.stream].schema for item in planned.inputs}
-        return compile_plan(
-            planned.plans, planned.inputs, planned.outputs, self._options, derivations=planned.derivations
-        )
+        return compile_plan(planned, self._options)
 
 
 def _rows_of(table: pa.Table, mask: Mask) -> pa.Table:

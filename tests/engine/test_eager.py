@@ -97,7 +97,7 @@ def deliveries(draw: st.DrawFn, history: list[OracleEvent]) -> list[tuple[list[O
 def machine_of(text: str, intervals: bool, match_id: bool = False) -> Machine:
     columns = Columns("time", "type", "until" if intervals else None)
     planned = plan_queries(events_table([]), parse_statements(text), columns, match_id)
-    return compile_plan(planned.plans, planned.inputs, planned.outputs, Options(), eager=True)
+    return compile_plan(planned, Options(), eager=True)
 
 
 def check_steps(query: PatternQuery, batches: list[tuple[list[OracleEvent], int]], intervals: bool) -> None:

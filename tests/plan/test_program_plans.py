@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import ensue
-from inside import Columns, Options, ProgramPlan, fixed_tables, plan_queries, program_statements, start_session
+from inside import Columns, Options, ProgramPlan, compile_plan, fixed_tables, plan_queries, program_statements
 
 EVENTS = pa.table({"t": [1, 2, 3, 4], "type": ["A", "B", "A", "C"], "k": [1, 1, 2, 1], "x": [1, 2, 3, 4]})
 COLUMNS = Columns("t", "type")
@@ -30,10 +30,15 @@ def planned(program: Any, events: pa.Table = EVENTS) -> ProgramPlan:
 
 
 def results(plan: ProgramPlan, *batches: pa.Table) -> list[list[dict[str, Any]]]:
-    session = start_session(plan.plans, plan.inputs, plan.outputs, Options(), derivations=plan.derivations)
-    steps = [session.advance([batch], int(batch.column("t")[-1].as_py()))[0] for batch in batches]
-    last = session.advance([plan.inputs[0].table], None)[0]
-    return [[row for table in tables for row in table.to_pylist()] for tables in zip(*steps, last, strict=True)]
+    machine = compile_plan(plan, Options())
+    state, steps = machine.start(), []
+    for batch in (*batches, None):
+        rows = plan.inputs[0].table if batch is None else batch
+        until = None if batch is None else int(batch.column("t")[-1].as_py())
+        step = machine.step(state, machine.read([rows]), until)
+        state = step.state
+        steps.append(step.outputs)
+    return [[row for table in tables for row in table.to_pylist()] for tables in zip(*steps, strict=True)]
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

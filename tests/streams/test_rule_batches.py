@@ -49,7 +49,7 @@ def planned(case: RuleCase) -> tuple[ProgramPlan, tuple[str, ...]]:
 
 
 def machine_of(plan: ProgramPlan) -> Machine:
-    return compile_plan(plan.plans, plan.inputs, plan.outputs, Options(), derivations=plan.derivations)
+    return compile_plan(plan, Options())
 
 
 @given(st.data())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ensue.algebra.hierarchies import NO_HIERARCHY, Hierarchy
@@ -106,6 +107,7 @@ class Catalog:
         return self.time.unit or None
 
 
+@lru_cache(maxsize=256)
 def _in_arrow(own: Type) -> pa.DataType:
     # Arrow is loaded where there is data, not where a program is only checked.
     from ensue.expr.types import arrow_type

@@ -32,7 +32,8 @@ from ensue.names import Stream
 from ensue.plan.declared import Derivation, all_plans, groups_of, is_recursive
 from ensue.plan.inputs import InputTable, plain_schema, raw_types
 from ensue.plan.model import Options, QueryPlan
-from ensue.plan.outputs import OutputSchema, output_schema
+from ensue.plan.outputs import output_schema
+from ensue.plan.programs import ProgramPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,17 +90,23 @@ class Step:
 class Machine:
     """A compiled program plan: everything that does not depend on rows. It holds no rows itself and can be pickled.
 
-    `plans` and `outputs` are those of the results. `inputs` are empty tables with the columns that are needed. The
-    first stage reads all tables and says which rows are late.
+    `plans` are those of the results. `inputs` are empty tables with the columns that are needed. The first stage reads
+    all tables and says which rows are late.
     """
 
-    plans: tuple[QueryPlan, ...]
+    plan: ProgramPlan
     inputs: tuple[InputTable, ...]
-    outputs: tuple[OutputSchema, ...]
-    derivations: tuple[Derivation, ...]
     stages: tuple[Stage, ...]
     options: Options
     eager: bool = False
+
+    @property
+    def plans(self) -> tuple[QueryPlan, ...]:
+        return self.plan.plans
+
+    @property
+    def derivations(self) -> tuple[Derivation, ...]:
+        return self.plan.derivations
 
     @property
     def time_type(self) -> pa.DataType:
@@ -252,34 +259,22 @@ class _Run:
 
 
 def compile_plan(
-    plans: Sequence[QueryPlan],
-    inputs: Sequence[InputTable],
-    outputs: Sequence[OutputSchema],
-    options: Options,
-    eager: bool = False,
-    derivations: Sequence[Derivation] = (),
-    further_keys: tuple[str, ...] = (),
+    plan: ProgramPlan, options: Options, eager: bool = False, further_keys: tuple[str, ...] = ()
 ) -> Machine:
-    """The machine of some plans over tables of this shape; their rows are not read.
-
-    Rows that differ in the columns `further_keys` have nothing to do with each other.
-    """
+    """The machine of a program plan; no rows are read. Events of a match agree in `further_keys`, too."""
     # A stage keeps what is used; what the statements name has to come, so that they can be planned again.
-    everything = [*(way.whole for derivation in derivations for way in derivation.ways), *plans]
+    everything = [*(way.whole for derivation in plan.derivations for way in derivation.ways), *plan.plans]
     shapes = tuple(
-        replace(item, table=plain_schema(needed_columns(everything, item).schema).empty_table()) for item in inputs
+        replace(item, table=plain_schema(needed_columns(everything, item).schema).empty_table()) for item in plan.inputs
     )
-    stages = _stages(plans, inputs, outputs, eager, derivations, further_keys)
-    return Machine(tuple(plans), shapes, tuple(outputs), tuple(derivations), stages, options, eager)
+    return Machine(plan, shapes, _stages(plan, eager, further_keys), options, eager)
 
 
-def _members(
-    plans: Sequence[QueryPlan], outputs: Sequence[OutputSchema], derivations: Sequence[Derivation]
-) -> list[tuple[int, tuple[Derivation, ...], Member]]:
+def _members(program: ProgramPlan) -> list[tuple[int, tuple[Derivation, ...], Member]]:
     """All plans, each with how many declared streams stand one upon the other below it, and the group it grows with."""
     known: dict[Stream, int] = {}
     members: list[tuple[int, tuple[Derivation, ...], Member]] = []
-    for group in groups_of(derivations):
+    for group in groups_of(program.derivations):
         ways = [(made, way) for made in group for way in made.ways]
         below = {id(way): _level(way.plan, known) for _, way in ways}
         highest = max(below.values())
@@ -288,7 +283,7 @@ def _members(
             level = highest if recursive else below[id(way)]
             members.append((level, recursive, Member(way.plan, way.output, made, way)))
         known |= {made.name: highest + 1 for made in group}
-    for place, (plan, output) in enumerate(zip(plans, outputs, strict=True)):
+    for place, (plan, output) in enumerate(zip(program.plans, program.outputs, strict=True)):
         members.append((_level(plan, known), (), Member(plan, output, place)))
     return members
 
@@ -297,19 +292,12 @@ def _level(plan: QueryPlan, known: Mapping[Stream, int]) -> int:
     return max((known.get(stream, 0) for stream in plan.streams), default=0)
 
 
-def _stages(
-    plans: Sequence[QueryPlan],
-    inputs: Sequence[InputTable],
-    outputs: Sequence[OutputSchema],
-    eager: bool,
-    derivations: Sequence[Derivation],
-    further_keys: tuple[str, ...],
-) -> tuple[Stage, ...]:
+def _stages(program: ProgramPlan, eager: bool, further_keys: tuple[str, ...]) -> tuple[Stage, ...]:
     """The plans by level; those of one level and the same keys share the events that they keep, as do rules that grow
     streams together. Where positions count, all of them count the same events."""
-    declared = {made.name for made in derivations}
+    declared = {made.name for made in program.derivations}
     together: dict[Hashable, tuple[tuple[Derivation, ...], list[Member]]] = {}
-    for level, group, member in sorted(_members(plans, outputs, derivations), key=lambda entry: entry[0]):
+    for level, group, member in sorted(_members(program), key=lambda entry: entry[0]):
         plan = member.plan
         counted = declared.intersection(plan.streams) if plan.counting else frozenset()
         alike = tuple(made.name for made in group) or (plan.query.partition_by, plan.counting, frozenset(counted))
@@ -317,21 +305,19 @@ def _stages(
     stages: list[Stage] = []
     for group, members in together.values():
         own = [member.plan for member in members]
-        taken = _taken(own, inputs, derivations, everything_given=not stages)
+        taken = _taken(own, program, everything_given=not stages)
         stages.append(Stage.of(members, taken, group, eager, further_keys))
     return tuple(stages)
 
 
-def _taken(
-    plans: Sequence[QueryPlan], inputs: Sequence[InputTable], derivations: Sequence[Derivation], everything_given: bool
-) -> list[tuple[Role, InputTable]]:
+def _taken(plans: Sequence[QueryPlan], program: ProgramPlan, everything_given: bool) -> list[tuple[Role, InputTable]]:
     """The tables that a stage reads, those of declared streams included."""
     streams = {stream for plan in plans for stream in plan.all_streams}
     needs_all = everything_given or any(plan.counting for plan in plans)
     given: list[tuple[Role, InputTable]] = [
-        (place, item) for place, item in enumerate(inputs) if needs_all or any(map(item.holds, streams))
+        (place, item) for place, item in enumerate(program.inputs) if needs_all or any(map(item.holds, streams))
     ]
-    return [*given, *((made.name, made.item) for made in derivations if made.name in streams)]
+    return [*given, *((made.name, made.item) for made in program.derivations if made.name in streams)]
 
 
 def examine(plan: QueryPlan, events: Sequence[EventSource]) -> tuple[Watched, Iterator[MatchChunk]]:
@@ -339,7 +325,7 @@ def examine(plan: QueryPlan, events: Sequence[EventSource]) -> tuple[Watched, It
     sources = sources_of(plan, events)
     inputs = [replace(source.input, table=source.input.table.slice(0, 0)) for source in sources]
     output = output_schema(plan, raw_types(plan, inputs))
-    machine = compile_plan([plan], inputs, [output], Options(limit=None))
+    machine = compile_plan(ProgramPlan(tuple(inputs), (plan,), (output,)), Options(limit=None))
     found: tuple[Watched, Iterator[MatchChunk]] = machine.run(Batch(sources, Report()), collect=_as_found).outputs[0]
     return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -34,7 +34,7 @@ from ensue.graph.timescale import TimeScale
 from ensue.kernels.compiled import Codes, Int64s
 from ensue.names import Name, Round, Stream
 from ensue.plan.model import QueryPlan
-from ensue.plan.outputs import OutputSchema, event_fields, spelt_out, types_of, variable_streams
+from ensue.plan.outputs import EventColumn, OutputSchema, spelt_out, types_of
 
 OVER_CAPACITY = ("overflowed binary array capacity", "input array too large")
 """How Arrow says that an array cannot hold so much text."""
@@ -139,29 +139,26 @@ def _moments(chunk: MatchChunk, series: Series, time_type: pa.DataType) -> pa.Ar
 def _default_columns(chunk: MatchChunk, output: OutputSchema) -> list[pa.Array]:
     plan = output.plan
     time_type = plan.catalog.time_type
-    streams = variable_streams(plan.query)
-    names = positive_names(plan.query.pattern)
     columns = [key_column_of(chunk, name, plan.catalog) for name in plan.query.partition_by]
     columns += [pa.array(values).view(time_type) for values in (chunk.starts, chunk.ends)]
-    columns += [_variable_column(chunk, name, output.raw_types[streams[name]], plan) for name in names]
+    columns += [_variable_column(chunk, name, event, plan) for name, event in output.events.items()]
     return [*columns, probability_column(chunk.rows)] if plan.uncertain else columns
 
 
-def _variable_column(chunk: MatchChunk, name: Name, types: Mapping[str, pa.DataType], plan: QueryPlan) -> pa.Array:
+def _variable_column(chunk: MatchChunk, name: Name, event: EventColumn, plan: QueryPlan) -> pa.Array:
     """The event of a variable, or the list of its events."""
     group = plan.normal_form.repetitions.groups.get(name)
     rounds = chunk.plan.graph.rounds.get(group or "", 0)
     if group is None:
-        return _event_struct(chunk.space, chunk.rows, name, types)
+        return _event_struct(chunk.space, chunk.rows, name, event)
     if rounds:
         return gathered(
-            [_event_struct(chunk.space, chunk.rows, Round(name, number), types) for number in range(rounds)]
+            [_event_struct(chunk.space, chunk.rows, Round(name, number), event) for number in range(rounds)]
         )
-    kind = pa.struct(event_fields(types))
     if group not in chunk.rows.lists:
-        return pa.nulls(chunk.rows.length, pa.list_(kind))
+        return pa.nulls(chunk.rows.length, pa.list_(event.kind))
     lists = chunk.rows.lists[group]
-    events = element_values(lists, lambda part: _event_struct(part.space, part.rows, name, types), kind)
+    events = element_values(lists, lambda part: _event_struct(part.space, part.rows, name, event), event.kind)
     return pa.ListArray.from_arrays(pa.array(lists.offsets.astype(np.int32)), events)
 
 
@@ -169,18 +166,18 @@ def key_column_of(chunk: MatchChunk, name: str, catalog: Catalog) -> pa.Array:
     variable, places = next(iter(chunk.rows.places.items()))
     found = chunk.space.candidates[variable]
     if name in found.source.input.table.column_names:
-        return found.source.raw_column(name).take(pa.array(found.rows[places]))
+        return found.source.taken(name, found.rows[places])
     point = end_of(variable) if name == "e" else start_of(variable)
     return pa.array(chunk.space.value(point, chunk.rows)).view(catalog.time_type)
 
 
-def _event_struct(space: Workspace, matches: Rows, name: Name, types: Mapping[str, pa.DataType]) -> pa.Array:
+def _event_struct(space: Workspace, matches: Rows, name: Name, event: EventColumn) -> pa.Array:
     if name not in matches.places:
-        return pa.nulls(matches.length, pa.struct(event_fields(types)))
+        return pa.nulls(matches.length, event.kind)
     found = space.candidates[name]
-    rows = pa.array(found.rows[matches.places[name]])
-    columns = [_as_type(found.source.raw_column(field).take(rows), kind) for field, kind in types.items()]
-    return pa.StructArray.from_arrays(columns, fields=event_fields(types))
+    rows = found.rows[matches.places[name]]
+    columns = [_as_type(found.source.taken(field, rows), kind) for field, kind in event.types.items()]
+    return pa.StructArray.from_arrays(columns, fields=event.fields)
 
 
 def render_in_batches(
@@ -207,7 +204,10 @@ def collect_ordered(chunks: Iterable[MatchChunk], output: OutputSchema, limit: i
         count += chunk.rows.length
         check_limit(count, limit, chunk, output.plan)
         found.setdefault(id(chunk.space), []).append(chunk)
-    groups = [replace(parts[0], rows=concatenate([part.rows for part in parts])) for parts in found.values()]
+    groups = [
+        parts[0] if len(parts) == 1 else replace(parts[0], rows=concatenate([part.rows for part in parts]))
+        for parts in found.values()
+    ]
     if not groups:
         return output.schema.empty_table()
     in_order = output.plan.query.rule is None
@@ -227,6 +227,9 @@ def _ended(chunks: Iterable[MatchChunk], output: OutputSchema) -> Iterator[Match
 
 
 def _render_pieces(group: MatchChunk, output: OutputSchema, piece: int) -> Iterator[pa.RecordBatch]:
+    if group.rows.length <= piece:
+        yield from _render_within_capacity(group, output)
+        return
     for begin in range(0, group.rows.length, piece):
         places = np.arange(begin, min(begin + piece, group.rows.length), dtype=np.int32)
         yield from _render_within_capacity(replace(group, rows=group.rows.take(places)), output)
@@ -246,6 +249,8 @@ def _render_within_capacity(chunk: MatchChunk, output: OutputSchema) -> Iterator
 
 
 def _in_order(group: MatchChunk, keys: list[Int64s]) -> MatchChunk:
+    if group.rows.length == 1:
+        return group
     distinct: list[Int64s] = []
     for key in keys:
         if not any(np.array_equal(key, earlier) for earlier in distinct):

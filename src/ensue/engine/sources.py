@@ -83,6 +83,8 @@ class EventSource:
     raw_columns: dict[str, pa.Array] = field(default_factory=dict)
     uncertainty: Uncertainty | None = None
     """How probable each row is; None: all are real."""
+    pieces: dict[str, pa.Array] = field(default_factory=dict)
+    """Columns of the whole table, of which only some rows are asked for."""
     places: Int64s | None = None
     """Where the rows are in the table; None: they are all its rows, in order."""
 
@@ -98,6 +100,14 @@ class EventSource:
                 values = values.cast(pa.large_string())
             self.readable_columns[name] = values
         return self.readable_columns[name]
+
+    def taken(self, name: str, rows: Codes) -> pa.Array:
+        """A column of some rows, as it came."""
+        if self.places is None or name in self.raw_columns:
+            return self.raw_column(name).take(pa.array(rows))
+        if name not in self.pieces:
+            self.pieces[name] = one_chunk(self.input.table.column(name))
+        return self.pieces[name].take(pa.array(self.places[rows]))
 
     def raw_column(self, name: str) -> pa.Array:
         if name not in self.raw_columns:

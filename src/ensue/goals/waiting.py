@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -98,13 +97,13 @@ def _goals_by_name(statements: Lowered, fixed: FixedTables, saved: pa.Table) -> 
         for entry in header["tables"]
     )
     planned = plan_program(statements, inputs, fixed=fixed)
-    running = [run for run in _runs(planned) if run.is_part_of(header["query"])]
+    running = [run for run in _runs(planned) if _is_part_of(run, header["query"])]
     if not running:
         raise StateError("state-query", "the state belongs to another program", f"it was saved by:\n{header['query']}")
     names = dict(zip((id(plan) for plan in planned.plans), Program(statements).names, strict=True))
     for run in running:
         options = Options(limit=None)
-        machine = compile_plan(run.plans, planned.inputs, run.outputs, options, derivations=run.derivations)
+        machine = compile_plan(run, options)
         state = restore(machine, saved, {header["query"]})
         for stage, kept in zip(machine.stages, state.stages, strict=True):
             for place, plan in enumerate(stage.plans):
@@ -113,26 +112,18 @@ def _goals_by_name(statements: Lowered, fixed: FixedTables, saved: pa.Table) -> 
                     yield name, goals
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """Statements that run together."""
-
-    plans: tuple[Any, ...]
-    outputs: tuple[Any, ...]
-    derivations: tuple[Any, ...]
-
-    def is_part_of(self, text: str) -> bool:
-        """Whether a state that was saved by these statements, and perhaps others, holds what these keep."""
-        everything = all_plans(self.derivations, self.plans)
-        written = (statement_text(plan.query) for plan in everything)
-        return all(part in text for part in written if part is not None)
+def _is_part_of(run: ProgramPlan, text: str) -> bool:
+    """Whether a state that was saved by these statements, and perhaps others, holds what these keep."""
+    written = (statement_text(plan.query) for plan in all_plans(run.derivations, run.plans))
+    return all(part in text for part in written if part is not None)
 
 
-def _runs(planned: ProgramPlan) -> Iterator[_Run]:
+def _runs(planned: ProgramPlan) -> Iterator[ProgramPlan]:
+    """The statements that run together."""
     for group in by_keys(planned):
         plans = tuple(planned.plans[place] for place in group.places)
         outputs = tuple(planned.outputs[place] for place in group.places)
-        yield _Run(plans, outputs, group.derivations)
+        yield ProgramPlan(planned.inputs, plans, outputs, group.derivations)
 
 
 # -- rows -----------------------------------------------------------------------------------------------------------

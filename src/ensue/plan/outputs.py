@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -37,6 +37,18 @@ MEMBERS = pa.list_(MEMBER)
 
 
 @dataclass(frozen=True, slots=True)
+class EventColumn:
+    """The column of a variable whose events are returned whole: the types of their columns, and its fields."""
+
+    types: Mapping[str, pa.DataType]
+    fields: tuple[pa.Field, ...]
+
+    @property
+    def kind(self) -> pa.DataType:
+        return pa.struct(self.fields)
+
+
+@dataclass(frozen=True, slots=True)
 class OutputSchema:
     """The columns of the result. `raw_types` are the types of a stream's columns as they came, for whole events.
 
@@ -50,6 +62,18 @@ class OutputSchema:
     match_id: bool = False
     waiting_for: str | None = None
     hidden: tuple[str, ...] = ()
+    events: Mapping[Name, EventColumn] = field(init=False, compare=False, repr=False)
+    """Of a result without RETURN, the columns of the variables."""
+
+    def __post_init__(self) -> None:
+        query = self.plan.query
+        events: dict[Name, EventColumn] = {}
+        if not query.returns and self.plan.tracking is None:
+            streams = variable_streams(query)
+            for name in positive_names(query.pattern):
+                types = self.raw_types[streams[name]]
+                events[name] = EventColumn(types, tuple(event_fields(types)))
+        object.__setattr__(self, "events", events)
 
 
 def output_schema(
@@ -176,12 +200,12 @@ def _distinct_names(fields: list[pa.Field]) -> list[pa.Field]:
     """A variable called like a key or like `start` keeps its name with an underscore behind it."""
     seen: set[str] = set()
     result = []
-    for field in fields:
-        name = field.name
+    for column in fields:
+        name = column.name
         while name in seen:
             name += "_"
         seen.add(name)
-        result.append(field.with_name(name))
+        result.append(column.with_name(name))
     return result
 
 

@@ -23,6 +23,7 @@ from ensue.plan.declared import Derivation
 from ensue.plan.inputs import InputTable
 from ensue.plan.model import Options, QueryPlan
 from ensue.plan.outputs import OutputSchema
+from ensue.plan.programs import ProgramPlan
 from ensue.plan.slices import reach_of_streams
 from ensue.plan.wakes import Wake, wakes_of
 from ensue.runtimes.spark.worker import in_settled_order
@@ -95,7 +96,8 @@ class BucketTask:
     @cached_property
     def machine(self) -> Machine:
         """The compiled queries, once for all buckets that a worker sees."""
-        return compile_plan(self.plans, self.inputs, self.outputs, self.options, self.eager, self.derivations)
+        plan = ProgramPlan(self.inputs, self.plans, self.outputs, self.derivations)
+        return compile_plan(plan, self.options, self.eager)
 
     def schema_of(self, number: int) -> pa.Schema:
         """The columns of an output."""

@@ -140,7 +140,7 @@ def look_at(saved: bytes) -> StateLook:
 
 
 def machine_of(planned: ProgramPlan) -> Machine:
-    return compile_plan(planned.plans, planned.inputs, planned.outputs, UNLIMITED, derivations=planned.derivations)
+    return compile_plan(planned, UNLIMITED)
 
 
 def restored(machine: Machine, saved: bytes) -> State:

@@ -21,6 +21,7 @@ from ensue.plan.declared import Derivation
 from ensue.plan.inputs import InputTable
 from ensue.plan.model import Options, QueryPlan
 from ensue.plan.outputs import OutputSchema
+from ensue.plan.programs import ProgramPlan
 
 NEXT = "ensue:next"
 """The column that is true for a row that stands for the slice of time after the one in which its event ends."""
@@ -109,9 +110,8 @@ class BatchTask:
         """The compiled plans; rows of different slices of time have nothing to do with each other."""
         inputs = self.layout.inputs if self.width is None else tuple(map(_sliced, self.layout.inputs))
         further = () if self.width is None else (SLICE,)
-        return compile_plan(
-            self.plans, inputs, self.outputs, self.options, derivations=self.derivations, further_keys=further
-        )
+        plan = ProgramPlan(inputs, self.plans, self.outputs, self.derivations)
+        return compile_plan(plan, self.options, further_keys=further)
 
     def _matches(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
         machine, tables = self.machine, self.layout.unpack(rows)
