@@ -23,11 +23,11 @@ from ensue.engine.stage import (
     Role,
     Stage,
     StageState,
-    events_of,
     needed_columns,
     ordered,
 )
 from ensue.engine.traces import Watched
+from ensue.engine.turn import events_of, step_stage
 from ensue.names import Stream
 from ensue.plan.declared import Derivation, all_plans, groups_of, is_recursive
 from ensue.plan.inputs import InputTable, plain_schema, raw_types
@@ -181,7 +181,7 @@ class _Run:
         report, after = replace(read), []
         for stage, kept in zip(machine.stages, state.stages, strict=True):
             fresh = [self._fresh(role, shape) for role, shape in zip(stage.takes, stage.shapes, strict=True)]
-            taken = stage.step(kept, fresh, self.clock, machine.options, self.collect)
+            taken = step_stage(stage, kept, fresh, self.clock, machine.options, self.collect)
             after.append(taken.state)
             if stage is machine.stages[0]:
                 # The tables that were given come first; streams that grow in this stage are behind them.

@@ -1,0 +1,424 @@
+"""A step of a stage: new rows go behind the kept ones, every member looks for its matches, the rest is forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ensue.engine.choice import Used, uses_up
+from ensue.engine.derived import Search, as_events, grow, settled, together
+from ensue.engine.evaluate import Frontier, evaluate
+from ensue.engine.events import Candidates, EventStore, load_events
+from ensue.engine.forget import keep_markers, keep_ties, pending_rows, rows_to_keep
+from ensue.engine.index import IDLE_CODES, Run, candidates_of, new_places
+from ensue.engine.matches import MatchChunk, completion_times
+from ensue.engine.sources import EventSource, Mask, Report, load_sources, read_uncertainty
+from ensue.engine.stage import (
+    POSITION,
+    Clock,
+    Collect,
+    Kept,
+    Member,
+    Stage,
+    StageState,
+    Taken,
+    beyond,
+    conformed,
+    only_ready,
+    ordered,
+    replace_valid,
+    trace_mark,
+    used_mark,
+)
+from ensue.engine.traces import Watched, no_records, watch
+from ensue.engine.violations import track
+from ensue.kernels.compiled import Codes, Int64s
+from ensue.kernels.sorting import group_by_key, order_by_key_and_time
+from ensue.names import Stream
+from ensue.plan.declared import Derivation
+from ensue.plan.inputs import InputTable
+from ensue.plan.model import Options, QueryPlan
+
+MOST_IDLE_ROWS, MOST_CHUNKS = 1024, 16
+"""How many rows that nobody needs a table may hold beyond as many as are kept, and in how many pieces it may be."""
+
+
+def step_stage(
+    stage: Stage, state: StageState, fresh: Sequence[EventSource], clock: Clock, options: Options, collect: Collect
+) -> Taken:
+    """Takes rows (one source per input) and moves on to `clock.until`."""
+    turn = Turn(stage, state, fresh, clock, options)
+    grows = [any(made.name in member.plan.streams for made in stage.group) for member in stage.members]
+    found: list[Any] = []
+    for place, member in enumerate(stage.members):
+        found.append(turn.find(place, ordered if member.way is not None else collect, keep=not grows[place]))
+    grown = _grown(turn, found) if stage.group else {}
+    for place, role in enumerate(stage.takes):
+        if not isinstance(role, int) and role in grown:
+            turn.add(place, grown[role])
+    if not clock.last:
+        for place, grown_with in enumerate(grows):
+            if grown_with:
+                turn.keep(place)
+    return turn.end(found, grown)
+
+
+def _grown(turn: Turn, matches: Sequence[pa.Table]) -> dict[Stream, pa.Table]:
+    """The events of the group that this step derives; those from before are among what the stage has kept."""
+    stage, options = turn.stage, turn.options
+    first: dict[Stream, pa.Table] = {
+        made.name: together(made, events_of(made, stage.members, matches, options.limit), options.limit)
+        for made in stage.group
+    }
+    earlier = {
+        role: turn.sources[place].table
+        for place, role in enumerate(stage.takes)
+        if not isinstance(role, int) and role in first
+    }
+    others = tuple(source for role, source in zip(stage.takes, turn.ready, strict=True) if role not in earlier)
+    grown = grow(stage.group, first, Search(others, earlier, turn.frontier(None), options))
+    return {made.name: settled(made, grown[made.name]) for made in stage.group}
+
+
+class Turn:
+    """A step of a stage under way. Per input, `sources` are the kept events with the new rows behind them, and `ready`
+    those of them that the step looks at; `kept` says which will be kept."""
+
+    def __init__(
+        self, stage: Stage, state: StageState, fresh: Sequence[EventSource], clock: Clock, options: Options
+    ) -> None:
+        self.stage, self.state, self.clock, self.options = stage, state, clock, options
+        self.late: list[Mask] = []
+        self.sources: list[EventSource] = []
+        self.marks: dict[str, list[np.ndarray]] = {name: [] for name in stage.marks}
+        # Rows of the past are sorted once: an index pays where others follow.
+        self.indexed = bool(stage.streams) and not (clock.last and not any(map(len, state.kept)))
+        self.kinds: list[Codes] = []
+        self.keys: list[Codes] = []
+        self.waiting: list[Mask] = []
+        for place, source in enumerate(fresh):
+            if self.indexed:
+                self._encode(place, source)
+            else:
+                self._admit(stage.shapes[place], state.kept[place], source)
+        if stage.uncertain and any(map(len, state.kept)):
+            self.sources = [replace_valid(source, source.valid) for source in self.sources]
+            read_uncertainty(self.sources)
+        self.pending = [beyond(source, clock.until) for source in self.sources]
+        self.ready = self.sources
+        if not stage.eager and not self.indexed:
+            self.ready = [only_ready(source, waits) for source, waits in zip(self.sources, self.pending, strict=True)]
+        self.kept = [np.zeros(len(source.starts), bool) for source in self.sources]
+        self.reports = [Report() for _ in stage.members]
+        self.records = list(state.records)
+        self.spared = [state.spared]
+        self.numbered: EventStore | None = None
+        self.shared: dict[tuple[str, ...], Watched] = {}
+        self.runs: dict[tuple[int, int], Run] = {}
+        self.empty = [False for _ in stage.members]
+
+    def _usable(self, shape: InputTable, fresh: EventSource) -> Mask | None:
+        """The rows that are neither late nor without a time; None: all."""
+        reached = None if shape.derived else self.clock.reached
+        late = np.zeros(len(fresh.ends), bool) if reached is None else fresh.ends <= reached
+        if fresh.valid is not None:
+            late &= fresh.valid
+        self.late.append(late)
+        usable = fresh.valid
+        if late.any():
+            usable = ~late if usable is None else usable & ~late
+        return None if usable is None or usable.all() else usable
+
+    def _encode(self, place: int, fresh: EventSource) -> None:
+        """Puts the rows that some member looks for behind the kept ones, with their streams and keys as codes."""
+        stage, kept, shape = self.stage, self.state.kept[place], self.stage.shapes[place]
+        usable, kinds = self._usable(shape, fresh), stage.kinds(place, fresh)
+        wanted = kinds >= 0 if usable is None else usable & (kinds >= 0)
+        rows = np.flatnonzero(wanted)
+        table = fresh.input.table.select(shape.table.column_names)
+        starts, ends = fresh.starts, fresh.ends
+        if len(rows) < len(wanted):
+            table, starts, ends, kinds = table.take(pa.array(rows)), starts[rows], ends[rows], kinds[rows]
+        table = conformed(table, shape.table.schema)
+        arrived = EventSource(replace(shape, table=table), starts, starts if shape.end is None else ends, None)
+        keys, places = stage.keys(arrived, self.state.index), None
+        waiting = np.ones(len(rows), bool)
+        if len(kept):
+            if kept.places is not None:
+                places = np.concatenate([kept.places, np.arange(len(rows)) + kept.table.num_rows])
+            table = pa.concat_tables([kept.table, table])
+            starts = np.concatenate([kept.starts, starts])
+            ends = starts if shape.end is None else np.concatenate([kept.ends, ends])
+            kinds, keys = np.concatenate([kept.kinds, kinds]), np.concatenate([kept.keys, keys])
+            waiting = np.concatenate([kept.waiting, waiting])
+            arrived = EventSource(replace(shape, table=table), starts, ends, None, places=places)
+        self.sources.append(arrived)
+        self.kinds.append(kinds)
+        self.keys.append(keys)
+        self.waiting.append(waiting)
+        for name, value in stage.marks.items():
+            self.marks[name].append(np.append(kept.marks[name], np.full(len(rows), value)))
+
+    def _admit(self, shape: InputTable, kept: Kept, fresh: EventSource) -> None:
+        """Puts the new rows behind the kept ones; late ones and those without a time are left out."""
+        usable = self._usable(shape, fresh)
+        if not len(kept):
+            self.sources.append(fresh if usable is fresh.valid else replace_valid(fresh, usable))
+            rows = len(fresh.starts)
+        else:
+            names = shape.table.column_names
+            starts, ends = fresh.starts, fresh.ends
+            table = fresh.input.table.select(names)
+            if usable is not None:
+                starts, ends, table = starts[usable], ends[usable], table.filter(pa.array(usable))
+            rows = len(starts)
+            together = pa.concat_tables([kept.whole, conformed(table, shape.table.schema)]).combine_chunks()
+            starts = np.concatenate([kept.starts, starts])
+            ends = starts if shape.end is None else np.concatenate([kept.ends, ends])
+            self.sources.append(EventSource(replace(shape, table=together), starts, ends, None))
+        for name, value in self.stage.marks.items():
+            self.marks[name].append(np.append(kept.marks[name], np.full(rows, value)))
+
+    def frontier(self, member: Member | None) -> Frontier:
+        """What is wanted of a result; of what others use also what completes before it is asked for."""
+        clock = self.clock
+        if self.stage.eager:
+            return Frontier(fresh=self._arrived())
+        is_result = member is not None and member.way is None
+        after = clock.since if is_result and clock.since is not None else clock.watermark
+        return Frontier(after, clock.until, clock.horizon)
+
+    def _arrived(self) -> Callable[[Candidates], Mask]:
+        """Which candidates came with this step."""
+        first = [len(kept) for kept in self.state.kept]
+
+        def is_fresh(found: Candidates) -> Mask:
+            place = next(place for place, source in enumerate(self.ready) if source is found.source)
+            return found.rows >= first[place]
+
+        return is_fresh
+
+    def find(self, place: int, collect: Collect, keep: bool = True) -> Any:
+        """What becomes of the matches of a member that complete in this step; if told so, it keeps what it needs."""
+        member, clock = self.stage.members[place], self.clock
+        plan = member.plan
+        if plan.tracking is not None:
+            return self._violations(place, member)
+        watched = self._watched(place, plan)
+        self.empty[place] = not all(len(watched.store.streams[name]) for name in plan.streams)
+        if watched.numbers is not None:
+            self.marks[trace_mark(place)] = list(watched.numbers)
+        used = self._used(place, plan, watched.store)
+        candidates = watched.found if self.stage.eager else watched.completing
+        found = collect(member, watched, self._matches(member, watched, candidates, used), self.options)
+        if used is not None:
+            self.marks[used_mark(place)] = used.by_table
+        if keep and clock.until is not None and not clock.last:
+            self._keep_pending(plan)
+            rows_to_keep(
+                plan, watched.store, watched.found, self.kept, clock.until, watched.dropped, used, self.options
+            )
+        return found
+
+    def _matches(
+        self, member: Member, watched: Watched, candidates: dict[Hashable, Candidates], used: Used | None
+    ) -> Iterator[MatchChunk]:
+        """The matches that the step gives. What uses events up depends on all earlier ones, so these are found too."""
+        frontier, plan = self.frontier(member), member.plan
+        since = self.clock.since
+        if since is None or used is None:
+            yield from evaluate(plan, watched.store, frontier, self.options, candidates, used)
+            return
+        for chunk in evaluate(plan, watched.store, replace(frontier, after=None), self.options, candidates, used):
+            later = chunk.where(completion_times(chunk, plan) > since)
+            if later.rows.length:
+                yield later
+
+    def _used(self, place: int, plan: QueryPlan, store: EventStore) -> Used | None:
+        """What the matches of a member have used up so far, if they use anything up."""
+        if not uses_up(plan.query):
+            return None
+        return Used.of(store.sources, self.marks[used_mark(place)])
+
+    def _violations(self, place: int, member: Member) -> pa.Table:
+        """The traces that break a constraint with what is new."""
+        plan, clock, sources = member.plan, self.clock, tuple(self.ready)
+        assert plan.tracking is not None
+        report, request = self.reports[place], self.stage.request_of(plan)
+        table, self.records[place] = track(
+            plan, plan.tracking, sources, request, self.records[place] or None, clock.watermark, clock.until, report
+        )
+        self._keep_pending(plan)
+        return table.cast(member.output.schema)
+
+    def _shared(self, keys: tuple[str, ...], known: Sequence[Int64s]) -> Watched:
+        """The events of all members with the same keys: found, encoded and sorted once."""
+        if keys not in self.shared:
+            found: dict[Hashable, Candidates] = {}
+            request = self.stage.requests[keys]
+            store = self._merged() if self.indexed else load_events(tuple(self.ready), request, known)
+            self.shared[keys] = Watched(store, found, found)
+        return self.shared[keys]
+
+    def _merged(self) -> EventStore:
+        """The events of the stage, after what no step has looked at yet was merged with what is sorted already."""
+        stage, index = self.stage, self.state.index
+        without_key: dict[Stream, tuple[EventSource, Codes]] = {}
+        for place, source in enumerate(self.sources):
+            new = self.waiting[place] if stage.eager else self.waiting[place] & ~self.pending[place]
+            rows = np.flatnonzero(new).astype(np.int32)
+            order, runs = group_by_key(self.kinds[place][rows], len(stage.streams[place]))
+            for number, stream in enumerate(stage.streams[place]):
+                own = rows[order[runs[number] : runs[number + 1]]]
+                keys = self.keys[place][own]
+                run = index.with_rows((place, number), own, keys, source.starts[own], source.ends[own])
+                self.runs[place, number] = run
+                if len(own) and int(keys.min()) < 0 and not source.input.derived:
+                    without_key[stream] = source, own[keys < 0]
+        streams: dict[Stream, Candidates] = {}
+        for (place, number), run in self.runs.items():
+            stream = stage.streams[place][number]
+            streams[stream] = candidates_of(run, self.sources[place], index.keys.count)
+        (request,) = stage.requests.values()
+        return EventStore(
+            tuple(self.sources),
+            streams,
+            index.keys.count,
+            None,
+            compared=request.compared,
+            without_key=without_key,
+        )
+
+    def _watched(self, place: int, plan: QueryPlan) -> Watched:
+        """The events of a member, after what is new of them was led through their traces."""
+        clock, report = self.clock, self.reports[place]
+        known = self.marks[POSITION] if self.stage.counting else ()
+        if plan.monitor is None:
+            shared = self._shared(plan.query.partition_by, known)
+            self.numbered = shared.store
+            report.null_keys += shared.store.keyless(plan.streams)
+            return shared
+        request, sources = self.stage.request_of(plan), tuple(self.ready)
+        own, numbers = self.records[place], self.marks[trace_mark(place)]
+        records = own[0] if own else None if clock.last else no_records(plan, sources, request)
+        watched = watch(plan, sources, request, report, known, records, clock.watermark, clock.until, numbers)
+        if watched.records is not None and watched.spared is not None:
+            self.records[place] = (watched.records,)
+            self.spared.append(watched.spared)
+        self.numbered = watched.store if self.numbered is None else self.numbered
+        return watched
+
+    def add(self, place: int, events: pa.Table) -> None:
+        """Takes events of a declared stream that this very step has found: they end within it."""
+        source = self.sources[place]
+        table = pa.concat_tables([source.input.table, events]).combine_chunks()
+        (loaded,), _ = load_sources([replace(source.input, table=table)], self.stage.time_type)
+        self.sources[place] = loaded
+        self.ready = [loaded if number == place else source for number, source in enumerate(self.ready)]
+        none = np.zeros(events.num_rows, bool)
+        self.pending[place], self.kept[place] = (np.append(mask[place], none) for mask in (self.pending, self.kept))
+        for name, value in self.stage.marks.items():
+            self.marks[name][place] = np.append(self.marks[name][place], np.full(events.num_rows, value))
+
+    def keep(self, place: int) -> None:
+        """Keeps what a member needs later that looks at events which were added."""
+        plan = self.stage.members[place].plan
+        known = self.marks[POSITION] if self.stage.counting else ()
+        store = load_events(tuple(self.ready), self.stage.request_of(plan), known)
+        self._keep_pending(plan)
+        assert self.clock.until is not None
+        rows_to_keep(plan, store, {}, self.kept, self.clock.until, options=self.options)
+
+    def _keep_pending(self, plan: QueryPlan) -> None:
+        """Keeps what no step has looked at; with an index, nothing else has come than what is looked for."""
+        own = self.pending if self.indexed else pending_rows(plan, self.ready, self.pending)
+        for mask, other in zip(self.kept, own, strict=True):
+            mask |= other
+
+    def end(self, found: Sequence[Any], grown: Mapping[Stream, pa.Table]) -> Taken:
+        """What the step gave, and what is kept after it."""
+        stage, clock = self.stage, self.clock
+        evaluated = sum(
+            len(source.starts) if source.valid is None else int(np.count_nonzero(source.valid))
+            for source in self.sources
+        )
+        if clock.last:
+            state = stage.start()
+        else:
+            if self.numbered is not None and stage.counting:
+                keep_markers(self.kept, self.numbered)
+                keep_ties(self.kept, self.numbered)
+                self.marks[POSITION] = list(self.numbered.row_positions)
+            spared = np.concatenate(self.spared)
+            spared = spared[:0] if clock.until is None else spared[spared > clock.until]
+            if self.indexed:
+                state = self._indexed_state(spared)
+            else:
+                state = StageState(tuple(self._kept()), tuple(self.records), spared, self.state.index)
+        return Taken(tuple(found), grown, tuple(self.late), tuple(self.reports), evaluated, state, tuple(self.empty))
+
+    def _indexed_state(self, spared: Int64s) -> StageState:
+        """What is kept, encoded and sorted."""
+        kept, index = [], self.state.index
+        places = [new_places(mask) for mask in self.kept]
+        for place, own in enumerate(places):
+            mask, source = self.kept[place] if own is not None else slice(None), self.sources[place]
+            starts = source.starts[mask]
+            ends = starts if source.ends is source.starts else source.ends[mask]
+            marks = {name: of_tables[place][mask] for name, of_tables in self.marks.items()}
+            waiting = self.pending[place] if not self.stage.eager else np.zeros(len(self.pending[place]), bool)
+            codes = self.kinds[place][mask], self.keys[place][mask]
+            table, where = _compacted(source, mask)
+            kept.append(Kept(table, starts, ends, marks, where, *codes, waiting[mask]))
+        state = StageState(tuple(kept), tuple(self.records), spared, index.kept(self.runs, places))
+        return state if index.keys.count < 2 * sum(map(len, kept)) + IDLE_CODES else self._renumbered(state)
+
+    def _renumbered(self, state: StageState) -> StageState:
+        """The same state with codes for the keys of kept events and no others."""
+        index = self.stage.empty_index()
+        kept = [
+            replace(self.stage.encoded(place, replace(own, table=own.whole, places=None), index), waiting=own.waiting)
+            for place, own in enumerate(state.kept)
+        ]
+        runs = {}
+        for (place, number), run in state.index.runs.items():
+            codes = kept[place].keys[run.rows]
+            order = order_by_key_and_time(codes, run.starts)
+            runs[place, number] = Run(run.rows[order], codes[order], run.starts[order], run.ends[order])
+        return replace(state, kept=tuple(kept), index=replace(index, runs=runs))
+
+    def _kept(self) -> Iterator[Kept]:
+        """The events that are kept, with what is known of them now."""
+        for place, (shape, source, mask) in enumerate(zip(self.stage.shapes, self.sources, self.kept, strict=True)):
+            table = source.input.table.select(shape.table.column_names).filter(pa.array(mask)).combine_chunks()
+            starts = source.starts[mask]
+            ends = starts if shape.end is None else source.ends[mask]
+            marks = {name: of_tables[place][mask] for name, of_tables in self.marks.items()}
+            yield Kept(conformed(table, shape.table.schema), starts, ends, marks)
+
+
+def events_of(
+    derivation: Derivation, members: Sequence[Member], matches: Sequence[pa.Table], limit: int | None
+) -> list[pa.Table]:
+    """The events of a stream that some of the members found."""
+    return [
+        as_events(derivation, member.way, found, limit)
+        for member, found in zip(members, matches, strict=True)
+        if member.way is not None and member.gives is derivation
+    ]
+
+
+def _compacted(source: EventSource, kept: Any) -> tuple[pa.Table, Int64s | None]:
+    """The table of kept rows and where in it they are; it is copied when half of it, or more, is not needed."""
+    table = source.input.table
+    places = np.arange(table.num_rows) if source.places is None else source.places
+    places = places[kept]
+    if table.num_rows > 2 * len(places) + MOST_IDLE_ROWS:
+        return table.take(pa.array(places)).combine_chunks(), None
+    if table.num_columns and table.column(0).num_chunks > MOST_CHUNKS:
+        table = table.combine_chunks()
+    return table, None if len(places) == table.num_rows else places
