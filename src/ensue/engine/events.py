@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -67,14 +67,14 @@ class Candidates:
             return self
         keys = self.keys[kept]
         starts = self.starts[kept]
-        return replace(
-            self,
-            rows=self.rows[kept],
-            keys=keys,
-            starts=starts,
-            ends=starts if self.are_points else self.ends[kept],
-            positions=None if self.positions is None else self.positions[kept],
-            offsets=offsets_of_runs(keys, len(self.offsets) - 1),
+        return Candidates(
+            self.source,
+            self.rows[kept],
+            keys,
+            starts,
+            starts if self.are_points else self.ends[kept],
+            None if self.positions is None else self.positions[kept],
+            offsets_of_runs(keys, len(self.offsets) - 1),
         )
 
 

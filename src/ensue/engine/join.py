@@ -26,6 +26,9 @@ from ensue.names import Name
 from ensue.plan.model import AbsencePlan, CollectionPlan, GraphPlan, Side
 from ensue.plan.order import join_order, precedence
 
+FEW_SEEDS = 64
+"""From so few events a join starts at once: to look for those without partners would take longer."""
+
 FIRST_BLOCK = 16
 BLOCK_GROWTH = 4
 MOST_MOMENTS = np.iinfo(np.int32).max
@@ -43,7 +46,6 @@ class Join:
     summaries: dict[int, Summary]
     inner: dict[int, Join] = field(default_factory=dict)
     steps_of_existence: list[Step] | None = None
-    orders: dict[Hashable, list[Name]] = field(default_factory=dict)
     reached: bool = False
     """Whether all variables were ever bound, whatever was judged afterwards."""
 
@@ -87,10 +89,13 @@ class Join:
         if not self.space.options.reorder:
             return list(graph.names)
         counts = {name: len(self.space.candidates[name]) for name in graph.names}
-        wanted = (bound, *counts.values())
-        if wanted not in self.orders:
-            self.orders[wanted] = join_order(graph, counts, self.space.store.span, bound)
-        return self.orders[wanted]
+        span = self.space.store.span
+        # Orders differ by magnitudes; that of one magnitude is known from the first step that met it.
+        wanted = ("order", bound, span.bit_length(), *(count.bit_length() for count in counts.values()))
+        known: dict[Hashable, list[Name]] = self.space.plan.remembered
+        if wanted not in known:
+            known[wanted] = join_order(graph, counts, span, bound)
+        return known[wanted]
 
     def _steps(self, order: list[Name]) -> list[Step]:
         return [self._step(name, frozenset(order[:place])) for place, name in enumerate(order)]
@@ -423,7 +428,9 @@ class Join:
         """Drops candidates without partners, by semi-joins both ways in time, if the first join would grow."""
         graph = self.space.plan.graph
         few = len(graph.variables) < 3
-        if few or graph.succession or not self.space.options.prune or not self._grows():
+        if few or graph.succession or not self.space.options.prune:
+            return
+        if min(len(self.space.candidates[name]) for name in graph.names) <= FEW_SEEDS or not self._grows():
             return
         names = precedence(graph)
         forward = list(zip(names[1:], names, strict=False))

@@ -128,7 +128,7 @@ class Machine:
 
     def read(self, tables: Sequence[pa.Table]) -> Batch:
         """Rows, one table per input, as a step takes them."""
-        items = [replace(item, table=table) for item, table in zip(self.inputs, tables, strict=True)]
+        items = [item.of(table) for item, table in zip(self.inputs, tables, strict=True)]
         return Batch(*load_sources(items, self.time_type))
 
     def step(
@@ -247,14 +247,13 @@ class _Run:
             )
             report.matches += matches
         watermark = state.watermark if clock.until is None else clock.until
-        new = State(after, watermark, clock.horizon)
+        total = replace(state.report)
+        new = State(after, watermark, clock.horizon, total)
         report.peak_held = new.kept_rows
         report.peak_without = report.peak_held + sum(len(stage.spared) for stage in after)
-        total = replace(state.report)
         total.add(report)
         derived = [self.rows[made.name] for made in machine.derivations if made.name in self.rows]
         events = (*(self.rows[place] for place in range(len(machine.inputs))), *derived)
-        new = replace(new, report=total)
         return Step(outputs, new, self.late, report, tuple(reports), events, tuple(self.empty))
 
 

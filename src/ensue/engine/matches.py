@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -40,7 +40,11 @@ class MatchChunk:
         return self.space.value(WHOLE_END, self.rows)
 
     def where(self, mask: Mask) -> MatchChunk:
-        return replace(self, rows=self.rows.where(mask))
+        return self.with_rows(self.rows.where(mask))
+
+    def with_rows(self, rows: Rows) -> MatchChunk:
+        """Other matches of the same graph."""
+        return MatchChunk(self.query_plan, self.plan, self.space, rows, self.lineage)
 
 
 def completion_times(chunk: MatchChunk, plan: QueryPlan) -> Int64s:

@@ -36,6 +36,9 @@ from ensue.names import Name, Round, Stream
 from ensue.plan.model import QueryPlan
 from ensue.plan.outputs import EventColumn, OutputSchema, spelt_out, types_of
 
+FEW_MATCHES = 1000
+"""So many are sorted sooner by all of their keys than by those that differ."""
+
 OVER_CAPACITY = ("overflowed binary array capacity", "input array too large")
 """How Arrow says that an array cannot hold so much text."""
 
@@ -251,11 +254,13 @@ def _render_within_capacity(chunk: MatchChunk, output: OutputSchema) -> Iterator
 def _in_order(group: MatchChunk, keys: list[Int64s]) -> MatchChunk:
     if group.rows.length == 1:
         return group
-    distinct: list[Int64s] = []
-    for key in keys:
-        if not any(np.array_equal(key, earlier) for earlier in distinct):
-            distinct.append(key)
-    return replace(group, rows=group.rows.take(np.lexsort(distinct[::-1]).astype(np.int32)))
+    distinct: list[Int64s] = keys
+    if group.rows.length > FEW_MATCHES:
+        distinct = []
+        for key in keys:
+            if not any(np.array_equal(key, earlier) for earlier in distinct):
+                distinct.append(key)
+    return group.with_rows(group.rows.take(np.lexsort(distinct[::-1]).astype(np.int32)))
 
 
 def _merge_ordered(tables: list[pa.Table], keys: list[list[Int64s]], piece: int) -> pa.Table:

@@ -184,6 +184,7 @@ class Stage:
             replace(item, table=plain_schema(needed_columns(plans, item).schema).empty_table()) for _, item in takes
         ]
         requests: dict[tuple[str, ...], Request] = {}
+        counting, compared = counts(plans), _compared_columns(plans)
         for plan in plans:
             own, keys = request_of(plan), plan.query.partition_by
             before = requests[keys].streams if keys in requests else ()
@@ -191,8 +192,8 @@ class Stage:
                 own,
                 streams=tuple(dict.fromkeys((*before, *own.streams))),
                 partition_by=(*keys, *further_keys),
-                counting=counts(plans),
-                compared=_compared_columns(plans),
+                counting=counting,
+                compared=compared,
             )
         uncertain = any(item.probability is not None or item.hierarchy for item in shapes)
         roles = tuple(role for role, _ in takes)

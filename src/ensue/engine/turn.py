@@ -144,7 +144,7 @@ class Turn:
         if len(rows) < len(wanted):
             table, starts, ends, kinds = table.take(pa.array(rows)), starts[rows], ends[rows], kinds[rows]
         table = conformed(table, shape.table.schema)
-        arrived = EventSource(replace(shape, table=table), starts, starts if shape.end is None else ends, None)
+        arrived = EventSource(shape.of(table), starts, starts if shape.end is None else ends, None)
         keys, places = stage.keys(arrived, self.state.index), None
         waiting = np.ones(len(rows), bool)
         if len(kept):
@@ -155,7 +155,7 @@ class Turn:
             ends = starts if shape.end is None else np.concatenate([kept.ends, ends])
             kinds, keys = np.concatenate([kept.kinds, kinds]), np.concatenate([kept.keys, keys])
             waiting = np.concatenate([kept.waiting, waiting])
-            arrived = EventSource(replace(shape, table=table), starts, ends, None, places=places)
+            arrived = EventSource(shape.of(table), starts, ends, None, places=places)
         self.sources.append(arrived)
         self.kinds.append(kinds)
         self.keys.append(keys)
@@ -179,7 +179,7 @@ class Turn:
             together = pa.concat_tables([kept.whole, conformed(table, shape.table.schema)]).combine_chunks()
             starts = np.concatenate([kept.starts, starts])
             ends = starts if shape.end is None else np.concatenate([kept.ends, ends])
-            self.sources.append(EventSource(replace(shape, table=together), starts, ends, None))
+            self.sources.append(EventSource(shape.of(together), starts, ends, None))
         for name, value in self.stage.marks.items():
             self.marks[name].append(np.append(kept.marks[name], np.full(rows, value)))
 

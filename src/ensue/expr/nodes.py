@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
+from typing import get_args
 
 from ensue.errors import Span
 from ensue.names import Name
@@ -207,10 +208,21 @@ Expr = (
 )
 
 
+_PARTS: dict[type, tuple[str, ...]] = {
+    kind: () if kind in (Field, Literal) else tuple(item.name for item in fields(kind) if item.name != "span")
+    for kind in get_args(Expr)
+}
+
+
+def parts_of(expr: Expr) -> tuple[str, ...]:
+    """The names of what an expression is made of; fields and literals have no parts."""
+    return _PARTS[type(expr)]
+
+
 def children(expr: Expr) -> Iterator[Expr]:
     """The direct operands of an expression, from left to right."""
-    for item in fields(expr):
-        value = getattr(expr, item.name)
+    for name in parts_of(expr):
+        value = getattr(expr, name)
         if isinstance(value, Expr):
             yield value
         elif isinstance(value, tuple):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
-from ensue.expr.nodes import Elements, Expr, Field
+from ensue.expr.nodes import Elements, Expr, Field, parts_of
 
 Change = Callable[[Expr], Expr | None]
 """What stands in the place of an expression; None: the same, with its own parts changed."""
@@ -24,9 +24,7 @@ def rewrite(expr: Expr, change: Change) -> Expr:
 
 
 def _with_parts(expr: Expr, change: Change) -> Expr:
-    changed = {
-        item.name: new for item in fields(expr) if (new := _part(old := getattr(expr, item.name), change)) is not old
-    }
+    changed = {name: new for name in parts_of(expr) if (new := _part(old := getattr(expr, name), change)) is not old}
     return replace(expr, **changed) if changed else expr
 
 

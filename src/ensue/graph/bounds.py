@@ -158,14 +158,15 @@ def close(points: Iterable[Point], bounds: Iterable[Bound]) -> Network:
     paths: Paths = {}
     try:
         for bound in bounds:
-            _tighten(paths, bound.left, bound.right, bound.limit, (bound,))
+            _tighten(paths, bound.left, bound.right, *bound.limit, (bound,))
         for middle in order:
             after = [(right, paths[middle, right]) for right in order if (middle, right) in paths]
             for left in order:
                 first = paths.get((left, middle))
                 if first is not None:
-                    for right, second in after:
-                        _tighten(paths, left, right, first[0].plus(second[0]), (first[1], second[1]))
+                    (value, strict), derivation = first
+                    for right, (limit, rest) in after:
+                        _tighten(paths, left, right, value + limit.value, strict or limit.strict, (derivation, rest))
     except _ContradictionError as found:
         return Network(order, paths, found.contradiction)
     return Network(order, paths)
@@ -193,17 +194,18 @@ def _insert(paths: Paths, order: tuple[Point, ...], bound: Bound) -> None:
     before += [(point, paths[point, bound.left]) for point in order if (point, bound.left) in paths]
     after: list[tuple[Point, Path]] = [(bound.right, (ZERO, ()))]
     after += [(point, paths[bound.right, point]) for point in order if (bound.right, point) in paths]
-    for left, first in before:
-        for right, second in after:
-            limit = first[0].plus(bound.limit).plus(second[0])
-            _tighten(paths, left, right, limit, (first[1], bound, second[1]))
+    for left, (first, begin) in before:
+        value, strict = first.plus(bound.limit)
+        for right, (second, end) in after:
+            _tighten(paths, left, right, value + second.value, strict or second.strict, (begin, bound, end))
 
 
-def _tighten(paths: Paths, left: Point, right: Point, limit: Limit, derivation: Derivation) -> None:
+def _tighten(paths: Paths, left: Point, right: Point, value: int, strict: bool, derivation: Derivation) -> None:
+    """Notes a limit, given by its value and whether it is strict, if it is tighter than the known one."""
     if left == right:
-        if limit.tighter_than(ZERO):
+        if value < 0 or (value == 0 and strict):
             raise _ContradictionError(derivation)
         return
     known = paths.get((left, right))
-    if known is None or limit.tighter_than(known[0]):
-        paths[left, right] = (limit, derivation)
+    if known is None or value < known[0].value or (value == known[0].value and strict and not known[0].strict):
+        paths[left, right] = (Limit(value, strict), derivation)

@@ -40,6 +40,21 @@ class InputTable:
     alternatives: tuple[str, ...] = ()
     hierarchy: Hierarchy = NO_HIERARCHY
 
+    def of(self, table: pa.Table) -> InputTable:
+        """The same with other rows."""
+        return InputTable(
+            table,
+            self.time,
+            self.end,
+            self.stream,
+            self.type,
+            self.derived,
+            self.elsewhere,
+            self.probability,
+            self.alternatives,
+            self.hierarchy,
+        )
+
     def holds(self, stream: Stream) -> bool:
         """Whether events of this stream are sought in the table."""
         return stream not in self.elsewhere if self.stream is None else stream == self.stream
