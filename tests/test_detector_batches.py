@@ -92,3 +92,29 @@ def test_a_type_column_that_holds_none_of_the_streams_is_said() -> None:
 def test_a_variable_written_twice_in_a_sequence_is_explained() -> None:
     with pytest.raises(ensue.QueryError, match="a variable that is written twice is one event"):
         ensue.explain("PATTERN SEQ(A a, B b, A a) WITHIN 5")
+
+
+def test_pushed_rows_count_and_are_kept_like_others() -> None:
+    pushed, whole = detector(), detector()
+    rows = [{"t": t, "type": kind, "k": 7, "note": "x"} for t, kind in enumerate("AZABZB", start=1)]
+    whole.advance(pa.Table.from_pylist(rows), watermark=6)
+    for row in rows:
+        pushed.push(row, watermark=row["t"])
+    assert pushed.report.rows == whole.report.rows == 6
+    assert pushed.report.matches == whole.report.matches == 4
+    assert pushed.watermark == whole.watermark
+    assert pushed.kept_events().equals(whole.kept_events())
+    assert pushed.snapshot().num_rows == 1
+
+
+def test_pushed_rows_that_are_late_or_lack_a_time_are_said() -> None:
+    found = detector()
+    found.push({"t": 5, "type": "A", "k": 7, "note": None}, watermark=5)
+    with pytest.warns(ensue.EnsueWarning, match="1 row came at or before the watermark"):
+        assert found.push({"t": 4, "type": "B", "k": 7}, watermark=5) == []
+    with pytest.warns(ensue.EnsueWarning, match="1 row without a time took no part"):
+        assert found.push({"t": None, "type": "B", "k": 7}, watermark=5) == []
+    with pytest.raises(ensue.StateError) as caught:
+        found.push({"t": 9, "type": "B", "k": 7}, watermark=4)
+    assert caught.value.code == "watermark-backwards"
+    assert [(row["start"], row["end"]) for row in found.push({"t": 9, "type": "B", "k": 7}, watermark=9)] == [(5, 9)]

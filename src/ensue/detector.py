@@ -10,10 +10,11 @@ import pyarrow as pa
 
 from ensue.api import checked_limit, warn_set_aside
 from ensue.dsl.constraints import ConstraintsLike
+from ensue.engine.events import FOREVER
 from ensue.engine.kept import kept_derived, kept_events
 from ensue.engine.machine import Machine, State, compile_plan
 from ensue.engine.snapshot import read_header, restore, saved_schemas, snapshot
-from ensue.engine.sources import Mask, Report
+from ensue.engine.sources import SAFE_TIME, Mask, Report
 from ensue.errors import SchemaError, StateError, counted, warn
 from ensue.kernels.warm import warm_up
 from ensue.names import Stream
@@ -85,25 +86,30 @@ class Detector:
         self._kind = ARROW
         self._finished = False
         self._warned_of_late_rows = False
+        self._pushed: Pushed | None = None
 
     @property
     def report(self) -> Report:
         """What was read and set aside so far."""
+        self._settle()
         return self._state.report if self._state else Report()
 
     @property
     def watermark(self) -> int | None:
         """How far time has come, in ticks of the time column; None before the first step."""
+        self._settle()
         return self._state.watermark if self._state else None
 
     @property
     def kept_rows(self) -> int:
         """How many events are kept."""
+        self._settle()
         return self._state.kept_rows if self._state else 0
 
     @property
     def kept_bytes(self) -> int:
         """The size of the kept events in memory."""
+        self._settle()
         return self._state.kept_bytes if self._state else 0
 
     def kept_events(self, *, derived: bool = False) -> Any:
@@ -121,6 +127,7 @@ class Detector:
         """
         if self._machine is None or self._state is None:
             raise StateError("no-state", "nothing has been read yet, so no events are kept", "advance first")
+        self._settle()
         give = self._kind.from_arrow
         if derived:
             return {name: give(table) for name, table in kept_derived(self._machine, self._state).items()}
@@ -134,6 +141,7 @@ class Detector:
 
         `watermark` is an integer for integer time, otherwise a datetime, a timestamp of pandas or numpy, or ISO text.
         """
+        self._settle()
         batch = self._receive(events)
         assert self._machine is not None and self._state is not None
         until = ticks_of(watermark, self._machine.time_type)
@@ -148,12 +156,14 @@ class Detector:
 
     def finish(self, events: Any = None) -> Advance:
         """Takes a last batch and gives every match that is still open: no event comes any more."""
+        self._settle()
         step = self._step(self._receive(events), None)
         self._finished = True
         return step
 
     def snapshot(self) -> pa.Table:
         """The kept events with version, query and watermark, as one Arrow table for safekeeping."""
+        self._settle()
         if self._machine is None or self._state is None:
             raise StateError("no-state", "nothing has been read yet, so there is no state to save", "advance first")
         return snapshot(self._machine, self._state, self._per_stream, self._schemas)
@@ -165,7 +175,43 @@ class Detector:
         per_stream = {name: table for name, table in tables.items() if name is not None}
         machine = self._compiled(per_stream if header["per_stream"] else next(iter(tables.values())))
         self._machine, self._state = machine, restore(machine, saved)
-        self._finished = False
+        self._finished, self._pushed = False, None
+
+    def push(self, event: Mapping[str, Any], *, watermark: Any) -> list[dict[str, Any]]:
+        """Takes one event as a row, moves the watermark, and gives the matches that complete, as rows.
+
+        It is `advance` without a table: the same machine and the same state. Events come as rows of one table with a
+        column `type`. A column that is left out is null.
+
+        >>> detector = Detector("PATTERN SEQ(A a, B b) WITHIN 5 RETURN a.t AS a, b.t AS b", time="t", type="type")
+        >>> detector.push({"t": 1, "type": "A"}, watermark=1)
+        []
+        >>> detector.push({"t": 3, "type": "B"}, watermark=3)
+        [{'a': 1, 'b': 3}]
+        """
+        pushed = self._pushed
+        if pushed is None and self._machine is not None and self._state is not None and not self._finished:
+            pushed = self._pushed = Pushed.of(self._machine, self._state)
+        if pushed is None or not pushed.takes(event, watermark):
+            table = pa.Table.from_pylist([{**dict.fromkeys(self._columns_known()), **event}])
+            return list(self.advance(table, watermark=watermark).matches.to_pylist())
+        return self._settle() if pushed.is_due else []
+
+    def _columns_known(self) -> Sequence[str]:
+        return next(iter(self._schemas.values())).names if self._schemas and not self._per_stream else ()
+
+    def _settle(self) -> list[dict[str, Any]]:
+        """Takes the step that pushed rows have put off, and gives its matches as rows."""
+        pushed, self._pushed = self._pushed, None
+        if pushed is None or (not pushed.rows and not pushed.skipped):
+            return []
+        assert self._machine is not None and self._state is not None
+        item = self._machine.inputs[0]
+        self._kind = ARROW
+        self._state.report.rows += pushed.skipped
+        batch: Batch = {item.stream: pa.Table.from_pylist(pushed.rows, item.table.schema)}
+        matches = self._step(batch, pushed.watermark, pushed.latest).matches
+        return list(matches.to_pylist()) if matches.num_rows else []
 
     def _receive(self, events: Any) -> Batch:
         """The batch as Arrow, by stream; for the first one the query is compiled."""
@@ -214,14 +260,14 @@ class Detector:
         )
         self._state = self._machine.taken_over(self._state)
 
-    def _step(self, batch: Batch, until: int | None) -> Advance:
+    def _step(self, batch: Batch, until: int | None, horizon: int | None = None) -> Advance:
         machine = self._machine
         assert machine is not None and self._state is not None
         fresh = [
             conform(batch[item.stream], item.table.schema, item.label) if item.stream in batch else item.table
             for item in machine.inputs
         ]
-        step = machine.step(self._state, machine.read(fresh), until)
+        step = machine.step(self._state, machine.read(fresh), until, horizon=horizon)
         self._state = step.state
         self._warn(step.report)
         give = self._kind.from_arrow
@@ -257,6 +303,64 @@ class Detector:
         given.update(tables if isinstance(tables, Mapping) else {planned.inputs[0].stream: tables})
         self._schemas = {item.stream: given[item.stream].schema for item in planned.inputs}
         return compile_plan(planned, self._options)
+
+
+@dataclass(slots=True)
+class Pushed:
+    """Rows that a detector has taken one by one and not looked at yet, because no match can complete with them.
+
+    `wanted` are the streams of the query, `completing` those whose events complete matches; `due` is the first moment
+    at which one of these that was not looked at ends. Of rows that nobody wants only their number is known, `skipped`,
+    and the latest end of any row.
+    """
+
+    time: str
+    type: str
+    wanted: frozenset[Stream]
+    completing: frozenset[Stream]
+    watermark: int | None
+    due: int | None
+    rows: list[Mapping[str, Any]]
+    skipped: int = 0
+    latest: int | None = None
+
+    @classmethod
+    def of(cls, machine: Machine, state: State) -> Pushed | None:
+        """Where rows can be put off: one table of events with integer times, and matches that events complete."""
+        item, completing, reached = machine.inputs[0], machine.completing, state.watermark
+        if completing is None or len(machine.inputs) > 1 or item.type is None or item.end is not None:
+            return None
+        if not pa.types.is_integer(machine.time_type) or pa.null() in item.table.schema.types:
+            return None
+        due = FOREVER
+        for kept in (kept for stage in state.stages for kept in stage.kept if len(kept)):
+            waiting = kept.ends if reached is None else kept.ends[kept.ends > reached]
+            due = min(due, int(waiting.min(initial=FOREVER)))
+        wanted = frozenset(stream for plan in machine.plans for stream in plan.streams)
+        return cls(item.time, item.type, wanted, completing, reached, None if due == FOREVER else due, [])
+
+    @property
+    def is_due(self) -> bool:
+        return self.due is not None and self.watermark is not None and self.due <= self.watermark
+
+    def takes(self, event: Mapping[str, Any], watermark: Any) -> bool:
+        """Takes a row and moves the watermark; False for one that needs a closer look: it is late, or has no time."""
+        moment, kind = event.get(self.time), event.get(self.type)
+        if type(moment) is not int or type(watermark) is not int or type(kind) is not str:
+            return False
+        if not -SAFE_TIME < moment < SAFE_TIME:
+            return False
+        if self.watermark is not None and (moment <= self.watermark or watermark < self.watermark):
+            return False
+        self.latest = moment if self.latest is None or moment > self.latest else self.latest
+        if kind in self.wanted:
+            self.rows.append(event)
+            if kind in self.completing and (self.due is None or moment < self.due):
+                self.due = moment
+        else:
+            self.skipped += 1
+        self.watermark = watermark
+        return True
 
 
 def _rows_of(table: pa.Table, mask: Mask) -> pa.Table:

@@ -89,3 +89,30 @@ def test_any_cut(data: st.DataObject, intervals: bool, restoring: bool) -> None:
     query, history = data.draw(cases(intervals=intervals))
     if is_plannable(query, intervals):
         check_cut(query, data.draw(batches(history)), intervals, restoring)
+
+
+@share(2)
+@given(data=st.data(), restoring=st.booleans())
+def test_events_one_by_one(data: st.DataObject, restoring: bool) -> None:
+    """A push gives what completes with it, whether or not it was put off what the rows before it mean."""
+    query, history = data.draw(cases())
+    if not is_plannable(query, False):
+        return
+    cut = in_order_of_arrival(data.draw(batches(history)))
+    events = [event for batch, _ in cut for event in batch]
+    detector = Detector(render_query(query), time="time", type="type")
+    detector.advance(events_table([]), watermark=-1)
+    after = -1.0
+    for number, row in enumerate(events_table(events).to_pylist()):
+        watermark = int(min([event.s for event in events[number + 1 :]], default=100)) - 1
+        watermark = max(int(after), watermark)
+        found = detector.push(row, watermark=watermark)
+        expected = Counter(matches_of_oracle(query, events[: number + 1], after, watermark))
+        schema = detector.advance(None, watermark=watermark).matches.schema if found else pa.schema([])
+        assert Counter(matches_in(pa.Table.from_pylist(found, schema)) if found else ()) == expected
+        after = watermark
+        if restoring and data.draw(st.booleans()):
+            saved, detector = detector.snapshot(), Detector(render_query(query), time="time", type="type")
+            detector.restore(saved)
+    last = detector.finish()
+    assert Counter(matches_in(last.matches)) == Counter(matches_of_oracle(query, events, after, float("inf")))

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from ensue.algebra.policies import chooses
 from ensue.engine.derived import settled, sources_of, together
 from ensue.engine.matches import MatchChunk
 from ensue.engine.past import in_range
@@ -28,7 +29,7 @@ from ensue.engine.stage import (
 )
 from ensue.engine.traces import Watched
 from ensue.engine.turn import events_of, step_stage
-from ensue.names import Stream
+from ensue.names import AnyEvent, Stream
 from ensue.plan.declared import Derivation, all_plans, groups_of, is_recursive
 from ensue.plan.inputs import InputTable, plain_schema, raw_types
 from ensue.plan.model import Options, QueryPlan
@@ -99,6 +100,8 @@ class Machine:
     stages: tuple[Stage, ...]
     options: Options
     eager: bool = False
+    completing: frozenset[Stream] | None = None
+    """The streams whose events complete matches; None if time alone does, or what is not looked for counts, too."""
 
     @property
     def plans(self) -> tuple[QueryPlan, ...]:
@@ -266,7 +269,22 @@ def compile_plan(
     shapes = tuple(
         replace(item, table=plain_schema(needed_columns(everything, item).schema).empty_table()) for item in plan.inputs
     )
-    return Machine(plan, shapes, _stages(plan, eager, further_keys), options, eager)
+    completing = None if eager else _completing_streams(plan)
+    return Machine(plan, shapes, _stages(plan, eager, further_keys), options, eager, completing)
+
+
+def _completing_streams(program: ProgramPlan) -> frozenset[Stream] | None:
+    found: set[Stream] = set()
+    if program.derivations:
+        return None
+    for plan in program.plans:
+        if plan.counting or plan.uncertain or plan.watched or chooses(plan.query):
+            return None
+        for graph in (graph_plan.graph for graph_plan in plan.graphs):
+            if graph.closings or graph.moments:
+                return None
+            found |= {variable.stream for variable in graph.variables if variable.name in graph.extent.ends}
+    return None if any(isinstance(stream, AnyEvent) for stream in found) else frozenset(found)
 
 
 def _members(program: ProgramPlan) -> list[tuple[int, tuple[Derivation, ...], Member]]:
