@@ -260,14 +260,16 @@ def test_restore_of_another_version() -> None:
     refused(lambda: detector().restore(with_header(advanced().snapshot(), version=99)), "state-version", "99")
 
 
-@pytest.mark.parametrize("header", [b"{{", b"{}", b"[]", b'{"version": 3}'])
+@pytest.mark.parametrize("header", [b"{{", b"{}", b"[]", b'{"version": 4}'])
 def test_restore_of_a_state_with_a_broken_header(header: bytes) -> None:
     saved = advanced().snapshot().replace_schema_metadata({b"ensue.state": header})
     refused(lambda: detector().restore(saved), "not-a-state")
 
 
 def test_restore_of_a_state_without_its_events() -> None:
-    refused(lambda: detector().restore(advanced().snapshot().drop_columns("events_0")), "state-shape", "no events")
+    refused(
+        lambda: detector().restore(advanced().snapshot().drop_columns("stage_0_events_0")), "state-shape", "no events"
+    )
 
 
 def test_restore_of_a_state_without_its_row() -> None:
