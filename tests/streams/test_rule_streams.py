@@ -10,7 +10,7 @@ import pytest
 
 import ensue
 from ensue import Detector, LimitError, QueryError, SchemaError, StateError
-from inside import Lookup, TableDeclaration, derived
+from inside import Lookup, TableDeclaration, derived, turn
 from streams.rule_programs import program
 
 EDGES = [(1, 2), (2, 3), (3, 1), (3, 4), (1, 3), (4, 4)]
