@@ -343,7 +343,8 @@ def key_of(name: Name) -> str:
         case OneOf():
             return f"one({key_of(name.name)})"
         case Round():
-            return f"{key_of(name.name)}[{name.number + 1}]"
+            base = key_of(name.name)
+            return f"({base})[{name.number + 1}]" if isinstance(name.name, Other) else f"{base}[{name.number + 1}]"
         case Other():
             return f"other {key_of(name.name)}"
         case Tick():
