@@ -62,8 +62,7 @@ def streams() -> list[Stream]:
 
 def names() -> list[NameValue]:
     simple: list[NameValue] = [*TEXTS, Chain(1), Chain(2)]
-    for text, number in product(TEXTS, (1, 2)):
-        simple += [Further(text, number), Tick(text, number), Handle(Stage(text, number), "words")]
+    simple += [Further(text, number) for text, number in product(TEXTS, (1, 2))]
     simple += [Edge(text, side) for text, side in product(TEXTS, "se")]
     simple += [Unnamed(stream, number) for stream, number in product(streams(), (1, 2))]
     nested: list[NameValue] = [kind(name) for kind, name in product((Other, OneOf), simple)]
@@ -92,6 +91,8 @@ def test_every_name_has_a_key_of_its_own() -> None:
         (Round(Unnamed("B", 1), 0), "B#1[1]"),
         (Other("b"), "other b"),
         (Edge("w", "e"), "w.e"),
+        (Tick("PRECEDES", 1), "PRECEDES#1"),
+        (Handle(Stage("pattern", 2), "words"), "pattern#2"),
     ],
 )
 def test_keys_that_ids_of_matches_have_been_made_of(name: NameValue, key: str) -> None:

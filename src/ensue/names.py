@@ -326,10 +326,12 @@ def without_rounds(name: Name) -> Name:
 def key_of(name: Name) -> str:
     """A text that tells the name apart from every other name. A word is its own.
 
+    The ids of matches are made of these texts, so they stay as they are. For that reason a moment of an operator, what
+    a statement gives under a context, and an unnamed event have one key where the operator, the statement and the
+    stream are called alike: they are bound to events of different streams, so that the ids differ even so.
+
     >>> key_of("b"), key_of("b[1]"), key_of(Round("b", 0))
     ('b', '`b[1]`', 'b[1]')
-    >>> key_of(Unnamed("B", 1)), key_of(Tick("B", 1))
-    ('B#1', 'tick(B, 1)')
     """
     match name:
         case str():
@@ -348,11 +350,11 @@ def key_of(name: Name) -> str:
         case Other():
             return f"other {key_of(name.name)}"
         case Tick():
-            return f"tick({key_of(name.operator)}, {name.number})"
+            return str(name)
         case Edge():
             return f"{key_of(name.interval)}.{name.side}"
         case Handle():
-            return f"handle({stream_key(name.stream)})"
+            return str(name.stream)
         case Whole() | Result() | Before() | Values() | Doubt() | Spoken():
             raise ValueError(f"{name!r} names no event")
 
