@@ -60,6 +60,7 @@ def _needs_spark(file: Path) -> bool:
     return re.search(r"\bspark: SparkSession|mark\.spark\b", file.read_text("utf-8")) is not None
 
 
+@pytest.hookimpl(optionalhook=True)  # `-p no:xdist` leaves its hooks unknown
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneJava:
     return OneJava(config, log)
 

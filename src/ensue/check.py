@@ -18,7 +18,7 @@ from ensue.algebra.rules import Ruleset
 from ensue.algebra.rulesets import action_query
 from ensue.algebra.settling import with_keys
 from ensue.algebra.state_checks import check_states
-from ensue.algebra.streams import check_streams
+from ensue.algebra.streams import check_streams, declarations, unclear_traces, used_streams
 from ensue.algebra.table_checks import check_tables
 from ensue.errors import Problem, QueryError
 from ensue.lang.citing import joined, written_out
@@ -85,7 +85,11 @@ def _lowered_problems(statements: Statements) -> list[Problem]:
     lowered = lowered_forms(statements)
     written = {id(query) for query in statements.statements}
     made = [query for query in with_keys(lowered.statements) if id(query) not in written]
-    return [*(problem for query in made for problem in check_query(query)), *check_streams(lowered)]
+    problems += [*(problem for query in made for problem in check_query(query)), *check_streams(lowered)]
+    declared = declarations(lowered.statements)
+    # Those of rules may have other keys once tables say what is in which place.
+    plain = [query for query in statements.statements if not used_streams(query, declared)]
+    return [*problems, *unclear_traces(statements.constraints, plain)]
 
 
 def _context_problems(query: PatternQuery) -> tuple[Problem, ...]:

@@ -78,10 +78,27 @@ def in_words(stream: Stream) -> str:
 
 
 def stream_key(stream: Stream) -> str:
-    """A text that tells the stream apart from every other one that tables hold. A name without a star is its own."""
-    if isinstance(stream, AnyEvent):
-        return "\n".join(("*", *stream.excluded))
-    return f"`{stream}`" if isinstance(stream, str) and stream.startswith(("*", "`")) else str(stream)
+    """A text that tells the stream apart from every other one. A name without a star, a backtick or `#` is its own.
+
+    >>> stream_key("A"), stream_key("p#1"), stream_key(Stage("p", 1))
+    ('A', '`p#1`', 'p#1')
+    """
+    match stream:
+        case str():
+            return quoted(stream) if _MARKED.search(stream) else stream
+        case AnyEvent():
+            return "\n".join(("*", *(quoted(name) if _LINES.search(name) else name for name in stream.excluded)))
+        case Stage():
+            return f"{key_of(stream.statement)}#{stream.number}"
+        case WithRow():
+            base = key_of(stream.stream) if isinstance(stream.stream, str) else stream_key(stream.stream)
+            return f"{base}+{key_of(stream.table)}#{stream.rule}.{stream.number}"
+        case Ancestry():
+            return str(stream)
+
+
+_MARKED = re.compile(r"^[*`]|#")
+_LINES = re.compile(r"\n|^`")
 
 
 def covers(wide: Stream, stream: Stream) -> bool:
@@ -110,6 +127,37 @@ class Unnamed:
 
     def __str__(self) -> str:
         return f"{self.stream}#{self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Further:
+    """The variable of an item of a rule without a name, where its stream has others: the second, the third, ..."""
+
+    stream: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.stream} {self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """The variable of the events that lead from a cause to its effect; those of a rule are numbered."""
+
+    number: int
+
+    def __str__(self) -> str:
+        return f"causes#{self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """One of the events that a list has, for the values by which they are grouped."""
+
+    name: Name
+
+    def __str__(self) -> str:
+        return f"one of {self.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +275,22 @@ class Spoken:
 
 
 Name: TypeAlias = (
-    str | Unnamed | Round | Other | Tick | Edge | Whole | Result | Handle | Before | Values | Doubt | Spoken
+    str
+    | Unnamed
+    | Further
+    | Chain
+    | OneOf
+    | Round
+    | Other
+    | Tick
+    | Edge
+    | Whole
+    | Result
+    | Handle
+    | Before
+    | Values
+    | Doubt
+    | Spoken
 )
 """What an event, an interval or a moment of a pattern is called."""
 
@@ -263,16 +326,27 @@ def without_rounds(name: Name) -> Name:
 def key_of(name: Name) -> str:
     """A text that tells the name apart from every other name. A word is its own.
 
+    The ids of matches are made of these texts, so they stay as they are. For that reason a moment of an operator, what
+    a statement gives under a context, and an unnamed event have one key where the operator, the statement and the
+    stream are called alike: they are bound to events of different streams, so that the ids differ even so.
+
     >>> key_of("b"), key_of("b[1]"), key_of(Round("b", 0))
     ('b', '`b[1]`', 'b[1]')
     """
     match name:
         case str():
-            return name if _WORD.fullmatch(name) else "`" + name.replace("`", "``") + "`"
+            return name if _WORD.fullmatch(name) else quoted(name)
         case Unnamed():
-            return f"{key_of(str(name.stream))}#{name.number}"
+            return f"{_unnamed_key(name.stream)}#{name.number}"
+        case Further():
+            return f"further({key_of(name.stream)}, {name.number})"
+        case Chain():
+            return f"chain({name.number})"
+        case OneOf():
+            return f"one({key_of(name.name)})"
         case Round():
-            return f"{key_of(name.name)}[{name.number + 1}]"
+            base = key_of(name.name)
+            return f"({base})[{name.number + 1}]" if isinstance(name.name, Other) else f"{base}[{name.number + 1}]"
         case Other():
             return f"other {key_of(name.name)}"
         case Tick():
@@ -283,6 +357,25 @@ def key_of(name: Name) -> str:
             return str(name.stream)
         case Whole() | Result() | Before() | Values() | Doubt() | Spoken():
             raise ValueError(f"{name!r} names no event")
+
+
+def _unnamed_key(stream: Stream) -> str:
+    match stream:
+        case str():
+            return f"stream({quoted(stream)})" if stream.startswith("ANY EVENT") else key_of(stream)
+        case AnyEvent(excluded):
+            return quoted(str(AnyEvent(tuple(map(key_of, excluded)))))
+        case _:
+            return f"made({stream_key(stream)})"
+
+
+def quoted(name: str) -> str:
+    """The name in backticks.
+
+    >>> quoted("a b"), quoted("a`b")
+    ('`a b`', '`a``b`')
+    """
+    return "`" + name.replace("`", "``") + "`"
 
 
 _WORD = re.compile(r"\w+")

@@ -158,3 +158,13 @@ def test_a_trace_that_only_lasts_cannot_be_broken() -> None:
     with pytest.raises(ensue.QueryError) as caught:
         ensue.violations(table, "CONSTRAINT ENDS WITHIN 5 PARTITION BY k", time="t", type="type")
     assert caught.value.code == "no-constraint"
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_events_of_one_moment_break_no_order(backwards: bool) -> None:
+    """Only what lies strictly after breaks PRIOR, in whichever order rows of one time come."""
+    rows = [(5, "A", 1), (5, "B", 1), (5, "A", 2), (5, "B", 2), (6, "A", 2)]
+    times, types, keys = zip(*(rows[::-1] if backwards else rows), strict=True)
+    table = pa.table({"t": times, "type": types, "k": keys})
+    found = ensue.violations(table, "CONSTRAINT PRIOR(A, B) PARTITION BY k", time="t", type="type").to_pylist()
+    assert [(row["k"], row["event"], row["at"], row["other_at"]) for row in found] == [(2, "A", 6, 5)]

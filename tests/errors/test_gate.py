@@ -126,8 +126,26 @@ PASSED_THROUGH = (
     "PATTERN SEQ(A a, B b) WITHIN 5; FACT vip(7); FACT vip(8, 9)",
     "STREAM s FROM PATTERN (A a) RETURN a.x AS x; PATTERN p (s v); ON s v DO tell(w.x)",
     "RULE h(x) <- A(x=x); PATTERN SEQ(h v, B b) WITHIN 3 EVENTS",
+    "PATTERN SEQ(A a, B b) WHERE len(a.x) > round() AND a.type LIKE 'x\\' WITHIN 5",
+    "PATTERN SEQ(A a, B b) WITHIN 5 RETURN PREV(a.x) AS x",
+    "PATTERN SEQ(A a, B b) AS p WHERE p.x = 1 WITHIN 5",
+    "PATTERN SEQ(A a, B b) WITHIN 5 RETURN CASE WHEN a.x = 1 THEN 1 ELSE 'a' END AS x",
+    "STREAM s FROM PATTERN A a RETURN hours(a.x, 1) AS x; PATTERN s v",
+    "RULE h(x) <- A(x=x), x LIKE 'a\\'; PATTERN h v",
+    "CONSTRAINT PRIOR(A, B); PATTERN SEQ(A a, B b) WITHIN 5",
+    "CONSTRAINT PRIOR(A, B); PATTERN p SEQ(A a, B b) PARTITION BY k; PATTERN q SEQ(A a, B b) PARTITION BY x",
 )
 """What some entry points once let through."""
+
+
+NOT_AT_THE_GATE = {
+    "no-pattern": "a program of constraints, states or actions alone is one; only some entry points need a pattern",
+    "one-query": "a program may have several; only some entry points need one",
+    "never-holds": "bounds are closed over the unit of time, and over whether events last: the data say so",
+    "never-lawful": "needs the graphs of a pattern, as never-holds does, and the reasoning about constraints",
+    "contradictory-constraints": "is the reasoning about constraints, which takes long for many: it needs a plan",
+}
+"""What `explain` refuses without data, and `parse` does not, and why."""
 
 
 def test_there_are_texts_of_most_kinds() -> None:
@@ -158,6 +176,11 @@ def test_what_was_let_through_is_refused_everywhere(name: str, text: str) -> Non
 def test_every_entry_point_refuses_what_parse_refuses(name: str) -> None:
     found = {text: refusal(lambda text=text: ENTRY_POINTS[name](text)) for text in REFUSED}
     assert found == REFUSED
+
+
+def test_what_explain_refuses_without_data_is_found_at_the_gate() -> None:
+    found = {refusal(lambda text=text: ensue.explain(text)) for text in ANSWERS if text not in REFUSED} - {None}
+    assert {answer[0] for answer in found} == set(NOT_AT_THE_GATE)
 
 
 @pytest.mark.parametrize("name", FILE_ENTRY_POINTS)

@@ -116,3 +116,12 @@ def test_what_is_refused() -> None:
     with pytest.raises(ensue.QueryError) as name:
         proof_of(RULES, {"id": 3}, name="reports")
     assert name.value.code == "no-such-pattern"
+
+
+def test_what_is_forbidden_is_shown_as_it_was_written() -> None:
+    """A text that says a word twice is left alone; an item that is called like its stream is named once."""
+    events = pa.table({"t": [1, 3], "type": ["A", "C"], "v": ["a", "c"]})
+    for written, shown in [("B b [v = 'go go']", "B b [v = 'go go']"), ("B B [v = 'go go']", "B [v = 'go go']")]:
+        query = f"PATTERN SEQ(A a, NOT {written}, C c) RETURN a.v AS v"
+        proof = ensue.justify(events, query, {"v": "a"}, time="t", type="type")
+        assert proof.to_text().splitlines()[-1].strip() == f"no {shown} after 1 before 3"

@@ -158,7 +158,7 @@ def rules(draw: Draw) -> Question:
     heads = case.program.ruleset.heads
     head = draw(st.sampled_from(heads))
     rule = next(rule for rule in case.program.ruleset.rules if rule.head == head)
-    columns = ["v.s AS since", "v.e AS till", *(f"v.{name} AS c_{name}" for name in head_attributes(rule))]
+    columns = ["v.s AS since", "v.e AS till", *(f"v.`{name}` AS `c_{name}`" for name in head_attributes(rule))]
     declared = render_statements(replace(case.program, statements=case.program.declared))
     asking = f"PATTERN wanted ({head} v) RETURN {', '.join(columns)}"
     return Question(

@@ -12,7 +12,17 @@ from hypothesis import strategies as st
 
 from ensue import QueryError
 from harness import events_table, from_engine, input_of, load, plan_for, shown_matches
-from inside import PLAIN, Frontier, InputTable, Options, PatternQuery, QueryPlan, output_schema, raw_types
+from inside import (
+    PLAIN,
+    Frontier,
+    InputTable,
+    Options,
+    PatternQuery,
+    QueryPlan,
+    output_schema,
+    parse_statements,
+    raw_types,
+)
 from inside import evaluate_plan as evaluate
 from oracle.oracle import OracleEvent
 from oracle.worlds import Uncertain
@@ -103,6 +113,26 @@ def test_operators(data: st.DataObject, operators: tuple[str, ...]) -> None:
 def test_first_and_last(case: tuple[PatternQuery, list[OracleEvent]], data: st.DataObject) -> None:
     query, history = case
     check(query, data.draw(uncertain(history)), False, Options())
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "SEQ(A a, NOT B n, NOT SEQ(B m, D d), C c)",
+        "SEQ(A a, NOT SEQ(B m, D d), NOT D n, C c)",
+        "SEQ(A a, NOT SEQ(B m, D d), NOT SEQ(B n, E e), C c)",
+        "SEQ(A a, NOT SEQ(B m, D d), NOT E e, C c)",
+        "SEQ(A a, NOT SEQ(B m, NOT D d, E e), NOT D n, C c)",
+        "SEQ(A a, NOT AND(B m, E e), NOT OR(B n, D d), C c)",
+    ],
+)
+def test_threats_that_share_events(pattern: str, grouped: bool) -> None:
+    """A forbidden event by itself and as a part of a forbidden match: their chances are no product."""
+    query = parse_statements(f"PATTERN {pattern} WITHIN 10").statements[0]
+    history = [OracleEvent(number, stream, number, number, {}) for number, stream in enumerate("ABDBEC")]
+    chances = {event.id: 1.0 if event.stream in "AC" else 0.4 for event in history}
+    check(query, Uncertain(tuple(history), chances, {1: 7, 3: 7} if grouped else {}), False, Options())
 
 
 LISTED = ("COLLECT", "REPEAT")

@@ -46,6 +46,7 @@ from inside import (
     TimerItem,
     Together,
     While,
+    walk_expression,
 )
 from inside import BoundName as Name
 from oracle.conditions import Value
@@ -116,6 +117,7 @@ class Sketch:
         self.timers: list[str] = []
         self.listed: dict[str, dict[str, str]] = {}
         self.numbers = 0
+        self.odd: frozenset[str] = frozenset()
 
     def chance(self, percent: int) -> bool:
         return self.draw(st.integers(0, 99)) < percent
@@ -124,8 +126,22 @@ class Sketch:
         return self.draw(st.sampled_from(tuple(options)))
 
     def new_name(self, letter: str) -> str:
+        """A name that no other part has; every third one looks like those that Ensue makes itself."""
         self.numbers += 1
-        return f"{letter}{self.numbers}"
+        number = self.numbers
+        if number % 3:
+            return f"{letter}{number}"
+        odd = (
+            f"{INPUTS[number % 2]} 2",
+            f"one of c{number - 1}",
+            "causes#1",
+            f"T#1.{number // 3}.x",
+            f"${number // 3 + 1}",
+            f"e{number - 2}.s",
+        )
+        name = odd[(number // 3 + ord(letter)) % len(odd)]
+        self.odd, repeated = self.odd | {name}, name in self.odd
+        return f"{letter}{number}" if repeated else name
 
     # Items
 
@@ -320,9 +336,33 @@ def recursive_rule_of(sketch: Sketch, head: str, kinds: Sequence[str], own: Sequ
 
 
 def finished(sketch: Sketch, head: str, expressions: Sequence[Expr]) -> Rule:
-    """The rule with its items in any order, and its arguments with names where they need one."""
+    """The rule with its items in any order, perhaps without the names of events that nothing speaks of."""
     order = sketch.draw(st.permutations(range(len(sketch.items)))) if sketch.chance(30) else range(len(sketch.items))
-    return Rule(head, tuple(map(HeadArgument, expressions)), tuple(sketch.items[place] for place in order))
+    rule = Rule(head, tuple(map(HeadArgument, expressions)), tuple(sketch.items[place] for place in order))
+    return without_needless_names(rule) if sketch.chance(50) else rule
+
+
+def without_needless_names(rule: Rule) -> Rule:
+    """The rule without the names of events that nothing speaks of."""
+    spoken: set[str] = set()
+    for item in rule.body:
+        match item:
+            case TimerItem():
+                spoken.add(item.base)
+            case Temporal():
+                spoken |= {item.left, item.right}
+            case Together():
+                spoken |= {*item.names}
+            case While():
+                spoken.add(item.interval)
+    expressions = [item.expression for item in rule.body if isinstance(item, Condition)]
+    for expression in (*expressions, *(argument.expression for argument in rule.arguments)):
+        fields = [part for part in walk_expression(expression) if isinstance(part, Field)]
+        spoken |= {str(part.variable) for part in fields} | {part.name for part in fields}
+    body = (
+        replace(item, name=None) if isinstance(item, Atom) and item.name not in spoken else item for item in rule.body
+    )
+    return replace(rule, body=tuple(body))
 
 
 def with_names(sketch: Sketch, rule: Rule) -> Rule:
@@ -399,7 +439,7 @@ def rules_of(draw: st.DrawFn, head: str, streams: Streams, lower: Sequence[str])
 @st.composite
 def with_causes(draw: st.DrawFn, rule: Rule) -> Rule:
     """The rule, perhaps with the condition that one of its events of the input caused another."""
-    inputs = [item.name for item in rule.body if isinstance(item, Atom) and item.stream in INPUTS]
+    inputs = [item.name for item in rule.body if isinstance(item, Atom) and item.name and item.stream in INPUTS]
     if len(inputs) < 2 or draw(st.booleans()):
         return rule
     cause, effect = draw(st.permutations(inputs))[:2]

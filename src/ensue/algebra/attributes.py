@@ -65,11 +65,6 @@ def in_order_of(rule: Rule, attributes: Sequence[str]) -> tuple[HeadArgument, ..
     return tuple(by_name[name] for name in attributes) if set(by_name) == set(attributes) else rule.arguments
 
 
-def position_name(place: int) -> str:
-    """What stands for the attribute in a place as long as nobody has said which one it is."""
-    return f"${place + 1}"
-
-
 def first_rule(ruleset: Ruleset, head: str) -> Rule:
     """The rule that gives a head the names of its attributes."""
     return next(rule for rule in ruleset.rules if rule.head == head)

@@ -14,8 +14,8 @@ from ensue.algebra.nodes import Event, Events, Operation, PatternQuery, Related,
 from ensue.algebra.probability import PROBABILITY_OF_MATCH, with_probability_field
 from ensue.algebra.scopes import counts_events, list_groups
 from ensue.errors import Problem, Span, did_you_mean
-from ensue.expr.check import check_condition, check_expression
-from ensue.expr.kinds import FLOAT, NANOSECONDS_PER_UNIT, Kind, Type, list_of
+from ensue.expr.check import check_condition, check_expression, check_without_data
+from ensue.expr.kinds import FLOAT, NANOSECONDS_PER_UNIT, NULL_TYPE, Kind, Type, list_of
 from ensue.expr.lists import explicit_lists
 from ensue.expr.nodes import Duration, Field, Same, conjuncts
 from ensue.names import AnyEvent, Edge, Stream
@@ -59,6 +59,34 @@ def bind_query(query: PatternQuery, catalog: Catalog) -> list[Problem]:
         if not is_lineage(column.expression):
             spelt_out = explicit_lists(column.expression, lists_of_result(query), [])
             check_expression(with_probability_field(spelt_out), field_type, problems)
+    return problems
+
+
+def check_expressions(query: PatternQuery) -> list[Problem]:
+    """Every problem of the expressions of a query that no data can mend; the structure has been checked before."""
+    problems: list[Problem] = []
+    groups, results = list_groups(expand_pattern(query.pattern)), lists_of_result(query)
+    intervals, series = interval_names(query.pattern), series_names(query.pattern)
+
+    def field_type(field: Field) -> Type | None:
+        if field == PROBABILITY_OF_MATCH:
+            return FLOAT
+        is_series = field.variable in series and field.name == SERIES
+        if field.variable in intervals and field.name not in ("s", "e") and not is_series:
+            problems.append(_no_interval_field(field))
+        return list_of(NULL_TYPE) if is_series else NULL_TYPE
+
+    predicates = (node.predicate for node in walk(query.pattern) if isinstance(node, Event))
+    conditions = [
+        *(predicate for predicate in predicates if predicate is not None),
+        *(typed_form(part, groups) for part in conjuncts(query.where) if not isinstance(part, Same)),
+    ]
+    for condition in conditions:
+        check_without_data(condition, field_type, problems, condition=True)
+    for column in query.returns:
+        if not is_lineage(column.expression):
+            spelt_out = with_probability_field(explicit_lists(column.expression, results, []))
+            check_without_data(spelt_out, field_type, problems, condition=False)
     return problems
 
 
@@ -136,16 +164,18 @@ def _interval_field(field: Field, catalog: Catalog, problems: list[Problem]) -> 
             problems.append(_ambiguous(field, hiding[0] if hiding else "*", catalog))
             return None
         return catalog.time
-    problems.append(
-        Problem(
-            "no-such-field",
-            f"`{field.variable}` names an interval and has no field `{field.name}`",
-            _field_span(field),
-            label="fields: s, e",
-            hint=f"use a variable inside of `{field.variable}` for its attributes",
-        )
-    )
+    problems.append(_no_interval_field(field))
     return None
+
+
+def _no_interval_field(field: Field) -> Problem:
+    return Problem(
+        "no-such-field",
+        f"`{field.variable}` names an interval and has no field `{field.name}`",
+        _field_span(field),
+        label="fields: s, e",
+        hint=f"use a variable inside of `{field.variable}` for its attributes",
+    )
 
 
 def _stream_field(field: Field, stream: Stream, catalog: Catalog, problems: list[Problem]) -> Type | None:

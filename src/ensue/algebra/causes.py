@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ensue.algebra.nodes import Event, PatternQuery, Place, Related, Relation, Return, Ticks, Window
 from ensue.algebra.rules import Causes, Rule, Ruleset, StreamDeclaration, Together
 from ensue.expr.nodes import Binary, Duration, Expr, Field, IsNull, Literal
-from ensue.names import Ancestry, AnyEvent, Stream
+from ensue.names import Ancestry, AnyEvent, Name, Stream
 
 EDGES, CHAINS = Ancestry("parents"), Ancestry("chains")
 """The streams of what names a parent, and of the chains of parents."""
@@ -27,7 +27,7 @@ class CauseItem:
     conditions: tuple[Expr, ...]
 
 
-def cause_item(item: Causes, variable: str, cause: Stream, effect: Stream, ruleset: Ruleset) -> CauseItem:
+def cause_item(item: Causes, variable: Name, cause: Stream, effect: Stream, ruleset: Ruleset) -> CauseItem:
     """The chain that leads from one event to another; `cause` and `effect` are their streams."""
     of_cause, of_effect = identified(cause, ruleset), identified(effect, ruleset)
     assert of_cause is not None and of_cause.identity is not None

@@ -45,14 +45,20 @@ Window = Duration | Ticks | Events
 class Event:
     """`T v [p]`: an event of stream `T` that satisfies the local predicate, bound to `v` (None: not named).
 
-    `arity`, if a rule speaks of its attributes by position, is how many the stream has to have.
+    If a rule speaks of its attributes by position, `positions` are the names that its conditions have for them, in
+    order, until the table says what they are called.
     """
 
     stream: Stream
     variable: Name | None = None
     predicate: Expr | None = None
     span: Span | None = field(default=None, compare=False, repr=False)
-    arity: int | None = field(default=None, repr=False)
+    positions: tuple[str, ...] | None = field(default=None, repr=False)
+
+    @property
+    def arity(self) -> int | None:
+        """How many attributes the stream has to have, where a rule speaks of them by position."""
+        return None if self.positions is None else len(self.positions)
 
 
 @dataclass(frozen=True, slots=True)

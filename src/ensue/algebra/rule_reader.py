@@ -12,7 +12,6 @@ from itertools import count
 from ensue.algebra.attributes import (
     Attributes,
     in_order_of,
-    position_name,
     tables_of,
 )
 from ensue.algebra.catalog import TIME_NAMES
@@ -51,7 +50,7 @@ from ensue.errors import Span
 from ensue.expr.lists import is_aggregate
 from ensue.expr.nodes import Binary, Duration, Expr, Field, IsNull, Literal, children, walk
 from ensue.expr.rewrite import rewrite, substitute_fields
-from ensue.names import Edge, Stream, WithRow
+from ensue.names import Chain, Edge, Further, OneOf, Stream, WithRow
 from ensue.names import Name as VariableName
 
 _SIDES = {
@@ -112,6 +111,30 @@ class _Row:
     columns: dict[str, str] = field(default_factory=dict)
 
 
+class _Columns:
+    """What the columns are called that Ensue adds to those of events: other than all that the rule says itself."""
+
+    def __init__(self, taken: set[str]) -> None:
+        self._taken = taken
+        self._names: dict[int | tuple[WithRow, str], str] = {}
+
+    def of_place(self, place: int) -> str:
+        """What stands for the attribute in a place as long as nobody has said which one it is."""
+        return self._of(place, f"${place + 1}")
+
+    def of_row(self, stream: WithRow, column: str) -> str:
+        """A column of the row that goes with an event."""
+        return self._of((stream, column), f"{stream.table}#{stream.rule}.{stream.number}.{column}")
+
+    def _of(self, what: int | tuple[WithRow, str], name: str) -> str:
+        if what not in self._names:
+            while name in self._taken:
+                name += "_"
+            self._taken.add(name)
+            self._names[what] = name
+        return self._names[what]
+
+
 class RuleReader:
     """Reads one rule, which is checked, into statements."""
 
@@ -124,11 +147,12 @@ class RuleReader:
         self.relations: list[Relation] = []
         self.timers: list[Timer] = []
         self.conditions: list[Expr] = []
+        self.columns = _Columns(_fields_in(rule, attributes))
         self.bound: dict[str, list[Occurrence]] = {}
         self.aside: dict[str, list[Occurrence]] = {}
-        self.ends: dict[str, tuple[End, End]] = {}
+        self.ends: dict[VariableName, tuple[End, End]] = {}
         self.rows: list[_Row] = []
-        self.representatives: dict[str, str] = {}
+        self.representatives: dict[VariableName, OneOf] = {}
         self.span: Span | None = None
         self.words = ""
         self._numbers = count(1)
@@ -187,23 +211,25 @@ class RuleReader:
 
     # -- events and rows ----------------------------------------------------------------------------------------------
 
-    def _variable(self, atom: Atom) -> str:
+    def _variable(self, atom: Atom) -> VariableName:
         """The name of an item; that of its stream for one without, with a number where there are several."""
         if atom.name is not None:
             return atom.name
         self._taken.append(atom.stream)
         number = self._taken.count(atom.stream)
-        return atom.stream if number == 1 else f"{atom.stream} {number}"
+        return atom.stream if number == 1 else Further(atom.stream, number)
 
-    def _event(self, atom: Atom, variable: str) -> Event:
-        return Event(atom.stream, variable, arity=self._arity(atom), span=atom.span)
+    def _event(self, atom: Atom, variable: VariableName) -> Event:
+        return Event(atom.stream, variable, positions=self._positions(atom), span=atom.span)
 
-    def _arity(self, atom: Atom) -> int | None:
-        """How many attributes a table has to have, of which nobody has said the order."""
+    def _positions(self, atom: Atom) -> tuple[str, ...] | None:
+        """What the attributes are called of which nobody has said the order."""
         by_position = atom.arguments and all(argument.attribute is None for argument in atom.arguments)
-        return len(atom.arguments) if by_position and atom.stream not in self.attributes else None
+        if not by_position or atom.stream in self.attributes:
+            return None
+        return tuple(map(self.columns.of_place, range(len(atom.arguments))))
 
-    def _add(self, item: Pattern, variable: str) -> int:
+    def _add(self, item: Pattern, variable: VariableName) -> int:
         place = len(self.items)
         self.items.append(item)
         self.ends[variable] = (
@@ -233,9 +259,9 @@ class RuleReader:
                     self.conditions.append(Binary("=", at.value, literal, argument.span))
 
     def attribute(self, atom: Atom, place: int) -> str:
-        """The attribute in a place of an atom; `$1`, `$2`, ... where the data will say what it is."""
+        """The attribute in a place of an atom, where the data will say what it is by a name of ours."""
         known = self.attributes.get(atom.stream)
-        return atom.arguments[place].attribute or (known[place] if known is not None else position_name(place))
+        return atom.arguments[place].attribute or (known[place] if known is not None else self.columns.of_place(place))
 
     def _read_row(self, atom: Atom) -> None:
         names = {argument.term.name for argument in atom.arguments if isinstance(argument.term, Name)}
@@ -247,7 +273,7 @@ class RuleReader:
         row = _Row(atom, host, WithRow(base, atom.stream, self.number, number))
         for place, argument in enumerate(atom.arguments):
             attribute = self.attribute(atom, place)
-            row.columns[attribute] = f"{atom.stream}#{self.number}.{number}.{attribute}"
+            row.columns[attribute] = self.columns.of_row(row.stream, attribute)
             known = self.bound.get(argument.term.name, []) if isinstance(argument.term, Name) else []
             row.on += [(at.field, attribute) for at in known[:1] if at.variable == host]
         self.rows.append(row)
@@ -261,14 +287,14 @@ class RuleReader:
         if not isinstance(item, Event):
             return item
         streams = [row.stream for row in self.rows if row.host == item.variable]
-        return replace(item, stream=streams[-1], arity=None) if streams else item
+        return replace(item, stream=streams[-1], positions=None) if streams else item
 
     def _row_statements(self, returns: Sequence[Return]) -> Iterator[PatternQuery]:
         used = (*self.conditions, *(column.expression for column in returns))
         for place, row in enumerate(self.rows):
             earlier = [other for other in self.rows[:place] if other.host == row.host]
             event = next(item for item in self.items if isinstance(item, Event) and item.variable == row.host)
-            base = replace(event, stream=earlier[-1].stream, arity=None) if earlier else event
+            base = replace(event, stream=earlier[-1].stream, positions=None) if earlier else event
             later = {name for other in self.rows if other.host == row.host for name in other.columns.values()}
             own = [name for name in fields_of(row.host, used) if name not in later]
             own += [name for other in self.rows if other.host == row.host for name, _ in other.on if name not in later]
@@ -294,7 +320,7 @@ class RuleReader:
                 if (first.variable, first.field, other.field) not in joined:
                     self.conditions.append(Binary("=", first.value, other.value, self.rule.span))
 
-    def _agree(self, atom: Atom, variable: str) -> Iterator[Expr]:
+    def _agree(self, atom: Atom, variable: VariableName) -> Iterator[Expr]:
         """That what is forbidden or listed has the values that are bound."""
         seen: dict[str, Occurrence] = {}
         for place, argument in enumerate(atom.arguments):
@@ -335,13 +361,13 @@ class RuleReader:
     def _relate(self, left: Place, right: Place, strict: bool = False, window: Window | None = None) -> None:
         self.relations.append(Relation(left, right, window, strict, span=self.span, words=self.words))
 
-    def _read_while(self, item: While, variable: str, grouping: Mapping[str, VariableName]) -> None:
+    def _read_while(self, item: While, variable: VariableName, grouping: Mapping[str, VariableName]) -> None:
         event = self._event(item.atom, variable)
         self._require_values(item.atom)
         agreed = list(self._agree(item.atom, variable))
         self.conditions += agreed
         groups = [at for name, at in self._occurrences_of(item.atom, variable) if grouping.get(name) == variable]
-        shared: tuple[str, ...] = ()
+        shared: tuple[VariableName, ...] = ()
         if groups:
             shared = (self._read_representative(item, variable, groups, agreed),)
         aside = Repeat(event, 0, None, True, item.span, shares=shared) if item.collects else Not(event, item.span)
@@ -356,16 +382,16 @@ class RuleReader:
         self._relate(start.place, Place(place, "s"), strict=True)
         self._relate(Place(place, "e"), end.place, strict=True)
 
-    def _occurrences_of(self, atom: Atom, variable: str) -> Iterator[tuple[str, Occurrence]]:
+    def _occurrences_of(self, atom: Atom, variable: VariableName) -> Iterator[tuple[str, Occurrence]]:
         for place, argument in enumerate(atom.arguments):
             if isinstance(argument.term, Name):
                 yield argument.term.name, Occurrence(variable, self.attribute(atom, place))
 
     def _read_representative(
-        self, item: While, variable: str, groups: Sequence[Occurrence], agreed: Sequence[Expr]
-    ) -> str:
+        self, item: While, variable: VariableName, groups: Sequence[Occurrence], agreed: Sequence[Expr]
+    ) -> OneOf:
         """One of the events listed, for the values by which they are grouped: all ways to a value are one event."""
-        other = f"one of {variable}"
+        other = OneOf(variable)
         self.representatives[variable] = other
         self._place_inside(item.interval, self._add_aside(self._event(item.atom, other)))
         self.conditions += [_about(condition, variable, other) for condition in agreed]
@@ -411,7 +437,7 @@ class RuleReader:
                 self.conditions.append(_about(condition, variable, other))
 
     def _read_cause(self, item: Causes) -> None:
-        variable = f"causes#{next(self._numbers)}"
+        variable = Chain(next(self._numbers))
         found = cause_item(item, variable, self._stream_of(item.cause), self._stream_of(item.effect), self.ruleset)
         place = self._add_aside(found.event)
         self.conditions += found.conditions
@@ -430,8 +456,8 @@ class RuleReader:
             return end.value if part.name == "e" else start.value
         row = next((row for row in self.rows if row.atom.name == part.variable), None)
         if row is not None:
-            alias = row.columns.setdefault(part.name, f"{row.stream}.{part.name}")
-            return Field(row.host, alias, part.span)
+            row.columns[part.name] = self.columns.of_row(row.stream, part.name)
+            return Field(row.host, row.columns[part.name], part.span)
         return part
 
     def _grouping_names(self) -> dict[str, VariableName]:
@@ -465,6 +491,16 @@ class RuleReader:
             return found
 
         return rewrite(expression, value)
+
+
+def _fields_in(rule: Rule, attributes: Attributes) -> set[str]:
+    """Everything that a field of an event may be called in a rule."""
+    atoms = [item.atom if isinstance(item, While) else item for item in rule.body if isinstance(item, Atom | While)]
+    named = {argument.attribute for atom in atoms for argument in atom.arguments if argument.attribute is not None}
+    declared = {name for atom in atoms for name in attributes.get(atom.stream, ())}
+    conditions = [item.expression for item in rule.body if isinstance(item, Condition)]
+    expressions = [*conditions, *(argument.expression for argument in rule.arguments)]
+    return named | declared | {part.name for each in expressions for part in walk(each) if isinstance(part, Field)}
 
 
 def _words_of(item: Item) -> str:
@@ -513,7 +549,7 @@ def outside_aggregates(expression: Expr) -> frozenset[VariableName]:
     return own.union(*(outside_aggregates(child) for child in children(expression)))
 
 
-def _about(condition: Expr, variable: str, other: str) -> Expr:
+def _about(condition: Expr, variable: VariableName, other: VariableName) -> Expr:
     def change(part: Field) -> Field:
         return replace(part, variable=other) if part.variable == variable else part
 

@@ -24,18 +24,12 @@ ALLEN = {
 
 RELATIONS = frozenset(ALLEN) | frozenset(ALLEN.values())
 
-TIMERS = frozenset(
-    {
-        "extend",
-        "extend_backward",
-        "shift",
-        "shift_backward",
-        "from_end",
-        "from_end_backward",
-        "from_start",
-        "from_start_backward",
-    }
-)
+_BACKWARD = {kind: f"{kind}_backward" for kind in ("extend", "shift", "from_end", "from_start")}
+
+OTHER_WAY = _BACKWARD | {backward: kind for kind, backward in _BACKWARD.items()}
+"""The timers, each with the one that goes the other way."""
+
+TIMERS = frozenset(OTHER_WAY)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ A scope is the whole pattern, one NOT or one collection. Both the checks and the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import TypeGuard
@@ -146,8 +146,9 @@ def name_anonymous(query: PatternQuery) -> PatternQuery:
     return replace(query, pattern=change_events(query.pattern, name))
 
 
-def without_names(pattern: Pattern, named_by_rule: Collection[Stream] = ()) -> Pattern:
-    """The pattern as it was before its anonymous events were named; a rule may name an event by its stream.
+def without_names(pattern: Pattern, *, by_stream: bool = False) -> Pattern:
+    """The pattern as it was before its anonymous events were named; with `by_stream`, an event that is called like its
+    stream, as rules call those without a name, has none.
 
     What an operator under a context gives is called by what it is made of.
     """
@@ -155,7 +156,7 @@ def without_names(pattern: Pattern, named_by_rule: Collection[Stream] = ()) -> P
     def name(event: Event) -> Event:
         if isinstance(event.variable, Handle):
             return replace(event, variable=Spoken(event.variable.words))
-        made = isinstance(event.variable, Unnamed) or event.variable in named_by_rule
+        made = isinstance(event.variable, Unnamed) or (by_stream and event.variable == event.stream)
         return replace(event, variable=None) if made else event
 
     return change_events(pattern, name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from ensue.algebra.attributes import position_name
 from ensue.algebra.nodes import AnyStatements, Event, PatternQuery, rewrite, walk
 from ensue.algebra.rule_reader import all_of
 from ensue.algebra.streams import streams_of
@@ -54,13 +53,13 @@ def _check_positions(query: PatternQuery, attributes_of: AttributesOf) -> Iterat
 
 
 def _with_names(query: PatternQuery, attributes_of: AttributesOf) -> PatternQuery:
-    orders = {event.variable: attributes_of(str(event.stream)) for event in _events(query) if event.arity is not None}
-    if not orders:
+    named_by_place = [event for event in _events(query) if event.positions is not None]
+    if not named_by_place:
         return query
     names = {
-        (variable, position_name(place)): name
-        for variable, known in orders.items()
-        for place, name in enumerate(known or ())
+        (event.variable, position): name
+        for event in named_by_place
+        for position, name in zip(event.positions or (), attributes_of(str(event.stream)) or (), strict=True)
     }
 
     def named(expr: Expr) -> Expr:
@@ -70,7 +69,7 @@ def _with_names(query: PatternQuery, attributes_of: AttributesOf) -> PatternQuer
 
     return replace(
         query,
-        pattern=rewrite(query.pattern, lambda part: replace(part, arity=None) if isinstance(part, Event) else part),
+        pattern=rewrite(query.pattern, lambda part: replace(part, positions=None) if isinstance(part, Event) else part),
         where=None if query.where is None else named(query.where),
         returns=tuple(replace(column, expression=named(column.expression)) for column in query.returns),
     )
@@ -83,10 +82,15 @@ def with_keys(queries: Sequence[PatternQuery]) -> tuple[PatternQuery, ...]:
         query = keyed[place]
         if query.lookup is not None:
             users = [other for other in keyed if query.name in streams_of([other])]
-            own = {column.alias for column in query.returns}
+            own = {column.alias for column in query.returns if _is_field(column.expression, column.alias)}
             keys = tuple(key for key in users[0].partition_by if key in own) if users else ()
             keyed[place] = replace(query, partition_by=keys)
     return tuple(keyed)
+
+
+def _is_field(expression: Expr, name: str | None) -> bool:
+    """Whether a column has the name of the field that it holds; what had a place for its name has not."""
+    return isinstance(expression, Field) and expression.name == name
 
 
 def _keyed(query: PatternQuery) -> PatternQuery:

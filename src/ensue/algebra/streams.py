@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from ensue.algebra.catalog import MOMENTS, TIME_NAMES, Catalog, StreamSchema, inferred_catalog
 from ensue.algebra.check import column_name
+from ensue.algebra.constraints import ConstraintStatement
 from ensue.algebra.nodes import Event, Operation, PatternQuery, Statements, Window, walk
 from ensue.algebra.operators import STRICT
 from ensue.algebra.scopes import counts_events
@@ -46,6 +47,28 @@ def used_streams(query: PatternQuery, declared: Iterable[Stream]) -> tuple[Strea
     """The declared streams whose events the pattern speaks of, the forbidden ones included."""
     known = set(declared)
     return tuple(name for name in streams_of([query]) if name in known)
+
+
+def unclear_traces(constraints: Iterable[ConstraintStatement], queries: Iterable[PatternQuery]) -> Iterator[Problem]:
+    """Constraints that speak of the traces of queries without anything to say what a trace is."""
+    keys = {frozenset(query.partition_by) for query in queries}
+    for entry in constraints:
+        if entry.partition_by:
+            continue
+        if frozenset() in keys:
+            yield Problem(
+                "constraint-partition",
+                "a constraint speaks of traces, but a pattern has no PARTITION BY that says what a trace is",
+                entry.span,
+                hint="add PARTITION BY with the key of a trace to the pattern, or to a constraint about others",
+            )
+        elif len(keys) > 1:
+            yield Problem(
+                "constraint-partition",
+                "the patterns have different PARTITION BY, so it is not clear what a trace of this constraint is",
+                entry.span,
+                hint="add PARTITION BY with the key of a trace to the constraint",
+            )
 
 
 def users_of(name: str, queries: Iterable[PatternQuery]) -> tuple[PatternQuery, ...]:

@@ -20,7 +20,7 @@ from ensue.kernels.compiled import Int64s
 from ensue.names import Name, in_order
 from ensue.plan.build import plan_graph
 from ensue.plan.model import Options, QueryPlan
-from ensue.plan.openings import Opening, is_point, openings_of, shortened
+from ensue.plan.openings import Opening, is_point, openings_of
 
 Listed = tuple[frozenset[Name], Sequence[Name], Int64s]
 """The variables of choices that are listed, in order, and the rows of their events."""
@@ -154,5 +154,5 @@ def _still_forbidden(graph: Graph) -> tuple[str, ...]:
         stated = absence.scope.stated or ()
         timed = any({bound.left.variable, bound.right.variable} & moments for bound in stated)
         if absence.scope.trailing or timed:
-            texts.append(shortened(absence.text))
+            texts.append(absence.text)
     return tuple(dict.fromkeys(texts))

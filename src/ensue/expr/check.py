@@ -83,6 +83,23 @@ def check_condition(expr: Expr, field_type: FieldType, problems: list[Problem]) 
     _Checker(field_type, problems).condition(expr)
 
 
+def check_without_data(expr: Expr, field_type: FieldType, problems: list[Problem], *, condition: bool) -> None:
+    """Appends a problem for each mistake that no data can mend; what data decide counts as null.
+
+    >>> problems = []
+    >>> call = Call("avg", (Field("t", "length"),))
+    >>> check_without_data(Binary(">", call, Duration(5)), lambda field: NULL_TYPE, problems, condition=True)
+    >>> check_without_data(Call("len", (Field("t", "name"),)), lambda field: NULL_TYPE, problems, condition=False)
+    >>> [problem.code for problem in problems]
+    ['unknown-function']
+    """
+    checker = _CheckerWithoutData(field_type, problems)
+    if condition:
+        checker.condition(expr)
+    else:
+        checker.type_of(expr)
+
+
 @dataclass(frozen=True, slots=True)
 class _Checker:
     field_type: FieldType
@@ -376,3 +393,11 @@ class _Checker:
             self.report("function-arguments", message, span, label, did_you_mean(value, parameter.choices) or example)
             return False
         return True
+
+
+@dataclass(frozen=True, slots=True)
+class _CheckerWithoutData(_Checker):
+    def aggregate(self, aggregate: Aggregate, expr: Call) -> Type:
+        """Over nothing an average is a number; over what nobody knows yet it may be a duration."""
+        found = _Checker.aggregate(self, aggregate, expr)
+        return NULL_TYPE if Kind.DURATION in aggregate.kinds and found.kind is Kind.FLOAT else found

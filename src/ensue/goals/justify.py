@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ensue.algebra.rulesets import RESULT
 from ensue.dsl.constraints import ConstraintsLike
 from ensue.engine.matches import MatchChunk
 from ensue.engine.output import render_chunk
@@ -71,7 +70,7 @@ def justify(
             shown = pa.Table.from_batches([render_chunk(chunk, output)])
             place = _place_of(wanted, shown)
             if place is not None:
-                return without_shell(Prover(loaded, ways).match(plan, _one(chunk, place)), chosen.is_head)
+                return Prover(loaded, ways).result(plan, _one(chunk, place), chosen.is_head)
             seen.append(shown)
     raise QueryError([_not_found(chosen.name, wanted, seen)], plan.source)
 
@@ -115,11 +114,3 @@ def _not_found(name: str, wanted: Mapping[str, Any], seen: list[pa.Table]) -> Pr
     else:
         hint += "; `ensue.why_not` says why"
     return Problem("no-such-match", f"no match of `{name}` has {said}", hint=hint)
-
-
-def without_shell(proof: Proof, is_head: bool) -> Proof:
-    """Of a head the event itself: what shows it as a result proves nothing."""
-    if not is_head:
-        return proof
-    event = proof.because[0]
-    return replace(event, text=event.text.removeprefix(f"{RESULT}: "))

@@ -29,7 +29,6 @@ from ensue.names import Name, Stream, in_words
 from ensue.plan.build import with_lists
 from ensue.plan.declared import Derivation, Way
 from ensue.plan.model import AbsencePlan, GraphPlan, QueryPlan
-from ensue.plan.openings import shortened
 from ensue.plan.requirements import (
     ABSENCE,
     COLLECTION,
@@ -96,6 +95,13 @@ class Prover:
     found: dict[int, list[tuple[MatchChunk, pa.Table]]] = field(default_factory=dict)
     bound: list[tuple[EventSource, int]] = field(default_factory=list)
 
+    def result(self, plan: QueryPlan, one: MatchChunk, is_head: bool) -> Proof:
+        """The proof of the one match of a chunk; of a head the event itself: what shows it proves nothing."""
+        if not is_head:
+            return self.match(plan, one)
+        (name,) = one.plan.graph.names
+        return self._event(one, name, question_of(plan.query, plan.source), (), by_stream=True)
+
     def match(self, plan: QueryPlan, one: MatchChunk, path: Path = ()) -> Proof:
         """The proof of the one match of a chunk."""
         question = question_of(plan.query, plan.source)
@@ -113,15 +119,18 @@ class Prover:
 
     # -- events ------------------------------------------------------------------------------------------------------
 
-    def _event(self, one: MatchChunk, name: Name, question: Question, path: Path) -> Proof:
+    def _event(self, one: MatchChunk, name: Name, question: Question, path: Path, *, by_stream: bool = False) -> Proof:
         found, place = one.space.candidates[name], int(one.rows.places[name][0])
-        return self._bound_event(one.space, name, int(found.rows[place]), question, path)
+        return self._bound_event(one.space, name, int(found.rows[place]), question, path, by_stream=by_stream)
 
-    def _bound_event(self, space: Workspace, name: Name, row: int, question: Question, path: Path) -> Proof:
+    def _bound_event(
+        self, space: Workspace, name: Name, row: int, question: Question, path: Path, *, by_stream: bool = False
+    ) -> Proof:
+        """An event, called by its name and its stream, or by the stream alone."""
         source, stream = space.candidates[name].source, space.streams[name]
         self.bound.append((source, row))
         values = {key: value for key, value in _row(source, row).items() if not key.startswith(OWN)}
-        word = question.word(name)
+        word = in_words(stream) if by_stream else question.word(name)
         called = word if word == in_words(stream) else f"{word}: {in_words(stream)}"
         shown = ", ".join(
             f"{column_in_words(key, stream, self.loaded.planned.lookups)} = {value!r}"
@@ -220,7 +229,7 @@ class Prover:
         scope = (_outermost(lows, True, self._time_type), _outermost(highs, False, self._time_type))
         words = " ".join(word for word in scope if word)
         values = {"from": _value(lows, min), "to": _value(highs, max)}
-        return Proof(ABSENCE, f"no {shortened(absence.absence.text)} {words}".rstrip(), values)
+        return Proof(ABSENCE, f"no {absence.absence.text} {words}".rstrip(), values)
 
     def _edge(
         self, inner: GraphPlan, point: Point, outer: Sequence[Point], one: MatchChunk, least: bool
@@ -260,9 +269,7 @@ class Prover:
                         )
                     )
             count = int(lists.lengths[0])
-            yield Proof(
-                COLLECTION, f"{shortened(plan.collection.text)}: {count} listed", {"count": count}, tuple(events)
-            )
+            yield Proof(COLLECTION, f"{plan.collection.text}: {count} listed", {"count": count}, tuple(events))
 
     @property
     def _time_type(self) -> pa.DataType:

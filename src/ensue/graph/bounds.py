@@ -76,10 +76,11 @@ ZERO = Limit(0, False)
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """The clause of the user's text that a bound comes from, in words, and its place."""
+    """The clause of the user's text that a bound comes from, in words, and its place; `by_order`: the order of SEQ."""
 
     text: str
     span: Span | None = None
+    by_order: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from ensue.algebra.catalog import Catalog
 from ensue.algebra.choices import choices, names_in, orders, renamed
 from ensue.algebra.expand import as_written
 from ensue.algebra.nodes import (
-    Event,
     Events,
     Named,
     Not,
@@ -127,8 +126,7 @@ def _never_holds(contradiction: Contradiction) -> Problem:
 
 
 def _way_out(contradiction: Contradiction) -> str:
-    clauses = {bound.reason.text for bound in contradiction.cycle if bound.reason.text}
-    if all(text.startswith("SEQ puts") for text in clauses):
+    if all(bound.reason.by_order for bound in contradiction.cycle if bound.reason.text):
         return "a variable that is written twice is one event: give the second its own name"
     return "one of these clauses has to go or to be loosened"
 
@@ -187,8 +185,6 @@ class GraphBuilder:
         self.policy = query.policy
         query = spelled_out(query)
         self.pattern: Pattern = query.pattern
-        events = [node for node in walk(query.pattern) if isinstance(node, Event)] if query.rule is not None else []
-        self.unnamed = frozenset(event.stream for event in events if event.variable == event.stream)
         self.catalog = catalog
         self.scale = TimeScale(catalog.unit)
         self.reader = Reader(self.scale.ticks)
@@ -205,8 +201,8 @@ class GraphBuilder:
         )
 
     def text_of(self, pattern: Pattern) -> str:
-        """A part of the expanded pattern as the user would write it."""
-        return render_pattern(as_written(without_names(pattern, self.unnamed)))
+        """A part of the expanded pattern as the user would write it; what is called like its stream is named once."""
+        return render_pattern(as_written(without_names(pattern, by_stream=True)))
 
     def whole_graph(self, chosen: Pattern, pattern: Pattern, number: int) -> Graph:
         """The graph of a chosen pattern in one order of its items; `number` is that of the choice."""

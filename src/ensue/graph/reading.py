@@ -260,7 +260,8 @@ class Reader:
         for gap, (first, second) in enumerate(pairwise(extents)):
             for x in () if gap in pattern.loose else first.ends:
                 for y in second.starts:
-                    reason = Reason(f"SEQ puts {self.word(x)} before {self.word(y)}", pattern.span)
+                    said = f"SEQ puts {self.word(x)} before {self.word(y)}"
+                    reason = Reason(said, pattern.span, by_order=True)
                     parts.times.append(Bound(end_of(x), start_of(y), BEFORE, reason))
 
     # -- operators -------------------------------------------------------------------------------------------------

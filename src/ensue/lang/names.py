@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ensue.algebra.operators import OPERATORS
-from ensue.names import Handle, Name, Spoken, Stream
+from ensue.names import Handle, Name, Spoken, Stream, quoted
 
 RESERVED = (
     "AND", "AS", "BETWEEN", "CASE", "ELSE", "FALSE", "IN", "IS", "LIKE", "NOT", "NULL", "OR", "PARTITION",
@@ -116,4 +116,4 @@ def quote_always(name: str) -> str:
     """
     if not name:
         raise ValueError("a name is not empty")
-    return "`" + name.replace("`", "``") + "`"
+    return quoted(name)

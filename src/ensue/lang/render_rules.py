@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Container, Iterator
 
 from ensue.algebra.rules import (
@@ -28,14 +27,12 @@ from ensue.algebra.rules import (
     While,
 )
 from ensue.expr.functions import FUNCTIONS
-from ensue.expr.nodes import Call, Expr, Literal
+from ensue.expr.nodes import Binary, Call, Expr, Field, Literal
 from ensue.lang.names import quote_always, quote_name
 from ensue.lang.render_values import layout_condition, render_expression, render_names, render_window
 
 _LINE = 100
 _INDENT = "  "
-_NAMED = re.compile(r"(?:[^\W\d]\w*|`(?:[^`]|``)+`) =")
-"""How an argument begins that would be read as one with a name."""
 
 
 def render_declarations(ruleset: Ruleset) -> Iterator[str]:
@@ -169,4 +166,17 @@ def _given(expression: Expr, name: str | None) -> str:
     text = render_expression(expression)
     if name is not None:
         return f"{quote_name(name)} = {text}"
-    return f"({text})" if _NAMED.match(text) else text
+    return f"({text})" if _looks_named(expression) else text
+
+
+def _looks_named(expression: Expr) -> bool:
+    """Whether an expression begins like an argument with a name: `x = ...`."""
+    match expression:
+        case Binary("=", Field(None, asks_state=False)):
+            return True
+        case Binary("and", Binary("or")):
+            return False  # in brackets
+        case Binary("and" | "or", left):
+            return _looks_named(left)
+        case _:
+            return False

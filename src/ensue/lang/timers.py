@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ensue.algebra.nodes import Events, Ticks, Window
-from ensue.algebra.rules import TIMERS, TimerItem
+from ensue.algebra.rules import OTHER_WAY, TIMERS, TimerItem
 from ensue.errors import Problem, Span, did_you_mean
 from ensue.expr.nodes import Duration, Expr, Field, Literal
 
@@ -88,8 +88,7 @@ def _length_problems(kind: str, length: Expr | Events) -> Iterator[Problem]:
 
 
 def _other_way(kind: str) -> str:
-    other = kind.removesuffix("_backward") if kind.endswith("_backward") else f"{kind}_backward"
-    return f"`{other}` goes the other way"
+    return f"`{OTHER_WAY[kind]}` goes the other way"
 
 
 def _window(length: Expr | Events) -> Window:

@@ -15,7 +15,6 @@ from ensue.names import Name, Stream
 from ensue.plan.explain import Explained
 from ensue.plan.graph_words import Given, GraphWords, further_rounds
 from ensue.plan.model import GraphPlan, QueryPlan
-from ensue.plan.openings import shortened
 from ensue.plan.order import precedence
 
 LETTER = 7.3
@@ -183,7 +182,7 @@ class _Drawing:
     def _bars(self, columns: list[list[Name]]) -> Iterator[_Bar]:
         place = {name: number for number, column in enumerate(columns) for name in column}
         for absence in self.graph_plan.absences:
-            text = f"no {shortened(absence.absence.text)}"
+            text = f"no {absence.absence.text}"
             yield _Bar(shortened_to(text), ABSENT, *_between(absence.absence.scope, place, len(columns)))
         for listed in self.graph_plan.collections:
             scope = listed.collection.scopes[0] if listed.collection.scopes else Scope()
@@ -268,7 +267,7 @@ def _between(scope: Scope, place: Mapping[Name, int], columns: int) -> tuple[int
 def _listed(collection: Collection) -> str:
     least, most = collection.least, collection.most
     number = f"{least} or more" if most is None else str(least) if least == most else f"{least} to {most}"
-    return f"{collection.name}: every {shortened(collection.text)}, {number}"
+    return f"{collection.name}: every {collection.text}, {number}"
 
 
 def shortened_to(text: str, most: int = MOST_LETTERS) -> str:

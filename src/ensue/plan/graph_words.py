@@ -37,6 +37,17 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
+class _Distance:
+    """`at most 5 minutes after`, `before`: where something lies, before the word for what it lies by."""
+
+    side: str
+    amount: str | None = None
+
+    def __str__(self) -> str:
+        return self.side if self.amount is None else f"{self.amount} {self.side}"
+
+
+@dataclass(frozen=True, slots=True)
 class GraphWords:
     """The graphs of a plan in words. `given` are the streams that stand for another operator's events."""
 
@@ -212,21 +223,21 @@ class GraphWords:
     def _span(self, limit: Limit) -> str:
         return ("less than " if limit.strict else "") + self.amount(limit.value)
 
-    def _no_later(self, limit: Limit) -> str:
+    def _no_later(self, limit: Limit) -> _Distance:
         """What `x - y <= limit` says of `x`, before the word for `y`."""
-        if limit.value > 0:
-            return f"{'less than' if limit.strict else 'at most'} {self.amount(limit.value)} after"
-        if limit.value < 0:
-            return f"{'more than' if limit.strict else 'at least'} {self.amount(-limit.value)} before"
-        return "before" if limit.strict else "no later than"
+        if limit.value == 0:
+            return _Distance("before" if limit.strict else "no later than")
+        return _Distance("after" if limit.value > 0 else "before", self._amount(limit))
 
-    def _no_earlier(self, limit: Limit) -> str:
+    def _no_earlier(self, limit: Limit) -> _Distance:
         """What `x - y <= limit` says of `y`, before the word for `x`."""
-        if limit.value > 0:
-            return f"{'less than' if limit.strict else 'at most'} {self.amount(limit.value)} before"
-        if limit.value < 0:
-            return f"{'more than' if limit.strict else 'at least'} {self.amount(-limit.value)} after"
-        return "after" if limit.strict else "no earlier than"
+        if limit.value == 0:
+            return _Distance("after" if limit.strict else "no earlier than")
+        return _Distance("before" if limit.value > 0 else "after", self._amount(limit))
+
+    def _amount(self, limit: Limit) -> str:
+        most, least = ("less than", "more than") if limit.strict else ("at most", "at least")
+        return f"{most if limit.value > 0 else least} {self.amount(abs(limit.value))}"
 
     def _shifted(self, ticks: int, base: Stream) -> str:
         return f"{self.amount(abs(ticks))} {'before' if ticks < 0 else 'after'} {base}"
@@ -268,7 +279,7 @@ class GraphWords:
 
     def _stated(self, bounds: Iterable[Bound], inner: Graph, graph: Graph) -> str:
         """Where an operator puts what it forbids or lists."""
-        said: dict[str, dict[str, list[str]]] = {}
+        said: dict[str, dict[str, list[_Distance]]] = {}
         for bound in bounds:
             is_upper = bound.left.variable in (*inner.names, *(moment.name for moment in inner.moments))
             own, other = (bound.left, bound.right) if is_upper else (bound.right, bound.left)
@@ -354,17 +365,17 @@ def _moment_name(moment: Moment, graph: Graph) -> str:
     return "the moment" if name is None else f"{name}.e"
 
 
-def _joined(places: Mapping[str, list[str]]) -> str:
+def _joined(places: Mapping[str, list[_Distance]]) -> str:
     """`after b and at most 5 minutes later`: what is said of each place, the place named once."""
     return " and ".join(_at_place(place, phrases) for place, phrases in places.items())
 
 
-def _at_place(place: str, phrases: list[str]) -> str:
-    match sorted(phrases, key=lambda phrase: " " in phrase):
-        case ["after", further] if further.endswith(" after"):
-            return f"after {place} and {further.removesuffix('after')}later"
-        case ["before", further] if further.endswith(" before"):
-            return f"before {place} and {further.removesuffix('before')}earlier"
+def _at_place(place: str, phrases: list[_Distance]) -> str:
+    match sorted(phrases, key=lambda phrase: phrase.amount is not None):
+        case [_Distance("after", None), _Distance("after", str(amount))]:
+            return f"after {place} and {amount} later"
+        case [_Distance("before", None), _Distance("before", str(amount))]:
+            return f"before {place} and {amount} earlier"
         case _:
             return " and ".join(f"{phrase} {place}" for phrase in phrases)
 

@@ -10,7 +10,7 @@ from ensue.algebra.bind import bind_constraint
 from ensue.algebra.catalog import Catalog
 from ensue.algebra.constraints import Clause, Constraint, EndsWithin, clauses_of
 from ensue.algebra.nodes import PatternQuery, Statements
-from ensue.algebra.streams import declarations, used_streams
+from ensue.algebra.streams import declarations, unclear_traces, used_streams
 from ensue.errors import Problem, QueryError, Source, Span
 from ensue.graph.bounds import Bound, Limit, Reason, end_of, extend, start_of
 from ensue.graph.law import Law, Needed
@@ -30,7 +30,7 @@ Proof = tuple[str, tuple[Constraint, ...]]
 
 def laws_of(statements: Statements, catalog: Catalog | None = None) -> list[Law | None]:
     """For each query the constraints over its traces; raises a QueryError if they say something impossible."""
-    problems = [*_unclear_traces(statements)]
+    problems = [*unclear_traces(statements.constraints, statements.statements)]
     if catalog is not None:
         keys = next((query.partition_by for query in statements.statements), ())
         for entry in statements.constraints:
@@ -56,28 +56,6 @@ def laws_by_query(statements: Statements, catalog: Catalog | None = None) -> dic
     declared = declarations(statements.statements)
     plain = tuple(query for query in statements.statements if not used_streams(query, declared))
     return dict(zip(plain, laws_of(replace(statements, statements=plain), catalog), strict=True))
-
-
-def _unclear_traces(statements: Statements) -> Iterator[Problem]:
-    """Constraints that speak of traces without anything to say what a trace is."""
-    keys = {frozenset(query.partition_by) for query in statements.statements}
-    for entry in statements.constraints:
-        if entry.partition_by:
-            continue
-        if frozenset() in keys:
-            yield Problem(
-                "constraint-partition",
-                "a constraint speaks of traces, but a pattern has no PARTITION BY that says what a trace is",
-                entry.span,
-                hint="add PARTITION BY with the key of a trace to the pattern, or to a constraint about others",
-            )
-        elif len(keys) > 1:
-            yield Problem(
-                "constraint-partition",
-                "the patterns have different PARTITION BY, so it is not clear what a trace of this constraint is",
-                entry.span,
-                hint="add PARTITION BY with the key of a trace to the constraint",
-            )
 
 
 def contradictory_constraints(law: Law) -> list[Problem]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
@@ -11,8 +10,6 @@ from ensue.expr.nodes import variables_of
 from ensue.graph.bounds import Network, end_of, start_of
 from ensue.graph.model import Absence, Extent, Graph, Moment, Scope
 from ensue.names import Name
-
-_TWICE = re.compile(r"\b(\w+) \1\b")
 
 MOST_PARTS = 4096
 """How many parts of one graph are looked at."""
@@ -44,19 +41,8 @@ def openings_of(graph: Graph) -> Iterator[Opening]:
             _part(graph, names, judged),
             missing,
             tuple(name for name in missing if not any(_comes_first(other, name, graph) for other in missing)),
-            tuple(
-                dict.fromkeys(shortened(absence.text) for absence in graph.absences if not _is_closed(absence, names))
-            ),
+            tuple(dict.fromkeys(absence.text for absence in graph.absences if not _is_closed(absence, names))),
         )
-
-
-def shortened(text: str) -> str:
-    """The text of an absence; an item that is called like its stream is named once.
-
-    >>> shortened("shipped shipped [qty > 1]")
-    'shipped [qty > 1]'
-    """
-    return _TWICE.sub(r"\1", text)
 
 
 def _beginnings(graph: Graph) -> list[frozenset[Name]]:

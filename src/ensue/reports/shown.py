@@ -13,7 +13,6 @@ from ensue.api import Loaded
 from ensue.engine.output import render_chunk
 from ensue.engine.sources import Mask
 from ensue.errors import citing
-from ensue.goals.justify import without_shell
 from ensue.goals.proofs import Prover
 from ensue.goals.words import moment_in_words
 from ensue.reports.found import MATCH_ID, Found, Int64s
@@ -91,7 +90,7 @@ class Chooser:
         chunk = one.one(number)
         prover.bound.clear()
         with citing(one.plan.source):
-            proof = without_shell(prover.match(one.plan, chunk), one.is_head)
+            proof = prover.result(one.plan, chunk, one.is_head)
             row = pa.Table.from_batches([render_chunk(chunk, one.output)]).to_pylist()[0]
         events = [self.marks.number(source, place, lane) for source, place in prover.bound]
         start, end, complete = (int(times[number]) for times in (one.starts, one.ends, one.completions))
