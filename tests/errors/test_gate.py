@@ -315,6 +315,29 @@ def test_a_place_in_a_query_built_in_python_survives_pickling() -> None:
     assert sent.source.quote(sent.statements[0].pattern.items[1].span) == "B b"
 
 
+def test_constraints_beside_a_query_built_in_python_come_below_it() -> None:
+    with pytest.raises(ensue.QueryError) as caught:
+        ensue.detect(EVENTS, ensue.seq("A a", "B b"), **COLUMNS, constraints=[ensue.prior("A", "B"), ensue.ends("C")])
+    assert caught.value.source.text == "PATTERN SEQ(A a, B b);\nCONSTRAINT PRIOR(A, B);\nCONSTRAINT ENDS(C);\n"
+    assert (caught.value.code, caught.value.line) == ("constraint-partition", 2)
+
+
+def test_a_program_that_says_nothing_has_no_text_to_cite() -> None:
+    empty = ensue.Program(Statements(()))
+    assert refusal(lambda: ensue.violations(EVENTS, **COLUMNS)) == ("no-constraint", None, None)
+    assert refusal(lambda: ensue.violations(EVENTS, **COLUMNS, constraints=[])) == ("no-constraint", None, None)
+    assert refusal(lambda: ensue.run(empty, EVENTS, **COLUMNS)) == ("no-pattern", None, None)
+
+
+def test_what_no_text_could_say_is_refused_in_python() -> None:
+    assert refusal(lambda: ensue.detect(EVENTS, ensue.event("A", "a").times(2**63), **COLUMNS)) is not None
+    for query in (ensue.event("A", ""), ensue.event("A", "a").as_pattern(""), ensue.event("", "a")):
+        with pytest.raises(ValueError, match="a name is not empty"):
+            ensue.detect(EVENTS, query, **COLUMNS)
+    found = ensue.detect(EVENTS, ensue.event("A", "a").where(ensue.var("a").x == 1, ensue.value("") == ""), **COLUMNS)
+    assert found.num_rows == 1
+
+
 def test_what_nests_too_deep_in_python_is_refused_like_its_text() -> None:
     deep = ensue.event("A", "a")
     for _ in range(300):

@@ -14,11 +14,15 @@ from typing import Any
 
 from ensue.algebra.nodes import PatternQuery, Statements
 from ensue.errors import Problem, Source, Span
+from ensue.expr.nodes import Literal
 from ensue.lang.build import MAXIMAL_DEPTH
 from ensue.lang.constraints import has_a_size
 from ensue.lang.joining import join_cited, together
 from ensue.lang.parser import parse_statements
 from ensue.lang.render import render_statements
+
+LARGEST = 2**63
+"""Whole numbers are below this, so that they fit into 64 bits."""
 
 Places = dict[tuple[int, int], Span]
 """Where the text has what a mark stands for, by the numbers of the mark."""
@@ -112,6 +116,8 @@ def joined(parts: Sequence[Statements], name: str = "query") -> Statements:
     """
     if all(map(_has_text, parts)):
         return parts[0] if len(parts) == 1 else join_cited(parts)
+    if (nothing := together(parts)) == Statements(()):
+        return nothing  # there is no text that says nothing
     if reads_otherwise(parts):
         return Unwritten(parts, name).written()
     marked: Statements = _marked(together(parts), count(1))
@@ -128,31 +134,35 @@ def _has_text(part: Statements) -> bool:
 
 
 def _cited(parts: Sequence[Statements], name: str) -> Iterator[Statements]:
-    """The parts with a text each; neighbours without one share theirs."""
-    for has_text, group in groupby(parts, key=_has_text):
-        if has_text:
-            yield from group
+    """The parts with a text each; neighbours without one share theirs, unless they were put together before."""
+    for _, group in groupby(parts, key=lambda part: id(part.source)):
+        members = tuple(group)
+        if _has_text(members[0]):
+            yield from members
         else:
-            yield parse_statements(render_statements(together(tuple(group))), name)
+            yield parse_statements(render_statements(together(members)), name)
 
 
 def reads_otherwise(parts: Sequence[Statements]) -> bool:
     """Whether the parser has something to say of values built in Python that no later check says."""
     built = [part for part in parts if not _has_text(part)]
     sizes = (has_a_size(entry.constraint) for part in built for entry in part.constraints)
-    return not all(sizes) or any(map(_nests_deep, built))
+    return not all(sizes) or any(map(_is_doubtful, built))
 
 
-def _nests_deep(root: object) -> bool:
-    """Whether nodes are nested deeper than a text may. Keeps its own stack: depth is a rule and not a crash."""
+def _is_doubtful(root: object) -> bool:
+    """Whether nodes nest deeper than a text may, a number is larger, or something that may be a name is empty.
+
+    Keeps its own stack: depth is a rule and not a crash.
+    """
     waiting = [(root, 0)]
     while waiting:
         value, depth = waiting.pop()
-        if depth > MAXIMAL_DEPTH:
+        if depth > MAXIMAL_DEPTH or value == "" or (isinstance(value, int) and not -LARGEST <= value < LARGEST):
             return True
         if isinstance(value, tuple):
             waiting += [(part, depth) for part in value]
-        elif _is_node(value):
+        elif _is_node(value) and not isinstance(value, Literal):
             waiting += [(getattr(value, name), depth + 1) for name in _fields(value)[1]]
     return False
 
