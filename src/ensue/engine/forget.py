@@ -37,12 +37,13 @@ def rows_to_keep(
             variable.name: cached_candidates(variable, graph_plan.graph, store, plan.catalog, found)
             for variable in graph_plan.graph.variables
         }
-        longest = reduce(longer, (kept for (graph, _), kept in plan.retention.items() if graph == number))
         for inner in graph_plan.with_inner():
             for number_in_graph, variable in enumerate(inner.graph.variables):
                 events = cached_candidates(variable, inner.graph, store, plan.catalog, found)
                 retention = plan.retention[number, variable.name]
-                retention = longest if retention.at_once and not options.streaming else retention
+                if retention.at_once and not options.streaming:
+                    own = (kept for (graph, _), kept in plan.retention.items() if graph == number)
+                    retention = reduce(longer, own)
                 place = next(place for place, source in enumerate(store.sources) if source is events.source)
                 needed = _needed(events, retention, store, until, options)
                 if options.suppressing and needed.any():

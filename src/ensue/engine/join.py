@@ -102,7 +102,8 @@ class Join:
 
     def _step(self, name: Name, bound: frozenset[Name]) -> Step:
         space, options = self.space, self.space.options
-        wanted = ("step", name, bound, space.outer, space.sight, options.equality_keys, options.earliest_completion)
+        # Which equalities are join keys depends on the data: the others are conditions.
+        wanted = ("step", name, bound, space.sight, space.keyed_classes(), options.earliest_completion)
         known: dict[Hashable, Step] = space.plan.remembered
         if wanted not in known:
             conditions = self._residual_conditions(name, bound)

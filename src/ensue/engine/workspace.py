@@ -58,23 +58,30 @@ class Workspace:
     """Where matches begin to be wanted: none is that ends earlier. None: all are."""
     horizon: int | None = None
     """Where moments end that nothing else ends."""
+    seen: Sight | None = None
 
     def __post_init__(self) -> None:
-        self.moments = {**self.moments, **{moment.name: moment for moment in self.plan.graph.moments}}
-        listed = [graph.graph for plan in self.plan.collections for graph in plan.graphs]
-        own = {variable.name: variable.stream for graph in listed for variable in graph.variables}
-        self.list_streams = {**self.list_streams, **own}
+        if self.plan.graph.moments:
+            self.moments = {**self.moments, **{moment.name: moment for moment in self.plan.graph.moments}}
+        if self.plan.collections:
+            listed = [graph.graph for plan in self.plan.collections for graph in plan.graphs]
+            own = {variable.name: variable.stream for graph in listed for variable in graph.variables}
+            self.list_streams = {**self.list_streams, **own}
 
     @property
     def outer(self) -> frozenset[Name]:
         """The variables of the graphs around this one."""
-        return frozenset(self.candidates) - frozenset(self.plan.graph.names)
+        return self.sight.outer
 
     @property
     def sight(self) -> Sight:
-        outer, own = self.outer, {moment.name for moment in self.plan.graph.moments}
-        moments = frozenset(name for name, moment in self.moments.items() if moment.repeated and name not in own)
-        return Sight(outer, bool(outer) and frozenset(self.whole.names) <= outer, moments)
+        """What the graph sees around it, which is settled once all candidates are there."""
+        if self.seen is None:
+            names, own = self.plan.graph.names, {moment.name for moment in self.plan.graph.moments}
+            outer = frozenset(self.candidates).difference(names)
+            moments = frozenset(name for name, moment in self.moments.items() if moment.repeated and name not in own)
+            self.seen = Sight(outer, bool(outer) and frozenset(self.whole.names) <= outer, moments)
+        return self.seen
 
     def inside(self, plan: GraphPlan) -> Workspace:
         """The workspace of a forbidden graph inside of this one."""
@@ -98,6 +105,7 @@ class Workspace:
         own = self.inside(plan)
         own.candidates = {name: own.candidates[name] for name in plan.graph.names}
         own.moments = {moment.name: moment for moment in plan.graph.moments}
+        own.seen = None
         return own
 
     def restrict(self, name: Name, mask: Mask) -> None:
@@ -190,6 +198,8 @@ class Workspace:
 
     def join_classes(self, variable: Name, bound: frozenset[Name]) -> tuple[EqualityClass, ...]:
         """The equality classes that connect a variable with bound ones."""
+        if not self.plan.graph.equalities:
+            return ()
         return tuple(
             group
             for group in self.keyed_classes()
@@ -200,7 +210,7 @@ class Workspace:
         """The equality classes of the graph that join keys stand for; the other equalities are conditions."""
         if self.classes is None:
             self.classes = ()
-            if self.options.equality_keys:
+            if self.options.equality_keys and self.plan.graph.equalities:
                 equalities = self.plan.graph.equalities
                 self.classes = usable_classes(
                     equalities,
