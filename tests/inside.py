@@ -130,7 +130,7 @@ NAMES = {
     "ensue.dsl": ("query_of", "window"),
     "ensue.dsl.constraints": ("constraint_statements", "statements_of"),
     "ensue.dsl.rule_items": ("items_of",),
-    "ensue.engine": ("derived", "events", "turn"),
+    "ensue.engine": ("derived", "events", "joinkeys", "turn"),
     "ensue.engine.kept": ("kept_events",),
     "ensue.engine.machine": ("Machine", "State", "compile_plan"),
     "ensue.engine.diagrams": ("Possible", "Stretch", "estimate_of_any", "probability_of_any"),

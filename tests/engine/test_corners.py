@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import ensue
-from inside import Rows, Workspace
+from inside import Rows, Workspace, joinkeys
 
 LARGE = 2**53
 
@@ -124,3 +124,15 @@ def test_join_keys_are_looked_up_once_per_candidate(monkeypatch: pytest.MonkeyPa
     query = "PATTERN AND(A a, A b) WHERE a.k = b.k RETURN a.k AS k"
     assert ensue.detect(events, query, time="t", type="type").num_rows == 0
     assert calls <= 12
+
+
+def test_an_equality_is_a_condition_in_steps_in_which_it_is_no_join_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Codes of few values fit into a key, those of many do not: which it is must not be remembered."""
+    monkeypatch.setattr(joinkeys, "MOST_PACKED", 4)
+    detector = ensue.Detector(
+        "PATTERN SEQ(A a, B b) WHERE a.x = b.x WITHIN 9 RETURN a.x AS a, b.x AS b", time="t", type="type"
+    )
+    few = pa.table({"t": [1, 2], "type": ["A", "B"], "x": ["u", "u"]})
+    many = pa.table({"t": [*range(20, 28)], "type": [*"AAAABBBB"], "x": [*"abcdefcd"]})
+    assert detector.advance(few, watermark=2).matches.to_pylist() == [{"a": "u", "b": "u"}]
+    assert detector.advance(many, watermark=28).matches.to_pylist() == [{"a": "c", "b": "c"}, {"a": "d", "b": "d"}]
