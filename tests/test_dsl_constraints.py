@@ -95,7 +95,7 @@ TEXT = "CONSTRAINT PRIOR(A, B); CONSTRAINT ENDS(B)"
     [
         TEXT,
         ensue.parse(TEXT),
-        ensue.parse(f"PATTERN A a; {TEXT}"),
+        ensue.parse(f"PATTERN A a PARTITION BY id; {TEXT}"),
         [ensue.prior("A", "B"), ConstraintStatement(Ends(("B",)))],
         (constraint for constraint in [ensue.prior("A", "B"), ensue.ends("B")]),
         ["CONSTRAINT PRIOR(A, B)", ensue.parse("CONSTRAINT ENDS(B)")],

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
+from ensue.algebra.bind import check_expressions
 from ensue.algebra.check import check_constraints, check_query, check_statement_names
 from ensue.algebra.contexts import resolve_contexts
 from ensue.algebra.hierarchies import check_hierarchies
@@ -64,7 +65,7 @@ def _marked(statements: Statements) -> Checked:
 def _written_problems(statements: Statements) -> list[Problem]:
     problems = [*check_constraints(statements.constraints)]
     problems += check_hierarchies(statements.hierarchies)
-    problems += [problem for query in statements.statements for problem in check_query(query)]
+    problems += [problem for query in statements.statements for problem in _query_problems(query)]
     problems += check_statement_names(
         [(query.name, query.span) for query in statements.results if isinstance(query.name, str)]
     )
@@ -78,18 +79,24 @@ def _lowered_problems(statements: Statements) -> list[Problem]:
     """What is wrong with the tables that rules look up, and with the patterns that rules, ON and contexts stand for."""
     ruleset = statements.ruleset or Ruleset()
     problems = [*check_tables(ruleset)]
-    problems += [problem for action in ruleset.actions for problem in check_query(action_query(action))]
+    problems += [problem for action in ruleset.actions for problem in _query_problems(action_query(action))]
     problems += [problem for query in statements.statements for problem in _context_problems(query)]
     if problems:
         return problems
     lowered = lowered_forms(statements)
     written = {id(query) for query in statements.statements}
     made = [query for query in with_keys(lowered.statements) if id(query) not in written]
-    problems += [*(problem for query in made for problem in check_query(query)), *check_streams(lowered)]
+    problems += [problem for query in made for problem in check_query(query) or check_expressions(query)]
+    problems += check_streams(lowered)
     declared = declarations(lowered.statements)
     # Those of rules may have other keys once tables say what is in which place.
     plain = [query for query in statements.statements if not used_streams(query, declared)]
     return [*problems, *unclear_traces(statements.constraints, plain)]
+
+
+def _query_problems(query: PatternQuery) -> list[Problem]:
+    """What is wrong with a query as it is written. Under a context, what its lowering means says what is a list."""
+    return check_query(query) or ([] if query.policy in CONTEXTS else check_expressions(query))
 
 
 def _context_problems(query: PatternQuery) -> tuple[Problem, ...]:

@@ -130,6 +130,8 @@ PASSED_THROUGH = (
     "PATTERN SEQ(A a, B b) WITHIN 5 RETURN PREV(a.x) AS x",
     "PATTERN SEQ(A a, B b) AS p WHERE p.x = 1 WITHIN 5",
     "PATTERN SEQ(A a, B b) WITHIN 5 RETURN CASE WHEN a.x = 1 THEN 1 ELSE 'a' END AS x",
+    "PATTERN SEQ(A a, B b) WITHIN 5 MATCH CUMULATIVE RETURN len(b.x) AS x",
+    "PATTERN SEQ(SEQ(A a, B b), C c) WHERE len(b.x) > 1 WITHIN 5 MATCH RECENT",
     "STREAM s FROM PATTERN A a RETURN hours(a.x, 1) AS x; PATTERN s v",
     "RULE h(x) <- A(x=x), x LIKE 'a\\'; PATTERN h v",
     "CONSTRAINT PRIOR(A, B); PATTERN SEQ(A a, B b) WITHIN 5",

@@ -82,13 +82,15 @@ def test_words_of_constraints_are_not_reserved(word: str, text: str) -> None:
 
 def test_constraints_and_patterns_in_any_order() -> None:
     text = (
-        "CONSTRAINT PRIOR(A, B); PATTERN p SEQ(A a, B b); CONSTRAINT ENDS(B) PARTITION BY id; PATTERN q SEQ(B b, A a);"
+        "CONSTRAINT PRIOR(A, B); PATTERN p SEQ(A a, B b) PARTITION BY k; CONSTRAINT ENDS(B) PARTITION BY id;"
+        "PATTERN q SEQ(B b, A a) PARTITION BY k;"
     )
     program = parse(text)
     assert program.names == ("p", "q")
     assert program.constraints == (ConstraintStatement(Prior("A", "B")), ConstraintStatement(Ends(("B",)), ("id",)))
     assert program.to_text().startswith(
-        "CONSTRAINT PRIOR(A, B);\nCONSTRAINT ENDS(B) PARTITION BY id;\n\nPATTERN p\n  SEQ(A a, B b);\n\nPATTERN q"
+        "CONSTRAINT PRIOR(A, B);\nCONSTRAINT ENDS(B) PARTITION BY id;\n\nPATTERN p\n  SEQ(A a, B b)\n  PARTITION BY k;\n\n"
+        "PATTERN q"
     )
     assert parse(program.to_text()) == program
 
@@ -154,9 +156,9 @@ def test_constraints_that_differ(text: str) -> None:
 
 
 def test_one_pattern_beside_constraints_is_the_query() -> None:
-    text = "CONSTRAINT PRIOR(A, B); PATTERN SEQ(A a, B b) WITHIN 5; CONSTRAINT ENDS(B)"
+    text = "CONSTRAINT PRIOR(A, B); PATTERN SEQ(A a, B b) PARTITION BY id WITHIN 5; CONSTRAINT ENDS(B)"
     found = single_statement(text)
-    assert found.statements == single_statement("PATTERN SEQ(A a, B b) WITHIN 5").statements
+    assert found.statements == single_statement("PATTERN SEQ(A a, B b) PARTITION BY id WITHIN 5").statements
     assert found.source is not None
     assert found.source.text == text
     assert [statement.constraint for statement in found.constraints] == [Prior("A", "B"), Ends(("B",))]

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeGuard
 
-from ensue.algebra.bind import check_expressions
 from ensue.algebra.bound import positive_names
 from ensue.algebra.choices import choices
 from ensue.algebra.constraints import Constraint, ConstraintStatement, EndsWithin, meaning_of
@@ -44,12 +43,8 @@ from ensue.names import Name, in_order
 
 
 def check_query(query: PatternQuery) -> list[Problem]:
-    """Every problem of a query that no data can mend, in the order of the text.
-
-    What a rule means has the shape that it has. Expressions are looked at once the structure is clear.
-    """
+    """Every structural problem of a query, in the order of the text. What a rule means has the shape that it has."""
     problems: list[Problem] = []
-    written = query
     if query.rule is None:
         problems += [*check_shape(query.pattern), *check_endings(query), *check_policy(query)]
     if not problems:
@@ -62,8 +57,6 @@ def check_query(query: PatternQuery) -> list[Problem]:
         problems += check_predicates(query.pattern)
         problems += check_where(query, names_are_clear=not clashes)
         problems += check_returns(query)
-    if not problems:
-        problems += check_expressions(written)
     return sorted(problems, key=lambda problem: problem.span.start if problem.span else 0)
 
 
