@@ -132,7 +132,7 @@ def test_an_equality_is_a_condition_in_steps_in_which_it_is_no_join_key(monkeypa
     detector = ensue.Detector(
         "PATTERN SEQ(A a, B b) WHERE a.x = b.x WITHIN 9 RETURN a.x AS a, b.x AS b", time="t", type="type"
     )
-    few = pa.table({"t": [1, 2], "type": ["A", "B"], "x": ["u", "u"]})
+    few = pa.table({"t": [0, 1, 2], "type": ["A", "A", "B"], "x": ["v", "u", "u"]})
     many = pa.table({"t": [*range(20, 28)], "type": [*"AAAABBBB"], "x": [*"abcdefcd"]})
     assert detector.advance(few, watermark=2).matches.to_pylist() == [{"a": "u", "b": "u"}]
     assert detector.advance(many, watermark=28).matches.to_pylist() == [{"a": "c", "b": "c"}, {"a": "d", "b": "d"}]
