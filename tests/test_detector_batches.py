@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from datetime import UTC, datetime, timedelta
 
 import pandas as pd
 import pyarrow as pa
@@ -118,3 +119,14 @@ def test_pushed_rows_that_are_late_or_lack_a_time_are_said() -> None:
         found.push({"t": 9, "type": "B", "k": 7}, watermark=4)
     assert caught.value.code == "watermark-backwards"
     assert [(row["start"], row["end"]) for row in found.push({"t": 9, "type": "B", "k": 7}, watermark=9)] == [(5, 9)]
+
+
+def test_pushed_rows_with_timestamps() -> None:
+    begin = datetime(2024, 1, 1, tzinfo=UTC)
+    found = detector(QUERY.replace("50", "1 minute"))
+    found.advance(pa.table({"t": [begin], "type": ["A"], "k": [7], "note": ["x"]}), watermark=begin)
+    assert found.push({"t": begin + timedelta(seconds=1), "type": "Z", "k": 7}, watermark=begin) == []
+    late = begin.replace(tzinfo=None) + timedelta(seconds=2)
+    (match,) = found.push({"t": late, "type": "B", "k": 7}, watermark=late)
+    assert match["end"] - match["start"] == timedelta(seconds=2)
+    assert found.watermark == int((begin + timedelta(seconds=2)).timestamp()) * 1_000_000

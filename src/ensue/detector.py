@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from ensue.engine.machine import Machine, State, compile_plan
 from ensue.engine.snapshot import read_header, restore, saved_schemas, snapshot
 from ensue.engine.sources import SAFE_TIME, Mask, Report
 from ensue.errors import SchemaError, StateError, counted, warn
+from ensue.expr.kinds import NANOSECONDS_PER_UNIT
 from ensue.kernels.warm import warm_up
 from ensue.names import Stream
 from ensue.phases import Lowered
@@ -26,6 +28,8 @@ from ensue.runtimes.beliefs import refuse_beliefs
 from ensue.runtimes.fixed import fixed_tables
 from ensue.runtimes.moments import ticks_of
 from ensue.runtimes.tables import ARROW, arrow_tables, conform, learn_types
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Batch: TypeAlias = "dict[Stream | None, pa.Table]"
 """The tables of one step by stream; None: the one table of all streams."""
@@ -316,6 +320,7 @@ class Pushed:
 
     time: str
     type: str
+    unit: str | None
     wanted: frozenset[Stream]
     completing: frozenset[Stream]
     watermark: int | None
@@ -326,18 +331,19 @@ class Pushed:
 
     @classmethod
     def of(cls, machine: Machine, state: State) -> Pushed | None:
-        """Where rows can be put off: one table of events with integer times, and matches that events complete."""
+        """Where rows can be put off: there is one table of events, and events complete its matches."""
         item, completing, reached = machine.inputs[0], machine.completing, state.watermark
         if completing is None or len(machine.inputs) > 1 or item.type is None or item.end is not None:
             return None
-        if not pa.types.is_integer(machine.time_type) or pa.null() in item.table.schema.types:
+        if pa.null() in item.table.schema.types:
             return None
+        unit = None if pa.types.is_integer(machine.time_type) else machine.time_type.unit
         due = FOREVER
         for kept in (kept for stage in state.stages for kept in stage.kept if len(kept)):
             waiting = kept.ends if reached is None else kept.ends[kept.ends > reached]
             due = min(due, int(waiting.min(initial=FOREVER)))
         wanted = frozenset(stream for plan in machine.plans for stream in plan.streams)
-        return cls(item.time, item.type, wanted, completing, reached, None if due == FOREVER else due, [])
+        return cls(item.time, item.type, unit, wanted, completing, reached, None if due == FOREVER else due, [])
 
     @property
     def is_due(self) -> bool:
@@ -345,12 +351,11 @@ class Pushed:
 
     def takes(self, event: Mapping[str, Any], watermark: Any) -> bool:
         """Takes a row and moves the watermark; False for one that needs a closer look: it is late, or has no time."""
-        moment, kind = event.get(self.time), event.get(self.type)
-        if type(moment) is not int or type(watermark) is not int or type(kind) is not str:
+        moment, kind = self._ticks(event.get(self.time)), event.get(self.type)
+        until = self._ticks(watermark)
+        if moment is None or until is None or type(kind) is not str or not -SAFE_TIME < moment < SAFE_TIME:
             return False
-        if not -SAFE_TIME < moment < SAFE_TIME:
-            return False
-        if self.watermark is not None and (moment <= self.watermark or watermark < self.watermark):
+        if self.watermark is not None and (moment <= self.watermark or until < self.watermark):
             return False
         self.latest = moment if self.latest is None or moment > self.latest else self.latest
         if kind in self.wanted:
@@ -359,8 +364,19 @@ class Pushed:
                 self.due = moment
         else:
             self.skipped += 1
-        self.watermark = watermark
+        self.watermark = until
         return True
+
+    def _ticks(self, moment: Any) -> int | None:
+        """A moment in ticks of the time column; None for what is no integer, or no datetime of whole ticks."""
+        if self.unit is None:
+            return moment if type(moment) is int else None
+        if type(moment) is not datetime:
+            return None
+        since = (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)) - EPOCH
+        microseconds = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+        nanoseconds, length = microseconds * 1000, NANOSECONDS_PER_UNIT[self.unit]
+        return None if nanoseconds % length else nanoseconds // length
 
 
 def _rows_of(table: pa.Table, mask: Mask) -> pa.Table:

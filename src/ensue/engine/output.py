@@ -90,20 +90,23 @@ def _returned_columns(chunk: MatchChunk, output: OutputSchema) -> list[pa.Array]
 def value_of(expression: Expr, chunk: MatchChunk) -> pa.Array:
     """The value of an expression of RETURN in each match."""
     plan, rows = chunk.query_plan, chunk.rows
-    bound, type_of, series = chunk.space.column_of(rows), types_of(plan), chunk.plan.graph.series
-    lowered, lists = with_list_fields(_in_graph(expression, chunk, plan))
+    bound, series = chunk.space.column_of(rows), chunk.plan.graph.series
+    known, wanted = chunk.plan.remembered, ("return", expression, *rows.lists)
+    if wanted not in known:
+        known[wanted] = with_list_fields(_in_graph(expression, chunk, plan))
+    lowered, lists = known[wanted]
 
     def column(field: Field) -> pa.Array:
         if field == PROBABILITY_OF_MATCH:
             return probability_column(rows)
         if field in lists:
             element = lists[field].element
-            return list_values(rows.lists[lists[field].of], element, expression_type(element, type_of, []))
+            return list_values(rows.lists[lists[field].of], element, expression_type(element, types_of(plan), []))
         if field.variable is not None and field.variable in series and field.name == SERIES:
             return _moments(chunk, series[field.variable], plan.catalog.time_type)
         if field.variable in rows.places or field.variable in chunk.space.moments:
             return bound(field)
-        return pa.nulls(rows.length, type_of(field))
+        return pa.nulls(rows.length, types_of(plan)(field))
 
     return evaluate(lowered, column, rows.length)
 
