@@ -144,7 +144,7 @@ NOT_AT_THE_GATE = {
     "one-query": "a program may have several; only some entry points need one",
     "never-holds": "bounds are closed over the unit of time, and over whether events last: the data say so",
     "never-lawful": "needs the graphs of a pattern, as never-holds does, and the reasoning about constraints",
-    "contradictory-constraints": "is the reasoning about constraints, which takes long for many; it is done with a plan",
+    "contradictory-constraints": "is the reasoning about constraints, which takes long for many; plans do it",
 }
 """What `explain` refuses without data, and `parse` does not, and why."""
 
