@@ -90,7 +90,8 @@ def test_constraints_and_patterns_in_any_order() -> None:
     assert program.constraints == (ConstraintStatement(Prior("A", "B")), ConstraintStatement(Ends(("B",)), ("id",)))
     assert program.to_text().startswith(
         "CONSTRAINT PRIOR(A, B);\nCONSTRAINT ENDS(B) PARTITION BY id;\n\n"
-        "PATTERN p\n  SEQ(A a, B b)\n  PARTITION BY k;\n\nPATTERN q"
+        "PATTERN p\n  SEQ(A a, B b)\n  PARTITION BY k;\n\n"
+        "PATTERN q"
     )
     assert parse(program.to_text()) == program
 

@@ -34,7 +34,7 @@ def kept_events(machine: Machine, state: State) -> list[pa.Table]:
 def kept_derived(machine: Machine, state: State) -> dict[Stream, pa.Table]:
     """The kept events of each declared stream; the columns `start` and `end`, which come first, are their times."""
     found: dict[Stream, pa.Table] = {}
-    for made in machine.derivations:
+    for made in machine.plan.derivations:
         schema = made.item.table.schema
         names = [START, END, *(name for name in schema.names if not name.startswith(OWN))]
         table = _once([_shown(table, names) for table in (made.item.table, *_kept(machine, state, made.name))])

@@ -108,17 +108,13 @@ class Machine:
         return self.plan.plans
 
     @property
-    def derivations(self) -> tuple[Derivation, ...]:
-        return self.plan.derivations
-
-    @property
     def time_type(self) -> pa.DataType:
         return self.stages[0].time_type
 
     @property
     def all_plans(self) -> list[QueryPlan]:
         """The plans of declared streams, then those of results."""
-        return all_plans(self.derivations, self.plans)
+        return all_plans(self.plan.derivations, self.plans)
 
     def start(self) -> State:
         """The state before any event."""
@@ -157,7 +153,7 @@ class Machine:
         clock = Clock(state.watermark, until, horizon, since, late_until, last)
         given = batch.sources
         if last and state.watermark is None:
-            given = in_range(given, self.plans, self.derivations, since, until)
+            given = in_range(given, self.plans, self.plan.derivations, since, until)
         return _Run(self, clock, collect).run(state, given, batch.report)
 
     def run(self, batch: Batch, *, horizon: int | None = None, collect: Collect = ordered) -> Step:
@@ -212,13 +208,13 @@ class _Run:
         return self.rows[role]
 
     def _derived(self, name: Stream, events: pa.Table) -> None:
-        made = next(made for made in self.machine.derivations if made.name == name)
+        made = next(made for made in self.machine.plan.derivations if made.name == name)
         (self.rows[name],), _ = load_sources([replace(made.item, table=events)], self.machine.time_type)
 
     def _completed(self, stage: Stage, matches: Sequence[Any]) -> None:
         """Notes the events of the streams whose last statements these are; `parts` keeps those of the others."""
         limit = self.machine.options.limit
-        for made in self.machine.derivations if not stage.group else ():
+        for made in self.machine.plan.derivations if not stage.group else ():
             found = events_of(made, stage.members, matches, limit)
             if found:
                 own = self.parts.setdefault(made.name, [])
@@ -255,7 +251,7 @@ class _Run:
         report.peak_held = new.kept_rows
         report.peak_without = report.peak_held + sum(len(stage.spared) for stage in after)
         total.add(report)
-        derived = [self.rows[made.name] for made in machine.derivations if made.name in self.rows]
+        derived = [self.rows[made.name] for made in machine.plan.derivations if made.name in self.rows]
         events = (*(self.rows[place] for place in range(len(machine.inputs))), *derived)
         return Step(outputs, new, self.late, report, tuple(reports), events, tuple(self.empty))
 

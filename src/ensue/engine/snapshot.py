@@ -89,7 +89,7 @@ def statement_text(query: PatternQuery) -> str | None:
 
 
 def text_of(machine: Machine) -> str:
-    return query_text(machine.plans, machine.derivations)
+    return query_text(machine.plans, machine.plan.derivations)
 
 
 def _prefixes(machine: Machine) -> list[str]:
@@ -155,7 +155,7 @@ def saved_tables(saved: pa.Table) -> dict[str, pa.Table]:
 
 
 def _fixed_tables(machine: Machine) -> dict[str, pa.Table]:
-    ways = [way for derivation in machine.derivations for way in derivation.ways]
+    ways = [way for derivation in machine.plan.derivations for way in derivation.ways]
     return {way.plan.query.lookup.table: way.table for way in ways if way.plan.query.lookup and way.table is not None}
 
 
