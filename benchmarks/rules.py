@@ -21,12 +21,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from ensue.engine.cascade import start_session
 from figures import Figure, give
 from rich.console import Console
 from rich.table import Table
 
 import ensue
+from ensue.engine.machine import compile_plan
 from ensue.plan.model import Options
 from ensue.plan.programs import Columns, plan_queries
 from ensue.programs import single_statement
@@ -103,17 +103,18 @@ def joined_events(number: int, keys: int, share: float) -> pa.Table:
 def measure_join(table: pa.Table, window: int, batch: int, options: Options) -> Saved:
     statements = single_statement(JOIN.replace("WINDOW", str(window)))
     planned = plan_queries(table.slice(0, 0), statements, Columns("t", "type"))
-    session = start_session(planned.plans, planned.inputs, planned.outputs, options, derivations=planned.derivations)
-    columns = planned.inputs[0].table.column_names
-    found = 0
+    machine = compile_plan(planned, options)
+    state, found = machine.start(), 0
+    columns = machine.inputs[0].table.column_names
     started = time.perf_counter()
-    for begin in range(0, table.num_rows, batch):
+    for begin in (*range(0, table.num_rows, batch), table.num_rows):
         part = table.slice(begin, batch).select(columns)
-        matches, _ = session.advance([part], begin + part.num_rows - 1)
-        found += matches[0].num_rows
-    matches, _ = session.advance([table.slice(0, 0).select(columns)], None)
+        until = begin + part.num_rows - 1 if part.num_rows else None
+        step = machine.step(state, machine.read([part]), until)
+        state = step.state
+        found += step.outputs[0].num_rows
     seconds = time.perf_counter() - started
-    return Saved(session.report.peak_held, session.report.evaluated, seconds, found + matches[0].num_rows)
+    return Saved(state.report.peak_held, state.report.evaluated, seconds, found)
 
 
 def show_joins(measured: Mapping[str, Saved]) -> None:
