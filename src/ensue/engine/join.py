@@ -26,8 +26,9 @@ from ensue.names import Name
 from ensue.plan.model import AbsencePlan, CollectionPlan, GraphPlan, Side
 from ensue.plan.order import join_order, precedence
 
-FEW_SEEDS = 64
-"""From so few events a join starts at once: to look for those without partners would take longer."""
+FEW_PAIRS = 1 << 17
+"""So few pairs of two variables are joined at once: to look for events without partners would take longer. With many
+variables, pairs that lead nowhere multiply."""
 
 FIRST_BLOCK = 16
 BLOCK_GROWTH = 4
@@ -431,7 +432,8 @@ class Join:
         few = len(graph.variables) < 3
         if few or graph.succession or not self.space.options.prune:
             return
-        if min(len(self.space.candidates[name]) for name in graph.names) <= FEW_SEEDS or not self._grows():
+        counts = sorted(len(self.space.candidates[name]) for name in graph.names)
+        if (len(counts) == 3 and counts[0] * counts[2] <= FEW_PAIRS) or not self._grows():
             return
         names = precedence(graph)
         forward = list(zip(names[1:], names, strict=False))

@@ -9,30 +9,40 @@ SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 
 @compiled
+def _mixed(value: np.int64) -> np.uint64:
+    """The bits of a value spread over all of a word."""
+    mixed = np.uint64(value) * SPREAD
+    return (mixed ^ (mixed >> np.uint64(32))) * SPREAD
+
+
+@compiled
+def intern_values(values: Int64s, table: Codes, known: Int64s, count: int) -> tuple[Codes, int]:
+    """A code for each value: that of an equal one of the `count` known ones, or a new one, which is then known.
+
+    `table` has more places than there can be codes, `known` room for all of them.
+    """
+    last = table.size - 1
+    codes = np.empty(values.size, np.int32)
+    for i in range(values.size):
+        value = values[i]
+        place = np.int64(_mixed(value) & np.uint64(last))
+        while table[place] >= 0 and known[table[place]] != value:
+            place = (place + 1) & last
+        if table[place] < 0:
+            table[place] = count
+            known[count] = value
+            count += 1
+        codes[i] = table[place]
+    return codes, count
+
+
+@compiled
 def number_values(values: Int64s) -> tuple[Codes, int]:
     """A code for each value, equal for equal ones, and how many there are: a hash table with linear probing."""
     bits = 4
     while (1 << bits) < 2 * values.size:
         bits += 1
-    shift = np.uint64(64 - bits)
-    last = (1 << bits) - 1
-    table = np.full(last + 1, -1, np.int32)
-    distinct = np.empty(values.size, np.int64)
-    codes = np.empty(values.size, np.int32)
-    count = 0
-    for i in range(values.size):
-        value = values[i]
-        mixed = np.uint64(value) * SPREAD
-        mixed = (mixed ^ (mixed >> np.uint64(32))) * SPREAD
-        place = np.int64(mixed >> shift)
-        while table[place] >= 0 and distinct[table[place]] != value:
-            place = (place + 1) & last
-        if table[place] < 0:
-            table[place] = count
-            distinct[count] = value
-            count += 1
-        codes[i] = table[place]
-    return codes, count
+    return intern_values(values, np.full(1 << bits, -1, np.int32), np.empty(values.size, np.int64), 0)
 
 
 @compiled
@@ -59,13 +69,6 @@ def number_by_appearance(codes: Codes, count: int) -> tuple[Codes, Int64s]:
 
 
 @compiled
-def _mixed(value: np.int64) -> np.uint64:
-    """The bits of a value spread over all of a word."""
-    mixed = np.uint64(value) * SPREAD
-    return (mixed ^ (mixed >> np.uint64(32))) * SPREAD
-
-
-@compiled
 def fill_table(table: Codes, hashes: Int64s, count: int) -> None:
     """Puts codes below `count` into an empty table of a power of two of places, by their hashes."""
     last = table.size - 1
@@ -74,27 +77,6 @@ def fill_table(table: Codes, hashes: Int64s, count: int) -> None:
         while table[place] >= 0:
             place = (place + 1) & last
         table[place] = code
-
-
-@compiled
-def intern_values(values: Int64s, table: Codes, known: Int64s, count: int) -> tuple[Codes, int]:
-    """A code for each value: that of an equal one of the `count` known ones, or a new one, which is then known.
-
-    `table` has more places than there can be codes, `known` room for all of them.
-    """
-    last = table.size - 1
-    codes = np.empty(values.size, np.int32)
-    for i in range(values.size):
-        value = values[i]
-        place = np.int64(_mixed(value) & np.uint64(last))
-        while table[place] >= 0 and known[table[place]] != value:
-            place = (place + 1) & last
-        if table[place] < 0:
-            table[place] = count
-            known[count] = value
-            count += 1
-        codes[i] = table[place]
-    return codes, count
 
 
 @compiled
