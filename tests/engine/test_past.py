@@ -222,3 +222,10 @@ def test_a_range_that_is_none(period: dict[str, Any], code: str) -> None:
     with pytest.raises(SchemaError) as caught:
         asked(**period)
     assert caught.value.code == code
+
+
+def test_events_that_a_context_derives_before_the_range_count() -> None:
+    table = pa.table({"t": [0, 0, 0, 0], "type": ["A"] * 4})
+    query = "PATTERN NOTFOLLOWS(AND(A a1, A a2), C c, 1) MATCH RECENT"
+    matches = ensue.detect(table, query, time="t", type="type", since=0)
+    assert matches.num_rows == ensue.detect(table, query, time="t", type="type").num_rows == 4

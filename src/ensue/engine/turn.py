@@ -227,10 +227,11 @@ class Turn:
     def _matches(
         self, member: Member, watched: Watched, candidates: dict[Hashable, Candidates], used: Used | None
     ) -> Iterator[MatchChunk]:
-        """The matches that the step gives. What uses events up depends on all earlier ones, so these are found too."""
+        """The matches that the step gives. What uses events up depends on all earlier ones, so these are found too, and
+        so are all events of declared streams."""
         frontier, plan = self.frontier(member), member.plan
         since = self.clock.since
-        if since is None or used is None:
+        if since is None or used is None or member.way is not None:
             yield from evaluate(plan, watched.store, frontier, self.options, candidates, used)
             return
         for chunk in evaluate(plan, watched.store, replace(frontier, after=None), self.options, candidates, used):
