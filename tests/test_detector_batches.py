@@ -130,3 +130,13 @@ def test_pushed_rows_with_timestamps() -> None:
     (match,) = found.push({"t": late, "type": "B", "k": 7}, watermark=late)
     assert match["end"] - match["start"] == timedelta(seconds=2)
     assert found.watermark == int((begin + timedelta(seconds=2)).timestamp()) * 1_000_000
+
+
+def test_a_pushed_row_that_does_not_fit_its_columns_is_refused_alone() -> None:
+    found = detector()
+    found.push({"t": 1, "type": "A", "k": 7, "note": "x"}, watermark=1)
+    found.push({"t": 2, "type": "A", "k": 8, "note": "x"}, watermark=2)
+    with pytest.raises(ensue.SchemaError) as caught:
+        found.push({"t": 3, "type": "A", "k": "seven", "note": "x"}, watermark=3)
+    assert caught.value.code == "column-type"
+    assert len(found.push({"t": 4, "type": "B", "k": 8, "note": "x"}, watermark=4)) == 1

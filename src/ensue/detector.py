@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import repeat
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -30,6 +31,9 @@ from ensue.runtimes.moments import ticks_of
 from ensue.runtimes.tables import ARROW, arrow_tables, conform, learn_types
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+Kinds: TypeAlias = tuple[type, ...]
+"""Types of values in Python."""
 
 Batch: TypeAlias = "dict[Stream | None, pa.Table]"
 """The tables of one step by stream; None: the one table of all streams."""
@@ -325,6 +329,8 @@ class Pushed:
     completing: frozenset[Stream]
     watermark: int | None
     due: int | None
+    accepted: Mapping[str, Kinds]
+    """What the values of each column are in Python; other ones get a closer look, and their error at once."""
     rows: list[Mapping[str, Any]]
     skipped: int = 0
     latest: int | None = None
@@ -337,13 +343,18 @@ class Pushed:
             return None
         if pa.null() in item.table.schema.types:
             return None
+        accepted = {field.name: _accepted(field.type) for field in item.table.schema}
+        if not all(accepted.values()):
+            return None
         unit = None if pa.types.is_integer(machine.time_type) else machine.time_type.unit
         due = FOREVER
         for kept in (kept for stage in state.stages for kept in stage.kept if len(kept)):
             waiting = kept.ends if reached is None else kept.ends[kept.ends > reached]
             due = min(due, int(waiting.min(initial=FOREVER)))
         wanted = frozenset(stream for plan in machine.plans for stream in plan.streams)
-        return cls(item.time, item.type, unit, wanted, completing, reached, None if due == FOREVER else due, [])
+        return cls(
+            item.time, item.type, unit, wanted, completing, reached, None if due == FOREVER else due, accepted, []
+        )
 
     @property
     def is_due(self) -> bool:
@@ -357,6 +368,8 @@ class Pushed:
             return False
         if self.watermark is not None and (moment <= self.watermark or until < self.watermark):
             return False
+        if kind in self.wanted and not all(map(self._fits, self.accepted.items(), repeat(event))):
+            return False
         self.latest = moment if self.latest is None or moment > self.latest else self.latest
         if kind in self.wanted:
             self.rows.append(event)
@@ -366,6 +379,14 @@ class Pushed:
             self.skipped += 1
         self.watermark = until
         return True
+
+    @staticmethod
+    def _fits(column: tuple[str, Kinds], event: Mapping[str, Any]) -> bool:
+        """Whether a row has a value that its column can hold, or none."""
+        name, kinds = column
+        value = event.get(name)
+        fits = value is None or type(value) in kinds
+        return fits and (type(value) is not int or -(2**53) <= value <= 2**53)
 
     def _ticks(self, moment: Any) -> int | None:
         """A moment in ticks of the time column; None for what is no integer, or no datetime of whole ticks."""
@@ -377,6 +398,19 @@ class Pushed:
         microseconds = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
         nanoseconds, length = microseconds * 1000, NANOSECONDS_PER_UNIT[self.unit]
         return None if nanoseconds % length else nanoseconds // length
+
+
+def _accepted(kind: pa.DataType) -> Kinds:
+    """The types of Python that a column surely takes as they are; none for columns of other types."""
+    if pa.types.is_int64(kind):
+        return (int,)
+    if pa.types.is_float64(kind):
+        return (float, int)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return (str,)
+    if pa.types.is_timestamp(kind):
+        return (datetime,)
+    return (bool,) if pa.types.is_boolean(kind) else ()
 
 
 def _rows_of(table: pa.Table, mask: Mask) -> pa.Table:
