@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,13 +12,14 @@ from ensue.engine.events import Candidates, EventStore
 from ensue.engine.join import Join
 from ensue.engine.matches import MatchChunk, completion_times
 from ensue.engine.sources import Mask, latest_end, latest_of
+from ensue.engine.steps import CompiledGraph
 from ensue.engine.summary import Summary
 from ensue.engine.weighing import weighed
 from ensue.engine.workspace import Workspace
-from ensue.graph.bounds import Point, end_of
-from ensue.graph.model import Closing, Graph, Moment
+from ensue.graph.bounds import Point
+from ensue.graph.model import Closing
 from ensue.names import Name
-from ensue.plan.build import SHORT, longer
+from ensue.plan.build import SHORT
 from ensue.plan.model import GraphPlan, Options, QueryPlan
 
 Restriction = dict[Name, Callable[[Candidates], Mask]]
@@ -76,7 +77,9 @@ def _every_match(
     rounds = SHORT
     while plan.grows and rounds in reached:
         rounds += 1
-        yield from matches_of_graphs(longer(plan, rounds), store, frontier, options, found, used, reached)
+        yield from matches_of_graphs(
+            store.compiled.longer(plan, rounds), store, frontier, options, found, used, reached
+        )
 
 
 def matches_of_graphs(
@@ -91,7 +94,7 @@ def matches_of_graphs(
     """The matches of the graphs of a plan; `reached` gets the rounds of those that could be bound as a whole."""
     summaries: dict[int, Summary] = {}
     for graph_plan in plan.graphs:
-        for restriction in _passes(graph_plan, plan, frontier):
+        for restriction in _passes(store.compiled.graph(graph_plan), plan, frontier):
             space = _workspace(graph_plan, plan, store, options, found)
             space.latest = frontier.until
             if graph_plan.graph.repeated:
@@ -119,20 +122,19 @@ def matches_of_graphs(
 def _workspace(
     graph_plan: GraphPlan, plan: QueryPlan, store: EventStore, options: Options, found: dict[Hashable, Candidates]
 ) -> Workspace:
-    graph = graph_plan.graph
-    streams = {variable.name: variable.stream for variable in graph.variables}
-    space = Workspace(graph_plan, graph, plan.catalog, store, options, {}, streams, found)
+    graph, compiled = graph_plan.graph, store.compiled.graph(graph_plan)
+    space = Workspace(compiled, graph, plan.catalog, store, options, {}, {**compiled.streams}, found)
     space.candidates = {variable.name: space.find_candidates(variable, graph) for variable in graph.variables}
     return space
 
 
-def _passes(graph_plan: GraphPlan, plan: QueryPlan, frontier: Frontier) -> Iterator[Restriction]:
+def _passes(compiled: CompiledGraph, plan: QueryPlan, frontier: Frontier) -> Iterator[Restriction]:
     """Restrictions that together admit every match within the frontier exactly once, and few others.
 
     Where nothing stays open, a match completes with its last event: one of the variables that can be last is new, and
     those before it in the list are not. What a window of `W` ticks closes is complete at a start plus `W`.
     """
-    graph, ticks = graph_plan.graph, plan.normal_form.windows.ticks
+    graph, ticks = compiled.plan.graph, plan.normal_form.windows.ticks
     if graph.succession:
         yield {}
     elif frontier.fresh is not None:
@@ -140,7 +142,7 @@ def _passes(graph_plan: GraphPlan, plan: QueryPlan, frontier: Frontier) -> Itera
     elif frontier.after is None or (graph.closings and ticks is None) or len(graph.closings) > 1:
         yield {}
     elif not graph.closings:
-        yield from _new_last_events(graph, frontier.after)
+        yield from _new_last_events(compiled.last_events, frontier.after)
     else:
         assert ticks is not None
         closes_earlier = plan.normal_form.windows.events is not None
@@ -162,12 +164,9 @@ def _first_events_between(closing: Closing, after: int, until: int | None) -> It
         yield restriction
 
 
-def _new_last_events(graph: Graph, after: int) -> Iterator[Restriction]:
+def _new_last_events(ends: tuple[tuple[Point, int], ...] | None, after: int) -> Iterator[Restriction]:
     """One of the events that can be last, or a moment so long after one, lies after `after`."""
-    moments = {moment.name: moment for moment in graph.moments}
-    ends = [_settled(end_of(name), moments) for name in graph.extent.ends]
-    names = [point.variable for point, _ in ends]
-    if any(name in moments for name in names) or len(set(names)) < len(names):
+    if ends is None:
         yield {}
         return
     for place, (point, ticks) in enumerate(ends):
@@ -182,15 +181,6 @@ def _until(point: Point, moment: int) -> Callable[[Candidates], Mask]:
 
 def _after(point: Point, moment: int) -> Callable[[Candidates], Mask]:
     return lambda found: found.at(point.side) > moment
-
-
-def _settled(point: Point, moments: Mapping[Name, Moment]) -> tuple[Point, int]:
-    """The end of a variable that a moment is so long after, and how long; that of a variable by itself."""
-    ticks = 0
-    while point.variable in moments and not moments[point.variable].repeated:
-        ticks += moments[point.variable].ticks
-        point = moments[point.variable].base
-    return point, ticks
 
 
 def _horizon(frontier: Frontier, store: EventStore) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -92,8 +92,8 @@ class Join:
         counts = {name: len(self.space.candidates[name]) for name in graph.names}
         span = self.space.store.span
         # Orders differ by magnitudes; that of one magnitude is known from the first step that met it.
-        wanted = ("order", bound, span.bit_length(), *(count.bit_length() for count in counts.values()))
-        known: dict[Hashable, list[Name]] = self.space.plan.remembered
+        wanted = (bound, span.bit_length(), *(count.bit_length() for count in counts.values()))
+        known = self.space.compiled.orders
         if wanted not in known:
             known[wanted] = join_order(graph, counts, span, bound)
         return known[wanted]
@@ -104,8 +104,8 @@ class Join:
     def _step(self, name: Name, bound: frozenset[Name]) -> Step:
         space, options = self.space, self.space.options
         # Which equalities are join keys depends on the data: the others are conditions.
-        wanted = ("step", name, bound, space.sight, space.keyed_classes(), options.earliest_completion)
-        known: dict[Hashable, Step] = space.plan.remembered
+        wanted = (name, bound, space.sight, space.keyed_classes(), options.earliest_completion)
+        known = space.compiled.steps
         if wanted not in known:
             conditions = self._residual_conditions(name, bound)
             early = options.earliest_completion and not space.plan.graph.succession
@@ -206,14 +206,13 @@ class Join:
         return low, high
 
     def _moment_range(self, name: Name) -> Range:
-        wanted = ("moment", name, self.space.outer, self.space.sight)
-        known = self.space.plan.remembered
+        wanted = (name, self.space.outer, self.space.sight)
+        known = self.space.compiled.ranges
         if wanted not in known:
             repeated = [moment.name for moment in self.space.plan.graph.repeated]
             earlier = frozenset(repeated[: repeated.index(name)])
             known[wanted] = plan_moment(self.space.plan, name, earlier, self.space.sight)
-        found: Range = known[wanted]
-        return found
+        return known[wanted]
 
     def _filter_late(self, rows: Rows) -> Rows:
         """The rows that pass the conditions that are about moments."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ensue.expr.nodes import Expr, variables_of
 from ensue.graph.bounds import (
@@ -18,9 +19,10 @@ from ensue.graph.bounds import (
     position_of,
     start_of,
 )
-from ensue.graph.model import Graph
-from ensue.names import Name, in_order
-from ensue.plan.model import AbsencePlan, GraphPlan
+from ensue.graph.model import Graph, Moment
+from ensue.names import Name, Stream, in_order
+from ensue.plan.build import longer
+from ensue.plan.model import AbsencePlan, GraphPlan, QueryPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,69 @@ class Sight:
     outer: frozenset[Name]
     whole: bool
     moments: frozenset[Name] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledGraph:
+    """A graph as it is evaluated. What depends on the sizes of streams is worked out when they first come, and kept.
+
+    `last_events` are the points that a match may end with, each with how long before its end; None where it ends with
+    a moment that comes again, or where two ends lie at one point.
+    """
+
+    plan: GraphPlan
+    streams: Mapping[Name, Stream]
+    last_events: tuple[tuple[Point, int], ...] | None
+    orders: dict[Hashable, list[Name]] = field(default_factory=dict)
+    steps: dict[Hashable, Step] = field(default_factory=dict)
+    ranges: dict[Hashable, Range] = field(default_factory=dict)
+    returned: dict[Hashable, Any] = field(default_factory=dict)
+    """The expressions of RETURN in terms of what the graph binds."""
+
+    @classmethod
+    def of(cls, plan: GraphPlan) -> CompiledGraph:
+        graph = plan.graph
+        streams = {variable.name: variable.stream for variable in graph.variables}
+        moments = {moment.name: moment for moment in graph.moments}
+        ends = tuple(_settled(end_of(name), moments) for name in graph.extent.ends)
+        names = [point.variable for point, _ in ends]
+        alone = moments.keys().isdisjoint(names) and len(set(names)) == len(names)
+        return cls(plan, streams, ends if alone else None)
+
+
+def _settled(point: Point, moments: Mapping[Name, Moment]) -> tuple[Point, int]:
+    """The end of a variable that a moment is so long after, and how long; that of a variable by itself."""
+    ticks = 0
+    while point.variable in moments and not moments[point.variable].repeated:
+        ticks += moments[point.variable].ticks
+        point = moments[point.variable].base
+    return point, ticks
+
+
+class Compiled:
+    """The graphs of the plans of a machine as they are evaluated, compiled when a step first needs them."""
+
+    def __init__(self) -> None:
+        self._graphs: dict[int, CompiledGraph] = {}
+        self._longer: dict[tuple[int, int], tuple[QueryPlan, QueryPlan]] = {}
+
+    def __reduce__(self) -> tuple[type[Compiled], tuple[()]]:
+        """Another process compiles for itself."""
+        return Compiled, ()
+
+    def graph(self, plan: GraphPlan) -> CompiledGraph:
+        # A compiled graph holds its plan, so that no other one can have its number.
+        found = self._graphs.get(id(plan))
+        if found is None:
+            found = self._graphs[id(plan)] = CompiledGraph.of(plan)
+        return found
+
+    def longer(self, plan: QueryPlan, rounds: int) -> QueryPlan:
+        """The plan for matches in which a repetition without a limit comes so many times."""
+        wanted = id(plan), rounds
+        if wanted not in self._longer:
+            self._longer[wanted] = plan, longer(plan, rounds)
+        return self._longer[wanted][1]
 
 
 def plan_step(

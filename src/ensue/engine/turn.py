@@ -14,7 +14,7 @@ from ensue.engine.derived import Search, as_events, grow, settled, together
 from ensue.engine.evaluate import Frontier, evaluate
 from ensue.engine.events import Candidates, EventStore, load_events
 from ensue.engine.forget import keep_markers, keep_ties, pending_rows, rows_to_keep
-from ensue.engine.index import IDLE_CODES, Run, candidates_of, new_places
+from ensue.engine.index import IDLE_CODES, Room, Run, candidates_of, joined, new_places
 from ensue.engine.matches import MatchChunk, completion_times
 from ensue.engine.sources import EventSource, Mask, Report, load_sources, read_uncertainty
 from ensue.engine.stage import (
@@ -43,8 +43,11 @@ from ensue.plan.declared import Derivation
 from ensue.plan.inputs import InputTable
 from ensue.plan.model import Options, QueryPlan
 
-MOST_IDLE_ROWS, MOST_CHUNKS = 1024, 16
-"""How many rows that nobody needs a table may hold beyond as many as are kept, and in how many pieces it may be."""
+FEW_KEPT = 1024
+"""With more events, those that nobody needs any more are looked for when a quarter has been added."""
+
+MOST_IDLE_ROWS = 1024
+"""How many rows that nobody needs a table may hold beyond as many as are kept."""
 
 
 def step_stage(
@@ -80,7 +83,7 @@ def _grown(turn: Turn, matches: Sequence[pa.Table]) -> dict[Stream, pa.Table]:
         if not isinstance(role, int) and role in first
     }
     others = tuple(source for role, source in zip(stage.takes, turn.ready, strict=True) if role not in earlier)
-    grown = grow(stage.group, first, Search(others, earlier, turn.frontier(None), options))
+    grown = grow(stage.group, first, Search(others, earlier, turn.frontier(None), options, stage.compiled))
     return {made.name: settled(made, grown[made.name]) for made in stage.group}
 
 
@@ -97,6 +100,7 @@ class Turn:
         self.marks: dict[str, list[np.ndarray]] = {name: [] for name in stage.marks}
         # Rows of the past are sorted once: an index pays where others follow.
         self.indexed = bool(stage.streams) and not (clock.last and not any(map(len, state.kept)))
+        self.rooms: list[tuple[Room | None, ...]] = []
         self.kinds: list[Codes] = []
         self.keys: list[Codes] = []
         self.waiting: list[Mask] = []
@@ -112,7 +116,9 @@ class Turn:
         self.ready = self.sources
         if not stage.eager and not self.indexed:
             self.ready = [only_ready(source, waits) for source, waits in zip(self.sources, self.pending, strict=True)]
-        self.kept = [np.zeros(len(source.starts), bool) for source in self.sources]
+        rows = sum(len(source.starts) for source in self.sources)
+        self.forgets = not self.indexed or not FEW_KEPT < rows <= state.settled + state.settled // 4
+        self.kept = [np.full(len(source.starts), not self.forgets) for source in self.sources]
         self.reports = [Report() for _ in stage.members]
         self.records = list(state.records)
         self.spared = [state.spared]
@@ -139,24 +145,27 @@ class Turn:
         usable, kinds = self._usable(shape, fresh), stage.kinds(place, fresh)
         wanted = kinds >= 0 if usable is None else usable & (kinds >= 0)
         rows = np.flatnonzero(wanted)
-        table = fresh.input.table.select(shape.table.column_names)
-        starts, ends = fresh.starts, fresh.ends
-        if len(rows) < len(wanted):
-            table, starts, ends, kinds = table.take(pa.array(rows)), starts[rows], ends[rows], kinds[rows]
-        table = conformed(table, shape.table.schema)
-        arrived = EventSource(shape.of(table), starts, starts if shape.end is None else ends, None)
-        keys, places = stage.keys(arrived, self.state.index), None
-        waiting = np.ones(len(rows), bool)
+        rooms: tuple[Room | None, ...] = ()
+        starts, kinds = fresh.starts[rows], kinds[rows]
+        ends = starts if shape.end is None else fresh.ends[rows]
+        if len(kept):
+            table, rooms = joined(kept.table, kept.rooms, fresh.input.table, rows)
+        else:
+            table = fresh.input.table.select(shape.table.column_names).take(pa.array(rows))
+            table = conformed(table, shape.table.schema)
+        before = table.num_rows - len(rows)
+        keys = stage.keys(EventSource(shape.of(table.slice(before)), starts, ends, None), self.state.index)
+        waiting, places = np.ones(len(rows), bool), None
         if len(kept):
             if kept.places is not None:
-                places = np.concatenate([kept.places, np.arange(len(rows)) + kept.table.num_rows])
-            table = pa.concat_tables([kept.table, table])
+                places = np.concatenate([kept.places, np.arange(before, table.num_rows)])
             starts = np.concatenate([kept.starts, starts])
             ends = starts if shape.end is None else np.concatenate([kept.ends, ends])
             kinds, keys = np.concatenate([kept.kinds, kinds]), np.concatenate([kept.keys, keys])
             waiting = np.concatenate([kept.waiting, waiting])
-            arrived = EventSource(shape.of(table), starts, ends, None, places=places)
+        arrived = EventSource(shape.of(table), starts, ends, None, places=places)
         self.sources.append(arrived)
+        self.rooms.append(rooms)
         self.kinds.append(kinds)
         self.keys.append(keys)
         self.waiting.append(waiting)
@@ -217,7 +226,7 @@ class Turn:
         found = collect(member, watched, self._matches(member, watched, candidates, used), self.options)
         if used is not None:
             self.marks[used_mark(place)] = used.by_table
-        if keep and clock.until is not None and not clock.last:
+        if keep and self.forgets and clock.until is not None and not clock.last:
             self._keep_pending(plan)
             rows_to_keep(
                 plan, watched.store, watched.found, self.kept, clock.until, watched.dropped, used, self.options
@@ -273,13 +282,12 @@ class Turn:
             new = self.waiting[place] if stage.eager else self.waiting[place] & ~self.pending[place]
             rows = np.flatnonzero(new).astype(np.int32)
             order, runs = group_by_key(self.kinds[place][rows], len(stage.streams[place]))
+            without = len(rows) > 0 and int(self.keys[place][rows].min()) < 0 and not source.input.derived
             for number, stream in enumerate(stage.streams[place]):
                 own = rows[order[runs[number] : runs[number + 1]]]
-                keys = self.keys[place][own]
-                run = index.with_rows((place, number), own, keys, source.starts[own], source.ends[own])
-                self.runs[place, number] = run
-                if len(own) and int(keys.min()) < 0 and not source.input.derived:
-                    without_key[stream] = source, own[keys < 0]
+                self.runs[place, number] = index.with_rows((place, number), own, self.keys[place], source)
+                if without and len(own):
+                    without_key[stream] = source, own[self.keys[place][own] < 0]
         streams: dict[Stream, Candidates] = {}
         for (place, number), run in self.runs.items():
             stream = stage.streams[place][number]
@@ -292,6 +300,7 @@ class Turn:
             None,
             compared=request.compared,
             without_key=without_key,
+            compiled=request.compiled,
         )
 
     def _watched(self, place: int, plan: QueryPlan) -> Watched:
@@ -374,8 +383,10 @@ class Turn:
             waiting = self.pending[place] if not self.stage.eager else np.zeros(len(self.pending[place]), bool)
             codes = self.kinds[place][mask], self.keys[place][mask]
             table, where = _compacted(source, mask)
-            kept.append(Kept(table, starts, ends, marks, where, *codes, waiting[mask]))
-        state = StageState(tuple(kept), tuple(self.records), spared, index.kept(self.runs, places))
+            rooms = self.rooms[place] if table is source.input.table else ()
+            kept.append(Kept(table, starts, ends, marks, where, *codes, waiting[mask], rooms))
+        settled = sum(map(len, kept)) if self.forgets else self.state.settled
+        state = StageState(tuple(kept), tuple(self.records), spared, index.kept(self.runs, places), settled)
         return state if index.keys.count < 2 * sum(map(len, kept)) + IDLE_CODES else self._renumbered(state)
 
     def _renumbered(self, state: StageState) -> StageState:
@@ -420,6 +431,4 @@ def _compacted(source: EventSource, kept: Any) -> tuple[pa.Table, Int64s | None]
     places = places[kept]
     if table.num_rows > 2 * len(places) + MOST_IDLE_ROWS:
         return table.take(pa.array(places)).combine_chunks(), None
-    if table.num_columns and table.column(0).num_chunks > MOST_CHUNKS:
-        table = table.combine_chunks()
     return table, None if len(places) == table.num_rows else places

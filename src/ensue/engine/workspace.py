@@ -16,7 +16,7 @@ from ensue.engine.joinkeys import EqualityClass, KeyedIndex, Member, build_index
 from ensue.engine.keys import encode_values
 from ensue.engine.rows import Rows
 from ensue.engine.sources import Mask
-from ensue.engine.steps import Range, Sight
+from ensue.engine.steps import CompiledGraph, Range, Sight
 from ensue.engine.uncertainty import Floats, stretches_within
 from ensue.expr.checked_types import expression_type
 from ensue.expr.evaluate import condition_mask
@@ -37,7 +37,7 @@ OWN_FIELDS = (CERTAINTY, WHOLE_EVENT)
 class Workspace:
     """What is in sight while a graph is evaluated. `whole` is the graph of the whole match; its ends are points too."""
 
-    plan: GraphPlan
+    compiled: CompiledGraph
     whole: Graph
     catalog: Catalog
     store: EventStore
@@ -60,7 +60,10 @@ class Workspace:
     """Where moments end that nothing else ends."""
     seen: Sight | None = None
 
+    plan: GraphPlan = field(init=False)
+
     def __post_init__(self) -> None:
+        self.plan = self.compiled.plan
         if self.plan.graph.moments:
             self.moments = {**self.moments, **{moment.name: moment for moment in self.plan.graph.moments}}
         if self.plan.collections:
@@ -87,7 +90,7 @@ class Workspace:
         """The workspace of a forbidden graph inside of this one."""
         own = {variable.name: self.find_candidates(variable, plan.graph) for variable in plan.graph.variables}
         return Workspace(
-            plan,
+            self.store.compiled.graph(plan),
             self.whole,
             self.catalog,
             self.store,

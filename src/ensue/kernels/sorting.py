@@ -102,28 +102,40 @@ def merge_sorted(
     keys: Codes,
     starts: Int64s,
     ends: Int64s,
-    more_rows: Codes,
-    more_keys: Codes,
-    more_starts: Int64s,
-    more_ends: Int64s,
-) -> tuple[Codes, Codes, Int64s, Int64s]:
-    """Two runs that are sorted by key and start as one; of equal ones those of the first run come first."""
-    n = rows.size + more_rows.size
+    more: Codes,
+    keys_of: Codes,
+    starts_of: Int64s,
+    ends_of: Int64s,
+    key_count: int,
+) -> tuple[Codes, Codes, Int64s, Int64s, Int64s]:
+    """A run that is sorted by key and start with further rows, given by the keys and times of all rows.
+
+    Of equal ones those of the run come first; rows with a key below 0 are left out. Also where each key's run starts.
+    """
+    own_keys = keys_of[more]
+    by_time = np.argsort(starts_of[more], kind="mergesort")
+    order = by_time[np.argsort(own_keys[by_time], kind="mergesort")]
+    j = 0
+    while j < order.size and own_keys[order[j]] < 0:
+        j += 1
+    n = rows.size + order.size - j
     all_rows = np.empty(n, np.int32)
     all_keys = np.empty(n, np.int32)
     all_starts = np.empty(n, np.int64)
     all_ends = np.empty(n, np.int64)
+    offsets = np.zeros(key_count + 1, np.int64)
     i = 0
-    j = 0
     for at in range(n):
-        second = i == rows.size or (
-            j < more_rows.size and (more_keys[j] < keys[i] or (more_keys[j] == keys[i] and more_starts[j] < starts[i]))
-        )
+        second = i == rows.size
+        if not second and j < order.size:
+            row = more[order[j]]
+            second = keys_of[row] < keys[i] or (keys_of[row] == keys[i] and starts_of[row] < starts[i])
         if second:
-            all_rows[at] = more_rows[j]
-            all_keys[at] = more_keys[j]
-            all_starts[at] = more_starts[j]
-            all_ends[at] = more_ends[j]
+            row = more[order[j]]
+            all_rows[at] = row
+            all_keys[at] = keys_of[row]
+            all_starts[at] = starts_of[row]
+            all_ends[at] = ends_of[row]
             j += 1
         else:
             all_rows[at] = rows[i]
@@ -131,7 +143,10 @@ def merge_sorted(
             all_starts[at] = starts[i]
             all_ends[at] = ends[i]
             i += 1
-    return all_rows, all_keys, all_starts, all_ends
+        offsets[all_keys[at] + 1] += 1
+    for key in range(key_count):
+        offsets[key + 1] += offsets[key]
+    return all_rows, all_keys, all_starts, all_ends, offsets
 
 
 @compiled

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ensue.algebra.catalog import Catalog
 from ensue.algebra.nodes import PatternQuery
@@ -71,8 +71,6 @@ class GraphPlan:
     distinct: tuple[tuple[Name, Name], ...]
     absences: tuple[AbsencePlan, ...]
     collections: tuple[CollectionPlan, ...] = ()
-    remembered: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
-    """What the engine has worked out about the graph and would work out again in every step of a stream."""
 
     def with_inner(self) -> Iterator[GraphPlan]:
         """This graph and the forbidden and listed ones inside of it, at any depth."""
