@@ -29,7 +29,7 @@ from ensue.plan.model import QueryPlan
 
 Answer = TypeVar("Answer")
 
-FEW_NAMES = 4096
+FEW_NAMES = 256
 """So few names of streams are found sooner in a table than by Arrow, which makes one each time."""
 
 FOREVER = np.iinfo(np.int64).max

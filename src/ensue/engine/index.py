@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -14,59 +14,61 @@ from ensue.engine.interning import Keys, texts_of
 from ensue.engine.sources import EventSource, Mask, one_chunk
 from ensue.kernels.codes import append_texts
 from ensue.kernels.compiled import Bytes, Codes, Int64s
-from ensue.kernels.sorting import keep_sorted, merge_sorted, offsets_of_runs
+from ensue.kernels.sorting import keep_sorted, merge_sorted, offsets_of_kinds
+from ensue.names import Stream
 
 IDLE_CODES = 4096
 """So many codes more than events may lie idle before keys are numbered anew."""
 
 
-NO_TIMES: Int64s = np.empty(0, np.int64)
-
-
 class Run(NamedTuple):
-    """The events of a stream that a step has looked at, by key, start and arrival; `rows` are those of its input."""
+    """The events of an input that a step has looked at, by stream, key, start and arrival.
+
+    `rows` are those of the input, `kinds` the numbers of their streams.
+    """
 
     rows: Codes
+    kinds: Codes
     keys: Codes
     starts: Int64s
     ends: Int64s
-    offsets: Int64s = NO_TIMES
-    """Where the run of each key starts, and the last one ends, as far as keys were known then."""
 
 
-NOTHING = Run(np.empty(0, np.int32), np.empty(0, np.int32), NO_TIMES, NO_TIMES)
+NO_CODES, NO_TIMES = np.empty(0, np.int32), np.empty(0, np.int64)
+NOTHING = Run(NO_CODES, NO_CODES, NO_CODES, NO_TIMES, NO_TIMES)
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """Runs of the streams of a stage, by the place of the input and the number of the stream in it.
+    """The runs of the inputs of a stage.
 
     `keys` gives equal keys the same code in every step. It only grows, so that a step that fails changes nothing.
     """
 
     keys: Keys
-    runs: Mapping[tuple[int, int], Run]
+    runs: tuple[Run, ...] = ()
 
-    def with_rows(self, where: tuple[int, int], rows: Codes, keys: Codes, source: EventSource) -> Run:
-        """The run of a stream with further rows; `keys` are those of all rows of the source."""
-        before = self.runs.get(where, NOTHING)
-        if not len(rows):
-            return before
-        return Run(*merge_sorted(*before[:4], rows, keys, source.starts, source.ends, self.keys.count))
+    def with_rows(self, place: int, rows: Codes, kinds: Codes, keys: Codes, source: EventSource) -> Run:
+        """The run of an input with further rows; `kinds` and `keys` are those of all rows of the source."""
+        before = self.runs[place] if self.runs else NOTHING
+        return Run(*merge_sorted(*before, rows, kinds, keys, source.starts, source.ends)) if len(rows) else before
 
-    def kept(self, runs: Mapping[tuple[int, int], Run], places: Sequence[Codes | None]) -> Index:
+    def kept(self, runs: Sequence[Run], places: Sequence[Codes | None]) -> Index:
         """The index of the rows that have a new place, which is not below 0; None: all rows of the input stay."""
-        left: dict[tuple[int, int], Run] = {}
-        for where, run in runs.items():
-            own = places[where[0]]
-            left[where] = run if own is None else Run(*keep_sorted(*run[:4], own))
-        return replace(self, runs=left)
+        left = [run if own is None else Run(*keep_sorted(*run, own)) for run, own in zip(runs, places, strict=True)]
+        return replace(self, runs=tuple(left))
 
 
-def candidates_of(run: Run, source: EventSource, key_count: int) -> Candidates:
-    ends = run.starts if source.ends is source.starts else run.ends
-    offsets = run.offsets if len(run.offsets) > key_count else offsets_of_runs(run.keys, key_count)
-    return Candidates(source, run.rows, run.keys, run.starts, ends, None, offsets)
+def candidates_of(run: Run, source: EventSource, streams: Sequence[Stream], key_count: int) -> dict[Stream, Candidates]:
+    """The events of each stream of an input."""
+    begins, offsets = offsets_of_kinds(run.kinds, run.keys, len(streams), key_count)
+    found: dict[Stream, Candidates] = {}
+    for number, stream in enumerate(streams):
+        own = slice(begins[number], begins[number + 1])
+        starts = run.starts[own]
+        ends = starts if source.ends is source.starts else run.ends[own]
+        found[stream] = Candidates(source, run.rows[own], run.keys[own], starts, ends, None, offsets[number])
+    return found
 
 
 def new_places(kept: Mask) -> Codes | None:

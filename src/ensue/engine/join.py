@@ -90,12 +90,11 @@ class Join:
         if not self.space.options.reorder:
             return list(graph.names)
         counts = {name: len(self.space.candidates[name]) for name in graph.names}
-        span = self.space.store.span
         # Orders differ by magnitudes; that of one magnitude is known from the first step that met it.
-        wanted = (bound, span.bit_length(), *(count.bit_length() for count in counts.values()))
+        wanted = (bound, *(count.bit_length() for count in counts.values()))
         known = self.space.compiled.orders
         if wanted not in known:
-            known[wanted] = join_order(graph, counts, span, bound)
+            known[wanted] = join_order(graph, counts, self.space.store.span, bound)
         return known[wanted]
 
     def _steps(self, order: list[Name]) -> list[Step]:

@@ -238,7 +238,7 @@ class Stage:
         return StageState(kept, tuple(() for _ in self.members), times, self.empty_index())
 
     def empty_index(self) -> Index:
-        return Index(Keys(len(next(iter(self.requests.values())).partition_by)), {})
+        return Index(Keys(len(next(iter(self.requests.values())).partition_by)))
 
     def taken_over(self, state: StageState) -> StageState:
         """The state of a stage of the same plans, for tables of whose columns less was known."""

@@ -201,7 +201,7 @@ class _Watch:
                 if source.input.stream in (None, stream):
                     chosen = order[runs[number] : runs[number + 1]]
                     streams[stream] = arrange(source, rows[chosen], keys[chosen], len(first))
-        store = EventStore(self.sources, streams, len(first), None)
+        store = EventStore(self.sources, streams, len(first), None, compiled=self.request.compiled)
         found: dict[Hashable, Candidates] = {}
         return store, found, self._leaves(store, found)
 

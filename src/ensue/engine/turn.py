@@ -37,7 +37,6 @@ from ensue.engine.stage import (
 from ensue.engine.traces import Watched, no_records, watch
 from ensue.engine.violations import track
 from ensue.kernels.compiled import Codes, Int64s
-from ensue.kernels.sorting import group_by_key, order_by_key_and_time
 from ensue.names import Stream
 from ensue.plan.declared import Derivation
 from ensue.plan.inputs import InputTable
@@ -124,7 +123,7 @@ class Turn:
         self.spared = [state.spared]
         self.numbered: EventStore | None = None
         self.shared: dict[tuple[str, ...], Watched] = {}
-        self.runs: dict[tuple[int, int], Run] = {}
+        self.runs: list[Run] = []
         self.empty = [False for _ in stage.members]
 
     def _usable(self, shape: InputTable, fresh: EventSource) -> Mask | None:
@@ -277,21 +276,17 @@ class Turn:
     def _merged(self) -> EventStore:
         """The events of the stage, after what no step has looked at yet was merged with what is sorted already."""
         stage, index = self.stage, self.state.index
+        streams: dict[Stream, Candidates] = {}
         without_key: dict[Stream, tuple[EventSource, Codes]] = {}
         for place, source in enumerate(self.sources):
             new = self.waiting[place] if stage.eager else self.waiting[place] & ~self.pending[place]
-            rows = np.flatnonzero(new).astype(np.int32)
-            order, runs = group_by_key(self.kinds[place][rows], len(stage.streams[place]))
-            without = len(rows) > 0 and int(self.keys[place][rows].min()) < 0 and not source.input.derived
-            for number, stream in enumerate(stage.streams[place]):
-                own = rows[order[runs[number] : runs[number + 1]]]
-                self.runs[place, number] = index.with_rows((place, number), own, self.keys[place], source)
-                if without and len(own):
-                    without_key[stream] = source, own[self.keys[place][own] < 0]
-        streams: dict[Stream, Candidates] = {}
-        for (place, number), run in self.runs.items():
-            stream = stage.streams[place][number]
-            streams[stream] = candidates_of(run, self.sources[place], index.keys.count)
+            rows, kinds, keys = np.flatnonzero(new).astype(np.int32), self.kinds[place], self.keys[place]
+            run = index.with_rows(place, rows, kinds, keys, source)
+            self.runs.append(run)
+            streams |= candidates_of(run, source, stage.streams[place], index.keys.count)
+            without = rows[keys[rows] < 0] if not source.input.derived else rows[:0]
+            for number in np.unique(kinds[without]) if len(without) else ():
+                without_key[stage.streams[place][number]] = source, without[kinds[without] == number]
         (request,) = stage.requests.values()
         return EventStore(
             tuple(self.sources),
@@ -396,12 +391,12 @@ class Turn:
             replace(self.stage.encoded(place, replace(own, table=own.whole, places=None), index), waiting=own.waiting)
             for place, own in enumerate(state.kept)
         ]
-        runs = {}
-        for (place, number), run in state.index.runs.items():
-            codes = kept[place].keys[run.rows]
-            order = order_by_key_and_time(codes, run.starts)
-            runs[place, number] = Run(run.rows[order], codes[order], run.starts[order], run.ends[order])
-        return replace(state, kept=tuple(kept), index=replace(index, runs=runs))
+        runs = []
+        for run, own in zip(state.index.runs, kept, strict=True):
+            codes = own.keys[run.rows]
+            order = np.lexsort((run.starts, codes, run.kinds))
+            runs.append(Run(run.rows[order], run.kinds[order], codes[order], run.starts[order], run.ends[order]))
+        return replace(state, kept=tuple(kept), index=replace(index, runs=tuple(runs)))
 
     def _kept(self) -> Iterator[Kept]:
         """The events that are kept, with what is known of them now."""

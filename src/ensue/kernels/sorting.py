@@ -90,74 +90,77 @@ def offsets_of_runs(keys: Codes, key_count: int) -> Int64s:
 
 
 @compiled
-def order_by_key_and_time(keys: Codes, times: Int64s) -> Int64s:
-    """The stable order by key and then by time, for a few rows."""
-    by_time = np.argsort(times, kind="mergesort")
-    return by_time[np.argsort(keys[by_time], kind="mergesort")]
-
-
-@compiled
 def merge_sorted(
     rows: Codes,
+    kinds: Codes,
     keys: Codes,
     starts: Int64s,
     ends: Int64s,
     more: Codes,
+    kinds_of: Codes,
     keys_of: Codes,
     starts_of: Int64s,
     ends_of: Int64s,
-    key_count: int,
-) -> tuple[Codes, Codes, Int64s, Int64s, Int64s]:
-    """A run that is sorted by key and start with further rows, given by the keys and times of all rows.
+) -> tuple[Codes, Codes, Codes, Int64s, Int64s]:
+    """A run that is sorted by kind, key and start with further rows, given by what all rows are.
 
-    Of equal ones those of the run come first; rows with a key below 0 are left out. Also where each key's run starts.
+    Of equal ones those of the run come first; rows with a key below 0 are left out.
     """
-    own_keys = keys_of[more]
-    by_time = np.argsort(starts_of[more], kind="mergesort")
-    order = by_time[np.argsort(own_keys[by_time], kind="mergesort")]
-    j = 0
-    while j < order.size and own_keys[order[j]] < 0:
-        j += 1
-    n = rows.size + order.size - j
+    order = np.argsort(starts_of[more], kind="mergesort")
+    order = order[np.argsort(keys_of[more[order]], kind="mergesort")]
+    order = order[np.argsort(kinds_of[more[order]], kind="mergesort")]
+    left = 0
+    for i in range(more.size):
+        left += keys_of[more[i]] < 0
+    n = rows.size + more.size - left
     all_rows = np.empty(n, np.int32)
+    all_kinds = np.empty(n, np.int32)
     all_keys = np.empty(n, np.int32)
     all_starts = np.empty(n, np.int64)
     all_ends = np.empty(n, np.int64)
-    offsets = np.zeros(key_count + 1, np.int64)
     i = 0
-    for at in range(n):
-        second = i == rows.size
-        if not second and j < order.size:
-            row = more[order[j]]
-            second = keys_of[row] < keys[i] or (keys_of[row] == keys[i] and starts_of[row] < starts[i])
-        if second:
-            row = more[order[j]]
-            all_rows[at] = row
-            all_keys[at] = keys_of[row]
-            all_starts[at] = starts_of[row]
-            all_ends[at] = ends_of[row]
-            j += 1
-        else:
+    at = 0
+    for j in range(more.size):
+        row = more[order[j]]
+        kind = kinds_of[row]
+        key = keys_of[row]
+        start = starts_of[row]
+        if key < 0:
+            continue
+        while i < rows.size and (
+            kinds[i] < kind or (kinds[i] == kind and (keys[i] < key or (keys[i] == key and starts[i] <= start)))
+        ):
             all_rows[at] = rows[i]
+            all_kinds[at] = kinds[i]
             all_keys[at] = keys[i]
             all_starts[at] = starts[i]
             all_ends[at] = ends[i]
             i += 1
-        offsets[all_keys[at] + 1] += 1
-    for key in range(key_count):
-        offsets[key + 1] += offsets[key]
-    return all_rows, all_keys, all_starts, all_ends, offsets
+            at += 1
+        all_rows[at] = row
+        all_kinds[at] = kind
+        all_keys[at] = key
+        all_starts[at] = start
+        all_ends[at] = ends_of[row]
+        at += 1
+    all_rows[at:] = rows[i:]
+    all_kinds[at:] = kinds[i:]
+    all_keys[at:] = keys[i:]
+    all_starts[at:] = starts[i:]
+    all_ends[at:] = ends[i:]
+    return all_rows, all_kinds, all_keys, all_starts, all_ends
 
 
 @compiled
 def keep_sorted(
-    rows: Codes, keys: Codes, starts: Int64s, ends: Int64s, places: Codes
-) -> tuple[Codes, Codes, Int64s, Int64s]:
+    rows: Codes, kinds: Codes, keys: Codes, starts: Int64s, ends: Int64s, places: Codes
+) -> tuple[Codes, Codes, Codes, Int64s, Int64s]:
     """Those of a sorted run whose row has a new place, which is not below 0, by that place."""
     kept = 0
     for i in range(rows.size):
         kept += places[rows[i]] >= 0
     new_rows = np.empty(kept, np.int32)
+    new_kinds = np.empty(kept, np.int32)
     new_keys = np.empty(kept, np.int32)
     new_starts = np.empty(kept, np.int64)
     new_ends = np.empty(kept, np.int64)
@@ -166,11 +169,27 @@ def keep_sorted(
         place = places[rows[i]]
         if place >= 0:
             new_rows[at] = place
+            new_kinds[at] = kinds[i]
             new_keys[at] = keys[i]
             new_starts[at] = starts[i]
             new_ends[at] = ends[i]
             at += 1
-    return new_rows, new_keys, new_starts, new_ends
+    return new_rows, new_kinds, new_keys, new_starts, new_ends
+
+
+@compiled
+def offsets_of_kinds(kinds: Codes, keys: Codes, kind_count: int, key_count: int) -> tuple[Int64s, Int64s]:
+    """Where each kind starts in a run that is sorted by kind and key, and where in its kind each key starts."""
+    begins = np.zeros(kind_count + 1, np.int64)
+    offsets = np.zeros((kind_count, key_count + 1), np.int64)
+    for i in range(kinds.size):
+        begins[kinds[i] + 1] += 1
+        offsets[kinds[i], keys[i] + 1] += 1
+    for kind in range(kind_count):
+        begins[kind + 1] += begins[kind]
+        for key in range(key_count):
+            offsets[kind, key + 1] += offsets[kind, key]
+    return begins, offsets
 
 
 @compiled
