@@ -25,7 +25,7 @@ from ensue.lang.rules import ruleset_of
 from ensue.phases import Checked, Lowered, lower, rules_lowered
 from ensue.phases import stages as stages_of
 from ensue.plan.drawing import as_html
-from ensue.plan.explain import Explained, explain_without_data
+from ensue.plan.explain import Explained, explain_without_data, with_shared
 from ensue.plan.lawful import laws_by_query
 
 Statement: TypeAlias = "str | Query | PatternExpression | RuleStatement | State | Program"
@@ -160,7 +160,7 @@ def stages_text(statements: Checked) -> str:
     )
 
 
-def explained_statements(statements: Checked, time: str, end: str | None = None) -> Iterator[Explained]:
+def explained_statements(statements: Checked, time: str, end: str | None = None) -> list[Explained]:
     """What there is to say of each statement as it is written, of a head of each of its rules."""
     acting = _acting(statements)
     if not statements.results and not statements.heads and not acting:
@@ -170,10 +170,11 @@ def explained_statements(statements: Checked, time: str, end: str | None = None)
     statements = replace(statements, statements=with_keys(statements.statements))
     among = (*statements.statements, *acting)
     laws = laws_by_query(statements)
-    for node in statements.statements:
-        if node.name in heads and not node.declares:
-            continue
-        yield explain_without_data(node, statements.source, time, laws.get(node), among, end)
+    return with_shared(
+        explain_without_data(node, statements.source, time, laws.get(node), among, end)
+        for node in statements.statements
+        if node.declares or node.name not in heads
+    )
 
 
 def _acting(statements: Statements) -> tuple[PatternQuery, ...]:

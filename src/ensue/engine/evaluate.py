@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import count
 
 import numpy as np
 
@@ -11,6 +13,7 @@ from ensue.engine.choice import Used, choose, uses_up
 from ensue.engine.events import Candidates, EventStore
 from ensue.engine.join import Join
 from ensue.engine.matches import MatchChunk, completion_times
+from ensue.engine.rows import Rows
 from ensue.engine.sources import Mask, latest_end, latest_of
 from ensue.engine.steps import CompiledGraph
 from ensue.engine.summary import Summary
@@ -94,29 +97,84 @@ def matches_of_graphs(
     """The matches of the graphs of a plan; `reached` gets the rounds of those that could be bound as a whole."""
     summaries: dict[int, Summary] = {}
     for graph_plan in plan.graphs:
-        for restriction in _passes(store.compiled.graph(graph_plan), plan, frontier):
-            space = _workspace(graph_plan, plan, store, options, found)
-            space.latest = frontier.until
-            if graph_plan.graph.repeated:
-                space.horizon = _horizon(frontier, store)
-                space.earliest = None if frontier.after is None or graph_plan.graph.trailing else frontier.after + 1
-            for name, allowed in restriction.items():
-                space.restrict(name, allowed(space.candidates[name]))
-            if used is not None:
-                for place, name in enumerate(graph_plan.graph.names):
-                    space.restrict(name, used.free(space.candidates[name], place, plan.query))
-            if any(len(space.candidates[name]) == 0 for name in graph_plan.graph.names):
-                continue
-            join = Join(space, summaries)
-            join.prune()
-            for rows in join.matches():
-                chunk = _within(MatchChunk(plan, graph_plan, space, rows), plan, frontier)
-                if plan.uncertain:
-                    chunk = weighed(chunk, join.where_lists_fit)
-                if chunk.rows.length:
-                    yield chunk
-            if join.reached:
-                reached.append(max(graph_plan.graph.rounds.values(), default=0))
+        chunks = partial(_matches_of_graph, graph_plan, plan, store, frontier, options, found, used, reached, summaries)
+        question = store.compiled.alike.get(id(graph_plan))
+        if question is None or used is not None or frontier.fresh is not None or plan.uncertain:
+            yield from chunks()
+            continue
+        asked = ("matches", question, plan.normal_form.windows, frontier)
+        shared = store.once(asked, lambda chunks=chunks: _Again(chunks()))  # type: ignore[misc]
+        yield from _renamed(shared, graph_plan, plan)
+
+
+class _Again:
+    """Matches that several graphs have: found as far as somebody asks for them, and given again to the others."""
+
+    def __init__(self, chunks: Iterator[MatchChunk]) -> None:
+        self.chunks = chunks
+        self.given: list[MatchChunk] = []
+
+    def __iter__(self) -> Iterator[MatchChunk]:
+        for place in count():
+            if place == len(self.given):
+                following = next(self.chunks, None)
+                if following is None:
+                    return
+                self.given.append(following)
+            yield self.given[place]
+
+
+def _renamed(chunks: Iterable[MatchChunk], graph_plan: GraphPlan, plan: QueryPlan) -> Iterator[MatchChunk]:
+    """The matches of a graph as those of another that asks the same of other variables."""
+    spaces: dict[int, Workspace] = {}
+    for chunk in chunks:
+        if chunk.plan is graph_plan:
+            yield chunk
+            continue
+        names, space = dict(zip(chunk.plan.graph.names, graph_plan.graph.names, strict=True)), chunk.space
+        if id(space) not in spaces:
+            own = _workspace(graph_plan, plan, space.store, space.options, space.found)
+            own.candidates = {names[name]: found for name, found in space.candidates.items()}
+            own.latest = space.latest
+            spaces[id(space)] = own
+        rows = Rows(chunk.rows.length, {names[name]: places for name, places in chunk.rows.places.items()})
+        yield MatchChunk(plan, graph_plan, spaces[id(space)], rows)
+
+
+def _matches_of_graph(
+    graph_plan: GraphPlan,
+    plan: QueryPlan,
+    store: EventStore,
+    frontier: Frontier,
+    options: Options,
+    found: dict[Hashable, Candidates],
+    used: Used | None,
+    reached: list[int],
+    summaries: dict[int, Summary],
+) -> Iterator[MatchChunk]:
+    for restriction in _passes(store.compiled.graph(graph_plan), plan, frontier):
+        space = _workspace(graph_plan, plan, store, options, found)
+        space.latest = frontier.until
+        if graph_plan.graph.repeated:
+            space.horizon = _horizon(frontier, store)
+            space.earliest = None if frontier.after is None or graph_plan.graph.trailing else frontier.after + 1
+        for name, allowed in restriction.items():
+            space.restrict(name, allowed(space.candidates[name]))
+        if used is not None:
+            for place, name in enumerate(graph_plan.graph.names):
+                space.restrict(name, used.free(space.candidates[name], place, plan.query))
+        if any(len(space.candidates[name]) == 0 for name in graph_plan.graph.names):
+            continue
+        join = Join(space, summaries)
+        join.prune()
+        for rows in join.matches():
+            chunk = _within(MatchChunk(plan, graph_plan, space, rows), plan, frontier)
+            if plan.uncertain:
+                chunk = weighed(chunk, join.where_lists_fit)
+            if chunk.rows.length:
+                yield chunk
+        if join.reached:
+            reached.append(max(graph_plan.graph.rounds.values(), default=0))
 
 
 def _workspace(

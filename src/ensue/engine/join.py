@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -350,9 +350,13 @@ class Join:
         """Computed once per evaluation and absence, over all keys."""
         if id(absence) not in self.summaries:
             variables = absence.graph.graph.variables
+            question: Hashable
             if len(absence.chain) == 1 == len(variables):
                 # What forbids one event is the same for all queries.
                 question = absence.graph.graph.question(variables[0])
+                self.summaries[id(absence)] = self.space.store.once(("summary", question), lambda: self._made(absence))
+            elif id(absence.graph) in self.space.store.compiled.alike:
+                question = self.space.store.compiled.alike[id(absence.graph)]
                 self.summaries[id(absence)] = self.space.store.once(("summary", question), lambda: self._made(absence))
             else:
                 self.summaries[id(absence)] = self._made(absence)

@@ -189,7 +189,7 @@ class Stage:
             replace(item, table=plain_schema(needed_columns(plans, item).schema).empty_table()) for _, item in takes
         ]
         requests: dict[tuple[str, ...], Request] = {}
-        compiled = Compiled()
+        compiled = Compiled(tuple(plans))
         counting, compared = counts(plans), _compared_columns(plans)
         for plan in plans:
             own, keys = request_of(plan), plan.query.partition_by

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from ensue.expr.nodes import Expr, variables_of
@@ -23,6 +24,7 @@ from ensue.graph.model import Graph, Moment
 from ensue.names import Name, Stream, in_order
 from ensue.plan.build import longer
 from ensue.plan.model import AbsencePlan, GraphPlan, QueryPlan
+from ensue.plan.sharing import alike, graphs_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +103,19 @@ def _settled(point: Point, moments: Mapping[Name, Moment]) -> tuple[Point, int]:
 class Compiled:
     """The graphs of the plans of a machine as they are evaluated, compiled when a step first needs them."""
 
-    def __init__(self) -> None:
+    def __init__(self, plans: tuple[QueryPlan, ...] = ()) -> None:
+        self._plans = plans
         self._graphs: dict[int, CompiledGraph] = {}
         self._longer: dict[tuple[int, int], tuple[QueryPlan, QueryPlan]] = {}
 
-    def __reduce__(self) -> tuple[type[Compiled], tuple[()]]:
+    def __reduce__(self) -> tuple[type[Compiled], tuple[tuple[QueryPlan, ...]]]:
         """Another process compiles for itself."""
-        return Compiled, ()
+        return Compiled, (self._plans,)
+
+    @cached_property
+    def alike(self) -> dict[int, Hashable]:
+        """What graphs ask, by the identity of their plan, where several ask the same."""
+        return alike(graphs_of(self._plans))
 
     def graph(self, plan: GraphPlan) -> CompiledGraph:
         # A compiled graph holds its plan, so that no other one can have its number.
