@@ -17,11 +17,7 @@ MOST_FUNCTIONS, MOST_FILES = 490, 82
 """What one `detect` passes. These may only go down; the aim is 220 / 40."""
 
 LONGEST_FUNCTION, LONGEST_FILE = 80, 700
-LONGER_FUNCTIONS: dict[str, int] = {
-    "kernels/traces.py:follow": 94,
-    "kernels/violations.py:find_violations": 104,
-    "streams.py:start": 121,
-}
+LONGER_FUNCTIONS: dict[str, int] = {"streams.py:start": 121}
 LONGER_FILES: dict[str, int] = {}
 """What is longer than that, and how long. These lists may only shrink, and so may the numbers in them."""
 

@@ -95,7 +95,7 @@ CALLS: tuple[tuple[Any, tuple[Any, ...]], ...] = (
     (choice.take_unused, (_counts, _used)),
     (choice.close_initiators, (_times, _times, True, _used)),
     (mining.count_pairs, (_offsets, _rows, _times, _times, _counts, _counts)),
-    (traces.follow, (_rows[:0], _rows, _times, _bits, _bits, _rules, _traces, _flags, _rows)),
+    (traces.follow, (traces.Arrivals(_rows[:0], _rows, _times, _bits, _bits), _rules, _traces, _flags, _rows)),
     (violations.find_violations, (_rows[:0], _rows, _times, _rows, _checks, _seen, 0, False)),
 )
 
