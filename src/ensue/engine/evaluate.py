@@ -9,7 +9,7 @@ from itertools import count
 
 import numpy as np
 
-from ensue.engine.choice import Used, choose, uses_up
+from ensue.engine.choice import Used, choose
 from ensue.engine.events import Candidates, EventStore
 from ensue.engine.join import Join
 from ensue.engine.matches import MatchChunk, completion_times
@@ -18,7 +18,7 @@ from ensue.engine.sources import Mask, latest_end, latest_of
 from ensue.engine.steps import CompiledGraph
 from ensue.engine.summary import Summary
 from ensue.engine.weighing import weighed
-from ensue.engine.workspace import Workspace
+from ensue.engine.workspace import Workspace, cached_candidates
 from ensue.graph.bounds import Point
 from ensue.graph.model import Closing
 from ensue.names import Name
@@ -56,7 +56,7 @@ def evaluate(
     `found` remembers the candidates of each variable, for whoever needs them again; `used` what is used up before, and
     what these matches use up.
     """
-    if not uses_up(plan.query):
+    if not plan.uses_up:
         yield from _every_match(plan, store, frontier, options, found, None)
         return
     used = Used.of(store.sources) if used is None else used
@@ -166,7 +166,8 @@ def _matches_of_graph(
         if any(len(space.candidates[name]) == 0 for name in graph_plan.graph.names):
             continue
         join = Join(space, summaries)
-        join.prune()
+        if len(graph_plan.graph.variables) > 2:
+            join.prune()
         for rows in join.matches():
             chunk = _within(MatchChunk(plan, graph_plan, space, rows), plan, frontier)
             if plan.uncertain:
@@ -181,9 +182,21 @@ def _workspace(
     graph_plan: GraphPlan, plan: QueryPlan, store: EventStore, options: Options, found: dict[Hashable, Candidates]
 ) -> Workspace:
     graph, compiled = graph_plan.graph, store.compiled.graph(graph_plan)
-    space = Workspace(compiled, graph, plan.catalog, store, options, {}, {**compiled.streams}, found)
-    space.candidates = {variable.name: space.find_candidates(variable, graph) for variable in graph.variables}
-    return space
+    candidates = {
+        variable.name: cached_candidates(variable, graph, store, plan.catalog, found) for variable in graph.variables
+    }
+    return Workspace(
+        compiled,
+        graph_plan,
+        graph,
+        plan.catalog,
+        store,
+        options,
+        candidates,
+        {**compiled.streams},
+        found,
+        compiled.moments,
+    )
 
 
 def _passes(compiled: CompiledGraph, plan: QueryPlan, frontier: Frontier) -> Iterator[Restriction]:

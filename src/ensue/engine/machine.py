@@ -152,7 +152,7 @@ class Machine:
         since = self.options.since if state.watermark is None else None
         clock = Clock(state.watermark, until, horizon, since, late_until, last)
         given = batch.sources
-        if last and state.watermark is None:
+        if last and state.watermark is None and (since is not None or until is not None):
             given = in_range(given, self.plans, self.plan.derivations, since, until)
         return _Run(self, clock, collect).run(state, given, batch.report)
 
@@ -187,7 +187,8 @@ class _Run:
                 self.late = taken.late[: len(machine.inputs)]
             for name, events in taken.grown.items():
                 self._derived(name, events)
-            self._completed(stage, taken.found)
+            if machine.plan.derivations:
+                self._completed(stage, taken.found)
             self.empty += [m.plan for m, empty in zip(stage.members, taken.empty, strict=True) if empty]
             report.evaluated += taken.evaluated
             for member, found, own in zip(stage.members, taken.found, taken.reports, strict=True):

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ensue.engine.choice import uses_up
 from ensue.engine.events import Request, key_column, request_of, stream_codes
 from ensue.engine.index import Index, Room
 from ensue.engine.interning import Keys, can_intern
@@ -390,7 +389,7 @@ def _first_marks(plans: Sequence[QueryPlan]) -> dict[str, np.generic]:
     for place, plan in enumerate(plans):
         if plan.monitor is not None:
             marks[trace_mark(place)] = np.int32(-1)
-        if uses_up(plan.query):
+        if plan.uses_up:
             marks[used_mark(place)] = np.uint8(0)
     return marks
 

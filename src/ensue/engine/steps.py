@@ -39,6 +39,9 @@ class Range:
         return not self.lower and not self.upper
 
 
+UNBOUNDED = Range((), ())
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """Binding `variable` when others are bound: its ranges, and what can be checked once it is bound."""
@@ -73,7 +76,11 @@ class CompiledGraph:
 
     plan: GraphPlan
     streams: Mapping[Name, Stream]
+    list_streams: Mapping[Name, Stream]
+    moments: Mapping[Name, Moment]
     last_events: tuple[tuple[Point, int], ...] | None
+    all_judged: bool
+    """Whether nothing is left to judge once all variables are bound, where absences are judged on the way."""
     orders: dict[Hashable, list[Name]] = field(default_factory=dict)
     steps: dict[Hashable, Step] = field(default_factory=dict)
     ranges: dict[Hashable, Range] = field(default_factory=dict)
@@ -84,20 +91,21 @@ class CompiledGraph:
     def of(cls, plan: GraphPlan) -> CompiledGraph:
         graph = plan.graph
         streams = {variable.name: variable.stream for variable in graph.variables}
+        listed = [inner.graph for collection in plan.collections for inner in collection.graphs]
+        list_streams = {variable.name: variable.stream for inner in listed for variable in inner.variables}
         moments = {moment.name: moment for moment in graph.moments}
-        ends = tuple(_settled(end_of(name), moments) for name in graph.extent.ends)
+        ends = []
+        for name in graph.extent.ends:
+            point, ticks = end_of(name), 0
+            while point.variable in moments and not moments[point.variable].repeated:
+                ticks += moments[point.variable].ticks
+                point = moments[point.variable].base
+            ends.append((point, ticks))
         names = [point.variable for point, _ in ends]
         alone = moments.keys().isdisjoint(names) and len(set(names)) == len(names)
-        return cls(plan, streams, ends if alone else None)
-
-
-def _settled(point: Point, moments: Mapping[Name, Moment]) -> tuple[Point, int]:
-    """The end of a variable that a moment is so long after, and how long; that of a variable by itself."""
-    ticks = 0
-    while point.variable in moments and not moments[point.variable].repeated:
-        ticks += moments[point.variable].ticks
-        point = moments[point.variable].base
-    return point, ticks
+        late = graph.repeated or graph.succession or plan.collections or graph.list_conditions
+        judged = not late and all(absence.lower is not None for absence in plan.absences)
+        return cls(plan, streams, list_streams, moments, tuple(ends) if alone else None, judged)
 
 
 class Compiled:
@@ -152,7 +160,9 @@ def plan_step(
         variable,
         _range(graph.times, start_of(variable), _time_points(around, sight), bound),
         _range(graph.times, end_of(variable), _time_points(around, sight), bound),
-        _range(graph.positions, position_of(variable), _position_points(around, sight.whole), bound),
+        _range(graph.positions, position_of(variable), _position_points(around, sight.whole), bound)
+        if graph.positions.paths
+        else UNBOUNDED,
         tuple(c for c in conditions if variables_of(c) <= now and _is_new(variables_of(c), variable, bound, graph)),
         tuple(pair for pair in plan.distinct if variable in pair and set(pair) <= now),
         deadlines,

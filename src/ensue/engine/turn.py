@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ensue.engine.choice import Used, uses_up
+from ensue.engine.choice import Used
 from ensue.engine.derived import Search, as_events, grow, settled, together
 from ensue.engine.evaluate import Frontier, evaluate
 from ensue.engine.events import Candidates, EventStore, load_events
@@ -26,7 +26,6 @@ from ensue.engine.stage import (
     Stage,
     StageState,
     Taken,
-    beyond,
     conformed,
     only_ready,
     ordered,
@@ -111,9 +110,12 @@ class Turn:
         if stage.uncertain and any(map(len, state.kept)):
             self.sources = [replace_valid(source, source.valid) for source in self.sources]
             read_uncertainty(self.sources)
-        self.pending = [beyond(source, clock.until) for source in self.sources]
+        self.pending = [
+            np.zeros(len(source.ends), bool) if clock.until is None else source.ends > clock.until
+            for source in self.sources
+        ]
         self.ready = self.sources
-        if not stage.eager and not self.indexed:
+        if clock.until is not None and not stage.eager and not self.indexed:
             self.ready = [only_ready(source, waits) for source, waits in zip(self.sources, self.pending, strict=True)]
         rows = sum(len(source.starts) for source in self.sources)
         self.forgets = not self.indexed or not FEW_KEPT < rows <= state.settled + state.settled // 4
@@ -220,7 +222,7 @@ class Turn:
         self.empty[place] = not all(len(watched.store.streams[name]) for name in plan.streams)
         if watched.numbers is not None:
             self.marks[trace_mark(place)] = list(watched.numbers)
-        used = self._used(place, plan, watched.store)
+        used = Used.of(watched.store.sources, self.marks[used_mark(place)]) if plan.uses_up else None
         candidates = watched.found if self.stage.eager else watched.completing
         found = collect(member, watched, self._matches(member, watched, candidates, used), self.options)
         if used is not None:
@@ -246,12 +248,6 @@ class Turn:
             later = chunk.where(completion_times(chunk, plan) > since)
             if later.rows.length:
                 yield later
-
-    def _used(self, place: int, plan: QueryPlan, store: EventStore) -> Used | None:
-        """What the matches of a member have used up so far, if they use anything up."""
-        if not uses_up(plan.query):
-            return None
-        return Used.of(store.sources, self.marks[used_mark(place)])
 
     def _violations(self, place: int, member: Member) -> pa.Table:
         """The traces that break a constraint with what is new."""
@@ -305,7 +301,8 @@ class Turn:
         if plan.monitor is None:
             shared = self._shared(plan.query.partition_by, known)
             self.numbered = shared.store
-            report.null_keys += shared.store.keyless(plan.streams)
+            if shared.store.without_key:
+                report.null_keys += shared.store.keyless(plan.streams)
             return shared
         request, sources = self.stage.request_of(plan), tuple(self.ready)
         own, numbers = self.records[place], self.marks[trace_mark(place)]

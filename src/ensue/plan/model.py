@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ensue.algebra.catalog import Catalog
 from ensue.algebra.nodes import PatternQuery
+from ensue.algebra.operators import CONTEXTS
 from ensue.algebra.policies import chooses
 from ensue.algebra.scopes import growing_lists
 from ensue.errors import Source
@@ -141,6 +142,11 @@ class QueryPlan:
     def uncertain(self) -> bool:
         """Whether events of the query may be real or not, so that a match is more or less probable."""
         return any(map(self.catalog.is_uncertain, self.columns))
+
+    @property
+    def uses_up(self) -> bool:
+        """Whether matches use events up, or are chosen pair by pair."""
+        return bool(self.query.consume) or self.query.policy in CONTEXTS
 
     @property
     def grows(self) -> bool:
