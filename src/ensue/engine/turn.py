@@ -41,8 +41,8 @@ from ensue.plan.declared import Derivation
 from ensue.plan.inputs import InputTable
 from ensue.plan.model import Options, QueryPlan
 
-FEW_KEPT = 1024
-"""With more events, those that nobody needs any more are looked for when a quarter has been added."""
+FEW_KEPT, MOST_ADDED = 1024, 0.25
+"""With more events, those that nobody needs any more are looked for when such a share has been added."""
 
 MOST_IDLE_ROWS = 1024
 """How many rows that nobody needs a table may hold beyond as many as are kept."""
@@ -118,7 +118,7 @@ class Turn:
         if clock.until is not None and not stage.eager and not self.indexed:
             self.ready = [only_ready(source, waits) for source, waits in zip(self.sources, self.pending, strict=True)]
         rows = sum(len(source.starts) for source in self.sources)
-        self.forgets = not self.indexed or not FEW_KEPT < rows <= state.settled + state.settled // 4
+        self.forgets = not self.indexed or not FEW_KEPT < rows <= state.settled * (1 + MOST_ADDED)
         self.kept = [np.full(len(source.starts), not self.forgets) for source in self.sources]
         self.reports = [Report() for _ in stage.members]
         self.records = list(state.records)
