@@ -146,6 +146,9 @@ class EventStore:
     @property
     def span(self) -> int:
         """The length of the time that the events cover."""
+        return self.once("span", self._span)
+
+    def _span(self) -> int:
         present = [stream for stream in self.streams.values() if len(stream)]
         if not present:
             return 0

@@ -17,10 +17,12 @@ from ensue.plan.model import GraphPlan, QueryPlan, Side
 def alike(plans: Iterable[GraphPlan]) -> dict[int, Hashable]:
     """By the identity of its plan, what a graph asks: of those that ask the same, whatever their variables are called.
 
+    Graphs of one event are left out: what is asked of an event is known anyway.
+
     >>> alike([])
     {}
     """
-    known = {id(plan): plan for plan in plans}
+    known = {id(plan): plan for plan in plans if len(plan.graph.variables) > 1}
     of_events: dict[Hashable, list[GraphPlan]] = defaultdict(list)
     for plan in known.values():
         of_events[tuple(map(plan.graph.question, plan.graph.variables))].append(plan)
