@@ -18,12 +18,16 @@ from ensue.engine.sources import Mask, latest_end, latest_of
 from ensue.engine.steps import CompiledGraph
 from ensue.engine.summary import Summary
 from ensue.engine.weighing import weighed
-from ensue.engine.workspace import Workspace, cached_candidates
+from ensue.engine.workspace import Workspace, cached_candidates, is_looked_up
 from ensue.graph.bounds import Point
-from ensue.graph.model import Closing
+from ensue.graph.model import Closing, Variable
 from ensue.names import Name
 from ensue.plan.build import SHORT
 from ensue.plan.model import GraphPlan, Options, QueryPlan
+
+FEW_EVENTS, MANY_MORE = 64, 16
+"""With more events than the first, and so many times those of another variable, predicates are judged when they are
+bound."""
 
 Restriction = dict[Name, Callable[[Candidates], Mask]]
 """Which candidates of some variables may take part in one pass."""
@@ -153,14 +157,14 @@ def _matches_of_graph(
     summaries: dict[int, Summary],
 ) -> Iterator[MatchChunk]:
     for restriction in _passes(store.compiled.graph(graph_plan), plan, frontier):
-        space = _workspace(graph_plan, plan, store, options, found)
+        space = _workspace(graph_plan, plan, store, options, found, restriction if used is None else None)
         space.latest = frontier.until
         if graph_plan.graph.repeated:
             space.horizon = _horizon(frontier, store)
             space.earliest = None if frontier.after is None or graph_plan.graph.trailing else frontier.after + 1
-        for name, allowed in restriction.items():
-            space.restrict(name, allowed(space.candidates[name]))
         if used is not None:
+            for name, allowed in restriction.items():
+                space.restrict(name, allowed(space.candidates[name]))
             for place, name in enumerate(graph_plan.graph.names):
                 space.restrict(name, used.free(space.candidates[name], place, plan.query))
         if any(len(space.candidates[name]) == 0 for name in graph_plan.graph.names):
@@ -179,12 +183,39 @@ def _matches_of_graph(
 
 
 def _workspace(
-    graph_plan: GraphPlan, plan: QueryPlan, store: EventStore, options: Options, found: dict[Hashable, Candidates]
+    graph_plan: GraphPlan,
+    plan: QueryPlan,
+    store: EventStore,
+    options: Options,
+    found: dict[Hashable, Candidates],
+    restriction: Restriction | None = None,
 ) -> Workspace:
+    """What is in sight of a graph, with the candidates of its variables, as far as they are restricted.
+
+    Where one variable has few candidates, the predicates of one that has many are judged when it is bound.
+    """
     graph, compiled = graph_plan.graph, store.compiled.graph(graph_plan)
-    candidates = {
-        variable.name: cached_candidates(variable, graph, store, plan.catalog, found) for variable in graph.variables
-    }
+    candidates: dict[Name, Candidates] = {}
+    many: list[Variable] = []
+    for variable in graph.variables:
+        events = store.streams[variable.stream]
+        can_wait = restriction is not None and variable.predicates and events.are_points and len(events) > FEW_EVENTS
+        if not can_wait or graph.question(variable) in found or is_looked_up(variable, store, plan.catalog):
+            events = cached_candidates(variable, graph, store, plan.catalog, found)
+        else:
+            many.append(variable)
+        if restriction is not None and variable.name in restriction:
+            events = events.select(restriction[variable.name](events))
+        candidates[variable.name] = events
+    fewest, deferred = min(map(len, candidates.values())), []
+    for variable in many:
+        if graph.equalities or plan.uncertain or len(candidates[variable.name]) < MANY_MORE * fewest:
+            events = cached_candidates(variable, graph, store, plan.catalog, found)
+            if restriction is not None and variable.name in restriction:
+                events = events.select(restriction[variable.name](events))
+            candidates[variable.name] = events
+        else:
+            deferred.append(variable.name)
     return Workspace(
         compiled,
         graph_plan,
@@ -196,6 +227,7 @@ def _workspace(
         {**compiled.streams},
         found,
         compiled.moments,
+        deferred=frozenset(deferred),
     )
 
 

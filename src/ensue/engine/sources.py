@@ -28,6 +28,10 @@ LONG_TEXT = 4096
 Mask = npt.NDArray[np.bool_]
 
 
+MANY_ROWS = 4
+"""A column of which more rows than one in so many are asked for is made readable as a whole."""
+
+
 @dataclass(slots=True)
 class Report:
     """What a run read and set aside.
@@ -116,6 +120,12 @@ class EventSource:
             return [self.raw_column(name).take(places) for name in names]
         places = pa.array(self.places[rows])
         return [self._piece(name).take(places) for name in names]
+
+    def values(self, name: str, rows: Codes) -> pa.Array:
+        """The readable values of a column in some rows."""
+        if self.places is None or name in self.readable_columns or MANY_ROWS * len(rows) > len(self.starts):
+            return self.column(name).take(pa.array(rows))
+        return readable(self._piece(name).take(pa.array(self.places[rows])), name)
 
     def _piece(self, name: str) -> pa.Array:
         """A column of the whole table."""

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from ensue.expr.nodes import Expr, variables_of
+from ensue.expr.rewrite import substitute_fields
 from ensue.graph.bounds import (
     WHOLE_END,
     WHOLE_FIRST,
@@ -106,6 +107,14 @@ class CompiledGraph:
         late = graph.repeated or graph.succession or plan.collections or graph.list_conditions
         judged = not late and all(absence.lower is not None for absence in plan.absences)
         return cls(plan, streams, list_streams, moments, tuple(ends) if alone else None, judged)
+
+
+def own_conditions(graph: Graph, name: Name) -> list[Expr]:
+    """What a variable asks of itself, as conditions."""
+    variable = graph.variables[graph.names.index(name)]
+    return [
+        substitute_fields(predicate, lambda field: replace(field, variable=name)) for predicate in variable.predicates
+    ]
 
 
 class Compiled:
