@@ -104,7 +104,8 @@ class Join:
         space, options = self.space, self.space.options
         # Which equalities are join keys depends on the data: the others are conditions.
         keyed = space.keyed_classes() if space.plan.graph.equalities else ()
-        wanted = (name, bound, space.sight, keyed, options.earliest_completion, space.deferred)
+        points = space.candidates[name].are_points
+        wanted = (name, bound, space.sight, keyed, options.earliest_completion, space.deferred, points)
         known = space.compiled.steps
         if wanted not in known:
             graph = space.plan.graph
@@ -112,7 +113,7 @@ class Join:
             early = options.earliest_completion and not space.plan.graph.succession
             for deferred in space.deferred:
                 conditions = [*conditions, *own_conditions(graph, deferred)]
-            known[wanted] = plan_step(space.plan, name, bound, space.sight, conditions, early)
+            known[wanted] = plan_step(space.plan, name, bound, space.sight, conditions, early, points)
         return known[wanted]
 
     def _residual_conditions(self, name: Name, bound: frozenset[Name]) -> list[Expr]:

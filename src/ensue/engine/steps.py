@@ -150,12 +150,18 @@ class Compiled:
 
 
 def plan_step(
-    plan: GraphPlan, variable: Name, bound: frozenset[Name], sight: Sight, conditions: Iterable[Expr], summaries: bool
+    plan: GraphPlan,
+    variable: Name,
+    bound: frozenset[Name],
+    sight: Sight,
+    conditions: Iterable[Expr],
+    summaries: bool,
+    points: bool,
 ) -> Step:
     """What follows for `variable` from the bound ones.
 
     `conditions` are all conditions of the graph that no join key takes care of; `summaries` says whether absences are
-    decided by earliest completion.
+    decided by earliest completion, `points` whether its events end where they start.
     """
     graph = plan.graph
     around = bound | sight.outer
@@ -165,10 +171,11 @@ def plan_step(
     earliest = tuple(
         absence for absence in judged if absence not in deadlines and _floors_end(absence, variable, around)
     )
+    times = _time_points(around, sight)
     return Step(
         variable,
-        _range(graph.times, start_of(variable), _time_points(around, sight), bound),
-        _range(graph.times, end_of(variable), _time_points(around, sight), bound),
+        _range(graph.times, start_of(variable), times, bound),
+        UNBOUNDED if points else _range(graph.times, end_of(variable), times, bound),
         _range(graph.positions, position_of(variable), _position_points(around, sight.whole), bound)
         if graph.positions.paths
         else UNBOUNDED,
