@@ -14,7 +14,7 @@ from ensue.api import checked_limit, warn_set_aside
 from ensue.dsl.constraints import ConstraintsLike
 from ensue.engine.events import FOREVER
 from ensue.engine.kept import kept_derived, kept_events
-from ensue.engine.machine import Machine, State, compile_plan
+from ensue.engine.machine import Machine, State, compile_plan, completing_streams
 from ensue.engine.snapshot import read_header, restore, saved_schemas, snapshot
 from ensue.engine.sources import SAFE_TIME, Mask, Report
 from ensue.errors import SchemaError, StateError, counted, warn
@@ -338,7 +338,7 @@ class Pushed:
     @classmethod
     def of(cls, machine: Machine, state: State) -> Pushed | None:
         """Where rows can be put off: there is one table of events, and events complete its matches."""
-        item, completing, reached = machine.inputs[0], machine.completing, state.watermark
+        item, completing, reached = machine.inputs[0], completing_streams(machine.plan), state.watermark
         if completing is None or len(machine.inputs) > 1 or item.type is None or item.end is not None:
             return None
         if pa.null() in item.table.schema.types:

@@ -100,8 +100,6 @@ class Machine:
     stages: tuple[Stage, ...]
     options: Options
     eager: bool = False
-    completing: frozenset[Stream] | None = None
-    """The streams whose events complete matches; None if time alone does, or what is not looked for counts, too."""
 
     @property
     def plans(self) -> tuple[QueryPlan, ...]:
@@ -261,11 +259,11 @@ def compile_plan(
     shapes = tuple(
         replace(item, table=plain_schema(needed_columns(everything, item).schema).empty_table()) for item in plan.inputs
     )
-    completing = None if eager else _completing_streams(plan)
-    return Machine(plan, shapes, _stages(plan, eager, further_keys), options, eager, completing)
+    return Machine(plan, shapes, _stages(plan, eager, further_keys), options, eager)
 
 
-def _completing_streams(program: ProgramPlan) -> frozenset[Stream] | None:
+def completing_streams(program: ProgramPlan) -> frozenset[Stream] | None:
+    """The streams whose events complete matches; None if time alone does, or what is not looked for counts, too."""
     found: set[Stream] = set()
     if program.derivations:
         return None
