@@ -54,31 +54,19 @@ def evaluate(
     options: Options,
     found: dict[Hashable, Candidates],
     used: Used | None = None,
+    chosen: bool = True,
 ) -> Iterator[MatchChunk]:
     """The matches that complete within the frontier, once each, in chunks of bounded size, as the policy chooses them.
 
     `found` remembers the candidates of each variable, for whoever needs them again; `used` what is used up before, and
-    what these matches use up.
+    what these matches use up. Repetitions without a limit grow by one round at a time, until no match is that long even
+    without its negations.
     """
-    if not plan.uses_up:
-        yield from _every_match(plan, store, frontier, options, found, None)
+    if plan.uses_up and chosen:
+        used = Used.of(store.sources) if used is None else used
+        every = evaluate(plan, store, frontier, options, found, used, chosen=False)
+        yield from choose(every, plan, used)
         return
-    used = Used.of(store.sources) if used is None else used
-    yield from choose(_every_match(plan, store, frontier, options, found, used), plan, used)
-
-
-def _every_match(
-    plan: QueryPlan,
-    store: EventStore,
-    frontier: Frontier,
-    options: Options,
-    found: dict[Hashable, Candidates],
-    used: Used | None,
-) -> Iterator[MatchChunk]:
-    """Every match of events that are not used up.
-
-    Repetitions without a limit grow by one round at a time, until no match is that long even without its negations.
-    """
     reached: list[int] = []
     yield from matches_of_graphs(plan, store, frontier, options, found, used, reached)
     rounds = SHORT
@@ -156,30 +144,34 @@ def _matches_of_graph(
     reached: list[int],
     summaries: dict[int, Summary],
 ) -> Iterator[MatchChunk]:
+    graph = graph_plan.graph
+    late = graph.trailing or graph.moments or graph.succession
     for restriction in _passes(store.compiled.graph(graph_plan), plan, frontier):
         space = _workspace(graph_plan, plan, store, options, found, restriction if used is None else None)
         space.latest = frontier.until
-        if graph_plan.graph.repeated:
+        if graph.repeated:
             space.horizon = _horizon(frontier, store)
-            space.earliest = None if frontier.after is None or graph_plan.graph.trailing else frontier.after + 1
+            space.earliest = None if frontier.after is None or graph.trailing else frontier.after + 1
         if used is not None:
             for name, allowed in restriction.items():
                 space.restrict(name, allowed(space.candidates[name]))
-            for place, name in enumerate(graph_plan.graph.names):
+            for place, name in enumerate(graph.names):
                 space.restrict(name, used.free(space.candidates[name], place, plan.query))
-        if any(len(space.candidates[name]) == 0 for name in graph_plan.graph.names):
+        if any(len(space.candidates[name]) == 0 for name in graph.names):
             continue
         join = Join(space, summaries)
-        if len(graph_plan.graph.variables) > 2:
+        if len(graph.variables) > 2:
             join.prune()
         for rows in join.matches():
-            chunk = _within(MatchChunk(plan, graph_plan, space, rows), plan, frontier)
+            chunk = MatchChunk(plan, graph_plan, space, rows)
+            if late and (frontier.after is not None or frontier.until is not None):
+                chunk = _within(chunk, plan, frontier)
             if plan.uncertain:
                 chunk = weighed(chunk, join.where_lists_fit)
             if chunk.rows.length:
                 yield chunk
         if join.reached:
-            reached.append(max(graph_plan.graph.rounds.values(), default=0))
+            reached.append(max(graph.rounds.values(), default=0))
 
 
 def _workspace(
@@ -303,10 +295,6 @@ def _one_new_event(names: tuple[Name, ...], fresh: Callable[[Candidates], Mask])
 
 def _within(chunk: MatchChunk, plan: QueryPlan, frontier: Frontier) -> MatchChunk:
     """Only the matches that complete within the frontier; the passes leave others only where scopes trail."""
-    graph = chunk.plan.graph
-    settled = not (graph.trailing or graph.moments or graph.succession)
-    if settled or (frontier.after is None and frontier.until is None):
-        return chunk
     completion = completion_times(chunk, plan)
     mask = np.ones(chunk.rows.length, bool)
     if frontier.after is not None:

@@ -177,7 +177,11 @@ class _Run:
         self.rows.update(enumerate(given))
         report, after = read.copy(), []
         for stage, kept in zip(machine.stages, state.stages, strict=True):
-            fresh = [self._fresh(role, shape) for role, shape in zip(stage.takes, stage.shapes, strict=True)]
+            # Rows of a stream that grows in this very stage are still to come.
+            fresh = [
+                self.rows[role] if role in self.rows else load_sources([shape], machine.time_type)[0][0]
+                for role, shape in zip(stage.takes, stage.shapes, strict=True)
+            ]
             taken = step_stage(stage, kept, fresh, self.clock, machine.options, self.collect)
             after.append(taken.state)
             if stage is machine.stages[0]:
@@ -199,12 +203,6 @@ class _Run:
                     self._count_below(own)
         report.late = sum(int(mask.sum()) for mask in self.late)
         return self._step(state, tuple(after), report, read)
-
-    def _fresh(self, role: Role, shape: InputTable) -> EventSource:
-        """The new rows of an input; those of a stream that grows in this very stage are still to come."""
-        if role not in self.rows:
-            return load_sources([shape], self.machine.time_type)[0][0]
-        return self.rows[role]
 
     def _derived(self, name: Stream, events: pa.Table) -> None:
         made = next(made for made in self.machine.plan.derivations if made.name == name)

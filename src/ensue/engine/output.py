@@ -53,8 +53,10 @@ def render_chunk(chunk: MatchChunk, output: OutputSchema) -> pa.RecordBatch:
     arrays += [_hidden_column(chunk, output, name) for name in output.hidden]
     if output.waiting_for is not None:
         arrays.append(pa.repeat(pa.scalar(output.waiting_for), chunk.rows.length))
+    kinds = output.schema.types
     return pa.RecordBatch.from_arrays(
-        [_as_type(array, field.type) for array, field in zip(arrays, output.schema, strict=True)], schema=output.schema
+        [array if array.type == kind else array.cast(kind) for array, kind in zip(arrays, kinds, strict=True)],
+        schema=output.schema,
     )
 
 
@@ -71,10 +73,6 @@ def _identifying_columns(output: OutputSchema) -> dict[Stream, list[str]]:
         stream: list(output.raw_types[stream] if names is None else names)
         for stream, names in output.plan.columns.items()
     }
-
-
-def _as_type(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    return array if array.type == wanted else array.cast(wanted)
 
 
 def _returned_columns(chunk: MatchChunk, output: OutputSchema) -> list[pa.Array]:
@@ -217,8 +215,9 @@ def _event_struct(space: Workspace, matches: Rows, name: Name, event: EventColum
 
 
 def _structs(source: EventSource, rows: Codes, event: EventColumn) -> pa.Array:
-    columns = map(_as_type, source.taken(event.types, rows), event.types.values())
-    return pa.StructArray.from_arrays([*columns], fields=event.fields)
+    taken = zip(source.taken(event.types, rows), event.types.values(), strict=True)
+    columns = [column if column.type == kind else column.cast(kind) for column, kind in taken]
+    return pa.StructArray.from_arrays(columns, fields=event.fields)
 
 
 def render_in_batches(

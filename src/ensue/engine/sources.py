@@ -205,8 +205,11 @@ def _are_coarse(kinds: Codes, hierarchy: Hierarchy) -> Mask:
 
 def read_times(table: InputTable, name: str, time_type: pa.DataType) -> tuple[Int64s, Mask | None]:
     """A time column as int64 ticks, and which rows have one (None: all)."""
+    column = table.table.column(name)
     try:
-        array = one_chunk(_as_time(table.table.column(name), time_type))
+        if column.type != time_type or time_type.bit_width != 64:
+            column = _as_time(column, time_type)
+        array = one_chunk(column)
     except pa.ArrowInvalid as error:
         raise _out_of_range(table, name) from error
     valid = None

@@ -248,7 +248,9 @@ def _needed(
 def _caps_start(absence: AbsencePlan, variable: Name, bound: frozenset[Name], times: Network) -> bool:
     """The scope begins at bound points and ends just before the start of this variable alone: a latest start."""
     assert absence.lower is not None and absence.upper is not None
-    starts = [(start_of(variable),), *([(end_of(variable),)] if _is_point(variable, times) else [])]
+    longest = times.limit(end_of(variable), start_of(variable))
+    is_point = longest is not None and longest.value == 0
+    starts = [(start_of(variable),), *([(end_of(variable),)] if is_point else [])]
     return absence.lower.variables <= bound and absence.upper.points in starts and absence.upper.shift == -1
 
 
@@ -256,11 +258,6 @@ def _floors_end(absence: AbsencePlan, variable: Name, bound: frozenset[Name]) ->
     """The scope ends at bound points and begins just after the end of this variable alone: an earliest end."""
     assert absence.lower is not None and absence.upper is not None
     return absence.upper.variables <= bound and absence.lower.points == (end_of(variable),) and absence.lower.shift == 1
-
-
-def _is_point(variable: Name, times: Network) -> bool:
-    longest = times.limit(end_of(variable), start_of(variable))
-    return longest is not None and longest.value == 0
 
 
 def _becomes_decidable(absence: AbsencePlan, variable: Name, bound: frozenset[Name], outer: frozenset[Name]) -> bool:
