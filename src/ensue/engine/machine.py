@@ -14,6 +14,8 @@ import pyarrow as pa
 
 from ensue.algebra.policies import chooses
 from ensue.engine.derived import settled, sources_of, together
+from ensue.engine.evaluate import Frontier, evaluate, matches_of_graphs
+from ensue.engine.events import EventStore, load_events
 from ensue.engine.matches import MatchChunk
 from ensue.engine.past import in_range
 from ensue.engine.sources import EventSource, Mask, Report, latest_end, latest_of, load_sources
@@ -35,6 +37,8 @@ from ensue.plan.inputs import InputTable, plain_schema, raw_types
 from ensue.plan.model import Options, QueryPlan
 from ensue.plan.outputs import output_schema
 from ensue.plan.programs import ProgramPlan
+
+UNLIMITED = Options(limit=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +163,37 @@ class Machine:
     def run(self, batch: Batch, *, horizon: int | None = None, collect: Collect = ordered) -> Step:
         """All matches in rows of the past, as `options.since` and `options.until` limit them: one step."""
         return self.step(self.start(), batch, self.options.until, last=True, horizon=horizon, collect=collect)
+
+    def looks(self, state: State) -> Iterator[Look]:
+        """What each stage keeps, for other questions than those of its plans."""
+        for stage, kept in zip(self.stages, state.stages, strict=True):
+            yield Look(stage, kept, state.watermark)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The events that a stage keeps. Looking at them takes no step: nothing completes and nothing is forgotten."""
+
+    stage: Stage
+    state: StageState
+    watermark: int | None
+
+    def events(self, plan: QueryPlan, until: int | None = None, counting: bool = False) -> EventStore:
+        """The kept events of a plan of the stage, or those of them that end no later than a moment.
+
+        With `counting` the keys of rows that the plan does not look for are known, too.
+        """
+        request = self.stage.request_of(plan)
+        request = replace(request, counting=True) if counting else request
+        return load_events(self.stage.loaded(self.state, until), request, self.stage.known_positions(self.state))
+
+    def matches(self, plan: QueryPlan, events: EventStore) -> Iterator[MatchChunk]:
+        """The matches of any plan in kept events, as its policy chooses them."""
+        return evaluate(plan, events, Frontier(), UNLIMITED, {})
+
+    def choices(self, plan: QueryPlan, events: EventStore, after: int | None = None) -> Iterator[MatchChunk]:
+        """All choices of events for the graphs of a plan that complete after a moment, whatever its policy."""
+        return matches_of_graphs(plan, events, Frontier(after), UNLIMITED, {}, None, [])
 
 
 class _Run:
@@ -334,7 +369,7 @@ def examine(plan: QueryPlan, events: Sequence[EventSource]) -> tuple[Watched, It
     sources = sources_of(plan, events)
     inputs = [replace(source.input, table=source.input.table.slice(0, 0)) for source in sources]
     output = output_schema(plan, raw_types(plan, inputs))
-    machine = compile_plan(ProgramPlan(tuple(inputs), (plan,), (output,)), Options(limit=None))
+    machine = compile_plan(ProgramPlan(tuple(inputs), (plan,), (output,)), UNLIMITED)
     found: tuple[Watched, Iterator[MatchChunk]] = machine.run(Batch(sources, Report()), collect=_as_found).outputs[0]
     return found
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from ensue.dsl.constraints import ConstraintsLike
 from ensue.engine.events import FOREVER, NEVER
-from ensue.engine.machine import compile_plan
+from ensue.engine.machine import UNLIMITED, compile_plan
 from ensue.engine.matches import MatchChunk
 from ensue.engine.open_goals import Goals, open_goals
 from ensue.engine.output import key_column_of
@@ -26,7 +26,6 @@ from ensue.phases import Lowered
 from ensue.plan.declared import all_plans
 from ensue.plan.grouping import by_keys
 from ensue.plan.inputs import InputTable
-from ensue.plan.model import Options
 from ensue.plan.programs import FixedTables, ProgramPlan, plan_program
 from ensue.programs import Program, QueryLike, program_statements
 from ensue.runtimes.fixed import fixed_tables
@@ -102,13 +101,11 @@ def _goals_by_name(statements: Lowered, fixed: FixedTables, saved: pa.Table) -> 
         raise StateError("state-query", "the state belongs to another program", f"it was saved by:\n{header['query']}")
     names = dict(zip((id(plan) for plan in planned.plans), Program(statements).names, strict=True))
     for run in running:
-        options = Options(limit=None)
-        machine = compile_plan(run, options)
-        state = restore(machine, saved, {header["query"]})
-        for stage, kept in zip(machine.stages, state.stages, strict=True):
-            for place, plan in enumerate(stage.plans):
+        machine = compile_plan(run, UNLIMITED)
+        for look in machine.looks(restore(machine, saved, {header["query"]})):
+            for plan in look.stage.plans:
                 name = names.get(id(plan), str(plan.query.name or ""))
-                for goals in open_goals(stage, kept, place, state.watermark, options):
+                for goals in open_goals(look, plan):
                     yield name, goals
 
 
