@@ -15,8 +15,8 @@ from ensue.plan.grouping import by_keys
 from ensue.plan.model import DEFAULT_LIMIT, Options, QueryPlan
 from ensue.plan.outputs import OutputSchema, partial_output
 from ensue.plan.programs import ColumnNames, Columns, ProgramPlan, plan_queries, with_violations
+from ensue.plan.states import refuse_ahead
 from ensue.programs import Program, QueryLike, program_statements
-from ensue.runtimes.beliefs import refuse_beliefs
 from ensue.runtimes.fixed import fixed_tables
 from ensue.runtimes.tables import are_frames
 
@@ -74,7 +74,6 @@ def start(
     `tables` are those of the program's TABLEs, by name. They are read when the stream starts, and again at a restart.
     """
     statements = program_statements(program, constraints)
-    refuse_beliefs(statements)
     if not are_frames(sources):
         raise SchemaError(
             "not-a-stream",
@@ -90,6 +89,7 @@ def start(
     require_pyspark()
     names = Program(statements).names
     options, eager = Options(limit=checked_limit(limit)), checked_emit(emit, statements)
+    refuse_ahead(statements, end, eager)
     planned = plan_queries(
         empty_tables(sources),
         statements,
@@ -134,6 +134,7 @@ def start(
             options,
             group.keys,
             group.derivations,
+            group.states,
             eager=eager,
             late=bool(late_sinks),
             tick=tick,

@@ -16,6 +16,7 @@ from ensue.algebra.policies import chooses
 from ensue.engine.derived import settled, sources_of, together
 from ensue.engine.evaluate import Frontier, evaluate, matches_of_graphs
 from ensue.engine.events import EventStore, load_events
+from ensue.engine.filtering.stage import Believed, StateStage, Told
 from ensue.engine.matches import MatchChunk
 from ensue.engine.past import in_range
 from ensue.engine.sources import EventSource, Mask, Report, latest_end, latest_of, load_sources
@@ -33,10 +34,11 @@ from ensue.engine.traces import Watched
 from ensue.engine.turn import events_of, step_stage
 from ensue.names import AnyEvent, Stream
 from ensue.plan.declared import Derivation, all_plans, groups_of, is_recursive
-from ensue.plan.inputs import InputTable, plain_schema, raw_types
+from ensue.plan.inputs import InputTable, catalog_of, plain_schema, raw_types
 from ensue.plan.model import Options, QueryPlan
 from ensue.plan.outputs import output_schema
 from ensue.plan.programs import ProgramPlan
+from ensue.plan.states import StateQuestions
 
 UNLIMITED = Options(limit=None)
 
@@ -52,26 +54,35 @@ class Batch:
 @dataclass(frozen=True, slots=True)
 class State:
     """What a machine keeps between steps. `watermark` says how far time has come, `horizon` is the latest end of any
-    event. `report` counts what was read so far."""
+    event. `report` counts what was read so far. `believed` is what STATEs keep, if patterns or users ask them."""
 
     stages: tuple[StageState, ...]
     watermark: int | None = None
     horizon: int | None = None
     report: Report = field(default_factory=Report)
+    believed: Believed | None = None
+
+    @property
+    def waiting(self) -> tuple[pa.Table, ...]:
+        """Per input the rows that wait for the watermark before states."""
+        return () if self.believed is None else self.believed.waiting
 
     @property
     def holds_anything(self) -> bool:
-        return any(stage.holds_anything for stage in self.stages)
+        believes = self.believed is not None and self.believed.holds_anything
+        return believes or any(stage.holds_anything for stage in self.stages)
 
     @property
     def kept_rows(self) -> int:
         """How many events are kept, those of declared streams included."""
-        return sum(len(kept) for stage in self.stages for kept in stage.kept)
+        waiting: int = sum(table.num_rows for table in self.waiting)
+        return waiting + sum(len(kept) for stage in self.stages for kept in stage.kept)
 
     @property
     def kept_bytes(self) -> int:
-        """The size of the kept events in memory."""
-        return sum(kept.nbytes for stage in self.stages for kept in stage.kept)
+        """The size of the kept events and of beliefs in memory."""
+        believed = 0 if self.believed is None else self.believed.nbytes
+        return believed + sum(kept.nbytes for stage in self.stages for kept in stage.kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +90,8 @@ class Step:
     """What a step gave: of each result what was collected, the new state, per input the rows that came too late.
 
     `report` counts what this step read, `reports` what each result read. `events` are the sources of all events, those
-    of declared streams behind the given ones. `empty` are the plans with a stream that had no event.
+    of declared streams behind the given ones. `empty` are the plans with a stream that had no event. `told` is what
+    STATEs say of the events, where there are any.
     """
 
     outputs: tuple[Any, ...]
@@ -89,6 +101,7 @@ class Step:
     reports: tuple[Report, ...]
     events: tuple[EventSource, ...]
     empty: tuple[QueryPlan, ...]
+    told: Told | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +109,7 @@ class Machine:
     """A compiled program plan: everything that does not depend on rows. It holds no rows itself and can be pickled.
 
     `plans` are those of the results. `inputs` are empty tables with the columns that are needed. The first stage reads
-    all tables and says which rows are late.
+    all tables and says which rows are late; before it come the `states`, if any, which say so then.
     """
 
     plan: ProgramPlan
@@ -104,6 +117,7 @@ class Machine:
     stages: tuple[Stage, ...]
     options: Options
     eager: bool = False
+    states: StateStage | None = None
     completing: frozenset[Stream] | None = None
     """The streams whose events complete matches; None if time alone does, or what is not looked for counts, too."""
 
@@ -113,7 +127,7 @@ class Machine:
 
     @property
     def time_type(self) -> pa.DataType:
-        return self.stages[0].time_type
+        return self.stages[0].time_type if self.states is None else self.states.time_type
 
     @property
     def all_plans(self) -> list[QueryPlan]:
@@ -122,12 +136,16 @@ class Machine:
 
     def start(self) -> State:
         """The state before any event."""
-        return State(tuple(stage.start() for stage in self.stages))
+        believed = None if self.states is None else self.states.start()
+        return State(tuple(stage.start() for stage in self.stages), believed=believed)
 
     def taken_over(self, state: State) -> State:
         """The state of a machine of the same plans, for tables of whose columns less was known."""
         stages = zip(self.stages, state.stages, strict=True)
-        return replace(state, stages=tuple(stage.taken_over(before) for stage, before in stages))
+        believed = state.believed
+        if self.states is not None and believed is not None:
+            believed = self.states.taken_over(believed)
+        return replace(state, stages=tuple(stage.taken_over(before) for stage, before in stages), believed=believed)
 
     def read(self, tables: Sequence[pa.Table]) -> Batch:
         """Rows, one table per input, as a step takes them."""
@@ -155,19 +173,27 @@ class Machine:
         last = last or until is None
         since = self.options.since if state.watermark is None else None
         clock = Clock(state.watermark, until, horizon, since, late_until, last)
-        given = batch.sources
+        given, told = batch.sources, None
+        if self.states is not None and state.believed is not None:
+            told = self.states.step(state.believed, [source.input.table for source in given], clock)
+            rows = [item.of(table) for item, table in zip(self.plan.tables, told.rows, strict=True)]
+            given, _ = load_sources(rows, self.time_type)
+            # Which rows are late was said before they waited.
+            clock = replace(clock, late_until=None)
         if last and state.watermark is None and (since is not None or until is not None):
             given = in_range(given, self.plans, self.plan.derivations, since, until)
-        return _Run(self, clock, collect).run(state, given, batch.report)
+        return _Run(self, clock, collect, told).run(state, given, batch.report)
 
     def run(self, batch: Batch, *, horizon: int | None = None, collect: Collect = ordered) -> Step:
         """All matches in rows of the past, as `options.since` and `options.until` limit them: one step."""
         return self.step(self.start(), batch, self.options.until, last=True, horizon=horizon, collect=collect)
 
     def looks(self, state: State) -> Iterator[Look]:
-        """What each stage keeps, for other questions than those of its plans."""
+        """What each stage keeps, for other questions than those of its plans. Rows that wait before states are among
+        it, without the columns that these will give them."""
         for stage, kept in zip(self.stages, state.stages, strict=True):
-            yield Look(stage, kept, state.watermark)
+            waits = any(table.num_rows for table in state.waiting)
+            yield Look(stage, stage.with_rows(kept, state.waiting) if waits else kept, state.watermark)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,15 +225,15 @@ class Look:
 class _Run:
     """One step of a machine under way."""
 
-    def __init__(self, machine: Machine, clock: Clock, collect: Collect) -> None:
-        self.machine, self.clock, self.collect = machine, clock, collect
+    def __init__(self, machine: Machine, clock: Clock, collect: Collect, told: Told | None) -> None:
+        self.machine, self.clock, self.collect, self.told = machine, clock, collect, told
         self.rows: dict[Role, EventSource] = {}
         self.parts: dict[Stream, list[pa.Table]] = {}
         self.results: dict[int, Any] = {}
         self.reports: dict[int, Report] = {}
         self.below = Report()
         self.empty: list[QueryPlan] = []
-        self.late: tuple[Mask, ...] = ()
+        self.late: tuple[Mask, ...] = () if told is None else told.late
 
     def run(self, state: State, given: Sequence[EventSource], read: Report) -> Step:
         machine = self.machine
@@ -217,7 +243,7 @@ class _Run:
             fresh = [self._fresh(role, shape) for role, shape in zip(stage.takes, stage.shapes, strict=True)]
             taken = step_stage(stage, kept, fresh, self.clock, machine.options, self.collect)
             after.append(taken.state)
-            if stage is machine.stages[0]:
+            if stage is machine.stages[0] and self.told is None:
                 # The tables that were given come first; streams that grow in this stage are behind them.
                 self.late = taken.late[: len(machine.inputs)]
             for name, events in taken.grown.items():
@@ -279,12 +305,14 @@ class _Run:
             reports.append(of_result)
             report.matches += matches
         watermark = state.watermark if clock.until is None else clock.until
-        report.peak_held = sum(len(kept) for stage in after for kept in stage.kept)
+        believed = None if self.told is None else self.told.state
+        waiting = 0 if believed is None else believed.waiting_rows
+        report.peak_held = waiting + sum(len(kept) for stage in after for kept in stage.kept)
         report.peak_without = report.peak_held + sum(len(stage.spared) for stage in after)
-        new = State(after, watermark, clock.horizon, state.report.with_added(report))
+        new = State(after, watermark, clock.horizon, state.report.with_added(report), believed)
         derived = [self.rows[made.name] for made in machine.plan.derivations if made.name in self.rows]
         events = (*(self.rows[place] for place in range(len(machine.inputs))), *derived)
-        return Step(outputs, new, self.late, report, tuple(reports), events, tuple(self.empty))
+        return Step(outputs, new, self.late, report, tuple(reports), events, tuple(self.empty), self.told)
 
 
 def compile_plan(
@@ -293,11 +321,26 @@ def compile_plan(
     """The machine of a program plan; no rows are read. Events of a match agree in `further_keys`, too."""
     # A stage keeps what is used; what the statements name has to come, so that they can be planned again.
     everything = [*(way.whole for derivation in plan.derivations for way in derivation.ways), *plan.plans]
-    shapes = tuple(
-        replace(item, table=plain_schema(needed_columns(everything, item).schema).empty_table()) for item in plan.inputs
-    )
-    completing = None if eager else _completing_streams(plan)
-    return Machine(plan, shapes, _stages(plan, eager, further_keys), options, eager, completing)
+    shapes = tuple(replace(item, table=_shape(item, everything, plan.states)) for item in plan.inputs)
+    completing = None if eager or plan.states is not None else _completing_streams(plan)
+    stages = _stages(replace(plan, inputs=plan.tables, states=None), eager, further_keys)
+    states = None
+    if plan.states is not None:
+        time_type = stages[0].time_type if stages else catalog_of(plan.inputs).time_type
+        states = StateStage.of(plan.states, shapes, time_type)
+    return Machine(plan, shapes, stages, options, eager, states, completing)
+
+
+def _shape(item: InputTable, plans: Sequence[QueryPlan], states: StateQuestions | None) -> pa.Table:
+    """The columns of a table that have to come. Where the order of rows is that of their values, or users get the rows
+    themselves, all do."""
+    if states is not None and not plans:
+        return item.table.schema.empty_table()
+    table = needed_columns(plans, item)
+    if states is not None:
+        needed = {item.time, item.type, *states.reads, *table.column_names}
+        table = item.table.select([name for name in item.table.column_names if states.settled or name in needed])
+    return plain_schema(table.schema).empty_table()
 
 
 def _completing_streams(program: ProgramPlan) -> frozenset[Stream] | None:

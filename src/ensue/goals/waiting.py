@@ -120,7 +120,7 @@ def _runs(planned: ProgramPlan) -> Iterator[ProgramPlan]:
     for group in by_keys(planned):
         plans = tuple(planned.plans[place] for place in group.places)
         outputs = tuple(planned.outputs[place] for place in group.places)
-        yield ProgramPlan(planned.inputs, plans, outputs, group.derivations)
+        yield ProgramPlan(planned.inputs, plans, outputs, group.derivations, group.states)
 
 
 # -- rows -----------------------------------------------------------------------------------------------------------

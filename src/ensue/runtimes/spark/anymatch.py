@@ -14,6 +14,7 @@ from ensue.errors import SchemaError
 from ensue.phases import Lowered
 from ensue.plan.declared import all_plans
 from ensue.plan.programs import Columns, plan_queries
+from ensue.plan.states import refuse_questions
 from ensue.runtimes.fixed import fixed_tables
 from ensue.runtimes.spark.batch import shuffled, travelling
 from ensue.runtimes.spark.frames import carried, empty_tables, frame_inputs, spark_schema
@@ -33,6 +34,11 @@ def any_match_of_frames(
 ) -> DataFrame:
     """A row for each key, as a DataFrame; nothing runs before it is used."""
     require_pyspark()
+    refuse_questions(
+        statements,
+        "is a question about all events of a state, and here those of each key are brought together",
+        "lead the events through `ensue.track` first: its columns are fields of the events",
+    )
     tables = empty_tables(events)
     planned = plan_queries(tables, statements, columns, fixed=fixed_tables(None, statements))
     inputs = frame_inputs(events, planned.inputs)
