@@ -60,16 +60,15 @@ def start(
     `to` says where matches go, `late` where rows go that came too late, `timed_out` where partial matches go whose
     window has closed, `violations` where traces go that break a constraint. Each is a folder, which gets Parquet files,
     one folder `batch=N` per micro-batch, or a function `f(rows, batch)` of a DataFrame and the number of its
-    micro-batch. Several patterns have a mapping by their names;
-    late rows of one table per stream a mapping by stream. A micro-batch that is repeated after a crash has the same
-    rows and number, so folders hold each match once; a function can tell by the number, or by `match_id`.
+    micro-batch. Several patterns have a mapping by their names; late rows of one table per stream a mapping by stream.
+    A micro-batch that is repeated after a crash has the same rows and number, so folders hold each match once; a
+    function can tell by the number, or by `match_id`.
     On Spark Connect a function runs beside the server, as a copy: what it changes in this process is not seen there.
 
     `checkpoint` is a folder of this query alone. With another query it is refused, unless `upgrade` is true and the
     kept events suffice. `every` ("10 seconds") paces micro-batches; with `available_now` the stream ends once all rows
-    that are there have been read. `buckets` is the number of states; unless given, that of
-    Spark's shuffle partitions, at least 8. `status` shows a line on stderr
-    about the progress; unless given, it does so on a terminal.
+    that are there have been read. `buckets` is the number of states; unless given, that of Spark's shuffle partitions,
+    at least 8. `status` shows a line on stderr about the progress; unless given, it does so on a terminal.
 
     `tables` are those of the program's TABLEs, by name. They are read when the stream starts, and again at a restart.
     """

@@ -215,6 +215,10 @@ def test_what_a_run_waits_for_counts_events_that_wait() -> None:
 def test_questions_about_the_past_know_states() -> None:
     table = home_events((1, "Leak", 1, None, None), ENTERED, LEAKED)
     assert ensue.why_not(table, LEAK, **OPTIONS).matches == 1
+    assert "P(ANYONE IN kitchen) > 0.9" in ensue.justify(table, LEAK, {"home": 1}, **OPTIONS).to_text()
+    assert "1 match" in repr(ensue.report(table, LEAK, **OPTIONS))
+    doubted = table.append_column("p", pa.array([1.0, 1.0, 0.5]))
+    assert ensue.any_match(doubted, LEAK, probability="p", **OPTIONS)["probability"].to_pylist() == [0.5]
     [first] = list(ensue.detect_batches(table, LEAK, **OPTIONS))
     assert first.num_rows == 1
     assert ensue.detect(table, LEAK, since=4, **OPTIONS).num_rows == 1

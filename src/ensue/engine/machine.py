@@ -75,7 +75,7 @@ class State:
     @property
     def kept_rows(self) -> int:
         """How many events are kept, those of declared streams included."""
-        waiting: int = sum(table.num_rows for table in self.waiting)
+        waiting = 0 if self.believed is None else self.believed.waiting_rows
         return waiting + sum(len(kept) for stage in self.stages for kept in stage.kept)
 
     @property
@@ -321,26 +321,36 @@ def compile_plan(
     """The machine of a program plan; no rows are read. Events of a match agree in `further_keys`, too."""
     # A stage keeps what is used; what the statements name has to come, so that they can be planned again.
     everything = [*(way.whole for derivation in plan.derivations for way in derivation.ways), *plan.plans]
-    shapes = tuple(replace(item, table=_shape(item, everything, plan.states)) for item in plan.inputs)
-    completing = None if eager or plan.states is not None else _completing_streams(plan)
-    stages = _stages(replace(plan, inputs=plan.tables, states=None), eager, further_keys)
-    states = None
     if plan.states is not None:
-        time_type = stages[0].time_type if stages else catalog_of(plan.inputs).time_type
-        states = StateStage.of(plan.states, shapes, time_type)
-    return Machine(plan, shapes, stages, options, eager, states, completing)
+        return _with_states(plan, plan.states, everything, Machine(plan, (), (), options, eager), further_keys)
+    shapes = tuple(
+        replace(item, table=plain_schema(needed_columns(everything, item).schema).empty_table()) for item in plan.inputs
+    )
+    completing = None if eager else _completing_streams(plan)
+    return Machine(plan, shapes, _stages(plan, eager, further_keys), options, eager, None, completing)
 
 
-def _shape(item: InputTable, plans: Sequence[QueryPlan], states: StateQuestions | None) -> pa.Table:
-    """The columns of a table that have to come. Where the order of rows is that of their values, or users get the rows
-    themselves, all do."""
-    if states is not None and not plans:
-        return item.table.schema.empty_table()
-    table = needed_columns(plans, item)
-    if states is not None:
-        needed = {item.time, item.type, *states.reads, *table.column_names}
-        table = item.table.select([name for name in item.table.column_names if states.settled or name in needed])
-    return plain_schema(table.schema).empty_table()
+def _with_states(
+    plan: ProgramPlan,
+    asked: StateQuestions,
+    everything: Sequence[QueryPlan],
+    machine: Machine,
+    further_keys: tuple[str, ...],
+) -> Machine:
+    """The machine with states before its stages, which see the columns that these give to events.
+
+    Where the order of rows is that of their values, or there are only states, whole rows have to come.
+    """
+    shapes = []
+    for item in plan.inputs:
+        needed = {item.time, item.type, *asked.reads, *needed_columns(everything, item).column_names}
+        whole = asked.settled or not everything
+        table = item.table.select([name for name in item.table.column_names if whole or name in needed])
+        schema = plain_schema(table.schema) if everything else table.schema
+        shapes.append(replace(item, table=schema.empty_table()))
+    stages = _stages(replace(plan, inputs=plan.tables, states=None), machine.eager, further_keys)
+    time_type = stages[0].time_type if stages else catalog_of(plan.inputs).time_type
+    return replace(machine, inputs=tuple(shapes), stages=stages, states=StateStage.of(asked, tuple(shapes), time_type))
 
 
 def _completing_streams(program: ProgramPlan) -> frozenset[Stream] | None:

@@ -128,16 +128,16 @@ def _column(name: str, given: str | Measure, statements: Statements) -> StateCol
 
 def questions_of_patterns(statements: Statements, probability: str | None = None) -> StateQuestions | None:
     """What the patterns of a program ask its states, a column for each question; None if they ask nothing."""
-    asked = dict.fromkeys(field.name for field in _fields(statements) if field.asks_state)
-    if not asked or not statements.states:
+    if not statements.states:
         return None
-    return state_questions(statements, {name: name for name in asked}, probability=probability)
+    asked = dict.fromkeys(field.name for field in _fields(statements) if field.asks_state)
+    return None if not asked else state_questions(statements, {name: name for name in asked}, probability=probability)
 
 
 def refuse_questions(statements: Statements, why: str, hint: str) -> None:
     """Raises an error at the first question that a pattern asks a state, if one does."""
-    asking = next((field for field in _fields(statements) if field.asks_state), None)
-    if asking is not None and statements.states:
+    asking = next((field for field in _fields(statements) if field.asks_state), None) if statements.states else None
+    if asking is not None:
         problem = Problem("state-ahead", f"`{asking.name}` {why}", asking.span, hint=hint)
         raise QueryError([problem], statements.source)
 

@@ -56,7 +56,11 @@ class Believed:
 
     @property
     def holds_anything(self) -> bool:
-        return any(own.count for own in self.held) or any(table.num_rows for table in self.waiting)
+        return any(own.count for own in self.held) or self.waiting_rows > 0
+
+    @property
+    def waiting_rows(self) -> int:
+        return sum(int(table.num_rows) for table in self.waiting)
 
     @property
     def nbytes(self) -> int:
