@@ -149,6 +149,16 @@ def test_patterns_on_a_stream_ask_states_as_in_a_batch(spark: SparkSession, tmp_
     wanted.release()
 
 
+def test_detect_on_a_stream_asks_states(spark: SparkSession, tmp_path: Path) -> None:
+    """The pattern has no key and the state has one, so all events are in one bucket."""
+    table = homes()
+    last = table.slice(0, 1).set_column(0, "at", instants([FAR]))
+    query = PROGRAM + "; PATTERN SEQ(Seen s, Other o) WITHIN 4 seconds WHERE o.P(anyone in den) > 0.1 RETURN o.at AS at"
+    feed = feed_of(tmp_path / "in", [table.slice(0, 29), table.slice(29), last, last])
+    found = run_to_end(ensue.detect(feed.stream(spark, "at"), query, time="at", type="type"), tmp_path / "state").rows
+    assert rows_of(found) == rows_of(ensue.detect(table, query, time="at", type="type")) != []
+
+
 def test_states_of_a_checkpoint_cannot_be_changed(spark: SparkSession, tmp_path: Path) -> None:
     table = homes(10)
     feed = feed_of(tmp_path / "in", [table])

@@ -209,6 +209,8 @@ def test_what_a_run_waits_for_counts_events_that_wait() -> None:
     detector.advance(home_events(ENTERED, LEAKED, (8, "Leak", 1, None, None)), watermark=6)
     assert ensue.waiting(query, detector)["text"].to_pylist() == ["l at 5, m at 8; waits for the time 8"]
     assert detector.kept_events()["t"].to_pylist() == [5, 8]
+    with pytest.raises(ensue.StateError, match="state-query"):
+        ensue.waiting(query.replace("den, outside", "den, bath, outside"), detector)
     assert detector.advance(watermark=8).matches.num_rows == 1
 
 

@@ -20,6 +20,7 @@ from ensue.engine.snapshot import read_header, restore, saved_schemas, statement
 from ensue.errors import LimitError, StateError
 from ensue.graph.bounds import end_of, start_of
 from ensue.graph.model import Variable
+from ensue.lang.render_states import render_state
 from ensue.lang.render_values import render_expression
 from ensue.names import Name, Unnamed, called
 from ensue.phases import Lowered
@@ -111,7 +112,8 @@ def _goals_by_name(statements: Lowered, fixed: FixedTables, saved: pa.Table) -> 
 
 def _is_part_of(run: ProgramPlan, text: str) -> bool:
     """Whether a state that was saved by these statements, and perhaps others, holds what these keep."""
-    written = (statement_text(plan.query) for plan in all_plans(run.derivations, run.plans))
+    written = [statement_text(plan.query) for plan in all_plans(run.derivations, run.plans)]
+    written += () if run.states is None else map(render_state, run.states.states)
     return all(part in text for part in written if part is not None)
 
 

@@ -143,13 +143,13 @@ def refuse_questions(statements: Statements, why: str, hint: str) -> None:
 
 
 def refuse_ahead(statements: Statements, end: object, eager: bool = False) -> None:
-    """Of events that are still to come, questions are answered in the order of their times and never ahead of it."""
+    """On events that are still to come, a question is answered when the watermark reaches the start of its event."""
     if end is not None:
-        said = "is about the start of an event, and of events that last only the end is known to come in order"
-        refuse_questions(statements, said, "leave out `end`, or look for the pattern in tables of the past")
+        said = "is answered at the start of an event, but events with an `end` column arrive in the order of their ends"
+        refuse_questions(statements, said, "leave out `end`, or use `ensue.detect` on a table")
     if eager:
-        said = "is answered when the watermark reaches the event, and `emit` is 'eager'"
-        refuse_questions(statements, said, "leave out `emit`, or ask nothing of the state")
+        said = 'is known only when the watermark reaches the event, which is too late for `emit="eager"`'
+        refuse_questions(statements, said, 'use `emit="complete"`')
 
 
 def _fields(statements: Statements) -> Iterator[Field]:

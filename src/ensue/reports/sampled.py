@@ -41,8 +41,8 @@ def sample(asked: Asked, limits: Limits) -> tuple[Any, Counts]:
         refuse_stream(frame)
     refuse_questions(
         asked.statements,
-        "is a question about all events of a state, and a report on DataFrames shows those of some keys",
-        "lead the events through `ensue.track` first: its columns are fields of the events",
+        "needs all events of the state, but a report on a DataFrame reads only the keys that it shows",
+        "add the answer as a column with `ensue.track` first, and use that column in the pattern",
     )
     planned = plan_queries(empty_tables(asked.events), asked.statements, asked.columns, True, asked.fixed)
     heads = {made.name: keys_of_head(made) for made in planned.derivations if made.name in asked.written.heads}

@@ -36,8 +36,8 @@ def any_match_of_frames(
     require_pyspark()
     refuse_questions(
         statements,
-        "is a question about all events of a state, and here those of each key are brought together",
-        "lead the events through `ensue.track` first: its columns are fields of the events",
+        "needs all events of the state, but `any_match` on a DataFrame processes each key separately",
+        "add the answer as a column with `ensue.track` first, and use that column in the pattern",
     )
     tables = empty_tables(events)
     planned = plan_queries(tables, statements, columns, fixed=fixed_tables(None, statements))
