@@ -20,7 +20,7 @@ from ensue.engine.sources import EventSource, Report, load_sources
 from ensue.engine.stage import Collect, Member, ordered
 from ensue.engine.traces import Watched
 from ensue.errors import LimitError, QueryError, SchemaError, citing, closest, counted, warn
-from ensue.kernels.warm import warm_up
+from ensue.kernels.warm import warm_up, warm_up_beliefs
 from ensue.names import AnyEvent, Stream
 from ensue.phases import Lowered, lower
 from ensue.plan.build import with_lists
@@ -38,7 +38,6 @@ from ensue.programs import (
     single_statement,
     written_statements,
 )
-from ensue.runtimes.beliefs import with_beliefs
 from ensue.runtimes.fixed import fixed_tables
 from ensue.runtimes.moments import ALL_TIME, Period
 from ensue.runtimes.tables import TableKind, are_frames, arrow_tables
@@ -112,7 +111,6 @@ def detect(
     statements, columns = single_statement(query, constraints), Columns(time, type, end, probability, alternatives)
     options, eager = Options(limit=checked_limit(limit)), checked_emit(emit, statements)
     fixed, period = fixed_tables(tables, statements), Period(since, until)
-    events = with_beliefs(events, statements, columns)
     if are_frames(events):
         from ensue.runtimes.spark.detection import detect_frames
 
@@ -145,7 +143,6 @@ def detect_batches(
     statements = single_statement(query, constraints)
     fixed = fixed_tables(tables, statements)
     columns = Columns(time, type, end, probability, alternatives)
-    events = with_beliefs(events, statements, columns)
     loaded = load_tables(events, statements, columns, match_id, fixed, options, period)
     step = loaded.run(_in_batches)
     warn_set_aside(step.reports[0])
@@ -193,7 +190,6 @@ def run(
     columns = Columns(time, type, end, probability, alternatives)
     options, eager = Options(limit=checked_limit(limit)), checked_emit(emit, statements)
     fixed, period = fixed_tables(tables, statements), Period(since, until)
-    sources = with_beliefs(sources, statements, columns)
     results = Results()
     if are_frames(sources):
         from ensue.runtimes.spark.detection import detect_frames
@@ -336,7 +332,7 @@ def _loaded(
     kind: TableKind, tables: Mapping[str, pa.Table] | pa.Table, planned: ProgramPlan, options: Options
 ) -> Loaded:
     machine = compile_plan(planned, options)
-    warm_up()
+    warm_up() if planned.states is None else warm_up_beliefs()
     return Loaded(kind, planned, machine, Batch(*load_sources(with_rows(planned.inputs, tables), machine.time_type)))
 
 

@@ -19,13 +19,13 @@ from ensue.engine.snapshot import read_header, restore, saved_schemas, snapshot
 from ensue.engine.sources import SAFE_TIME, Mask, Report
 from ensue.errors import SchemaError, StateError, counted, warn
 from ensue.expr.kinds import NANOSECONDS_PER_UNIT
-from ensue.kernels.warm import warm_up
+from ensue.kernels.warm import warm_up, warm_up_beliefs
 from ensue.names import Stream
 from ensue.phases import Lowered
 from ensue.plan.model import DEFAULT_LIMIT, Options
 from ensue.plan.programs import ColumnNames, Columns, plan_queries, with_violations
+from ensue.plan.states import refuse_ahead
 from ensue.programs import QueryLike, single_statement
-from ensue.runtimes.beliefs import refuse_beliefs
 from ensue.runtimes.fixed import fixed_tables
 from ensue.runtimes.moments import ticks_of
 from ensue.runtimes.tables import ARROW, arrow_tables, conform, learn_types
@@ -81,7 +81,7 @@ class Detector:
         tables: Mapping[str, Any] | None = None,
     ) -> None:
         self._statements = self._meant(query, constraints)
-        refuse_beliefs(self._statements)
+        refuse_ahead(self._statements, end)
         self._fixed = fixed_tables(tables, self._statements)
         self._columns = Columns(time, type, end, probability, alternatives)
         self._match_id = match_id
@@ -304,7 +304,7 @@ class Detector:
     def _compiled(self, tables: Mapping[str, pa.Table] | pa.Table) -> Machine:
         planned = plan_queries(tables, self._statements, self._columns, self._match_id, self._fixed)
         self._per_stream = isinstance(tables, Mapping)
-        warm_up()
+        warm_up() if planned.states is None else warm_up_beliefs()
         if self._violations:
             planned = with_violations(planned, self._statements)
         given: Batch = {}

@@ -25,6 +25,7 @@ from ensue.plan.inputs import InputTable, attributes_of, catalog_of, input_table
 from ensue.plan.lawful import contradictory_constraints, laws_by_query
 from ensue.plan.model import QueryPlan
 from ensue.plan.outputs import OutputSchema, output_schema
+from ensue.plan.states import StateQuestions, questions_of_patterns
 from ensue.plan.tracking import VIOLATION_COLUMNS, tracking_plan
 from ensue.plan.uncertain import uncertain_tables
 
@@ -66,13 +67,20 @@ class ProgramPlan:
     """All statements of a program, planned over tables whose columns are known: one output for each plan.
 
     `inputs` have no rows, so the same plan is for all batches, here and in the workers of Spark. `derivations` are the
-    declared streams that the plans need; they hold the rows of TABLEs, which are part of the program.
+    declared streams that the plans need; they hold the rows of TABLEs, which are part of the program. `states` are the
+    STATEs that events go through before the plans see them, and what is asked of these.
     """
 
     inputs: tuple[InputTable, ...]
     plans: tuple[QueryPlan, ...]
     outputs: tuple[OutputSchema, ...]
     derivations: tuple[Derivation, ...] = ()
+    states: StateQuestions | None = None
+
+    @property
+    def tables(self) -> tuple[InputTable, ...]:
+        """The inputs as the plans see them: with the columns that states give their events."""
+        return self.inputs if self.states is None else tuple(map(self.states.widened, self.inputs))
 
     @property
     def lookups(self) -> tuple[Lookup, ...]:
@@ -96,7 +104,9 @@ def plan_queries(
     if problems := [*_clashes(declared, tables, fixed)]:
         raise QueryError(problems, statements.source)
     constrained = (name for entry in statements.constraints for name in entry.constraint.streams)
-    named = dict.fromkeys((*streams_of(statements.statements), *constrained))
+    states = questions_of_patterns(statements)
+    of_states = () if states is None else states.streams
+    named = dict.fromkeys((*streams_of(statements.statements), *constrained, *of_states))
     given = tuple(name for name in named if name not in declared)
     inputs = input_tables(tables, given, columns.time, columns.type, columns.end)
     inputs = uncertain_tables(inputs, columns.probability, columns.alternatives)
@@ -119,14 +129,17 @@ def plan_program(
     inputs = tuple(
         replace(item, elsewhere=declared, hierarchy=levels) if item.stream is None else item for item in inputs
     )
-    catalog = catalog_of(inputs, _time_of_queries(statements.statements))
+    probability = next((item.probability for item in inputs if item.probability is not None), None)
+    states = questions_of_patterns(statements, probability)
+    seen = inputs if states is None else tuple(map(states.widened, inputs))
+    catalog = catalog_of(seen, _time_of_queries(statements.statements))
     laws = laws_by_query(statements, catalog) if lawful else {}
     catalog, below = plan_declared(statements, catalog, laws, fixed)
     plans = tuple(plan_query(node, catalog, statements.source, laws.get(node)) for node in statements.results)
-    derivations = derivations_of(below, plans, inputs, fixed, program)
-    tables = (*inputs, *(derivation.item for derivation in derivations))
+    derivations = derivations_of(below, plans, seen, fixed, program)
+    tables = (*seen, *(derivation.item for derivation in derivations))
     outputs = tuple(output_schema(plan, raw_types(plan, tables), match_id) for plan in plans)
-    return ProgramPlan(inputs, plans, outputs, derivations)
+    return ProgramPlan(inputs, plans, outputs, derivations, states)
 
 
 def _hierarchy(statements: Lowered, inputs: tuple[InputTable, ...]) -> Hierarchy:
