@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ensue.algebra.partial import eager_constraint_problems, eager_problems
-from ensue.dsl.constraints import ConstraintsLike
 from ensue.engine.events import stream_codes
 from ensue.engine.machine import Batch, Machine, Step, compile_plan
 from ensue.engine.matches import MatchChunk
@@ -20,7 +19,7 @@ from ensue.engine.sources import EventSource, Report, load_sources
 from ensue.engine.stage import Collect, Member, ordered
 from ensue.engine.traces import Watched
 from ensue.errors import LimitError, QueryError, SchemaError, citing, closest, counted, warn
-from ensue.kernels.warm import warm_up
+from ensue.kernels.warm import compile_missing
 from ensue.names import AnyEvent, Stream
 from ensue.phases import Lowered, lower
 from ensue.plan.build import with_lists
@@ -38,10 +37,12 @@ from ensue.programs import (
     single_statement,
     written_statements,
 )
-from ensue.runtimes.beliefs import with_beliefs
 from ensue.runtimes.fixed import fixed_tables
 from ensue.runtimes.moments import ALL_TIME, Period
 from ensue.runtimes.tables import TableKind, are_frames, arrow_tables
+
+if TYPE_CHECKING:
+    from ensue.dsl.constraints import ConstraintsLike
 
 MOST_SHOWN = 8
 """How many values of a type column a warning lists."""
@@ -112,7 +113,8 @@ def detect(
     statements, columns = single_statement(query, constraints), Columns(time, type, end, probability, alternatives)
     options, eager = Options(limit=checked_limit(limit)), checked_emit(emit, statements)
     fixed, period = fixed_tables(tables, statements), Period(since, until)
-    events = with_beliefs(events, statements, columns)
+    if statements.states:
+        events = _with_beliefs(events, statements, columns)
     if are_frames(events):
         from ensue.runtimes.spark.detection import detect_frames
 
@@ -145,7 +147,8 @@ def detect_batches(
     statements = single_statement(query, constraints)
     fixed = fixed_tables(tables, statements)
     columns = Columns(time, type, end, probability, alternatives)
-    events = with_beliefs(events, statements, columns)
+    if statements.states:
+        events = _with_beliefs(events, statements, columns)
     loaded = load_tables(events, statements, columns, match_id, fixed, options, period)
     step = loaded.run(_in_batches)
     warn_set_aside(step.reports[0])
@@ -193,7 +196,8 @@ def run(
     columns = Columns(time, type, end, probability, alternatives)
     options, eager = Options(limit=checked_limit(limit)), checked_emit(emit, statements)
     fixed, period = fixed_tables(tables, statements), Period(since, until)
-    sources = with_beliefs(sources, statements, columns)
+    if statements.states:
+        sources = _with_beliefs(sources, statements, columns)
     results = Results()
     if are_frames(sources):
         from ensue.runtimes.spark.detection import detect_frames
@@ -252,6 +256,13 @@ def violations(
     step = loaded.run()
     warn_set_aside(step.reports[0])
     return kind.from_arrow(step.outputs[0])
+
+
+def _with_beliefs(events: Any, statements: Lowered, columns: Columns) -> Any:
+    """The events with what patterns ask of the states of the program; only such programs import what that takes."""
+    from ensue.runtimes.beliefs import with_beliefs
+
+    return with_beliefs(events, statements, columns)
 
 
 def checked_limit(limit: object) -> int | None:
@@ -336,7 +347,7 @@ def _loaded(
     kind: TableKind, tables: Mapping[str, pa.Table] | pa.Table, planned: ProgramPlan, options: Options
 ) -> Loaded:
     machine = compile_plan(planned, options)
-    warm_up()
+    compile_missing()
     return Loaded(kind, planned, machine, Batch(*load_sources(with_rows(planned.inputs, tables), machine.time_type)))
 
 
