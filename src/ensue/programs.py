@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from ensue.algebra.constraints import ConstraintStatement
 from ensue.algebra.nodes import PatternQuery, Statements
@@ -14,19 +14,19 @@ from ensue.algebra.rules import Ruleset
 from ensue.algebra.rulesets import action_query, unused_heads
 from ensue.algebra.settling import with_keys
 from ensue.check import checked
-from ensue.dsl import PatternExpression, Query, RuleStatement, State, query_of
-from ensue.dsl.constraints import ConstraintsLike, constraint_statements
 from ensue.errors import Problem, QueryError, Span
 from ensue.lang.citing import joined
 from ensue.lang.parser import parse_statements
 from ensue.lang.render import render_statements
-from ensue.lang.render_stages import render_stage
 from ensue.lang.rules import ruleset_of
 from ensue.phases import Checked, Lowered, lower, rules_lowered
 from ensue.phases import stages as stages_of
-from ensue.plan.drawing import as_html
-from ensue.plan.explain import Explained, explain_without_data
 from ensue.plan.lawful import laws_by_query
+
+if TYPE_CHECKING:
+    from ensue.dsl import PatternExpression, Query, RuleStatement, State
+    from ensue.dsl.constraints import ConstraintsLike
+    from ensue.plan.explain import Explained
 
 Statement: TypeAlias = "str | Query | PatternExpression | RuleStatement | State | Program"
 QueryLike: TypeAlias = "Statement | Sequence[Statement]"
@@ -54,6 +54,8 @@ class Program:
     @property
     def queries(self) -> tuple[Query, ...]:
         """The patterns whose matches are the results."""
+        from ensue.dsl import Query
+
         return tuple(Query(node) for node in self.statements.results)
 
     @property
@@ -82,6 +84,8 @@ class Program:
 
     def _repr_html_(self) -> str:
         """Each pattern and rule and its graph, for a notebook."""
+        from ensue.plan.drawing import as_html
+
         return as_html(explained_statements(checked(self.statements), "t"))
 
 
@@ -152,6 +156,8 @@ def explain(
 
 def stages_text(statements: Checked) -> str:
     """The program as it is written and after each lowering that changes it, each under the name and law of that."""
+    from ensue.lang.render_stages import render_stage
+
     return "\n\n".join(
         stage.name.upper()
         + (f": {stage.law}" if stage.law else "")
@@ -162,6 +168,8 @@ def stages_text(statements: Checked) -> str:
 
 def explained_statements(statements: Checked, time: str, end: str | None = None) -> Iterator[Explained]:
     """What there is to say of each statement as it is written, of a head of each of its rules."""
+    from ensue.plan.explain import explain_without_data
+
     acting = _acting(statements)
     if not statements.results and not statements.heads and not acting:
         raise _no_pattern(statements)
@@ -242,6 +250,8 @@ def written_statements(program: Program | QueryLike, constraints: ConstraintsLik
     parts = [part for part in _parts(program) if part != EMPTY]
     if constraints is None:
         return checked(joined(parts or [EMPTY]))
+    from ensue.dsl.constraints import constraint_statements
+
     known = {entry for part in parts for entry in part.constraints}
     further = constraint_statements(constraints)
     further = replace(further, constraints=tuple(entry for entry in further.constraints if entry not in known))
@@ -250,11 +260,14 @@ def written_statements(program: Program | QueryLike, constraints: ConstraintsLik
 
 def _parts(query: object) -> Iterator[Statements]:
     """The statements of each text, program, or value built in Python, which has no text yet."""
+    if isinstance(query, str):
+        yield parse_statements(query)
+        return
+    from ensue.dsl import PatternExpression, Query, RuleStatement, State, query_of
+
     match query:
         case Program():
             yield query.statements
-        case str():
-            yield parse_statements(query)
         case RuleStatement():
             yield Statements((), ruleset=ruleset_of([query.node]))
         case State():

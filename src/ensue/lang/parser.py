@@ -14,7 +14,6 @@ from ensue.errors import Source
 from ensue.expr.nodes import Expr
 from ensue.lang.build import build_tree
 from ensue.lang.rules import Given
-from ensue.lang.syntax_errors import explain_syntax
 from ensue.lang.tables import load_parser
 
 _STARTS = (
@@ -138,6 +137,8 @@ def _parse(text: str, start: str, name: str) -> Any:
     try:
         tree: Tree[Token] = _parser().parse(text, start=start)
     except UnexpectedInput as unexpected:
+        from ensue.lang.syntax_errors import explain_syntax
+
         raise explain_syntax(unexpected, source, start) from None
     return build_tree(tree, source)
 
