@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeGuard
 
 from ensue.algebra.bound import positive_names
@@ -330,13 +330,15 @@ def _negated_names(expr: Expr, homes: dict[Name, Scope]) -> Iterator[Problem]:
             )
 
 
-def check_statement_names(names: list[tuple[str, Span | None]]) -> Iterator[Problem]:
+def check_statement_names(queries: Iterable[PatternQuery]) -> Iterator[Problem]:
     """No two statements of a program share a name."""
-    seen: set[Name] = set()
-    for name, span in names:
-        if name in seen:
-            yield Problem("duplicate-pattern", f"two patterns are called `{name}`", span, hint="give one another name")
-        seen.add(name)
+    seen: set[str] = set()
+    for query in queries:
+        if isinstance(query.name, str):
+            if query.name in seen:
+                said = f"two patterns are called `{query.name}`"
+                yield Problem("duplicate-pattern", said, query.span, hint="give one another name")
+            seen.add(query.name)
 
 
 def check_constraints(statements: Sequence[ConstraintStatement]) -> Iterator[Problem]:
