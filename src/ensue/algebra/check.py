@@ -15,8 +15,13 @@ from ensue.algebra.lists import around_list, check_lists, list_names, lists_of_r
 from ensue.algebra.nodes import (
     Event,
     Events,
+    Not,
+    Operation,
+    Or,
     Pattern,
     PatternQuery,
+    Pick,
+    Related,
     Repeat,
     Return,
     Ticks,
@@ -30,11 +35,11 @@ from ensue.algebra.scopes import (
     Scope,
     growing_lists,
     list_groups,
-    occurrences_in,
+    names_in_scopes,
     own_nodes,
-    scopes_of,
+    whole_windows,
 )
-from ensue.algebra.shape import check_choices, check_endings, check_open_scopes, check_shape
+from ensue.algebra.shape import check_choices, check_endings, check_shape, open_scopes
 from ensue.errors import Problem, Span, did_you_mean
 from ensue.expr.lists import explicit_lists
 from ensue.expr.nodes import Call, Expr, Field, Same, conjuncts, variables_of
@@ -45,29 +50,38 @@ from ensue.names import Name, in_order
 def check_query(query: PatternQuery) -> list[Problem]:
     """Every structural problem of a query, in the order of the text. What a rule means has the shape that it has."""
     problems: list[Problem] = []
+    kinds = {type(part) for part in walk(query.pattern)}
     if query.rule is None:
-        problems += [*check_shape(query.pattern), *check_endings(query), *check_policy(query)]
-    if not problems:
+        problems += check_shape(query.pattern)
+        if kinds & {Pick, Operation}:
+            problems += check_endings(query)
+        if query.policy is not None:
+            problems += check_policy(query)
+    if not problems and kinds & {Or, Repeat, Operation, Related}:
         query = expand_query(query)
         problems += check_choices(query.pattern)
     if not problems:
-        clashes = list(check_names(query.pattern))
+        named = [*names_in_scopes(Scope(query.pattern))]
+        homes = {occurrence.name: occurrence.scope for occurrence in named}
+        clashes = [*check_names(named)]
         problems += clashes
-        problems += check_open_scopes(query)
+        if kinds & {Not, Repeat, Operation, Pick, Related} and not whole_windows(query):
+            problems += open_scopes(query.pattern, False, False)
         problems += check_predicates(query.pattern)
-        problems += check_where(query, names_are_clear=not clashes)
-        problems += check_returns(query)
+        if query.where is not None:
+            problems += check_where(query, homes, names_are_clear=not clashes)
+        if query.returns or query.having is not None:
+            problems += check_returns(query, homes)
     return sorted(problems, key=lambda problem: problem.span.start if problem.span else 0)
 
 
-def check_names(pattern: Pattern) -> Iterator[Problem]:
+def check_names(named: Iterable[Occurrence]) -> Iterator[Problem]:
     """One home and one stream per name."""
     first: dict[Name, Occurrence] = {}
-    for scope in scopes_of(pattern):
-        for occurrence in occurrences_in(scope):
-            known = first.setdefault(occurrence.name, occurrence)
-            if known.node is not occurrence.node:
-                yield from _compare_occurrences(known, occurrence)
+    for occurrence in named:
+        known = first.setdefault(occurrence.name, occurrence)
+        if known.node is not occurrence.node:
+            yield from _compare_occurrences(known, occurrence)
 
 
 def _compare_occurrences(known: Occurrence, again: Occurrence) -> Iterator[Problem]:
@@ -124,9 +138,9 @@ def _misplaced_same(same: Same) -> Problem:
     )
 
 
-def check_where(query: PatternQuery, names_are_clear: bool) -> Iterator[Problem]:
+def check_where(query: PatternQuery, homes: dict[Name, Scope], names_are_clear: bool) -> Iterator[Problem]:
     """Names are known, and each conjunct has one scope in which all its names are visible and can be bound together."""
-    homes, groups = homes_of(query.pattern), list_groups(query.pattern)
+    groups = list_groups(query.pattern)
     for conjunct in conjuncts(query.where):
         if isinstance(conjunct, Same):
             continue
@@ -154,11 +168,6 @@ def _check_forbidden_chain(
                 conjunct.span,
                 hint="forbid a repetition of a fixed length, as `x{3}`, instead",
             )
-
-
-def homes_of(pattern: Pattern) -> dict[Name, Scope]:
-    """The scope of each name."""
-    return {occurrence.name: scope for scope in scopes_of(pattern) for occurrence in occurrences_in(scope)}
 
 
 def _unknown_names(expr: Expr, homes: dict[Name, Scope], groups: Mapping[Name, Name]) -> Iterator[Problem]:
@@ -266,7 +275,7 @@ def _check_list_outside(
 def _can_be_together(names: frozenset[Name], home: Scope) -> bool:
     child: Scope | None = None
     for scope in home.chain:
-        wanted = {occurrence.name for occurrence in occurrences_in(scope)} & names
+        wanted = {occurrence.name for occurrence in names_in_scopes(scope, inner=False)} & names
         if not any(_binds(chosen, wanted, child) for chosen in choices(scope.pattern, longest=0)):
             return False
         child = scope
@@ -275,14 +284,14 @@ def _can_be_together(names: frozenset[Name], home: Scope) -> bool:
 
 def _binds(chosen: Pattern, wanted: set[Name], child: Scope | None) -> bool:
     """True if a choice of branches binds these names and contains the NOT of the inner scope."""
-    bound = {occurrence.name for occurrence in occurrences_in(Scope(chosen))}
+    bound = {occurrence.name for occurrence in names_in_scopes(Scope(chosen), inner=False)}
     contains = child is None or any(node is child.aside for node in own_nodes(chosen))
     return wanted <= bound and contains
 
 
-def check_returns(query: PatternQuery) -> Iterator[Problem]:
+def check_returns(query: PatternQuery, homes: dict[Name, Scope]) -> Iterator[Problem]:
     """RETURN names bound variables, and no column twice; HAVING gives a probability."""
-    homes, groups = homes_of(query.pattern), lists_of_result(query)
+    groups = lists_of_result(query)
     if query.having is not None:
         yield from check_threshold(query.having)
     seen: dict[str, Span | None] = {}

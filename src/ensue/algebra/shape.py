@@ -156,14 +156,11 @@ def check_choices(pattern: Pattern) -> Iterator[Problem]:
             )
 
 
-def check_open_scopes(query: PatternQuery) -> Iterator[Problem]:
-    """What is open at an edge of the whole pattern needs a WITHIN to say how far it reaches: a NOT, a LAST."""
-    if not whole_windows(query):
-        yield from _open_scopes(query.pattern, False, False)
+def open_scopes(pattern: Pattern, left: bool, right: bool) -> Iterator[Problem]:
+    """What is open at an edge of the whole pattern, if no WITHIN around it says how far it reaches: a NOT, a LAST.
 
-
-def _open_scopes(pattern: Pattern, left: bool, right: bool) -> Iterator[Problem]:
-    """`left` and `right` say whether an enclosing SEQ has a positive item on that side."""
+    `left` and `right` say whether an enclosing SEQ has a positive item on that side.
+    """
     match pattern:
         case Seq():
             positive = [number for number, item in enumerate(pattern.items) if not is_aside(item)]
@@ -171,12 +168,12 @@ def _open_scopes(pattern: Pattern, left: bool, right: bool) -> Iterator[Problem]
                 closed_left, closed_right = left or positive[0] < number, right or number < positive[-1]
                 if is_aside(item) and not (closed_left and closed_right):
                     yield _open_scope(item, "after" if closed_left else "before")
-                yield from _open_scopes(item, closed_left, closed_right)
+                yield from open_scopes(item, closed_left, closed_right)
         case And():
             for item in pattern.items:
                 if is_aside(item) and not left:
                     yield _open_scope(item, "before")
-                yield from _open_scopes(item, left, right)
+                yield from open_scopes(item, left, right)
         case Pick(latest=True) if not right:
             yield Problem(
                 "endless-last",
@@ -186,7 +183,7 @@ def _open_scopes(pattern: Pattern, left: bool, right: bool) -> Iterator[Problem]
             )
         case _:
             for child in children(pattern):
-                yield from _open_scopes(child, left, right)
+                yield from open_scopes(child, left, right)
 
 
 def _open_scope(aside: Aside, side: str) -> Problem:

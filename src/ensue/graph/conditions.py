@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ensue.algebra.catalog import Catalog
-from ensue.algebra.check import home_of, homes_of
+from ensue.algebra.check import home_of
 from ensue.algebra.lists import list_names
 from ensue.algebra.nodes import PatternQuery
-from ensue.algebra.scopes import Aside, Scope, growing_lists, list_groups
+from ensue.algebra.scopes import Aside, Scope, growing_lists, homes_of, list_groups
 from ensue.expr.lists import explicit_lists, has_prev, list_variables
 from ensue.expr.nodes import Binary, Call, Expr, Field, IsNull, Same, conjuncts, variables_of
 from ensue.expr.rewrite import substitute_fields

@@ -27,7 +27,6 @@ from ensue.algebra.scopes import (
     counts_events,
     group_of,
     is_aside,
-    limiting_windows,
     whole_windows,
     without_names,
 )
@@ -189,7 +188,7 @@ class GraphBuilder:
         self.scale = TimeScale(catalog.unit)
         self.reader = Reader(self.scale.ticks)
         self.windows = self._windows(whole_windows(query))
-        self.limits = self._windows(limiting_windows(query.pattern))
+        self.limits = self._windows(whole_windows(query, limiting=True))
         self.counting = counts_events(query)
         self.repetitions = Repetitions.of(query, longest)
         self.conditions = Conditions(query, catalog, self.repetitions)
