@@ -292,9 +292,7 @@ def _check_ticks(part: Operation | Related, catalog: Catalog) -> Iterator[Proble
         for timer in part.timers:
             if isinstance(timer.name, Edge):
                 yield from _check_timer(timer.name.interval, timer.window, catalog)
-    elif isinstance(part.window, Duration) and part.window.nanoseconds < NANOSECONDS_PER_UNIT.get(
-        catalog.unit or "", 0
-    ):
+    elif isinstance(part.window, Duration) and part.window.nanoseconds < NANOSECONDS_PER_UNIT.get(catalog.time.unit, 0):
         yield Problem(
             "window-size",
             f"the duration of {part.operator} is shorter than one tick of the time column, which counts in "
