@@ -11,7 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
+from ensue.algebra.nodes import Window
 from ensue.errors import Span
+from ensue.lang.render_values import render_window
 from ensue.names import WHOLE, Name
 
 
@@ -76,11 +78,19 @@ ZERO = Limit(0, False)
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """The clause of the user's text that a bound comes from, in words, and its place; `by_order`: the order of SEQ."""
+    """The clause of the user's text that a bound comes from, in words, and its place; `by_order`: the order of SEQ.
 
-    text: str
+    If it is a WITHIN, the words are what its `window` holds.
+    """
+
+    words: str
     span: Span | None = None
     by_order: bool = False
+    window: Window | None = None
+
+    @property
+    def text(self) -> str:
+        return self.words if self.window is None else f"WITHIN {render_window(self.window)} holds {self.words}"
 
 
 @dataclass(frozen=True, slots=True)

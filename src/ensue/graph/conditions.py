@@ -33,6 +33,10 @@ class Sorted:
     conditions: tuple[Expr, ...]
 
 
+UNSAID = Sorted((), {}, (), ())
+"""Of a query without WHERE."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Sight:
     """What a graph sees of names: those bound in it and around it, and what AS names and moments stand for."""

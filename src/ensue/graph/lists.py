@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from ensue.algebra.choices import lengths, names_in
 from ensue.algebra.lists import lists_of_result
 from ensue.algebra.nodes import PatternQuery, Repeat, walk
+from ensue.algebra.operators import CUMULATIVE
 from ensue.algebra.scopes import Scope, group_of, is_aside
 from ensue.expr.lists import has_prev, is_aggregate, list_variables, successive
 from ensue.expr.nodes import Elements, Expr, Field, Gather, Literal
@@ -35,6 +36,8 @@ class Repetitions:
     @classmethod
     def of(cls, query: PatternQuery, longest: int) -> Repetitions:
         """Those of a query whose pattern is expanded."""
+        if query.policy != CUMULATIVE and not any(isinstance(part, Repeat) for part in walk(query.pattern)):
+            return NO_REPETITIONS
         unrolled: dict[Name, Repetition] = {}
         for node in walk(query.pattern):
             if isinstance(node, Repeat) and not node.every and (group := group_of(node)) is not None:
@@ -92,6 +95,9 @@ class Repetitions:
             )
 
         return substitute_lists(expr, gather)
+
+
+NO_REPETITIONS = Repetitions()
 
 
 def _in_round(repetition: Repetition, number: int) -> dict[Name, Name]:

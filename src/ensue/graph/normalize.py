@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import count, pairwise
 
 from ensue.algebra.catalog import Catalog
-from ensue.algebra.choices import choices, names_in, orders, renamed
-from ensue.algebra.expand import as_written
+from ensue.algebra.choices import choices, names_in, orders, renamed, settled_forms
 from ensue.algebra.nodes import (
     Events,
     Named,
@@ -28,7 +27,6 @@ from ensue.algebra.scopes import (
     group_of,
     is_aside,
     whole_windows,
-    without_names,
 )
 from ensue.errors import Problem, QueryError, Source
 from ensue.expr.nodes import Expr
@@ -50,7 +48,7 @@ from ensue.graph.bounds import (
     position_of,
     start_of,
 )
-from ensue.graph.conditions import Conditions
+from ensue.graph.conditions import UNSAID, Conditions
 from ensue.graph.lists import Repetitions
 from ensue.graph.model import (
     Absence,
@@ -62,10 +60,10 @@ from ensue.graph.model import (
     NormalForm,
     Scope,
     Windows,
+    text_of,
 )
 from ensue.graph.reading import BEFORE, Choice, Parts, Reader, Rival, Surroundings, extent_of, trails, variables_in
 from ensue.graph.timescale import TimeScale
-from ensue.lang.render import render_pattern
 from ensue.names import Name, Other
 from ensue.phases import spelled_out
 
@@ -87,9 +85,9 @@ def normalize_query(
     graphs: list[Graph] = []
     dropped: list[str] = []
     contradictions: list[Contradiction] = []
-    for number, pattern in enumerate(choices(builder.pattern, longest)):
+    for number, (pattern, forms) in enumerate(settled_forms(builder.pattern, longest)):
         possible: list[Graph] = []
-        for ordered in orders(pattern):
+        for ordered in forms:
             graph = builder.whole_graph(pattern, ordered, number)
             found = contradiction_of(graph)
             if found is None:
@@ -98,10 +96,12 @@ def normalize_query(
                 contradictions.append(found)
         graphs += possible
         if not possible:
-            dropped.append(f"{builder.text_of(pattern)}: {explain_contradiction(contradictions[-1])}")
+            dropped.append(f"{text_of(pattern)}: {explain_contradiction(contradictions[-1])}")
     if not graphs:
         raise QueryError([_never_holds(contradictions[0])], source)
-    return NormalForm(tuple(graphs), builder.windows, tuple(dropped), builder.pattern, builder.repetitions)
+    return NormalForm(
+        tuple(graphs), builder.windows, tuple(dropped), builder.pattern, builder.repetitions, catalog.hierarchy
+    )
 
 
 def contradiction_of(graph: Graph) -> Contradiction | None:
@@ -191,17 +191,13 @@ class GraphBuilder:
         self.limits = self._windows(whole_windows(query, limiting=True))
         self.counting = counts_events(query)
         self.repetitions = Repetitions.of(query, longest)
-        self.conditions = Conditions(query, catalog, self.repetitions)
+        self.conditions = None if query.where is None else Conditions(query, catalog, self.repetitions)
 
     def _windows(self, windows: Sequence[Window]) -> Windows:
         return Windows(
             min((self.scale.ticks(window) for window in windows if not isinstance(window, Events)), default=None),
             min((window.count for window in windows if isinstance(window, Events)), default=None),
         )
-
-    def text_of(self, pattern: Pattern) -> str:
-        """A part of the expanded pattern as the user would write it; what is called like its stream is named once."""
-        return render_pattern(as_written(without_names(pattern, by_stream=True)))
 
     def whole_graph(self, chosen: Pattern, pattern: Pattern, number: int) -> Graph:
         """The graph of a chosen pattern in one order of its items; `number` is that of the choice."""
@@ -212,10 +208,11 @@ class GraphBuilder:
             parts.positions += _adjacent(variables_in(pattern))
         self._bound_whole(parts, extent)
         positions = Network((WHOLE_FIRST, WHOLE_LAST)) if self.counting else Network()
-        nothing = _Around((), Network((WHOLE_START, WHOLE_END)), positions, _edges_of(pattern))
+        whole = _edges_of(pattern) if parts.rivals else _Edges()
+        nothing = _Around((), Network((WHOLE_START, WHOLE_END)), positions, whole)
         graph = self._finish(parts, extent, None, nothing, chosen)
         succession = variables_in(pattern) if self.policy == NEXT_MATCH else ()
-        if graph.times.contradiction is None:
+        if graph.times.contradiction is None and (len(extent.starts) > 1 or len(extent.ends) > 1):
             graph = replace(graph, extent=_outermost(extent, graph.times))
         return replace(graph, closings=_closings(graph, pattern, parts.picks), succession=succession, number=number)
 
@@ -239,12 +236,14 @@ class GraphBuilder:
         self, parts: Parts, extent: Extent, aside: Aside | None, around: _Around, chosen: Pattern | None = None
     ) -> Graph:
         """The graph of these parts, closed together with what is around it; `chosen` is the whole pattern."""
-        conditions = self.conditions.own(parts, aside, around.parts)
+        conditions = self.conditions.own(parts, aside, around.parts) if self.conditions is not None else ()
         if aside is None:
             return self._with_conditions(parts, extent, conditions, around, chosen)
-        parts.moments = _ended(parts.moments)
+        if parts.moments:
+            parts.moments = _ended(parts.moments)
         graph = self._with_conditions(parts, extent, conditions, replace(around, aside=aside))
-        if contradiction_of(graph) is None and any(_is_endless(moment, graph, around) for moment in graph.repeated):
+        endless = any(moment.repeated and _is_endless(moment, graph, around) for moment in graph.moments)
+        if endless and contradiction_of(graph) is None:
             raise QueryError([_endless_scope(aside)], self.source)
         return graph
 
@@ -256,11 +255,14 @@ class GraphBuilder:
         around: _Around,
         chosen: Pattern | None = None,
     ) -> Graph:
-        found = self.conditions.sorted(parts, conditions, around.parts)
+        found = self.conditions.sorted(parts, conditions, around.parts) if self.conditions is not None else UNSAID
         parts.times += found.bounds
         inside = self._close(parts, around)
+        own = parts.variables.keys() | parts.moments.keys()
         variables = tuple(
-            replace(variable, predicates=variable.predicates + found.predicates.get(variable.name, ()))
+            replace(variable, predicates=variable.predicates + found.predicates[variable.name])
+            if variable.name in found.predicates
+            else variable
             for variable in parts.variables.values()
         )
         absences: tuple[Absence, ...] = ()
@@ -291,16 +293,23 @@ class GraphBuilder:
             found.equalities,
             absences,
             collections=collections,
-            list_conditions=tuple(self.conditions.about_lists(inside.parts, inside.aside, inside.about, collections)),
-            rounds=self.repetitions.rounds(parts.names),
+            list_conditions=()
+            if self.conditions is None
+            else tuple(self.conditions.about_lists(inside.parts, inside.aside, inside.about, collections)),
+            rounds=self.repetitions.rounds(parts.names) if self.repetitions.unrolled else {},
             moments=tuple(parts.moments.values()),
             series=parts.series,
             ties=tuple(
-                bound
-                for bound in found.bounds
-                if not _points_of(bound) <= parts.variables.keys() | parts.moments.keys()
+                bound for bound in found.bounds if bound.left.variable not in own or bound.right.variable not in own
             ),
-            premises=tuple(bound for bound in parts.times if _is_premise(bound, parts, around)),
+            # Bounds that are only about points around the graph, which do not have them by themselves.
+            premises=tuple(
+                bound
+                for bound in (parts.times if around.parts else ())
+                if bound.left.variable not in own
+                and bound.right.variable not in own
+                and bound.limit.tighter_than(around.times.limit(bound.left, bound.right))
+            ),
             intervals=parts.intervals,
         )
 
@@ -343,46 +352,53 @@ class GraphBuilder:
     # -- what is beside the match ------------------------------------------------------------------------------------
 
     def _absences(self, beside: Surroundings, around: _Around) -> Iterator[Absence]:
-        trailing = beside.right is None and beside.in_seq and beside.stated is None
-        for pattern in self._orders_of(beside):
+        for pattern in _forms_of(beside):
             parts = Parts()
             self.reader.read(pattern, beside.left, beside.right, parts)
             extent = extent_of(pattern)
-            scope = self._scope(parts, extent, beside, trailing, around)
+            scope = self._scope(parts, extent, beside, around)
             graph = self._finish(parts, extent, beside.item, around)
             if contradiction_of(graph) is None:
-                yield Absence(graph, scope, self.text_of(pattern))
+                yield Absence(graph, scope, pattern)
 
     def _collection(self, beside: Surroundings, repeat: Repeat, around: _Around) -> Collection:
         graphs: list[Graph] = []
         scopes: list[Scope] = []
-        for pattern in self._orders_of(beside):
+        for pattern in _forms_of(beside):
             parts = Parts()
             self.reader.read(pattern, beside.left, beside.right, parts)
             extent = extent_of(pattern)
-            trailing = beside.right is None and beside.in_seq and beside.stated is None
-            scope = self._scope(parts, extent, beside, trailing, around)
+            scope = self._scope(parts, extent, beside, around)
             graph = self._finish(parts, extent, repeat, around)
             if contradiction_of(graph) is None:
                 graphs.append(replace(graph, replaced=frozenset(repeat.shares)))
                 scopes.append(scope)
         name = group_of(repeat)
         assert name is not None
-        text = self.text_of(repeat.item)
-        return Collection(name, names_in(repeat.item), tuple(graphs), tuple(scopes), repeat.least, repeat.most, text)
+        names = names_in(repeat.item)
+        return Collection(name, names, tuple(graphs), tuple(scopes), repeat.least, repeat.most, repeat.item)
 
-    def _orders_of(self, beside: Surroundings) -> Iterator[Pattern]:
-        for pattern in choices(beside.item.item):
-            yield from orders(pattern, beside.needs)
-
-    def _scope(self, parts: Parts, extent: Extent, beside: Surroundings, trailing: bool, around: _Around) -> Scope:
-        """Adds the bounds that the scope means for what lies in it."""
+    def _scope(self, parts: Parts, extent: Extent, beside: Surroundings, around: _Around) -> Scope:
+        """Adds the bounds that the scope of a NOT or collection means for what lies in it (contract, section 2)."""
         if beside.stated is not None:
             stated = beside.stated(extent)
             parts.times += stated
             return Scope(stated=tuple(stated))
+        trailing = beside.right is None and beside.in_seq
         edges = around.edges or _Edges()
-        bounds = list(self._scope_bounds(extent, beside, trailing, edges))
+        starts, ends = list(map(start_of, extent.starts)), list(map(end_of, extent.ends))
+        window = None if self.windows.ticks is None else Limit(self.windows.ticks, False)
+        bounds: list[Bound] = []
+        if beside.left is not None:
+            bounds += [Bound(end_of(x), y, BEFORE, IMPLICIT) for x in beside.left.ends for y in starts]
+        elif window is not None:
+            bounds += [Bound(x, y, window, IMPLICIT) for x in edges.ends for y in starts]
+        if beside.right is not None:
+            bounds += [Bound(x, start_of(y), BEFORE, IMPLICIT) for x in ends for y in beside.right.starts]
+        elif not trailing:
+            bounds += [Bound(x, y, ZERO, IMPLICIT) for x in ends for y in edges.ends]
+        elif window is not None:
+            bounds += [Bound(x, y, window, IMPLICIT) for x in ends for y in edges.starts]
         parts.times += bounds
         if self.windows.events is not None:
             limit = Limit(self.windows.events - 1, False)
@@ -393,21 +409,6 @@ class GraphBuilder:
             if trailing:
                 parts.positions += [Bound(x, y, limit, reason) for x in inside for y in edges.first]
         return Scope(beside.left, beside.right, trailing) if around.edges is None else Scope(stated=tuple(bounds))
-
-    def _scope_bounds(self, extent: Extent, beside: Surroundings, trailing: bool, edges: _Edges) -> Iterator[Bound]:
-        """The scope of a negation or collection (section 2 of the contract) as bounds on what lies in it."""
-        starts, ends = list(map(start_of, extent.starts)), list(map(end_of, extent.ends))
-        window = None if self.windows.ticks is None else Limit(self.windows.ticks, False)
-        if beside.left is not None:
-            yield from (Bound(end_of(x), y, BEFORE, IMPLICIT) for x in beside.left.ends for y in starts)
-        elif window is not None:
-            yield from (Bound(x, y, window, IMPLICIT) for x in edges.ends for y in starts)
-        if beside.right is not None:
-            yield from (Bound(x, start_of(y), BEFORE, IMPLICIT) for x in ends for y in beside.right.starts)
-        elif not trailing:
-            yield from (Bound(x, y, ZERO, IMPLICIT) for x in ends for y in edges.ends)
-        elif window is not None:
-            yield from (Bound(x, y, window, IMPLICIT) for x in ends for y in edges.starts)
 
     def _no_rival(self, rival: Rival, around: _Around) -> Iterator[Absence]:
         """No other match of the item comes after the same events, under the same conditions, and ends before it."""
@@ -424,15 +425,17 @@ class GraphBuilder:
         stated += [Bound(end_of(x), end_of(y), BEFORE, IMPLICIT) for x in extent.ends for y in own.ends]
         parts.times += stated
         parts.moments = _ended(parts.moments)
-        conditions = self.conditions.own(parts, around.aside, around.parts, about, lists_too=False)
+        conditions: Iterable[Expr] = ()
+        if self.conditions is not None:
+            conditions = self.conditions.own(parts, around.aside, around.parts, about, lists_too=False)
         replaced = frozenset(names_in(rival.item))
         if around.aside is None:
             edges = around.edges or around.whole
             around = replace(around, edges=edges.instead(replaced, _edges_of(pattern)))
         graph = self._with_conditions(parts, extent, conditions, around)
         if contradiction_of(graph) is None:
-            text = f"{self.text_of(rival.item)} that ends earlier"
-            yield Absence(replace(graph, replaced=replaced), Scope(stated=tuple(stated)), text)
+            graph = replace(graph, replaced=replaced)
+            yield Absence(graph, Scope(stated=tuple(stated)), rival.item, " that ends earlier")
 
     def _no_better(self, place: int, pick: Pick, chosen: Pattern, around: _Around) -> Iterator[Absence]:
         """No match differs only in what the item binds, which ends earlier (FIRST) or later (LAST)."""
@@ -458,14 +461,19 @@ class GraphBuilder:
         inner = frozenset(about.values())
         parts.variables = {name: found for name, found in parts.variables.items() if name in inner}
         parts.moments = {name: found for name, found in parts.moments.items() if name in inner}
-        conditions = self.conditions.own(parts, None, around.parts, about)
+        conditions = self.conditions.own(parts, None, around.parts, about) if self.conditions is not None else ()
         edges = _edges_of(pattern)
         graph = self._with_conditions(parts, extent, conditions, replace(around, about=about, edges=edges))
         if contradiction_of(graph) is None:
-            order = "later" if pick.latest else "earlier"
-            replaced = frozenset(names_in(pick.item))
-            text = f"{self.text_of(pick.item)} that ends {order}"
-            yield Absence(replace(graph, replaced=replaced), Scope(stated=()), text)
+            graph = replace(graph, replaced=frozenset(names_in(pick.item)))
+            words = " that ends later" if pick.latest else " that ends earlier"
+            yield Absence(graph, Scope(stated=()), pick.item, words)
+
+
+def _forms_of(beside: Surroundings) -> Iterator[Pattern]:
+    """What a NOT forbids or a collection lists, once for each choice of branches and order of items."""
+    for _, forms in settled_forms(beside.item.item, needs=beside.needs):
+        yield from forms
 
 
 def _with_pick(pattern: Pattern, place: int, item: Pattern) -> Pattern:
@@ -532,14 +540,6 @@ def _adjacent(names: Sequence[Name]) -> list[Bound]:
     return bounds
 
 
-def _is_premise(bound: Bound, parts: Parts, around: _Around) -> bool:
-    """Whether a bound is only about points around a graph, and they do not have it by themselves."""
-    if not around.parts or _points_of(bound) & (parts.variables.keys() | parts.moments.keys()):
-        return False
-    known = around.times.limit(bound.left, bound.right)
-    return known is None or bound.limit.tighter_than(known)
-
-
 def _ended(moments: Mapping[Name, Moment]) -> dict[Name, Moment]:
     return {name: replace(moment, ended=True) for name, moment in moments.items()}
 
@@ -556,7 +556,3 @@ def _endless_scope(aside: Aside) -> Problem:
         aside.span,
         hint="add a WITHIN in time to the whole pattern, or put the item between two others of a SEQ",
     )
-
-
-def _points_of(bound: Bound) -> set[Name]:
-    return {bound.left.variable, bound.right.variable}

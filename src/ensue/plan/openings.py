@@ -113,7 +113,7 @@ def _alone(absence: Absence, names: Collection[Name]) -> Absence:
     inner = absence.graph
     seen = {*names, *inner.names}
     graph = replace(inner, times=_among(inner.times, seen), positions=_among(inner.positions, seen))
-    return Absence(graph, Scope(stated=()), absence.text)
+    return Absence(graph, Scope(stated=()), absence.item, absence.words)
 
 
 def _is_judged(absence: Absence, graph: Graph, names: frozenset[Name]) -> bool:
