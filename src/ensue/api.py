@@ -300,12 +300,12 @@ class Loaded:
     def run(self, collect: Collect = ordered, asked: bool = False) -> Step:
         """One step over all rows, with a warning of names that are probably slips; where a question is `asked` about a
         result, its answer says so."""
-        for source in self.batch.sources:
+        for source in self.batch.sources if self.planned.derivations else ():
             _warn_of_hidden_rows(source, [made.name for made in self.planned.derivations])
         step = self.machine.run(self.batch, collect=collect)
         for plan in all_plans(self.planned.derivations, () if asked else self.planned.plans):
-            if plan.tracking is None:
-                self._warn_of_missing_streams(plan, any(plan is other for other in step.empty))
+            if plan.tracking is None and (plan.law is not None or any(plan is other for other in step.empty)):
+                self._warn_of_missing_streams(plan)
         return step
 
     @property
@@ -316,10 +316,10 @@ class Loaded:
     def after(self, step: Step) -> Loaded:
         return replace(self, sources=step.events, report=step.report)
 
-    def _warn_of_missing_streams(self, plan: QueryPlan, is_empty: bool) -> None:
+    def _warn_of_missing_streams(self, plan: QueryPlan) -> None:
         """A name that is nearly that of another stream, or a column that holds none of them, is probably a slip."""
         constrained = plan.law.streams if plan.law is not None else ()
-        for item in self.inputs if constrained or is_empty else ():
+        for item in self.inputs:
             streams = tuple(filter(item.holds, plan.streams))
             if item.type is not None and (constrained or streams):
                 _warn_of_names(item, streams, constrained, alone=streams == plan.streams)
@@ -340,7 +340,9 @@ def load_tables(
     planned = plan_queries(tables, statements, columns, match_id, fixed)
     if whole:
         planned = replace(planned, plans=tuple(map(with_lists, planned.plans)))
-    return _loaded(kind, tables, planned, period.within(options, planned.plans[0].catalog.time_type))
+    if period.since is not None or period.until is not None:
+        options = period.within(options, planned.plans[0].catalog.time_type)
+    return _loaded(kind, tables, planned, options)
 
 
 def _loaded(

@@ -194,8 +194,10 @@ def single_statement(query: QueryLike, constraints: ConstraintsLike | None = Non
     """The one query meant, with its constraints and its text, so that messages can point into it."""
     written = _single_statement(query, constraints)
     statements = lower(written)
-    wanted = _wanted_results(written)
-    chosen = (node for node in statements.statements if node.declares or node.name == wanted or not written.heads)
+    if not written.heads:
+        return statements
+    wanted = _wanted_result(written)
+    chosen = (node for node in statements.statements if node.declares or node.name == wanted)
     return replace(statements, statements=tuple(chosen))
 
 
@@ -209,7 +211,7 @@ def _single_statement(query: QueryLike, constraints: ConstraintsLike | None) -> 
     return statements
 
 
-def _wanted_results(statements: Statements) -> str | None:
+def _wanted_result(statements: Statements) -> str | None:
     """The name of the one pattern, or, where there are only rules, of the one head that no other rule uses."""
     if statements.results or statements.ruleset is None:
         name = statements.results[0].name if statements.results else None
@@ -245,7 +247,9 @@ def written_statements(program: Program | QueryLike, constraints: ConstraintsLik
 
     A text is parsed once. What is built in Python is parsed only if an error has to point into its text.
     """
-    if isinstance(program, Program) and constraints is None:
+    if constraints is None and isinstance(program, str):
+        return checked(parse_statements(program))
+    if constraints is None and isinstance(program, Program):
         return checked(program.statements)
     parts = [part for part in _parts(program) if part != EMPTY]
     if constraints is None:

@@ -50,7 +50,8 @@ from ensue.names import Name, in_order
 def check_query(query: PatternQuery) -> list[Problem]:
     """Every structural problem of a query, in the order of the text. What a rule means has the shape that it has."""
     problems: list[Problem] = []
-    kinds = {type(part) for part in walk(query.pattern)}
+    parts = list(walk(query.pattern))
+    kinds = set(map(type, parts))
     if query.rule is None:
         problems += check_shape(query.pattern)
         if kinds & {Pick, Operation}:
@@ -67,7 +68,8 @@ def check_query(query: PatternQuery) -> list[Problem]:
         problems += clashes
         if kinds & {Not, Repeat, Operation, Pick, Related} and not whole_windows(query):
             problems += open_scopes(query.pattern, False, False)
-        problems += check_predicates(query.pattern)
+        if any(isinstance(part, Event) and part.predicate is not None for part in parts):
+            problems += check_predicates(query.pattern)
         if query.where is not None:
             problems += check_where(query, homes, names_are_clear=not clashes)
         if query.returns or query.having is not None:

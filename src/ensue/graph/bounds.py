@@ -58,9 +58,6 @@ class Limit(NamedTuple):
     value: int
     strict: bool
 
-    def plus(self, other: Limit) -> Limit:
-        return Limit(self.value + other.value, self.strict or other.strict)
-
     def tighter_than(self, other: Limit | None) -> bool:
         return other is None or (self.value, not self.strict) < (other.value, not other.strict)
 
@@ -184,9 +181,14 @@ def close(points: Iterable[Point], bounds: Iterable[Bound]) -> Network:
 
 
 def extend(network: Network, points: Iterable[Point], bounds: Iterable[Bound]) -> Network:
-    """A closed network with a few more points and bounds: each bound is led through the paths at its ends."""
+    """A closed network with a few more points and bounds: each bound is led through the paths at its ends.
+
+    Where there is no path yet, all are closed at once.
+    """
     if network.contradiction is not None:
         return network
+    if not network.paths:
+        return close((*network.points, *points), bounds)
     order = tuple(dict.fromkeys((*network.points, *points)))
     paths = dict(network.paths)
     try:
@@ -206,7 +208,7 @@ def _insert(paths: Paths, order: tuple[Point, ...], bound: Bound) -> None:
     after: list[tuple[Point, Path]] = [(bound.right, (ZERO, ()))]
     after += [(point, paths[bound.right, point]) for point in order if (bound.right, point) in paths]
     for left, (first, begin) in before:
-        value, strict = first.plus(bound.limit)
+        value, strict = first.value + bound.limit.value, first.strict or bound.limit.strict
         for right, (second, end) in after:
             _tighten(paths, left, right, value + second.value, strict or second.strict, (begin, bound, end))
 

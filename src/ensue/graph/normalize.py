@@ -42,7 +42,6 @@ from ensue.graph.bounds import (
     Network,
     Point,
     Reason,
-    close,
     end_of,
     extend,
     position_of,
@@ -171,11 +170,6 @@ class _Around:
     edges: _Edges | None = None
 
 
-def _closed(outer: Network, points: Iterable[Point], bounds: list[Bound]) -> Network:
-    """The outermost graph is closed as a whole; what comes inside of it is added bound by bound."""
-    return extend(outer, points, bounds) if outer.paths else close((*outer.points, *points), bounds)
-
-
 class GraphBuilder:
     """Builds the graphs of one query and holds what is the same for all of them."""
 
@@ -269,10 +263,10 @@ class GraphBuilder:
         collections: tuple[Collection, ...] = ()
         if inside.times.contradiction is None and inside.positions.contradiction is None:
             absences = tuple(
-                absence
+                Absence(graph, scope, pattern)
                 for item in parts.asides
                 if isinstance(item.item, Not) and not item.item.loose
-                for absence in self._absences(item, inside)
+                for pattern, graph, scope in self._graphs_beside(item, inside)
             )
             collections = tuple(
                 self._collection(item, item.item, inside) for item in parts.asides if isinstance(item.item, Repeat)
@@ -330,11 +324,11 @@ class GraphBuilder:
             start, end = start_of(name), end_of(name)
             points += [start, end]
             bounds += [Bound(start, end, ZERO, IMPLICIT), Bound(end, start, ZERO, IMPLICIT)]
-        times = _closed(around.times, points, bounds + parts.times)
+        times = extend(around.times, points, bounds + parts.times)
         if not self.counting:
             return replace(around, parts=(*around.parts, parts), times=times)
         order = self._order_of_positions(parts, around, times)
-        positions = _closed(around.positions, map(position_of, parts.variables), parts.positions + order)
+        positions = extend(around.positions, map(position_of, parts.variables), parts.positions + order)
         return replace(around, parts=(*around.parts, parts), times=times, positions=positions)
 
     def _order_of_positions(self, parts: Parts, around: _Around, times: Network) -> list[Bound]:
@@ -351,32 +345,25 @@ class GraphBuilder:
 
     # -- what is beside the match ------------------------------------------------------------------------------------
 
-    def _absences(self, beside: Surroundings, around: _Around) -> Iterator[Absence]:
-        for pattern in _forms_of(beside):
-            parts = Parts()
-            self.reader.read(pattern, beside.left, beside.right, parts)
-            extent = extent_of(pattern)
-            scope = self._scope(parts, extent, beside, around)
-            graph = self._finish(parts, extent, beside.item, around)
-            if contradiction_of(graph) is None:
-                yield Absence(graph, scope, pattern)
-
     def _collection(self, beside: Surroundings, repeat: Repeat, around: _Around) -> Collection:
-        graphs: list[Graph] = []
-        scopes: list[Scope] = []
-        for pattern in _forms_of(beside):
-            parts = Parts()
-            self.reader.read(pattern, beside.left, beside.right, parts)
-            extent = extent_of(pattern)
-            scope = self._scope(parts, extent, beside, around)
-            graph = self._finish(parts, extent, repeat, around)
-            if contradiction_of(graph) is None:
-                graphs.append(replace(graph, replaced=frozenset(repeat.shares)))
-                scopes.append(scope)
+        found = [*self._graphs_beside(beside, around)]
+        graphs = tuple(replace(graph, replaced=frozenset(repeat.shares)) for _, graph, _ in found)
         name = group_of(repeat)
         assert name is not None
-        names = names_in(repeat.item)
-        return Collection(name, names, tuple(graphs), tuple(scopes), repeat.least, repeat.most, repeat.item)
+        scopes, names = tuple(scope for _, _, scope in found), names_in(repeat.item)
+        return Collection(name, names, graphs, scopes, repeat.least, repeat.most, repeat.item)
+
+    def _graphs_beside(self, beside: Surroundings, around: _Around) -> Iterator[tuple[Pattern, Graph, Scope]]:
+        """What a NOT forbids or a collection lists: each form of it, with its graph and scope, if it can be there."""
+        for _, forms in settled_forms(beside.item.item, needs=beside.needs):
+            for pattern in forms:
+                parts = Parts()
+                self.reader.read(pattern, beside.left, beside.right, parts)
+                extent = extent_of(pattern)
+                scope = self._scope(parts, extent, beside, around)
+                graph = self._finish(parts, extent, beside.item, around)
+                if contradiction_of(graph) is None:
+                    yield pattern, graph, scope
 
     def _scope(self, parts: Parts, extent: Extent, beside: Surroundings, around: _Around) -> Scope:
         """Adds the bounds that the scope of a NOT or collection means for what lies in it (contract, section 2)."""
@@ -468,12 +455,6 @@ class GraphBuilder:
             graph = replace(graph, replaced=frozenset(names_in(pick.item)))
             words = " that ends later" if pick.latest else " that ends earlier"
             yield Absence(graph, Scope(stated=()), pick.item, words)
-
-
-def _forms_of(beside: Surroundings) -> Iterator[Pattern]:
-    """What a NOT forbids or a collection lists, once for each choice of branches and order of items."""
-    for _, forms in settled_forms(beside.item.item, needs=beside.needs):
-        yield from forms
 
 
 def _with_pick(pattern: Pattern, place: int, item: Pattern) -> Pattern:

@@ -91,8 +91,8 @@ def plan_queries(
 
     `fixed` are those that do not change, which rules look up.
     """
-    declared = declarations(statements.statements)
-    if (declared or fixed) and (problems := [*_clashes(declared, tables, fixed)]):
+    declared = {query.name for query in statements.statements if query.declares}
+    if (declared or fixed) and (problems := [*_clashes(declarations(statements.declared), tables, fixed)]):
         raise QueryError(problems, statements.source)
     constrained = (name for entry in statements.constraints for name in entry.constraint.streams)
     named = dict.fromkeys((*streams_of(statements.statements), *constrained))
