@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from ensue.algebra.bound import SERIES, interval_names, series_names
 from ensue.algebra.catalog import WHOLE_EVENT, Catalog
 from ensue.algebra.constraints import Constraint, EndsWithin
 from ensue.algebra.expand import expand_pattern
@@ -12,7 +11,7 @@ from ensue.algebra.lineage import is_lineage
 from ensue.algebra.lists import lists_of_result, typed_form
 from ensue.algebra.nodes import Event, Operation, PatternQuery, Related, Ticks, Window, walk, windows_of
 from ensue.algebra.probability import PROBABILITY_OF_MATCH, with_probability_field
-from ensue.algebra.scopes import counts_events, list_groups
+from ensue.algebra.scopes import SERIES, counts_events, interval_names, list_groups, series_names
 from ensue.errors import Problem, Span, did_you_mean
 from ensue.expr.check import check_condition, check_expression, check_without_data
 from ensue.expr.kinds import FLOAT, NANOSECONDS_PER_UNIT, NULL_TYPE, Kind, Type, list_of

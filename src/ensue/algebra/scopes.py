@@ -1,4 +1,4 @@
-"""Who binds which name: the scopes of a pattern.
+"""Who binds which name: the scopes of a pattern, what a match binds, and what AS names stand for.
 
 A scope is the whole pattern, one NOT or one collection. Both the checks and the normal form stand on this.
 """
@@ -18,6 +18,7 @@ from ensue.algebra.nodes import (
     Operation,
     Pattern,
     PatternQuery,
+    Pick,
     Related,
     Repeat,
     Window,
@@ -26,7 +27,7 @@ from ensue.algebra.nodes import (
     rewrite,
     walk,
 )
-from ensue.algebra.operators import STRICT
+from ensue.algebra.operators import OPERATORS, STRICT
 from ensue.names import Handle, Name, Spoken, Stream, Unnamed
 
 
@@ -203,3 +204,40 @@ def counts_events(query: PatternQuery) -> bool:
         else isinstance(part, Operation | Related) and part.operator == "NEXT"
         for part in walk(query.pattern)
     )
+
+
+def positive_names(pattern: Pattern) -> tuple[Name, ...]:
+    """The variables a match binds, lists included, in the order of the text."""
+    names = [event.variable for event in bound_events(pattern) if event.variable is not None]
+    return tuple(dict.fromkeys(names))
+
+
+def bound_events(pattern: Pattern) -> Iterator[Event]:
+    """The events of a pattern, but for those that must not happen."""
+    if isinstance(pattern, Event):
+        yield pattern
+    forbidden = OPERATORS[pattern.operator].forbidden if isinstance(pattern, Operation) else ()
+    for place, child in enumerate(children(pattern)):
+        if not isinstance(pattern, Not) and place not in forbidden:
+            yield from bound_events(child)
+
+
+def interval_names(pattern: Pattern) -> frozenset[Name]:
+    """The AS names at any depth."""
+    return frozenset(node.name for node in walk(pattern) if isinstance(node, Named))
+
+
+SERIES = "times"
+"""The field of the AS name of a PERIODIC* that lists its moments."""
+
+
+def series_names(pattern: Pattern) -> frozenset[Name]:
+    """The AS names of PERIODIC*."""
+    named = [node for node in walk(pattern) if isinstance(node, Named)]
+    return frozenset(node.name for node in named if _is_series(node.item))
+
+
+def _is_series(pattern: Pattern) -> bool:
+    while isinstance(pattern, Within | Named | Pick):
+        pattern = pattern.item
+    return isinstance(pattern, Operation) and pattern.operator == "PERIODIC*"

@@ -11,8 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from ensue.algebra.nodes import Window
+from ensue.algebra.nodes import Events, Ticks, Window
 from ensue.errors import Span
+from ensue.expr.kinds import NANOSECONDS_PER_UNIT
+from ensue.expr.nodes import Duration, Expr, Literal
 from ensue.lang.render_values import render_window
 from ensue.names import WHOLE, Name
 
@@ -222,3 +224,36 @@ def _tighten(paths: Paths, left: Point, right: Point, value: int, strict: bool, 
     known = paths.get((left, right))
     if known is None or value < known[0].value or (value == known[0].value and strict and not known[0].strict):
         paths[left, right] = (Limit(value, strict), derivation)
+
+
+@dataclass(frozen=True, slots=True)
+class TimeScale:
+    """The resolution of time: an Arrow timestamp unit, or None for integer time, where a tick is 1."""
+
+    unit: str | None = "us"
+
+    def ticks(self, window: Window) -> int:
+        """The length of a window of time."""
+        match window:
+            case Ticks():
+                return min(FAR, window.count)
+            case Duration():
+                return min(FAR, self.floor(window.nanoseconds))
+            case Events():
+                raise AssertionError("positions have no ticks")
+
+    def literal(self, ticks: int) -> Expr:
+        """A length of time in an expression."""
+        return Literal(ticks) if self.unit is None else Duration(ticks * self._tick)
+
+    def floor(self, nanoseconds: int) -> int:
+        """The most whole ticks that fit: `x <= d` over ticks is `x <= floor(d)`."""
+        return nanoseconds // self._tick
+
+    def ceil(self, nanoseconds: int) -> int:
+        """The fewest whole ticks that cover: `x < d` over ticks is `x < ceil(d)`."""
+        return -(-nanoseconds // self._tick)
+
+    @property
+    def _tick(self) -> int:
+        return 1 if self.unit is None else NANOSECONDS_PER_UNIT[self.unit]

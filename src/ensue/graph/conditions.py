@@ -13,12 +13,11 @@ from ensue.algebra.scopes import Aside, Scope, growing_lists, homes_of, list_gro
 from ensue.expr.lists import explicit_lists, has_prev, list_variables
 from ensue.expr.nodes import Binary, Call, Expr, Field, IsNull, Same, conjuncts, variables_of
 from ensue.expr.rewrite import substitute_fields
-from ensue.graph.bounds import Bound, Point, Reason, end_of
+from ensue.graph.bounds import Bound, Point, Reason, TimeScale, end_of
 from ensue.graph.lists import Repetitions, lists_in, renamed_lists, under_name
 from ensue.graph.model import Collection, Equality, Extent, Moment
 from ensue.graph.reading import Parts
 from ensue.graph.temporal import bounds_of
-from ensue.graph.timescale import TimeScale
 from ensue.lang.render import render_expression
 from ensue.names import Name, in_order
 

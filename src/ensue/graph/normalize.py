@@ -42,6 +42,7 @@ from ensue.graph.bounds import (
     Network,
     Point,
     Reason,
+    TimeScale,
     end_of,
     extend,
     position_of,
@@ -62,7 +63,6 @@ from ensue.graph.model import (
     text_of,
 )
 from ensue.graph.reading import BEFORE, Choice, Parts, Reader, Rival, Surroundings, extent_of, trails, variables_in
-from ensue.graph.timescale import TimeScale
 from ensue.names import Name, Other
 from ensue.phases import spelled_out
 

@@ -7,12 +7,11 @@ from dataclasses import replace
 from itertools import combinations, pairwise
 
 from ensue.algebra.bind import bind_query
-from ensue.algebra.bound import bound_events, positive_names
 from ensue.algebra.catalog import WHOLE_EVENT, Catalog
 from ensue.algebra.hierarchies import Hierarchy
 from ensue.algebra.lineage import is_lineage, lineage_variable
 from ensue.algebra.nodes import Event, PatternQuery, walk
-from ensue.algebra.scopes import counts_events, growing_lists
+from ensue.algebra.scopes import bound_events, counts_events, growing_lists, positive_names
 from ensue.errors import QueryError, Source
 from ensue.expr.lists import list_variables
 from ensue.expr.nodes import Expr, Field, Same, conjuncts, variables_of

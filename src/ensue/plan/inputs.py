@@ -12,7 +12,7 @@ from ensue.algebra.hierarchies import NO_HIERARCHY, Hierarchy
 from ensue.algebra.nodes import PatternQuery
 from ensue.algebra.streams import LINEAGE
 from ensue.errors import SchemaError, did_you_mean
-from ensue.expr.kinds import UNITS, Kind
+from ensue.expr.kinds import NUMBERS, UNITS, Kind
 from ensue.expr.types import kind_of, own_type, readable_type
 from ensue.names import AnyEvent, Stream
 from ensue.plan.model import QueryPlan
@@ -267,3 +267,56 @@ def check_duplicates(names: list[str], label: str) -> None:
     if len(set(names)) < len(names):
         repeated = sorted({str(name) for name in names if names.count(name) > 1})
         raise SchemaError("duplicate-column", f"the {label} has two columns `{repeated[0]}`", "rename one of them")
+
+
+# -- uncertain events: which columns say how probable they are and which exclude each other
+
+
+def uncertain_tables(items: Sequence[InputTable], probability: object, alternatives: object) -> tuple[InputTable, ...]:
+    """The tables with the columns that say how probable their events are; a table without them is certain."""
+    for role, name in (("probability", probability), ("alternatives", alternatives)):
+        if name is not None and not isinstance(name, str):
+            raise SchemaError("column-name", f"`{role}` is the name of a column, not {name!r}", "pass a text")
+    if probability is None and alternatives is None:
+        return tuple(items)
+    if probability is None:
+        raise SchemaError(
+            "no-probability",
+            f"`alternatives` names column `{alternatives}`, but no column says how probable each of them is",
+            "pass `probability=` with the column of their probabilities",
+        )
+    for role, name in (("probability", probability), ("alternatives", alternatives)):
+        if name is not None and not any(name in item.table.column_names for item in items):
+            names = list(dict.fromkeys(column for item in items for column in item.table.column_names))
+            raise SchemaError(
+                "no-such-column",
+                f"no table has a column `{name}` for `{role}`; columns: {', '.join(names)}",
+                did_you_mean(str(name), names) or f"pass `{role}=` with one of them",
+            )
+    return tuple(
+        _uncertain(item, str(probability), None if alternatives is None else str(alternatives)) for item in items
+    )
+
+
+def _uncertain(item: InputTable, probability: str, alternatives: str | None) -> InputTable:
+    names = item.table.column_names
+    if probability not in names:
+        if alternatives in names:
+            raise SchemaError(
+                "no-probability",
+                f"the {item.label} has alternatives, but no column `{probability}` that says how probable each is",
+                "add it, or leave the column of alternatives out",
+            )
+        return item
+    kind = readable_type(item.table.schema.field(probability).type)
+    if kind_of(kind) not in NUMBERS and not (kind_of(kind) is Kind.NULL and item.table.num_rows == 0):
+        raise SchemaError(
+            "probability-type",
+            f"column `{probability}` of the {item.label} holds {kind}, which is no probability",
+            "probabilities are numbers between 0 and 1",
+        )
+    return replace(
+        item,
+        probability=probability,
+        alternatives=(alternatives,) if alternatives is not None and alternatives in names else (),
+    )

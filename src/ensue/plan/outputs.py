@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from ensue.algebra.bound import SERIES, positive_names, series_names
 from ensue.algebra.check import column_name
 from ensue.algebra.lineage import is_lineage
 from ensue.algebra.nodes import Event, Return, walk
 from ensue.algebra.probability import PROBABILITY_OF_MATCH, with_probability_field
+from ensue.algebra.scopes import SERIES, positive_names, series_names
 from ensue.algebra.streams import END, LINEAGE, START
 from ensue.errors import Problem, QueryError
 from ensue.expr.checked_types import expression_type

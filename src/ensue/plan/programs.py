@@ -20,12 +20,11 @@ from ensue.phases import Lowered, settle
 from ensue.plan.build import plan_query
 from ensue.plan.declared import Derivation, all_plans
 from ensue.plan.derivations import PlannedGroup, derivations_of, plan_declared
-from ensue.plan.inputs import InputTable, attributes_of, catalog_of, input_tables, raw_types
+from ensue.plan.inputs import InputTable, attributes_of, catalog_of, input_tables, raw_types, uncertain_tables
 from ensue.plan.lawful import contradictory_constraints, laws_by_query
 from ensue.plan.model import QueryPlan
 from ensue.plan.outputs import OutputSchema, output_schema
 from ensue.plan.tracking import VIOLATION_COLUMNS, tracking_plan
-from ensue.plan.uncertain import uncertain_tables
 
 ColumnNames: TypeAlias = "str | Mapping[str, str]"
 FixedTables: TypeAlias = Mapping[str, pa.Table]
