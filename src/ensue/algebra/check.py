@@ -326,10 +326,15 @@ def check_where(query: PatternQuery, homes: dict[Name, Scope], names_are_clear: 
             continue
         unknown = list(_unknown_names(conjunct, homes, groups))
         yield from unknown
-        yield from misplaced_probabilities(conjunct)
-        yield from (_misplaced_same(part) for part in walk_expression(conjunct) if isinstance(part, Same))
+        has_calls = any(isinstance(part, Call | Same) for part in walk_expression(conjunct))
+        if has_calls:
+            yield from misplaced_probabilities(conjunct)
+            yield from (_misplaced_same(part) for part in walk_expression(conjunct) if isinstance(part, Same))
         if names_are_clear and not unknown:
-            lists = [*check_lists(conjunct, groups), *_check_forbidden_chain(conjunct, query.pattern, homes, groups)]
+            lists: list[Problem] = []
+            if groups or has_calls:
+                lists += check_lists(conjunct, groups)
+                lists += _check_forbidden_chain(conjunct, query.pattern, homes, groups)
             yield from lists
             if not lists:
                 yield from _check_visibility(conjunct, homes, groups)
@@ -351,12 +356,13 @@ def _check_forbidden_chain(
 
 
 def _unknown_names(expr: Expr, homes: dict[Name, Scope], groups: Mapping[Name, Name]) -> Iterator[Problem]:
-    misplaced = list(misplaced_lineages(expr))
+    parts = list(walk_expression(expr))
+    misplaced = list(misplaced_lineages(expr)) if any(map(is_lineage, parts)) else []
     yield from misplaced
     if misplaced:
         return
-    counted = {id(part.arguments[0]) for part in walk_expression(expr) if _counts_events(part)}
-    for part in walk_expression(expr):
+    counted = {id(part.arguments[0]) for part in parts if _counts_events(part)}
+    for part in parts:
         if not isinstance(part, Field) or (id(part) in counted and part.name in groups):
             continue
         if id(part) in counted and part.name in homes:
@@ -455,6 +461,9 @@ def _check_list_outside(
 def _can_be_together(names: frozenset[Name], home: Scope) -> bool:
     child: Scope | None = None
     for scope in home.chain:
+        if not any(isinstance(part, Or) for part in own_nodes(scope.pattern)):
+            child = scope
+            continue  # without an OR all names of a scope are bound together
         wanted = {occurrence.name for occurrence in names_in_scopes(scope, inner=False)} & names
         if not any(_binds(chosen, wanted, child) for chosen in choices(scope.pattern, longest=0)):
             return False

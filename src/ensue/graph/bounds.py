@@ -7,7 +7,7 @@ networks, 1991.)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -112,7 +112,10 @@ Derivation: TypeAlias = "tuple[Bound | Derivation, ...]"
 """The bounds that add up to a limit, in order; nested, so that joining two takes no time."""
 
 Path: TypeAlias = tuple[Limit, Derivation]
-Paths: TypeAlias = dict[tuple[Point, Point], Path]
+Paths: TypeAlias = dict[int, Path]
+"""The path between two points, by the places of the points: `left << SHIFT | right`. Numbers are quicker than names."""
+
+SHIFT = 16
 
 
 def bounds_in(derivation: Derivation) -> Iterator[Bound]:
@@ -131,20 +134,36 @@ class Network:
     """The closed bounds over a set of points, each with the path it was derived by."""
 
     points: tuple[Point, ...] = ()
-    paths: Mapping[tuple[Point, Point], Path] = field(default_factory=dict)
+    paths: Paths = field(default_factory=dict)
     contradiction: Contradiction | None = None
+    places: Mapping[Point, int] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "places", {point: place for place, point in enumerate(self.points)})
 
     def limit(self, left: Point, right: Point) -> Limit | None:
         """The tightest known limit of `left - right`, or None when there is none."""
         if left == right:
             return ZERO
-        path = self.paths.get((left, right))
+        one, other = self.places.get(left), self.places.get(right)
+        path = None if one is None or other is None else self.paths.get(one << SHIFT | other)
         return None if path is None else path[0]
 
     def before(self, left: Point, right: Point) -> bool:
         """True if `left` is certainly strictly before `right`."""
         limit = self.limit(left, right)
         return limit is not None and limit.tighter_than(ZERO)
+
+    def among(self, names: Collection[Name]) -> Network:
+        """The bounds between points of some variables; in a closed network they are all that follows for these."""
+        kept = [place for place, point in enumerate(self.points) if point.variable in names]
+        paths = {
+            new << SHIFT | other: self.paths[place << SHIFT | right]
+            for new, place in enumerate(kept)
+            for other, right in enumerate(kept)
+            if place << SHIFT | right in self.paths
+        }
+        return Network(tuple(self.points[place] for place in kept), paths)
 
 
 class _ContradictionError(Exception):
@@ -165,18 +184,22 @@ def close(points: Iterable[Point], bounds: Iterable[Bound]) -> Network:
     ['`b` before `a`', '`a` before `b`']
     """
     order = tuple(dict.fromkeys(points))
+    places = {point: place for place, point in enumerate(order)}
     paths: Paths = {}
     try:
         for bound in bounds:
-            _tighten(paths, bound.left, bound.right, *bound.limit, (bound,))
-        for middle in order:
-            after = [(right, paths[middle, right]) for right in order if (middle, right) in paths]
-            for left in order:
-                first = paths.get((left, middle))
-                if first is not None:
-                    (value, strict), derivation = first
-                    for right, (limit, rest) in after:
-                        _tighten(paths, left, right, value + limit.value, strict or limit.strict, (derivation, rest))
+            _tighten(paths, [(places[bound.left], *bound.limit, (bound,))], [(places[bound.right], 0, False, ())])
+        numbers = range(len(order))
+        for middle in numbers:
+            before = [
+                (left, *path[0], path[1]) for left in numbers if (path := paths.get(left << SHIFT | middle)) is not None
+            ]
+            after = [
+                (right, *path[0], path[1])
+                for right in numbers
+                if (path := paths.get(middle << SHIFT | right)) is not None
+            ]
+            _tighten(paths, before, after)
     except _ContradictionError as found:
         return Network(order, paths, found.contradiction)
     return Network(order, paths)
@@ -192,38 +215,50 @@ def extend(network: Network, points: Iterable[Point], bounds: Iterable[Bound]) -
     if not network.paths:
         return close((*network.points, *points), bounds)
     order = tuple(dict.fromkeys((*network.points, *points)))
+    places = {point: place for place, point in enumerate(order)}
     paths = dict(network.paths)
+    numbers = range(len(order))
     try:
         for bound in bounds:
-            _insert(paths, order, bound)
+            begin, end, (value, strict) = places[bound.left], places[bound.right], bound.limit
+            known = paths.get(begin << SHIFT | end)
+            if known is not None and not bound.limit.tighter_than(known[0]):
+                continue
+            before: list[Way] = [(begin, value, strict, (bound,))]
+            for left in numbers:
+                if (path := paths.get(left << SHIFT | begin)) is not None:
+                    limit, way = path
+                    before.append((left, limit.value + value, limit.strict or strict, (way, bound)))
+            after: list[Way] = [(end, 0, False, ())]
+            for right in numbers:
+                if (path := paths.get(end << SHIFT | right)) is not None:
+                    after.append((right, *path[0], path[1]))
+            _tighten(paths, before, after)
     except _ContradictionError as found:
         return Network(order, paths, found.contradiction)
     return Network(order, paths)
 
 
-def _insert(paths: Paths, order: tuple[Point, ...], bound: Bound) -> None:
-    known = paths.get((bound.left, bound.right))
-    if known is not None and not bound.limit.tighter_than(known[0]):
-        return
-    before: list[tuple[Point, Path]] = [(bound.left, (ZERO, ()))]
-    before += [(point, paths[point, bound.left]) for point in order if (point, bound.left) in paths]
-    after: list[tuple[Point, Path]] = [(bound.right, (ZERO, ()))]
-    after += [(point, paths[bound.right, point]) for point in order if (bound.right, point) in paths]
-    for left, (first, begin) in before:
-        value, strict = first.value + bound.limit.value, first.strict or bound.limit.strict
-        for right, (second, end) in after:
-            _tighten(paths, left, right, value + second.value, strict or second.strict, (begin, bound, end))
+Way: TypeAlias = "tuple[int, int, bool, Derivation]"
+"""From or to a point, by its place: the value of its limit, whether it is strict, and the bounds that add up to it."""
 
 
-def _tighten(paths: Paths, left: Point, right: Point, value: int, strict: bool, derivation: Derivation) -> None:
-    """Notes a limit, given by its value and whether it is strict, if it is tighter than the known one."""
-    if left == right:
-        if value < 0 or (value == 0 and strict):
-            raise _ContradictionError(derivation)
-        return
-    known = paths.get((left, right))
-    if known is None or value < known[0].value or (value == known[0].value and strict and not known[0].strict):
-        paths[left, right] = (Limit(value, strict), derivation)
+def _tighten(paths: Paths, before: Sequence[Way], after: Sequence[Way]) -> None:
+    """Notes the limits of all ways that lead on from one another, where they are tighter than the known ones."""
+    for left, value, strict, begin in before:
+        for right, more, also_strict, end in after:
+            total, is_strict = value + more, strict or also_strict
+            if left == right:
+                if total < 0 or (total == 0 and is_strict):
+                    raise _ContradictionError((begin, end))
+                continue
+            key = left << SHIFT | right
+            known = paths.get(key)
+            if known is not None:
+                limit = known[0]
+                if total > limit.value or (total == limit.value and (limit.strict or not is_strict)):
+                    continue
+            paths[key] = (Limit(total, is_strict), (begin, end))
 
 
 @dataclass(frozen=True, slots=True)
