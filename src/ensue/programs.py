@@ -22,6 +22,7 @@ from ensue.lang.rules import ruleset_of
 from ensue.phases import Checked, Lowered, lower, rules_lowered
 from ensue.phases import stages as stages_of
 from ensue.plan.lawful import laws_by_query
+from ensue.plan.programs import collector_paused
 
 if TYPE_CHECKING:
     from ensue.dsl import PatternExpression, Query, RuleStatement, State
@@ -89,6 +90,7 @@ class Program:
         return as_html(explained_statements(checked(self.statements), "t"))
 
 
+@collector_paused()
 def parse(text: str, name: str = "query") -> Program:
     """Parses a text of one or more statements and checks what can be checked without data; `name` is cited in errors.
 
@@ -242,6 +244,7 @@ def program_statements(program: Program | QueryLike, constraints: ConstraintsLik
     return lower(statements)
 
 
+@collector_paused()
 def written_statements(program: Program | QueryLike, constraints: ConstraintsLike | None = None) -> Checked:
     """What a program says, with further constraints, as it is written: the way of every entry point to the gate.
 
