@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from ensue.algebra.choices import lengths, names_in
 from ensue.algebra.lists import lists_of_result
 from ensue.algebra.nodes import PatternQuery, Repeat, walk
-from ensue.algebra.operators import CUMULATIVE
 from ensue.algebra.scopes import Scope, group_of, is_aside
 from ensue.expr.lists import has_prev, is_aggregate, list_variables, successive
 from ensue.expr.nodes import Elements, Expr, Field, Gather, Literal
@@ -36,8 +35,6 @@ class Repetitions:
     @classmethod
     def of(cls, query: PatternQuery, longest: int) -> Repetitions:
         """Those of a query whose pattern is expanded."""
-        if query.policy != CUMULATIVE and not any(isinstance(part, Repeat) for part in walk(query.pattern)):
-            return NO_REPETITIONS
         unrolled: dict[Name, Repetition] = {}
         for node in walk(query.pattern):
             if isinstance(node, Repeat) and not node.every and (group := group_of(node)) is not None:

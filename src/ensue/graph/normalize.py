@@ -20,7 +20,7 @@ from ensue.algebra.nodes import (
     rewrite,
     walk,
 )
-from ensue.algebra.operators import NEXT_MATCH, STRICT
+from ensue.algebra.operators import CUMULATIVE, NEXT_MATCH, STRICT
 from ensue.algebra.scopes import (
     Aside,
     counts_events,
@@ -49,7 +49,7 @@ from ensue.graph.bounds import (
     start_of,
 )
 from ensue.graph.conditions import UNSAID, Conditions
-from ensue.graph.lists import Repetitions
+from ensue.graph.lists import NO_REPETITIONS, Repetitions
 from ensue.graph.model import (
     Absence,
     Closing,
@@ -184,7 +184,8 @@ class GraphBuilder:
         self.windows = self._windows(whole_windows(query))
         self.limits = self._windows(whole_windows(query, limiting=True))
         self.counting = counts_events(query)
-        self.repetitions = Repetitions.of(query, longest)
+        lists = query.policy == CUMULATIVE or any(isinstance(part, Repeat) for part in walk(query.pattern))
+        self.repetitions = Repetitions.of(query, longest) if lists else NO_REPETITIONS
         self.conditions = None if query.where is None else Conditions(query, catalog, self.repetitions)
 
     def _windows(self, windows: Sequence[Window]) -> Windows:
@@ -200,18 +201,7 @@ class GraphBuilder:
         extent = extent_of(pattern)
         if self.policy == STRICT:
             parts.positions += _adjacent(variables_in(pattern))
-        self._bound_whole(parts, extent)
-        positions = Network((WHOLE_FIRST, WHOLE_LAST)) if self.counting else Network()
-        whole = _edges_of(pattern) if parts.rivals else _Edges()
-        nothing = _Around((), Network((WHOLE_START, WHOLE_END)), positions, whole)
-        graph = self._finish(parts, extent, None, nothing, chosen)
-        succession = variables_in(pattern) if self.policy == NEXT_MATCH else ()
-        if graph.times.contradiction is None and (len(extent.starts) > 1 or len(extent.ends) > 1):
-            graph = replace(graph, extent=_outermost(extent, graph.times))
-        return replace(graph, closings=_closings(graph, pattern, parts.picks), succession=succession, number=number)
-
-    def _bound_whole(self, parts: Parts, extent: Extent) -> None:
-        """The ends of the match as points around all others, exact where only one variable can be first or last."""
+        # The ends of the match are points around all others, exact where only one variable can be first or last.
         parts.times += [Bound(WHOLE_START, start_of(name), ZERO, IMPLICIT) for name in extent.starts]
         parts.times += [Bound(end_of(name), WHOLE_END, ZERO, IMPLICIT) for name in extent.ends]
         if len(extent.starts) == 1:
@@ -220,36 +210,35 @@ class GraphBuilder:
             parts.times.append(Bound(WHOLE_END, end_of(extent.ends[0]), ZERO, IMPLICIT))
         if self.limits.ticks is not None:
             parts.times.append(Bound(WHOLE_END, WHOLE_START, Limit(self.limits.ticks, False), IMPLICIT))
-        for name in parts.variables:
+        for name in parts.variables if self.counting else ():
             parts.positions.append(Bound(WHOLE_FIRST, position_of(name), ZERO, IMPLICIT))
             parts.positions.append(Bound(position_of(name), WHOLE_LAST, ZERO, IMPLICIT))
         if self.limits.events is not None:
             parts.positions.append(Bound(WHOLE_LAST, WHOLE_FIRST, Limit(self.limits.events - 1, False), IMPLICIT))
+        positions = Network((WHOLE_FIRST, WHOLE_LAST)) if self.counting else Network()
+        whole = _edges_of(pattern) if parts.rivals else _Edges()
+        nothing = _Around((), Network((WHOLE_START, WHOLE_END)), positions, whole)
+        graph = self._graph(parts, extent, nothing, chosen=chosen)
+        succession = variables_in(pattern) if self.policy == NEXT_MATCH else ()
+        if graph.times.contradiction is None and (len(extent.starts) > 1 or len(extent.ends) > 1):
+            graph = replace(graph, extent=_outermost(extent, graph.times))
+        return replace(graph, closings=_closings(graph, pattern, parts.picks), succession=succession, number=number)
 
-    def _finish(
-        self, parts: Parts, extent: Extent, aside: Aside | None, around: _Around, chosen: Pattern | None = None
-    ) -> Graph:
-        """The graph of these parts, closed together with what is around it; `chosen` is the whole pattern."""
-        conditions = self.conditions.own(parts, aside, around.parts) if self.conditions is not None else ()
-        if aside is None:
-            return self._with_conditions(parts, extent, conditions, around, chosen)
-        if parts.moments:
-            parts.moments = _ended(parts.moments)
-        graph = self._with_conditions(parts, extent, conditions, replace(around, aside=aside))
-        endless = any(moment.repeated and _is_endless(moment, graph, around) for moment in graph.moments)
-        if endless and contradiction_of(graph) is None:
-            raise QueryError([_endless_scope(aside)], self.source)
-        return graph
-
-    def _with_conditions(
+    def _graph(
         self,
         parts: Parts,
         extent: Extent,
-        conditions: Iterable[Expr],
         around: _Around,
+        conditions: Iterable[Expr] | None = None,
         chosen: Pattern | None = None,
     ) -> Graph:
-        found = self.conditions.sorted(parts, conditions, around.parts) if self.conditions is not None else UNSAID
+        """The graph of these parts, closed together with what is around it; `chosen` is the whole pattern.
+
+        Unless `conditions` are given, they are those of its scope.
+        """
+        if conditions is None and self.conditions is not None:
+            conditions = self.conditions.own(parts, around.aside, around.parts)
+        found = self.conditions.sorted(parts, conditions or (), around.parts) if self.conditions else UNSAID
         parts.times += found.bounds
         inside = self._close(parts, around)
         own = parts.variables.keys() | parts.moments.keys()
@@ -361,9 +350,14 @@ class GraphBuilder:
                 self.reader.read(pattern, beside.left, beside.right, parts)
                 extent = extent_of(pattern)
                 scope = self._scope(parts, extent, beside, around)
-                graph = self._finish(parts, extent, beside.item, around)
-                if contradiction_of(graph) is None:
-                    yield pattern, graph, scope
+                if parts.moments:
+                    parts.moments = _ended(parts.moments)
+                graph = self._graph(parts, extent, replace(around, aside=beside.item))
+                if contradiction_of(graph) is not None:
+                    continue
+                if any(moment.repeated and _is_endless(moment, graph, around) for moment in graph.moments):
+                    raise QueryError([_endless_scope(beside.item)], self.source)
+                yield pattern, graph, scope
 
     def _scope(self, parts: Parts, extent: Extent, beside: Surroundings, around: _Around) -> Scope:
         """Adds the bounds that the scope of a NOT or collection means for what lies in it (contract, section 2)."""
@@ -419,7 +413,7 @@ class GraphBuilder:
         if around.aside is None:
             edges = around.edges or around.whole
             around = replace(around, edges=edges.instead(replaced, _edges_of(pattern)))
-        graph = self._with_conditions(parts, extent, conditions, around)
+        graph = self._graph(parts, extent, around, conditions)
         if contradiction_of(graph) is None:
             graph = replace(graph, replaced=replaced)
             yield Absence(graph, Scope(stated=tuple(stated)), rival.item, " that ends earlier")
@@ -450,7 +444,7 @@ class GraphBuilder:
         parts.moments = {name: found for name, found in parts.moments.items() if name in inner}
         conditions = self.conditions.own(parts, None, around.parts, about) if self.conditions is not None else ()
         edges = _edges_of(pattern)
-        graph = self._with_conditions(parts, extent, conditions, replace(around, about=about, edges=edges))
+        graph = self._graph(parts, extent, replace(around, about=about, edges=edges), conditions)
         if contradiction_of(graph) is None:
             graph = replace(graph, replaced=frozenset(names_in(pick.item)))
             words = " that ends later" if pick.latest else " that ends earlier"

@@ -40,7 +40,7 @@ from ensue.algebra.nodes import (
 )
 from ensue.algebra.probability import Threshold
 from ensue.algebra.states import StateStatement
-from ensue.errors import Problem, QueryError, Source, Span
+from ensue.errors import Problem, QueryError, Span
 from ensue.expr.nodes import (
     Duration,
     Expr,
@@ -85,17 +85,6 @@ class Frame(NamedTuple):
     rest: Iterator[Any]
     values: list[Any]
     depth: int
-
-
-def build_tree(tree: Tree[Token], source: Source) -> Any:
-    """The value of a parse tree; every problem found on the way is raised at once."""
-    builder = Builder(source)
-    value = builder.build(tree)
-    if builder.problems:
-        raise QueryError(
-            sorted(builder.problems, key=lambda problem: problem.span.start if problem.span else 0), source
-        )
-    return value
 
 
 class Builder(RuleRules, StateRules):

@@ -156,9 +156,10 @@ def _checked(item: InputTable) -> InputTable:
                 f"the {item.label} has no column `{name}` for `{role}`; columns: {', '.join(names)}",
                 guess or f"pass `{role}=` with one of them",
             )
-    _check_time_type(item, item.time)
-    if item.end is not None:
-        _check_time_type(item, item.end)
+    for name in (item.time, item.end):
+        kind = None if name is None else kind_of(item.table.schema.field(name).type)
+        if kind not in (None, Kind.INTEGER, Kind.TIMESTAMP) and (kind is not Kind.NULL or item.table.num_rows):
+            raise _no_time(item, str(name))
     if item.type is not None and kind_of(readable_type(item.table.schema.field(item.type).type)) not in (
         Kind.TEXT,
         Kind.NULL,
@@ -171,15 +172,13 @@ def _checked(item: InputTable) -> InputTable:
     return item
 
 
-def _check_time_type(item: InputTable, name: str) -> None:
+def _no_time(item: InputTable, name: str) -> SchemaError:
     kind = readable_type(item.table.schema.field(name).type)
-    if kind_of(kind) in (Kind.INTEGER, Kind.TIMESTAMP) or (kind_of(kind) is Kind.NULL and item.table.num_rows == 0):
-        return
     hints = {
         Kind.TEXT: "parse it first, e.g. with `pyarrow.compute.strptime` or `pandas.to_datetime`",
         Kind.FLOAT: "times are integers or timestamps: scale and cast the column",
     }
-    raise SchemaError(
+    return SchemaError(
         "time-type",
         f"column `{name}` of the {item.label} holds {kind}, which is not a time",
         hints.get(kind_of(kind), "times are timestamps or integers"),

@@ -14,7 +14,7 @@ from ensue.algebra.attributes import declared_attributes
 from ensue.algebra.hierarchies import NO_HIERARCHY, Hierarchy
 from ensue.algebra.nodes import Event, Lookup, PatternQuery, walk
 from ensue.algebra.rules import Ruleset, StreamDeclaration, TableDeclaration
-from ensue.algebra.streams import declarations, streams_of
+from ensue.algebra.streams import declarations
 from ensue.errors import Problem, QueryError, SchemaError
 from ensue.graph.law import Law
 from ensue.names import Stream
@@ -96,7 +96,8 @@ def plan_queries(
     if (declared or fixed) and (problems := [*_clashes(declarations(statements.declared), tables, fixed)]):
         raise QueryError(problems, statements.source)
     constrained = (name for entry in statements.constraints for name in entry.constraint.streams)
-    named = dict.fromkeys((*streams_of(statements.statements), *constrained))
+    parts = (part for query in statements.statements for part in walk(query.pattern))
+    named = dict.fromkeys((*(part.stream for part in parts if isinstance(part, Event)), *constrained))
     given = tuple(name for name in named if name not in declared)
     inputs = input_tables(tables, given, columns.time, columns.type, columns.end)
     if columns.probability is not None or columns.alternatives is not None:

@@ -28,22 +28,19 @@ def retention_of(plan: GraphPlan, windows: Windows, grows: bool = False) -> dict
     kept: dict[Name, Retention] = {}
     for inner in plan.with_inner():
         for name in inner.graph.names:
-            found = _by_windows(name, inner, windows) if grows else _retention(name, inner, plan, windows)
+            if grows:
+                found = _by_windows(name, inner, windows)
+            else:
+                times, positions = inner.graph.times, inner.graph.positions
+                found = Retention(
+                    _latest_completion(times, plan.graph, start_of(name), windows.ticks),
+                    _latest_completion(times, plan.graph, end_of(name), windows.ticks),
+                    _last_position(positions, name, plan.graph, windows.events) if positions.points else None,
+                )
             kept[name] = longer(kept[name], found) if name in kept else found
     for earlier, later in pairwise(plan.graph.succession):
         kept[later] = longer(kept[later], kept[earlier])
     return kept
-
-
-def _retention(name: Name, inner: GraphPlan, whole: GraphPlan, windows: Windows) -> Retention:
-    times = inner.graph.times
-    return Retention(
-        _latest_completion(times, whole.graph, start_of(name), windows.ticks),
-        _latest_completion(times, whole.graph, end_of(name), windows.ticks),
-        _last_position(inner.graph.positions, name, whole.graph, windows.events)
-        if inner.graph.positions.points
-        else None,
-    )
 
 
 def _by_windows(name: Name, inner: GraphPlan, windows: Windows) -> Retention:
