@@ -13,15 +13,11 @@ import pyarrow as pa
 
 import ensue
 
-MOST_FUNCTIONS, MOST_FILES = 337, 58
+MOST_FUNCTIONS, MOST_FILES = 316, 56
 """What one `detect` passes. These may only go down; the aim is 220 / 40."""
 
 LONGEST_FUNCTION, LONGEST_FILE = 80, 700
-LONGER_FUNCTIONS: dict[str, int] = {
-    "kernels/traces.py:follow": 94,
-    "kernels/violations.py:find_violations": 104,
-    "streams.py:start": 121,
-}
+LONGER_FUNCTIONS: dict[str, int] = {"streams.py:start": 121}
 LONGER_FILES: dict[str, int] = {}
 """What is longer than that, and how long. These lists may only shrink, and so may the numbers in them."""
 

@@ -168,9 +168,9 @@ def stages_text(statements: Checked) -> str:
     )
 
 
-def explained_statements(statements: Checked, time: str, end: str | None = None) -> Iterator[Explained]:
+def explained_statements(statements: Checked, time: str, end: str | None = None) -> list[Explained]:
     """What there is to say of each statement as it is written, of a head of each of its rules."""
-    from ensue.plan.explain import explain_without_data
+    from ensue.plan.explain import explain_without_data, with_shared
 
     acting = _acting(statements)
     if not statements.results and not statements.heads and not acting:
@@ -180,10 +180,11 @@ def explained_statements(statements: Checked, time: str, end: str | None = None)
     statements = replace(statements, statements=with_keys(statements.statements))
     among = (*statements.statements, *acting)
     laws = laws_by_query(statements)
-    for node in statements.statements:
-        if node.name in heads and not node.declares:
-            continue
-        yield explain_without_data(node, statements.source, time, laws.get(node), among, end)
+    return with_shared(
+        explain_without_data(node, statements.source, time, laws.get(node), among, end)
+        for node in statements.statements
+        if node.declares or node.name not in heads
+    )
 
 
 def _acting(statements: Statements) -> tuple[PatternQuery, ...]:

@@ -252,3 +252,35 @@ def test_the_keys_of_a_rule_are_what_all_its_events_share() -> None:
     text = ensue.parse(RULES).explain()
     assert "events are grouped by id and sorted by time" in text
     assert "absence of shipped: by the earliest completion after each start, no enumeration" in text
+
+
+def test_what_patterns_share() -> None:
+    """Only what runs on the same events: another key, or constraints, have events of their own."""
+    program = ensue.parse(
+        """
+        PATTERN p SEQ(A a [v = 1], NOT SEQ(B b, D d), C c) PARTITION BY k WITHIN 9;
+        PATTERN q SEQ(A x [v = 1], NOT SEQ(B y, D z), E e) PARTITION BY k WITHIN 9;
+        PATTERN r SEQ(A x [v = 2], OR(E e, F f)) PARTITION BY k WITHIN 9;
+        PATTERN s SEQ(A x [v = 2], E e) PARTITION BY k WITHIN 9;
+        PATTERN t SEQ(A a [v = 2], E e) WITHIN 9
+        """
+    ).explain()
+    p, q, r, s, t = program.split("PATTERN\n")[1:]
+
+    def shared(text: str) -> list[str]:
+        return [line.strip() for line in text.split("SHARED\n")[1].rstrip().splitlines()]
+
+    assert shared(p) == [
+        "matches of SEQ(B b, D d): found once, also for q",
+        "events of A[v = 1]: found once, also for q",
+        "events of B: found once, also for q",
+        "events of D: found once, also for q",
+    ]
+    assert "matches of SEQ(B y, D z): found once, also for p" in shared(q)
+    assert shared(r)[0] == "matches of branch 1: found once, also for s"
+    assert shared(s) == [
+        "matches: found once, also for r",
+        "events of A[v = 2]: found once, also for r",
+        "events of E: found once, also for q, r",
+    ]
+    assert "SHARED" not in t

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ensue.algebra.nodes import PatternQuery
-from ensue.algebra.operators import CHRONICLE, CONTEXTS, CUMULATIVE, NEXT_MATCH, RECENT
+from ensue.algebra.operators import CHRONICLE, CUMULATIVE, NEXT_MATCH, RECENT
 from ensue.algebra.scopes import positive_names
 from ensue.engine.events import Candidates
 from ensue.engine.matches import MatchChunk, completion_times
@@ -25,11 +25,6 @@ Flags = npt.NDArray[np.uint8]
 
 ANYWHERE = 1
 """The bit that says that CONSUME has used an event up; a context has one for each operand (see `_bit`)."""
-
-
-def uses_up(query: PatternQuery) -> bool:
-    """Whether matches of a query use events up, or are chosen pair by pair."""
-    return bool(query.consume) or query.policy in CONTEXTS
 
 
 @dataclass(slots=True)

@@ -16,6 +16,7 @@ from ensue.engine.events import Candidates, request_of
 from ensue.engine.lookups import look_up
 from ensue.engine.output import collect_ordered
 from ensue.engine.sources import EventSource, Mask, Report, load_sources, one_chunk
+from ensue.engine.steps import Compiled
 from ensue.engine.traces import Watched, watch
 from ensue.errors import LimitError, citing, counted
 from ensue.names import Stream
@@ -90,6 +91,7 @@ class Search:
     earlier: Mapping[Stream, pa.Table]
     frontier: Frontier
     options: Options
+    compiled: Compiled
 
     def __call__(self, way: Way, growing: Mapping[Stream, Growth], items: Mapping[Stream, InputTable]) -> pa.Table:
         """The matches of a statement that have a new event.
@@ -112,7 +114,8 @@ class Search:
         grown, _ = load_sources(inputs, way.plan.catalog.time_type)
         frontier = self.frontier if only_new else replace(self.frontier, fresh=_new_among(grown, is_new))
         sources = sources_of(way.plan, (*self.sources, *grown))
-        return matches_of(way, watch(way.plan, sources, request_of(way.plan), Report()), frontier, self.options)
+        request = replace(request_of(way.plan), compiled=self.compiled)
+        return matches_of(way, watch(way.plan, sources, request, Report()), frontier, self.options)
 
 
 def _new_among(sources: Sequence[EventSource], is_new: Sequence[Mask]) -> Callable[[Candidates], Mask]:

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import count
 
 import numpy as np
 
-from ensue.engine.choice import Used, choose, uses_up
+from ensue.engine.choice import Used, choose
 from ensue.engine.events import Candidates, EventStore
 from ensue.engine.join import Join
 from ensue.engine.matches import MatchChunk, completion_times
+from ensue.engine.rows import Rows
 from ensue.engine.sources import Mask, latest_end, latest_of
+from ensue.engine.steps import CompiledGraph
 from ensue.engine.summary import Summary
 from ensue.engine.weighing import weighed
-from ensue.engine.workspace import Workspace
-from ensue.graph.bounds import Point, end_of
-from ensue.graph.model import Closing, Graph, Moment
+from ensue.engine.workspace import Workspace, cached_candidates
+from ensue.graph.bounds import Point
+from ensue.graph.model import Closing
 from ensue.names import Name
-from ensue.plan.build import SHORT, longer
+from ensue.plan.build import SHORT
 from ensue.plan.model import GraphPlan, Options, QueryPlan
 
 Restriction = dict[Name, Callable[[Candidates], Mask]]
@@ -52,7 +56,7 @@ def evaluate(
     `found` remembers the candidates of each variable, for whoever needs them again; `used` what is used up before, and
     what these matches use up.
     """
-    if not uses_up(plan.query):
+    if not plan.uses_up:
         yield from _every_match(plan, store, frontier, options, found, None)
         return
     used = Used.of(store.sources) if used is None else used
@@ -76,7 +80,9 @@ def _every_match(
     rounds = SHORT
     while plan.grows and rounds in reached:
         rounds += 1
-        yield from matches_of_graphs(longer(plan, rounds), store, frontier, options, found, used, reached)
+        yield from matches_of_graphs(
+            store.compiled.longer(plan, rounds), store, frontier, options, found, used, reached
+        )
 
 
 def matches_of_graphs(
@@ -91,48 +97,115 @@ def matches_of_graphs(
     """The matches of the graphs of a plan; `reached` gets the rounds of those that could be bound as a whole."""
     summaries: dict[int, Summary] = {}
     for graph_plan in plan.graphs:
-        for restriction in _passes(graph_plan, plan, frontier):
-            space = _workspace(graph_plan, plan, store, options, found)
-            space.latest = frontier.until
-            if graph_plan.graph.repeated:
-                space.horizon = _horizon(frontier, store)
-                space.earliest = None if frontier.after is None or graph_plan.graph.trailing else frontier.after + 1
-            for name, allowed in restriction.items():
-                space.restrict(name, allowed(space.candidates[name]))
-            if used is not None:
-                for place, name in enumerate(graph_plan.graph.names):
-                    space.restrict(name, used.free(space.candidates[name], place, plan.query))
-            if any(len(space.candidates[name]) == 0 for name in graph_plan.graph.names):
-                continue
-            join = Join(space, summaries)
+        chunks = partial(_matches_of_graph, graph_plan, plan, store, frontier, options, found, used, reached, summaries)
+        question = store.compiled.alike.get(id(graph_plan))
+        if question is None or used is not None or frontier.fresh is not None or plan.uncertain:
+            yield from chunks()
+            continue
+        asked = ("matches", question, plan.normal_form.windows, frontier)
+        shared = store.once(asked, lambda chunks=chunks: _Again(chunks()))  # type: ignore[misc]
+        yield from _renamed(shared, graph_plan, plan)
+
+
+class _Again:
+    """Matches that several graphs have: found as far as somebody asks for them, and given again to the others."""
+
+    def __init__(self, chunks: Iterator[MatchChunk]) -> None:
+        self.chunks = chunks
+        self.given: list[MatchChunk] = []
+
+    def __iter__(self) -> Iterator[MatchChunk]:
+        for place in count():
+            if place == len(self.given):
+                following = next(self.chunks, None)
+                if following is None:
+                    return
+                self.given.append(following)
+            yield self.given[place]
+
+
+def _renamed(chunks: Iterable[MatchChunk], graph_plan: GraphPlan, plan: QueryPlan) -> Iterator[MatchChunk]:
+    """The matches of a graph as those of another that asks the same of other variables."""
+    spaces: dict[int, Workspace] = {}
+    for chunk in chunks:
+        if chunk.plan is graph_plan:
+            yield chunk
+            continue
+        names, space = dict(zip(chunk.plan.graph.names, graph_plan.graph.names, strict=True)), chunk.space
+        if id(space) not in spaces:
+            own = _workspace(graph_plan, plan, space.store, space.options, space.found)
+            own.candidates = {names[name]: found for name, found in space.candidates.items()}
+            own.latest = space.latest
+            spaces[id(space)] = own
+        rows = Rows(chunk.rows.length, {names[name]: places for name, places in chunk.rows.places.items()})
+        yield MatchChunk(plan, graph_plan, spaces[id(space)], rows)
+
+
+def _matches_of_graph(
+    graph_plan: GraphPlan,
+    plan: QueryPlan,
+    store: EventStore,
+    frontier: Frontier,
+    options: Options,
+    found: dict[Hashable, Candidates],
+    used: Used | None,
+    reached: list[int],
+    summaries: dict[int, Summary],
+) -> Iterator[MatchChunk]:
+    for restriction in _passes(store.compiled.graph(graph_plan), plan, frontier):
+        space = _workspace(graph_plan, plan, store, options, found)
+        space.latest = frontier.until
+        if graph_plan.graph.repeated:
+            space.horizon = _horizon(frontier, store)
+            space.earliest = None if frontier.after is None or graph_plan.graph.trailing else frontier.after + 1
+        for name, allowed in restriction.items():
+            space.restrict(name, allowed(space.candidates[name]))
+        if used is not None:
+            for place, name in enumerate(graph_plan.graph.names):
+                space.restrict(name, used.free(space.candidates[name], place, plan.query))
+        if any(len(space.candidates[name]) == 0 for name in graph_plan.graph.names):
+            continue
+        join = Join(space, summaries)
+        if len(graph_plan.graph.variables) > 2:
             join.prune()
-            for rows in join.matches():
-                chunk = _within(MatchChunk(plan, graph_plan, space, rows), plan, frontier)
-                if plan.uncertain:
-                    chunk = weighed(chunk, join.where_lists_fit)
-                if chunk.rows.length:
-                    yield chunk
-            if join.reached:
-                reached.append(max(graph_plan.graph.rounds.values(), default=0))
+        for rows in join.matches():
+            chunk = _within(MatchChunk(plan, graph_plan, space, rows), plan, frontier)
+            if plan.uncertain:
+                chunk = weighed(chunk, join.where_lists_fit)
+            if chunk.rows.length:
+                yield chunk
+        if join.reached:
+            reached.append(max(graph_plan.graph.rounds.values(), default=0))
 
 
 def _workspace(
     graph_plan: GraphPlan, plan: QueryPlan, store: EventStore, options: Options, found: dict[Hashable, Candidates]
 ) -> Workspace:
-    graph = graph_plan.graph
-    streams = {variable.name: variable.stream for variable in graph.variables}
-    space = Workspace(graph_plan, graph, plan.catalog, store, options, {}, streams, found)
-    space.candidates = {variable.name: space.find_candidates(variable, graph) for variable in graph.variables}
-    return space
+    graph, compiled = graph_plan.graph, store.compiled.graph(graph_plan)
+    candidates = {
+        variable.name: cached_candidates(variable, graph, store, plan.catalog, found) for variable in graph.variables
+    }
+    return Workspace(
+        compiled,
+        graph_plan,
+        graph,
+        plan.catalog,
+        store,
+        options,
+        candidates,
+        {**compiled.streams},
+        found,
+        compiled.moments,
+    )
 
 
-def _passes(graph_plan: GraphPlan, plan: QueryPlan, frontier: Frontier) -> Iterator[Restriction]:
+def _passes(compiled: CompiledGraph, plan: QueryPlan, frontier: Frontier) -> Iterator[Restriction]:
     """Restrictions that together admit every match within the frontier exactly once, and few others.
 
     Where nothing stays open, a match completes with its last event: one of the variables that can be last is new, and
     those before it in the list are not. What a window of `W` ticks closes is complete at a start plus `W`.
     """
-    graph, ticks = graph_plan.graph, plan.normal_form.windows.ticks
+    graph, ticks = compiled.plan.graph, plan.normal_form.windows.ticks
     if graph.succession:
         yield {}
     elif frontier.fresh is not None:
@@ -140,7 +213,7 @@ def _passes(graph_plan: GraphPlan, plan: QueryPlan, frontier: Frontier) -> Itera
     elif frontier.after is None or (graph.closings and ticks is None) or len(graph.closings) > 1:
         yield {}
     elif not graph.closings:
-        yield from _new_last_events(graph, frontier.after)
+        yield from _new_last_events(compiled.last_events, frontier.after)
     else:
         assert ticks is not None
         closes_earlier = plan.normal_form.windows.events is not None
@@ -162,12 +235,9 @@ def _first_events_between(closing: Closing, after: int, until: int | None) -> It
         yield restriction
 
 
-def _new_last_events(graph: Graph, after: int) -> Iterator[Restriction]:
+def _new_last_events(ends: tuple[tuple[Point, int], ...] | None, after: int) -> Iterator[Restriction]:
     """One of the events that can be last, or a moment so long after one, lies after `after`."""
-    moments = {moment.name: moment for moment in graph.moments}
-    ends = [_settled(end_of(name), moments) for name in graph.extent.ends]
-    names = [point.variable for point, _ in ends]
-    if any(name in moments for name in names) or len(set(names)) < len(names):
+    if ends is None:
         yield {}
         return
     for place, (point, ticks) in enumerate(ends):
@@ -182,15 +252,6 @@ def _until(point: Point, moment: int) -> Callable[[Candidates], Mask]:
 
 def _after(point: Point, moment: int) -> Callable[[Candidates], Mask]:
     return lambda found: found.at(point.side) > moment
-
-
-def _settled(point: Point, moments: Mapping[Name, Moment]) -> tuple[Point, int]:
-    """The end of a variable that a moment is so long after, and how long; that of a variable by itself."""
-    ticks = 0
-    while point.variable in moments and not moments[point.variable].repeated:
-        ticks += moments[point.variable].ticks
-        point = moments[point.variable].base
-    return point, ticks
 
 
 def _horizon(frontier: Frontier, store: EventStore) -> int | None:

@@ -11,8 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ensue.engine.interning import Texts, texts_of
 from ensue.engine.keys import NO_KEY, encode_columns
 from ensue.engine.sources import EventSource, Mask
+from ensue.engine.steps import Compiled
 from ensue.kernels.compiled import Codes, Int64s
 from ensue.kernels.sorting import (
     group_by_key,
@@ -26,6 +28,9 @@ from ensue.plan.inputs import InputTable
 from ensue.plan.model import QueryPlan
 
 Answer = TypeVar("Answer")
+
+FEW_NAMES = 256
+"""So few names of streams are found sooner in a table than by Arrow, which makes one each time."""
 
 FOREVER = np.iinfo(np.int64).max
 NEVER = np.iinfo(np.int64).min
@@ -122,6 +127,7 @@ class EventStore:
     shared: dict[Hashable, Any] = field(default_factory=dict)
     without_key: Mapping[Stream, tuple[EventSource, Codes]] = field(default_factory=dict)
     """Of the streams that have such, the rows without a key."""
+    compiled: Compiled = field(default_factory=Compiled)
 
     def keyless(self, streams: Iterable[Stream]) -> int:
         """How many rows of some streams have no key; a row that is of several of them counts once."""
@@ -185,6 +191,7 @@ class Request:
     counting: bool
     compared: frozenset[tuple[Stream, str]] = frozenset()
     """The columns of streams that are compared with many constants."""
+    compiled: Compiled = field(default_factory=Compiled, compare=False)
 
 
 def request_of(plan: QueryPlan) -> Request:
@@ -216,7 +223,15 @@ def load_events(sources: tuple[EventSource, ...], request: Request, known: Seque
             if keyless and len(streams[name]) < runs[number + 1] - runs[number]:
                 without_key[name] = source, rows[run][keys[place][run] < 0]
     return EventStore(
-        sources, streams, key_count, timeline, row_keys, positions, request.compared, without_key=without_key
+        sources,
+        streams,
+        key_count,
+        timeline,
+        row_keys,
+        positions,
+        request.compared,
+        without_key=without_key,
+        compiled=request.compiled,
     )
 
 
@@ -283,6 +298,13 @@ def _names(streams: tuple[str, ...], text: pa.DataType) -> pa.Array:
     return pa.array(streams, text)
 
 
+@lru_cache(maxsize=256)
+def _known_names(streams: tuple[str, ...]) -> Texts:
+    known = Texts()
+    known.codes(*texts_of(_names(streams, pa.large_string())))
+    return known
+
+
 def _chunk_codes(chunk: pa.Array, streams: tuple[str, ...]) -> Codes:
     if pa.types.is_dictionary(chunk.type):
         of_value = _chunk_codes(chunk.dictionary, streams)
@@ -293,6 +315,8 @@ def _chunk_codes(chunk: pa.Array, streams: tuple[str, ...]) -> Codes:
         codes: Codes = of_value[indices.to_numpy(zero_copy_only=False)]
         return codes
     text = chunk if pa.types.is_string(chunk.type) or pa.types.is_large_string(chunk.type) else chunk.cast(pa.string())
+    if len(text) <= FEW_NAMES and not text.null_count:
+        return _known_names(streams).find(*texts_of(text))
     found = pc.index_in(text, value_set=_names(streams, text.type), skip_nulls=True)
     return np.asarray(pc.fill_null(found, -1).to_numpy(zero_copy_only=False)).astype(np.int32, copy=False)
 

@@ -14,7 +14,7 @@ from pandas.util import hash_array
 from ensue.engine.events import Candidates
 from ensue.engine.matches import MatchChunk
 from ensue.engine.rows import Rows
-from ensue.engine.workspace import Workspace
+from ensue.engine.workspace import Workspace, cached_candidates
 from ensue.graph.bounds import end_of
 from ensue.kernels.compiled import Codes
 from ensue.lang.render import render_query
@@ -95,7 +95,7 @@ def _hashes_by_row(space: Workspace, name: Name, columns: Sequence[str], lane: i
         return known
     graph = space.plan.graph
     variable = next(variable for variable in graph.variables if variable.name == name)
-    found = space.find_candidates(variable, graph)
+    found = cached_candidates(variable, graph, space.store, space.catalog, space.found)
     hashes = np.zeros(len(found.source.starts), np.uint64)
     hashes[found.rows] = _event_hashes(found, columns, lane)
     space.identities[name, lane] = hashes

@@ -2,67 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from ensue.engine.events import Candidates
-from ensue.engine.interning import Keys
-from ensue.engine.sources import EventSource, Mask
-from ensue.kernels.compiled import Codes, Int64s
-from ensue.kernels.sorting import keep_sorted, merge_sorted, offsets_of_runs, order_by_key_and_time
+from ensue.engine.interning import Keys, texts_of
+from ensue.engine.sources import EventSource, Mask, one_chunk
+from ensue.kernels.codes import append_texts
+from ensue.kernels.compiled import Bytes, Codes, Int64s
+from ensue.kernels.sorting import keep_sorted, merge_sorted, offsets_of_kinds
+from ensue.names import Stream
 
 IDLE_CODES = 4096
 """So many codes more than events may lie idle before keys are numbered anew."""
 
 
 class Run(NamedTuple):
-    """The events of a stream that a step has looked at, by key, start and arrival; `rows` are those of its input."""
+    """The events of an input that a step has looked at, by stream, key, start and arrival.
+
+    `rows` are those of the input, `kinds` the numbers of their streams.
+    """
 
     rows: Codes
+    kinds: Codes
     keys: Codes
     starts: Int64s
     ends: Int64s
 
 
-NOTHING = Run(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.int64))
+NO_CODES, NO_TIMES = np.empty(0, np.int32), np.empty(0, np.int64)
+NOTHING = Run(NO_CODES, NO_CODES, NO_CODES, NO_TIMES, NO_TIMES)
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """Runs of the streams of a stage, by the place of the input and the number of the stream in it.
+    """The runs of the inputs of a stage.
 
     `keys` gives equal keys the same code in every step. It only grows, so that a step that fails changes nothing.
     """
 
     keys: Keys
-    runs: Mapping[tuple[int, int], Run]
+    runs: tuple[Run, ...] = ()
 
-    def with_rows(self, where: tuple[int, int], rows: Codes, keys: Codes, starts: Int64s, ends: Int64s) -> Run:
-        """The run of a stream with further rows; those without a key are left out."""
-        before = self.runs.get(where, NOTHING)
-        if not len(rows):
-            return before
-        order = order_by_key_and_time(keys, starts)
-        order = order[np.searchsorted(keys[order], 0) :]
-        more = Run(rows[order], keys[order], starts[order], ends[order])
-        return Run(*merge_sorted(*before, *more)) if len(before.rows) else more
+    def with_rows(self, place: int, rows: Codes, kinds: Codes, keys: Codes, source: EventSource) -> Run:
+        """The run of an input with further rows; `kinds` and `keys` are those of all rows of the source."""
+        before = self.runs[place] if self.runs else NOTHING
+        return Run(*merge_sorted(*before, rows, kinds, keys, source.starts, source.ends)) if len(rows) else before
 
-    def kept(self, runs: Mapping[tuple[int, int], Run], places: Sequence[Codes | None]) -> Index:
+    def kept(self, runs: Sequence[Run], places: Sequence[Codes | None]) -> Index:
         """The index of the rows that have a new place, which is not below 0; None: all rows of the input stay."""
-        left: dict[tuple[int, int], Run] = {}
-        for where, run in runs.items():
-            own = places[where[0]]
-            left[where] = run if own is None else Run(*keep_sorted(*run, own))
-        return replace(self, runs=left)
+        left = [run if own is None else Run(*keep_sorted(*run, own)) for run, own in zip(runs, places, strict=True)]
+        return replace(self, runs=tuple(left))
 
 
-def candidates_of(run: Run, source: EventSource, key_count: int) -> Candidates:
-    ends = run.starts if source.ends is source.starts else run.ends
-    offsets = offsets_of_runs(run.keys, key_count)
-    return Candidates(source, run.rows, run.keys, run.starts, ends, None, offsets)
+def candidates_of(run: Run, source: EventSource, streams: Sequence[Stream], key_count: int) -> dict[Stream, Candidates]:
+    """The events of each stream of an input."""
+    begins, offsets = offsets_of_kinds(run.kinds, run.keys, len(streams), key_count)
+    found: dict[Stream, Candidates] = {}
+    for number, stream in enumerate(streams):
+        own = slice(begins[number], begins[number + 1])
+        starts = run.starts[own]
+        ends = starts if source.ends is source.starts else run.ends[own]
+        found[stream] = Candidates(source, run.rows[own], run.keys[own], starts, ends, None, offsets[number])
+    return found
 
 
 def new_places(kept: Mask) -> Codes | None:
@@ -73,3 +79,93 @@ def new_places(kept: Mask) -> Codes | None:
     places -= 1
     places[~kept] = -1
     return places
+
+
+MOST_TEXT = 1 << 30
+"""So many bytes a column may hold that has room behind it."""
+
+
+class Room:
+    """The buffers of a column with room for further rows. Whoever holds all `used` rows may write behind them.
+
+    Rows that were written once stay as they are, so that every state that holds some of them goes on holding them.
+    """
+
+    __slots__ = ("buffers", "data", "kind", "used", "valid", "values")
+
+    def __init__(self, column: pa.Array, more: int, more_bytes: int) -> None:
+        """The rows of a column, with room for as many again and `more`."""
+        size = 2 * (len(column) + more) + 1
+        self.kind, self.used = column.type, 0
+        self.valid: Mask | None = None
+        self.data: Bytes | None = None
+        if _is_text(column.type):
+            begins, _ = texts_of(column)
+            self.values = np.zeros(size, begins.dtype)
+            self.data = np.empty(2 * (int(begins[-1]) - int(begins[0]) + more_bytes), np.uint8)
+            self.buffers = [pa.py_buffer(self.values), pa.py_buffer(self.data)]
+        else:
+            self.values = np.empty(size, _values_of(column).dtype)
+            self.buffers = [pa.py_buffer(self.values)]
+        self.add(column, np.arange(len(column)))
+
+    def add(self, column: pa.Array, rows: Int64s) -> pa.Array | None:
+        """The column so far with some rows of another behind it; None where there is no room."""
+        before, after = self.used, self.used + len(rows)
+        if after >= len(self.values):
+            return None
+        if self.data is None:
+            self.values[before:after] = _values_of(column)[rows]
+        elif not append_texts(*texts_of(column), rows, self.values, self.data, before):
+            return None
+        if column.null_count or self.valid is not None:
+            if self.valid is None:
+                self.valid = np.ones(len(self.values), bool)
+            self.valid[before:after] = column.is_valid().to_numpy(zero_copy_only=False)[rows]
+        self.used = after
+        valid = None if self.valid is None else pa.py_buffer(np.packbits(self.valid[:after], bitorder="little"))
+        return pa.Array.from_buffers(self.kind, after, [valid, *self.buffers], 0 if valid is None else -1)
+
+
+def joined(
+    table: pa.Table, rooms: Sequence[Room | None], more: pa.Table, rows: Int64s
+) -> tuple[pa.Table, tuple[Room | None, ...]]:
+    """A table with some rows of another one behind its own, each column in one piece, and where further ones go."""
+    columns, after = [], []
+    for place, item in enumerate(table.schema):
+        room, added = rooms[place] if rooms else None, one_chunk(more.column(item.name))
+        if added.type != item.type:
+            added = added.cast(item.type)
+        column = room.add(added, rows) if room is not None and room.used == table.num_rows else None
+        if column is None:
+            column, room = _copied(one_chunk(table.column(place)), added, rows)
+        columns.append(column)
+        after.append(room)
+    return pa.Table.from_arrays(columns, schema=table.schema), tuple(after)
+
+
+def _copied(column: pa.Array, more: pa.Array, rows: Int64s) -> tuple[pa.Array, Room | None]:
+    """A column and some rows of another in buffers of their own; with room, where its type and its size allow it."""
+    if _can_have_room(column.type) and column.nbytes + more.nbytes < MOST_TEXT:
+        room = Room(column, len(rows), more.nbytes)
+        return room.add(more, rows), room
+    return one_chunk(pa.chunked_array([column, more.take(pa.array(rows))])), None
+
+
+def _can_have_room(kind: pa.DataType) -> bool:
+    return _is_text(kind) or (
+        pa.types.is_primitive(kind) and not pa.types.is_boolean(kind) and kind.byte_width in (1, 2, 4, 8)
+    )
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _values_of(column: pa.Array) -> np.ndarray:
+    """The buffer of a column of values of a fixed size; what stands for nulls may be anything."""
+    buffer = column.buffers()[1]
+    kind = np.dtype(f"u{column.type.byte_width}")
+    if buffer is None:
+        return np.zeros(len(column), kind)
+    return np.frombuffer(buffer, kind, len(column), column.offset * kind.itemsize)

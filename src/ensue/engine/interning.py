@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ensue.engine.keys import NO_KEY
-from ensue.kernels.codes import fill_table, intern_texts, intern_values
+from ensue.kernels.codes import fill_table, find_texts, intern_texts, intern_values
 from ensue.kernels.compiled import Bytes, Codes, Int64s
 
 ROOM = 64
@@ -74,6 +74,10 @@ class Texts:
         codes, self.count = intern_texts(offsets, data, self.table, self.hashes, self.offsets, self.known, self.count)
         return codes
 
+    def find(self, offsets: np.ndarray, data: Bytes) -> Codes:
+        """The codes of texts, -1 for those that have none."""
+        return find_texts(offsets, data, self.table, self.hashes, self.offsets, self.known)
+
 
 def _places(room: int) -> int:
     """A power of two that is at least twice as much."""
@@ -126,20 +130,21 @@ class Keys:
         if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
             known = self.columns[place] = known if known is not None else Texts()
             assert isinstance(known, Texts)
-            return known.codes(*_bytes_of(column))
+            begins, data = texts_of(column)
+            return known.codes(begins.astype(np.int64, copy=False), data)
         known = self.columns[place] = known if known is not None else Values()
         assert isinstance(known, Values)
         return known.codes(_numbers(column))
 
 
-def _bytes_of(column: pa.Array) -> tuple[Int64s, Bytes]:
-    """Where the texts of a column begin, and all their bytes."""
+def texts_of(column: pa.Array) -> tuple[np.ndarray, Bytes]:
+    """Where the texts of a column begin and the last one ends, and all their bytes."""
     width = np.int64 if pa.types.is_large_string(column.type) else np.int32
     _, offsets, data = column.buffers()
     if len(column) == 0 or data is None or offsets is None:
-        return np.zeros(len(column) + 1, np.int64), np.empty(0, np.uint8)
+        return np.zeros(len(column) + 1, width), np.empty(0, np.uint8)
     begins = np.frombuffer(offsets, width)[column.offset : column.offset + len(column) + 1]
-    return begins.astype(np.int64, copy=False), np.frombuffer(data, np.uint8)
+    return begins, np.frombuffer(data, np.uint8)
 
 
 def _numbers(column: pa.Array) -> Int64s:

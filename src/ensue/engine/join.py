@@ -66,7 +66,7 @@ class Join:
         """Which of the matches around have at least one match of this (forbidden) graph in scope."""
         found = np.zeros(rows.length, bool)
         if self.steps_of_existence is None:
-            self.steps_of_existence = self._steps(self._order(self.space.outer))
+            self.steps_of_existence = self._steps(self._order(self.space.sight.outer))
         steps = self.steps_of_existence
         first, last, classes = self._ranges(rows, steps[0])
         last = np.where(self._premises_hold(rows), last, first)
@@ -90,12 +90,11 @@ class Join:
         if not self.space.options.reorder:
             return list(graph.names)
         counts = {name: len(self.space.candidates[name]) for name in graph.names}
-        span = self.space.store.span
         # Orders differ by magnitudes; that of one magnitude is known from the first step that met it.
-        wanted = ("order", bound, span.bit_length(), *(count.bit_length() for count in counts.values()))
-        known: dict[Hashable, list[Name]] = self.space.plan.remembered
+        wanted = (bound, *(count.bit_length() for count in counts.values()))
+        known = self.space.compiled.orders
         if wanted not in known:
-            known[wanted] = join_order(graph, counts, span, bound)
+            known[wanted] = join_order(graph, counts, self.space.store.span, bound)
         return known[wanted]
 
     def _steps(self, order: list[Name]) -> list[Step]:
@@ -104,10 +103,12 @@ class Join:
     def _step(self, name: Name, bound: frozenset[Name]) -> Step:
         space, options = self.space, self.space.options
         # Which equalities are join keys depends on the data: the others are conditions.
-        wanted = ("step", name, bound, space.sight, space.keyed_classes(), options.earliest_completion)
-        known: dict[Hashable, Step] = space.plan.remembered
+        keyed = space.keyed_classes() if space.plan.graph.equalities else ()
+        wanted = (name, bound, space.sight, keyed, options.earliest_completion)
+        known = space.compiled.steps
         if wanted not in known:
-            conditions = self._residual_conditions(name, bound)
+            graph = space.plan.graph
+            conditions = self._residual_conditions(name, bound) if graph.equalities else graph.conditions
             early = options.earliest_completion and not space.plan.graph.succession
             known[wanted] = plan_step(space.plan, name, bound, space.sight, conditions, early)
         return known[wanted]
@@ -115,7 +116,7 @@ class Join:
     def _residual_conditions(self, name: Name, bound: frozenset[Name]) -> list[Expr]:
         """The conditions that the join key of this step does not take care of."""
         graph = self.space.plan.graph
-        classes = self.space.join_classes(name, bound | self.space.outer)
+        classes = self.space.join_classes(name, bound | self.space.sight.outer)
         keyed = {member for group in classes for member in group.members}
         left = [
             equality.condition
@@ -130,6 +131,9 @@ class Join:
             return
         if not steps:
             self.reached = True
+            if self.space.compiled.all_judged and self.space.options.earliest_completion:
+                yield rows
+                return
             for timed in self._with_moments(rows, self.space.plan.graph.repeated):
                 complete = self._with_lists(self._without_forbidden(self._filter_late(timed)))
                 if complete.length:
@@ -206,14 +210,13 @@ class Join:
         return low, high
 
     def _moment_range(self, name: Name) -> Range:
-        wanted = ("moment", name, self.space.outer, self.space.sight)
-        known = self.space.plan.remembered
+        wanted = (name, self.space.sight.outer, self.space.sight)
+        known = self.space.compiled.ranges
         if wanted not in known:
             repeated = [moment.name for moment in self.space.plan.graph.repeated]
             earlier = frozenset(repeated[: repeated.index(name)])
             known[wanted] = plan_moment(self.space.plan, name, earlier, self.space.sight)
-        found: Range = known[wanted]
-        return found
+        return known[wanted]
 
     def _filter_late(self, rows: Rows) -> Rows:
         """The rows that pass the conditions that are about moments."""
@@ -233,8 +236,10 @@ class Join:
         space = self.space
         found = space.candidates[step.variable]
         bound = frozenset(rows.places)
-        lows, highs = _filled(*self._start_limits(rows, step), rows.length)
-        classes = space.join_classes(step.variable, bound)
+        low, high = self._start_limits(rows, step)
+        lows = np.full(rows.length, NEVER, np.int64) if low is None else low
+        highs = np.full(rows.length, FOREVER, np.int64) if high is None else high
+        classes = space.join_classes(step.variable, bound) if space.plan.graph.equalities else ()
         if classes:
             index = space.index(step.variable, classes)
             segments = space.segments(step.variable, classes, bound, rows)
@@ -249,7 +254,9 @@ class Join:
         """Candidates without an end column lie in the order of their positions, so these are a range as well."""
         found = self.space.candidates[step.variable]
         assert found.positions is not None
-        lows, highs = _filled(*self.space.limits(step.position, rows), rows.length)
+        low, high = self.space.limits(step.position, rows)
+        lows = np.full(rows.length, NEVER, np.int64) if low is None else low
+        highs = np.full(rows.length, FOREVER, np.int64) if high is None else high
         begin, end = find_ranges(self.space.keys(rows), lows, highs, found.offsets, found.positions)
         return np.maximum(first, begin), np.minimum(last, end)
 
@@ -279,7 +286,7 @@ class Join:
         return ranged and not (step.conditions or step.distinct or step.checks or late)
 
     def _keyed(self, step: Step) -> bool:
-        return bool(self.space.join_classes(step.variable, self.space.outer))
+        return bool(self.space.join_classes(step.variable, self.space.sight.outer))
 
     def _filter(self, rows: Rows, step: Step) -> Rows:
         """The rows that pass everything that can be checked now that the step's variable is bound."""
@@ -352,9 +359,13 @@ class Join:
         """Computed once per evaluation and absence, over all keys."""
         if id(absence) not in self.summaries:
             variables = absence.graph.graph.variables
+            question: Hashable
             if len(absence.chain) == 1 == len(variables):
                 # What forbids one event is the same for all queries.
                 question = absence.graph.graph.question(variables[0])
+                self.summaries[id(absence)] = self.space.store.once(("summary", question), lambda: self._made(absence))
+            elif id(absence.graph) in self.space.store.compiled.alike:
+                question = self.space.store.compiled.alike[id(absence.graph)]
                 self.summaries[id(absence)] = self.space.store.once(("summary", question), lambda: self._made(absence))
             else:
                 self.summaries[id(absence)] = self._made(absence)
@@ -362,7 +373,8 @@ class Join:
 
     def _made(self, absence: AbsencePlan) -> Summary:
         alone = Join(self.space.alone(absence.graph), self.summaries)
-        alone.prune()
+        if len(absence.graph.graph.variables) > 2:
+            alone.prune()
         if absence.chain:
             return summarize_chain(alone.space, absence.chain)
         return summarize_matches(alone.space, alone.matches())
@@ -407,7 +419,7 @@ class Join:
 
     def all_matches(self, rows: Rows) -> Iterator[Rows]:
         """Every match of this graph in the scope of the matches around it."""
-        steps = self._steps(self._order(self.space.outer))
+        steps = self._steps(self._order(self.space.sight.outer))
         yield from self._extend(rows.where(self._premises_hold(rows)), steps)
 
     def _premises_hold(self, rows: Rows) -> Mask:
@@ -429,8 +441,7 @@ class Join:
     def prune(self) -> None:
         """Drops candidates without partners, by semi-joins both ways in time, if the first join would grow."""
         graph = self.space.plan.graph
-        few = len(graph.variables) < 3
-        if few or graph.succession or not self.space.options.prune:
+        if graph.succession or not self.space.options.prune:
             return
         counts = sorted(len(self.space.candidates[name]) for name in graph.names)
         if (len(counts) == 3 and counts[0] * counts[2] <= FEW_PAIRS) or not self._grows():
@@ -478,11 +489,3 @@ def _forbids_later(absence: AbsencePlan, moment: Moment) -> bool:
     """Whether what is forbidden lies before the moment, so that from some moment on all are."""
     assert absence.lower is not None and absence.upper is not None
     return absence.upper.points == (end_of(moment.name),) and moment.name not in absence.lower.variables
-
-
-def _filled(low: Int64s | None, high: Int64s | None, length: int) -> tuple[Int64s, Int64s]:
-    """Limits for a search: an open side reaches from the beginning or to the end of time."""
-    return (
-        np.full(length, NEVER, np.int64) if low is None else low,
-        np.full(length, FOREVER, np.int64) if high is None else high,
-    )

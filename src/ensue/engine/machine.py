@@ -152,7 +152,7 @@ class Machine:
         since = self.options.since if state.watermark is None else None
         clock = Clock(state.watermark, until, horizon, since, late_until, last)
         given = batch.sources
-        if last and state.watermark is None:
+        if last and state.watermark is None and (since is not None or until is not None):
             given = in_range(given, self.plans, self.plan.derivations, since, until)
         return _Run(self, clock, collect).run(state, given, batch.report)
 
@@ -177,7 +177,7 @@ class _Run:
     def run(self, state: State, given: Sequence[EventSource], read: Report) -> Step:
         machine = self.machine
         self.rows.update(enumerate(given))
-        report, after = replace(read), []
+        report, after = read.copy(), []
         for stage, kept in zip(machine.stages, state.stages, strict=True):
             fresh = [self._fresh(role, shape) for role, shape in zip(stage.takes, stage.shapes, strict=True)]
             taken = step_stage(stage, kept, fresh, self.clock, machine.options, self.collect)
@@ -187,7 +187,8 @@ class _Run:
                 self.late = taken.late[: len(machine.inputs)]
             for name, events in taken.grown.items():
                 self._derived(name, events)
-            self._completed(stage, taken.found)
+            if machine.plan.derivations:
+                self._completed(stage, taken.found)
             self.empty += [m.plan for m, empty in zip(stage.members, taken.empty, strict=True) if empty]
             report.evaluated += taken.evaluated
             for member, found, own in zip(stage.members, taken.found, taken.reports, strict=True):
@@ -235,22 +236,17 @@ class _Run:
         for place, output in enumerate(outputs):
             own = self.reports[place]
             matches = output.num_rows if isinstance(output, pa.Table) and machine.plans[place].tracking is None else 0
-            reports.append(
-                replace(
-                    read,
-                    null_keys=max(self.below.null_keys, own.null_keys),
-                    traces_failed=self.below.traces_failed + own.traces_failed,
-                    events_skipped=self.below.events_skipped + own.events_skipped,
-                    matches=matches,
-                )
-            )
+            of_result = read.copy()
+            of_result.null_keys = max(self.below.null_keys, own.null_keys)
+            of_result.traces_failed = self.below.traces_failed + own.traces_failed
+            of_result.events_skipped = self.below.events_skipped + own.events_skipped
+            of_result.matches = matches
+            reports.append(of_result)
             report.matches += matches
         watermark = state.watermark if clock.until is None else clock.until
-        total = replace(state.report)
-        new = State(after, watermark, clock.horizon, total)
-        report.peak_held = new.kept_rows
+        report.peak_held = sum(len(kept) for stage in after for kept in stage.kept)
         report.peak_without = report.peak_held + sum(len(stage.spared) for stage in after)
-        total.add(report)
+        new = State(after, watermark, clock.horizon, state.report.with_added(report))
         derived = [self.rows[made.name] for made in machine.plan.derivations if made.name in self.rows]
         events = (*(self.rows[place] for place in range(len(machine.inputs))), *derived)
         return Step(outputs, new, self.late, report, tuple(reports), events, tuple(self.empty))

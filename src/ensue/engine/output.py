@@ -19,6 +19,7 @@ from ensue.engine.identity import match_ids
 from ensue.engine.lineage import lineage_ids, lineage_members
 from ensue.engine.matches import MatchChunk, completion_times
 from ensue.engine.rows import Rows, concatenate
+from ensue.engine.sources import EventSource
 from ensue.engine.workspace import Workspace
 from ensue.errors import LimitError, counted
 from ensue.expr.checked_types import expression_type
@@ -90,7 +91,7 @@ def value_of(expression: Expr, chunk: MatchChunk) -> pa.Array:
     """The value of an expression of RETURN in each match."""
     plan, rows = chunk.query_plan, chunk.rows
     bound, series = chunk.space.column_of(rows), chunk.plan.graph.series
-    known, wanted = chunk.plan.remembered, ("return", expression, *rows.lists)
+    known, wanted = chunk.space.compiled.returned, (expression, *rows.lists)
     if wanted not in known:
         known[wanted] = with_list_fields(_in_graph(expression, chunk, plan))
     lowered, lists = known[wanted]
@@ -144,10 +145,40 @@ def _moments(chunk: MatchChunk, series: Series, time_type: pa.DataType) -> pa.Ar
 def _default_columns(chunk: MatchChunk, output: OutputSchema) -> list[pa.Array]:
     plan = output.plan
     time_type = plan.catalog.time_type
-    columns = [key_column_of(chunk, name, plan.catalog) for name in plan.query.partition_by]
+    events = _bound_events(chunk, output) if chunk.rows.length <= FEW_MATCHES else {}
+    columns = [_key_column(chunk, name, output, events) for name in plan.query.partition_by]
     columns += [pa.array(values).view(time_type) for values in (chunk.starts, chunk.ends)]
-    columns += [_variable_column(chunk, name, event, plan) for name, event in output.events.items()]
+    columns += [
+        events[name] if name in events else _variable_column(chunk, name, event, plan)
+        for name, event in output.events.items()
+    ]
     return [*columns, probability_column(chunk.rows)] if plan.uncertain else columns
+
+
+def _bound_events(chunk: MatchChunk, output: OutputSchema) -> dict[Name, pa.Array]:
+    """The events of variables of the same columns, which are taken at once: for few matches, each call counts."""
+    alike: list[tuple[EventSource, EventColumn, dict[Name, Codes]]] = []
+    for name, event in output.events.items():
+        if name in chunk.rows.places:
+            found = chunk.space.candidates[name]
+            like = (rows for source, other, rows in alike if found.source is source and event.types == other.types)
+            own = next(like, None)
+            if own is None:
+                own = {}
+                alike.append((found.source, event, own))
+            own[name] = found.rows[chunk.rows.places[name]]
+    events: dict[Name, pa.Array] = {}
+    for source, event, rows in alike:
+        structs = _structs(source, np.concatenate([*rows.values()]), event)
+        events |= {name: structs.slice(at * chunk.rows.length, chunk.rows.length) for at, name in enumerate(rows)}
+    return events
+
+
+def _key_column(chunk: MatchChunk, name: str, output: OutputSchema, events: dict[Name, pa.Array]) -> pa.Array:
+    variable = next(iter(chunk.rows.places))
+    if variable in events and name in output.events[variable].types:
+        return events[variable].field(list(output.events[variable].types).index(name))
+    return key_column_of(chunk, name, output.plan.catalog)
 
 
 def _variable_column(chunk: MatchChunk, name: Name, event: EventColumn, plan: QueryPlan) -> pa.Array:
@@ -171,7 +202,7 @@ def key_column_of(chunk: MatchChunk, name: str, catalog: Catalog) -> pa.Array:
     variable, places = next(iter(chunk.rows.places.items()))
     found = chunk.space.candidates[variable]
     if name in found.source.input.table.column_names:
-        return found.source.taken(name, found.rows[places])
+        return found.source.taken([name], found.rows[places])[0]
     point = end_of(variable) if name == "e" else start_of(variable)
     return pa.array(chunk.space.value(point, chunk.rows)).view(catalog.time_type)
 
@@ -180,9 +211,12 @@ def _event_struct(space: Workspace, matches: Rows, name: Name, event: EventColum
     if name not in matches.places:
         return pa.nulls(matches.length, event.kind)
     found = space.candidates[name]
-    rows = found.rows[matches.places[name]]
-    columns = [_as_type(found.source.taken(field, rows), kind) for field, kind in event.types.items()]
-    return pa.StructArray.from_arrays(columns, fields=event.fields)
+    return _structs(found.source, found.rows[matches.places[name]], event)
+
+
+def _structs(source: EventSource, rows: Codes, event: EventColumn) -> pa.Array:
+    columns = map(_as_type, source.taken(event.types, rows), event.types.values())
+    return pa.StructArray.from_arrays([*columns], fields=event.fields)
 
 
 def render_in_batches(

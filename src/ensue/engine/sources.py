@@ -50,14 +50,19 @@ class Report:
     peak_without: int = 0
     evaluated: int = 0
 
-    def add(self, other: Report) -> None:
-        for item in fields(self):
-            together = max if item.name.startswith("peak_") else operator.add
-            setattr(self, item.name, together(getattr(self, item.name), getattr(other, item.name)))
+    def copy(self) -> Report:
+        return Report(*_counts(self))
+
+    def with_added(self, other: Report) -> Report:
+        """What both count; of peaks the higher one."""
+        added = Report(*map(operator.add, _counts(self), _counts(other)))
+        added.peak_held = max(self.peak_held, other.peak_held)
+        added.peak_without = max(self.peak_without, other.peak_without)
+        return added
 
     def since(self, earlier: Report) -> Report:
         """What has been counted since an earlier state of the same report."""
-        return Report(*(getattr(self, item.name) - getattr(earlier, item.name) for item in fields(self)))
+        return Report(*map(operator.sub, _counts(self), _counts(earlier)))
 
     @property
     def set_aside(self) -> dict[str, int]:
@@ -69,6 +74,9 @@ class Report:
             "with an end before the start": self.reversed_intervals,
         }
         return {reason: count for reason, count in counts.items() if count}
+
+
+_counts = operator.attrgetter(*(item.name for item in fields(Report)))
 
 
 @dataclass(slots=True)
@@ -101,17 +109,23 @@ class EventSource:
             self.readable_columns[name] = values
         return self.readable_columns[name]
 
-    def taken(self, name: str, rows: Codes) -> pa.Array:
-        """A column of some rows, as it came."""
-        if self.places is None or name in self.raw_columns:
-            return self.raw_column(name).take(pa.array(rows))
+    def taken(self, names: Iterable[str], rows: Codes) -> list[pa.Array]:
+        """Columns of some rows, as they came."""
+        if self.places is None:
+            places = pa.array(rows)
+            return [self.raw_column(name).take(places) for name in names]
+        places = pa.array(self.places[rows])
+        return [self._piece(name).take(places) for name in names]
+
+    def _piece(self, name: str) -> pa.Array:
+        """A column of the whole table."""
         if name not in self.pieces:
             self.pieces[name] = one_chunk(self.input.table.column(name))
-        return self.pieces[name].take(pa.array(self.places[rows]))
+        return self.pieces[name]
 
     def raw_column(self, name: str) -> pa.Array:
         if name not in self.raw_columns:
-            values = one_chunk(self.input.table.column(name))
+            values = self._piece(name)
             self.raw_columns[name] = values if self.places is None else values.take(pa.array(self.places))
         return self.raw_columns[name]
 

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ensue.engine.choice import uses_up
 from ensue.engine.events import Request, key_column, request_of, stream_codes
-from ensue.engine.index import Index
+from ensue.engine.index import Index, Room
 from ensue.engine.interning import Keys, can_intern
 from ensue.engine.matches import MatchChunk
 from ensue.engine.output import collect_ordered
 from ensue.engine.sources import EventSource, Mask, Report, load_sources, read_uncertainty
+from ensue.engine.steps import Compiled
 from ensue.engine.traces import TRACE, Watched
 from ensue.engine.workspace import compared_column
 from ensue.errors import citing
@@ -101,6 +101,8 @@ class Kept:
     waiting: Mask = field(default_factory=lambda: NOT_WAITING)
     """In a stage with an index: the number of the stream of each event, the code of its key, and whether no step has
     looked at it yet."""
+    rooms: tuple[Room | None, ...] = ()
+    """Where further rows of each column of the table are written."""
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -128,6 +130,8 @@ class StageState:
     records: tuple[tuple[pa.Table, ...], ...]
     spared: Int64s
     index: Index
+    settled: int = 0
+    """How many events were kept when those that nobody needs were last looked for."""
 
     @property
     def holds_anything(self) -> bool:
@@ -184,6 +188,7 @@ class Stage:
             replace(item, table=plain_schema(needed_columns(plans, item).schema).empty_table()) for _, item in takes
         ]
         requests: dict[tuple[str, ...], Request] = {}
+        compiled = Compiled(tuple(plans))
         counting, compared = counts(plans), _compared_columns(plans)
         for plan in plans:
             own, keys = request_of(plan), plan.query.partition_by
@@ -194,6 +199,7 @@ class Stage:
                 partition_by=(*keys, *further_keys),
                 counting=counting,
                 compared=compared,
+                compiled=compiled,
             )
         uncertain = any(item.probability is not None or item.hierarchy for item in shapes)
         roles = tuple(role for role, _ in takes)
@@ -215,6 +221,11 @@ class Stage:
     def time_type(self) -> pa.DataType:
         return self.members[0].plan.catalog.time_type
 
+    @property
+    def compiled(self) -> Compiled:
+        """The graphs of all members as they are evaluated."""
+        return next(iter(self.requests.values())).compiled
+
     def request_of(self, plan: QueryPlan) -> Request:
         """What one member wants of the tables."""
         return replace(self.requests[plan.query.partition_by], streams=plan.streams)
@@ -226,7 +237,7 @@ class Stage:
         return StageState(kept, tuple(() for _ in self.members), times, self.empty_index())
 
     def empty_index(self) -> Index:
-        return Index(Keys(len(next(iter(self.requests.values())).partition_by)), {})
+        return Index(Keys(len(next(iter(self.requests.values())).partition_by)))
 
     def taken_over(self, state: StageState) -> StageState:
         """The state of a stage of the same plans, for tables of whose columns less was known."""
@@ -378,7 +389,7 @@ def _first_marks(plans: Sequence[QueryPlan]) -> dict[str, np.generic]:
     for place, plan in enumerate(plans):
         if plan.monitor is not None:
             marks[trace_mark(place)] = np.int32(-1)
-        if uses_up(plan.query):
+        if plan.uses_up:
             marks[used_mark(place)] = np.uint8(0)
     return marks
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
 
 from ensue.expr.nodes import Expr, variables_of
 from ensue.graph.bounds import (
@@ -18,9 +20,11 @@ from ensue.graph.bounds import (
     position_of,
     start_of,
 )
-from ensue.graph.model import Graph
-from ensue.names import Name, in_order
-from ensue.plan.model import AbsencePlan, GraphPlan
+from ensue.graph.model import Graph, Moment
+from ensue.names import Name, Stream, in_order
+from ensue.plan.build import longer
+from ensue.plan.model import AbsencePlan, GraphPlan, QueryPlan
+from ensue.plan.sharing import alike, graphs_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,9 @@ class Range:
     @property
     def open(self) -> bool:
         return not self.lower and not self.upper
+
+
+UNBOUNDED = Range((), ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +66,80 @@ class Sight:
     moments: frozenset[Name] = frozenset()
 
 
+@dataclass(frozen=True, slots=True)
+class CompiledGraph:
+    """A graph as it is evaluated. What depends on the sizes of streams is worked out when they first come, and kept.
+
+    `last_events` are the points that a match may end with, each with how long before its end; None where it ends with
+    a moment that comes again, or where two ends lie at one point.
+    """
+
+    plan: GraphPlan
+    streams: Mapping[Name, Stream]
+    list_streams: Mapping[Name, Stream]
+    moments: Mapping[Name, Moment]
+    last_events: tuple[tuple[Point, int], ...] | None
+    all_judged: bool
+    """Whether nothing is left to judge once all variables are bound, where absences are judged on the way."""
+    orders: dict[Hashable, list[Name]] = field(default_factory=dict)
+    steps: dict[Hashable, Step] = field(default_factory=dict)
+    ranges: dict[Hashable, Range] = field(default_factory=dict)
+    returned: dict[Hashable, Any] = field(default_factory=dict)
+    """The expressions of RETURN in terms of what the graph binds."""
+
+    @classmethod
+    def of(cls, plan: GraphPlan) -> CompiledGraph:
+        graph = plan.graph
+        streams = {variable.name: variable.stream for variable in graph.variables}
+        listed = [inner.graph for collection in plan.collections for inner in collection.graphs]
+        list_streams = {variable.name: variable.stream for inner in listed for variable in inner.variables}
+        moments = {moment.name: moment for moment in graph.moments}
+        ends = []
+        for name in graph.extent.ends:
+            point, ticks = end_of(name), 0
+            while point.variable in moments and not moments[point.variable].repeated:
+                ticks += moments[point.variable].ticks
+                point = moments[point.variable].base
+            ends.append((point, ticks))
+        names = [point.variable for point, _ in ends]
+        alone = moments.keys().isdisjoint(names) and len(set(names)) == len(names)
+        late = graph.repeated or graph.succession or plan.collections or graph.list_conditions
+        judged = not late and all(absence.lower is not None for absence in plan.absences)
+        return cls(plan, streams, list_streams, moments, tuple(ends) if alone else None, judged)
+
+
+class Compiled:
+    """The graphs of the plans of a machine as they are evaluated, compiled when a step first needs them."""
+
+    def __init__(self, plans: tuple[QueryPlan, ...] = ()) -> None:
+        self._plans = plans
+        self._graphs: dict[int, CompiledGraph] = {}
+        self._longer: dict[tuple[int, int], tuple[QueryPlan, QueryPlan]] = {}
+
+    def __reduce__(self) -> tuple[type[Compiled], tuple[tuple[QueryPlan, ...]]]:
+        """Another process compiles for itself."""
+        return Compiled, (self._plans,)
+
+    @cached_property
+    def alike(self) -> dict[int, Hashable]:
+        """What graphs ask, by the identity of their plan, where several ask the same."""
+        return alike(graphs_of(self._plans))
+
+    def graph(self, plan: GraphPlan) -> CompiledGraph:
+        # A compiled graph holds its plan, so that no other one can have its number.
+        found = self._graphs.get(id(plan))
+        if found is None:
+            found = self._graphs[id(plan)] = CompiledGraph.of(plan)
+        return found
+
+    def longer(self, plan: QueryPlan, rounds: int) -> QueryPlan:
+        """The plan for matches in which a repetition without a limit comes so many times."""
+        wanted = id(plan), rounds
+        if wanted not in self._longer:
+            self._longer[wanted] = plan, longer(plan, rounds)
+        return self._longer[wanted][1]
+
+
 def plan_step(
     plan: GraphPlan, variable: Name, bound: frozenset[Name], sight: Sight, conditions: Iterable[Expr], summaries: bool
 ) -> Step:
@@ -79,7 +160,9 @@ def plan_step(
         variable,
         _range(graph.times, start_of(variable), _time_points(around, sight), bound),
         _range(graph.times, end_of(variable), _time_points(around, sight), bound),
-        _range(graph.positions, position_of(variable), _position_points(around, sight.whole), bound),
+        _range(graph.positions, position_of(variable), _position_points(around, sight.whole), bound)
+        if graph.positions.paths
+        else UNBOUNDED,
         tuple(c for c in conditions if variables_of(c) <= now and _is_new(variables_of(c), variable, bound, graph)),
         tuple(pair for pair in plan.distinct if variable in pair and set(pair) <= now),
         deadlines,

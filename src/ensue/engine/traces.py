@@ -22,7 +22,7 @@ from ensue.graph.bounds import FAR
 from ensue.kernels.codes import number_by_appearance
 from ensue.kernels.compiled import Codes, Int64s
 from ensue.kernels.sorting import group_by_key
-from ensue.kernels.traces import NEVER, Bits, Traces, follow
+from ensue.kernels.traces import NEVER, Arrivals, Bits, Traces, follow
 from ensue.names import Stream
 from ensue.plan.model import QueryPlan
 from ensue.plan.monitor import Monitor
@@ -201,7 +201,7 @@ class _Watch:
                 if source.input.stream in (None, stream):
                     chosen = order[runs[number] : runs[number + 1]]
                     streams[stream] = arrange(source, rows[chosen], keys[chosen], len(first))
-        store = EventStore(self.sources, streams, len(first), None)
+        store = EventStore(self.sources, streams, len(first), None, compiled=self.request.compiled)
         found: dict[Hashable, Candidates] = {}
         return store, found, self._leaves(store, found)
 
@@ -229,17 +229,8 @@ class _Watch:
         for stream in self.monitor.ends:
             bit_of[events.streams.index(stream)] |= ENDED
         skipped, numbers = np.zeros(len(events.keys), bool), self.known_numbers.copy()
-        follow(
-            events.new(after, until),
-            events.keys,
-            events.times,
-            leaves,
-            bit_of[events.codes],
-            rules_of(self.monitor),
-            self.traces,
-            skipped,
-            numbers,
-        )
+        arrivals = Arrivals(events.new(after, until), events.keys, events.times, leaves, bit_of[events.codes])
+        follow(arrivals, rules_of(self.monitor), self.traces, skipped, numbers)
         return skipped, np.where(numbers < 0, self.traces.number[events.keys], numbers)
 
     def _of_all_rows(self, values: np.ndarray) -> Iterator[np.ndarray]:

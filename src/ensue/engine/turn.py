@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ensue.engine.choice import Used, uses_up
+from ensue.engine.choice import Used
 from ensue.engine.derived import Search, as_events, grow, settled, together
 from ensue.engine.evaluate import Frontier, evaluate
 from ensue.engine.events import Candidates, EventStore, load_events
 from ensue.engine.forget import keep_markers, keep_ties, pending_rows, rows_to_keep
-from ensue.engine.index import IDLE_CODES, Run, candidates_of, new_places
+from ensue.engine.index import IDLE_CODES, Room, Run, candidates_of, joined, new_places
 from ensue.engine.matches import MatchChunk, completion_times
 from ensue.engine.sources import EventSource, Mask, Report, load_sources, read_uncertainty
 from ensue.engine.stage import (
@@ -26,7 +26,6 @@ from ensue.engine.stage import (
     Stage,
     StageState,
     Taken,
-    beyond,
     conformed,
     only_ready,
     ordered,
@@ -37,14 +36,16 @@ from ensue.engine.stage import (
 from ensue.engine.traces import Watched, no_records, watch
 from ensue.engine.violations import track
 from ensue.kernels.compiled import Codes, Int64s
-from ensue.kernels.sorting import group_by_key, order_by_key_and_time
 from ensue.names import Stream
 from ensue.plan.declared import Derivation
 from ensue.plan.inputs import InputTable
 from ensue.plan.model import Options, QueryPlan
 
-MOST_IDLE_ROWS, MOST_CHUNKS = 1024, 16
-"""How many rows that nobody needs a table may hold beyond as many as are kept, and in how many pieces it may be."""
+FEW_KEPT, MOST_ADDED = 1024, 0.25
+"""With more events, those that nobody needs any more are looked for when such a share has been added."""
+
+MOST_IDLE_ROWS = 1024
+"""How many rows that nobody needs a table may hold beyond as many as are kept."""
 
 
 def step_stage(
@@ -80,7 +81,7 @@ def _grown(turn: Turn, matches: Sequence[pa.Table]) -> dict[Stream, pa.Table]:
         if not isinstance(role, int) and role in first
     }
     others = tuple(source for role, source in zip(stage.takes, turn.ready, strict=True) if role not in earlier)
-    grown = grow(stage.group, first, Search(others, earlier, turn.frontier(None), options))
+    grown = grow(stage.group, first, Search(others, earlier, turn.frontier(None), options, stage.compiled))
     return {made.name: settled(made, grown[made.name]) for made in stage.group}
 
 
@@ -97,6 +98,7 @@ class Turn:
         self.marks: dict[str, list[np.ndarray]] = {name: [] for name in stage.marks}
         # Rows of the past are sorted once: an index pays where others follow.
         self.indexed = bool(stage.streams) and not (clock.last and not any(map(len, state.kept)))
+        self.rooms: list[tuple[Room | None, ...]] = []
         self.kinds: list[Codes] = []
         self.keys: list[Codes] = []
         self.waiting: list[Mask] = []
@@ -108,17 +110,22 @@ class Turn:
         if stage.uncertain and any(map(len, state.kept)):
             self.sources = [replace_valid(source, source.valid) for source in self.sources]
             read_uncertainty(self.sources)
-        self.pending = [beyond(source, clock.until) for source in self.sources]
+        self.pending = [
+            np.zeros(len(source.ends), bool) if clock.until is None else source.ends > clock.until
+            for source in self.sources
+        ]
         self.ready = self.sources
-        if not stage.eager and not self.indexed:
+        if clock.until is not None and not stage.eager and not self.indexed:
             self.ready = [only_ready(source, waits) for source, waits in zip(self.sources, self.pending, strict=True)]
-        self.kept = [np.zeros(len(source.starts), bool) for source in self.sources]
+        rows = sum(len(source.starts) for source in self.sources)
+        self.forgets = not self.indexed or not FEW_KEPT < rows <= state.settled * (1 + MOST_ADDED)
+        self.kept = [np.full(len(source.starts), not self.forgets) for source in self.sources]
         self.reports = [Report() for _ in stage.members]
         self.records = list(state.records)
         self.spared = [state.spared]
         self.numbered: EventStore | None = None
         self.shared: dict[tuple[str, ...], Watched] = {}
-        self.runs: dict[tuple[int, int], Run] = {}
+        self.runs: list[Run] = []
         self.empty = [False for _ in stage.members]
 
     def _usable(self, shape: InputTable, fresh: EventSource) -> Mask | None:
@@ -139,24 +146,27 @@ class Turn:
         usable, kinds = self._usable(shape, fresh), stage.kinds(place, fresh)
         wanted = kinds >= 0 if usable is None else usable & (kinds >= 0)
         rows = np.flatnonzero(wanted)
-        table = fresh.input.table.select(shape.table.column_names)
-        starts, ends = fresh.starts, fresh.ends
-        if len(rows) < len(wanted):
-            table, starts, ends, kinds = table.take(pa.array(rows)), starts[rows], ends[rows], kinds[rows]
-        table = conformed(table, shape.table.schema)
-        arrived = EventSource(shape.of(table), starts, starts if shape.end is None else ends, None)
-        keys, places = stage.keys(arrived, self.state.index), None
-        waiting = np.ones(len(rows), bool)
+        rooms: tuple[Room | None, ...] = ()
+        starts, kinds = fresh.starts[rows], kinds[rows]
+        ends = starts if shape.end is None else fresh.ends[rows]
+        if len(kept):
+            table, rooms = joined(kept.table, kept.rooms, fresh.input.table, rows)
+        else:
+            table = fresh.input.table.select(shape.table.column_names).take(pa.array(rows))
+            table = conformed(table, shape.table.schema)
+        before = table.num_rows - len(rows)
+        keys = stage.keys(EventSource(shape.of(table.slice(before)), starts, ends, None), self.state.index)
+        waiting, places = np.ones(len(rows), bool), None
         if len(kept):
             if kept.places is not None:
-                places = np.concatenate([kept.places, np.arange(len(rows)) + kept.table.num_rows])
-            table = pa.concat_tables([kept.table, table])
+                places = np.concatenate([kept.places, np.arange(before, table.num_rows)])
             starts = np.concatenate([kept.starts, starts])
             ends = starts if shape.end is None else np.concatenate([kept.ends, ends])
             kinds, keys = np.concatenate([kept.kinds, kinds]), np.concatenate([kept.keys, keys])
             waiting = np.concatenate([kept.waiting, waiting])
-            arrived = EventSource(shape.of(table), starts, ends, None, places=places)
+        arrived = EventSource(shape.of(table), starts, ends, None, places=places)
         self.sources.append(arrived)
+        self.rooms.append(rooms)
         self.kinds.append(kinds)
         self.keys.append(keys)
         self.waiting.append(waiting)
@@ -212,12 +222,12 @@ class Turn:
         self.empty[place] = not all(len(watched.store.streams[name]) for name in plan.streams)
         if watched.numbers is not None:
             self.marks[trace_mark(place)] = list(watched.numbers)
-        used = self._used(place, plan, watched.store)
+        used = Used.of(watched.store.sources, self.marks[used_mark(place)]) if plan.uses_up else None
         candidates = watched.found if self.stage.eager else watched.completing
         found = collect(member, watched, self._matches(member, watched, candidates, used), self.options)
         if used is not None:
             self.marks[used_mark(place)] = used.by_table
-        if keep and clock.until is not None and not clock.last:
+        if keep and self.forgets and clock.until is not None and not clock.last:
             self._keep_pending(plan)
             rows_to_keep(
                 plan, watched.store, watched.found, self.kept, clock.until, watched.dropped, used, self.options
@@ -238,12 +248,6 @@ class Turn:
             later = chunk.where(completion_times(chunk, plan) > since)
             if later.rows.length:
                 yield later
-
-    def _used(self, place: int, plan: QueryPlan, store: EventStore) -> Used | None:
-        """What the matches of a member have used up so far, if they use anything up."""
-        if not uses_up(plan.query):
-            return None
-        return Used.of(store.sources, self.marks[used_mark(place)])
 
     def _violations(self, place: int, member: Member) -> pa.Table:
         """The traces that break a constraint with what is new."""
@@ -268,22 +272,17 @@ class Turn:
     def _merged(self) -> EventStore:
         """The events of the stage, after what no step has looked at yet was merged with what is sorted already."""
         stage, index = self.stage, self.state.index
+        streams: dict[Stream, Candidates] = {}
         without_key: dict[Stream, tuple[EventSource, Codes]] = {}
         for place, source in enumerate(self.sources):
             new = self.waiting[place] if stage.eager else self.waiting[place] & ~self.pending[place]
-            rows = np.flatnonzero(new).astype(np.int32)
-            order, runs = group_by_key(self.kinds[place][rows], len(stage.streams[place]))
-            for number, stream in enumerate(stage.streams[place]):
-                own = rows[order[runs[number] : runs[number + 1]]]
-                keys = self.keys[place][own]
-                run = index.with_rows((place, number), own, keys, source.starts[own], source.ends[own])
-                self.runs[place, number] = run
-                if len(own) and int(keys.min()) < 0 and not source.input.derived:
-                    without_key[stream] = source, own[keys < 0]
-        streams: dict[Stream, Candidates] = {}
-        for (place, number), run in self.runs.items():
-            stream = stage.streams[place][number]
-            streams[stream] = candidates_of(run, self.sources[place], index.keys.count)
+            rows, kinds, keys = np.flatnonzero(new).astype(np.int32), self.kinds[place], self.keys[place]
+            run = index.with_rows(place, rows, kinds, keys, source)
+            self.runs.append(run)
+            streams |= candidates_of(run, source, stage.streams[place], index.keys.count)
+            without = rows[keys[rows] < 0] if not source.input.derived else rows[:0]
+            for number in np.unique(kinds[without]) if len(without) else ():
+                without_key[stage.streams[place][number]] = source, without[kinds[without] == number]
         (request,) = stage.requests.values()
         return EventStore(
             tuple(self.sources),
@@ -292,6 +291,7 @@ class Turn:
             None,
             compared=request.compared,
             without_key=without_key,
+            compiled=request.compiled,
         )
 
     def _watched(self, place: int, plan: QueryPlan) -> Watched:
@@ -301,7 +301,8 @@ class Turn:
         if plan.monitor is None:
             shared = self._shared(plan.query.partition_by, known)
             self.numbered = shared.store
-            report.null_keys += shared.store.keyless(plan.streams)
+            if shared.store.without_key:
+                report.null_keys += shared.store.keyless(plan.streams)
             return shared
         request, sources = self.stage.request_of(plan), tuple(self.ready)
         own, numbers = self.records[place], self.marks[trace_mark(place)]
@@ -374,8 +375,10 @@ class Turn:
             waiting = self.pending[place] if not self.stage.eager else np.zeros(len(self.pending[place]), bool)
             codes = self.kinds[place][mask], self.keys[place][mask]
             table, where = _compacted(source, mask)
-            kept.append(Kept(table, starts, ends, marks, where, *codes, waiting[mask]))
-        state = StageState(tuple(kept), tuple(self.records), spared, index.kept(self.runs, places))
+            rooms = self.rooms[place] if table is source.input.table else ()
+            kept.append(Kept(table, starts, ends, marks, where, *codes, waiting[mask], rooms))
+        settled = sum(map(len, kept)) if self.forgets else self.state.settled
+        state = StageState(tuple(kept), tuple(self.records), spared, index.kept(self.runs, places), settled)
         return state if index.keys.count < 2 * sum(map(len, kept)) + IDLE_CODES else self._renumbered(state)
 
     def _renumbered(self, state: StageState) -> StageState:
@@ -385,12 +388,12 @@ class Turn:
             replace(self.stage.encoded(place, replace(own, table=own.whole, places=None), index), waiting=own.waiting)
             for place, own in enumerate(state.kept)
         ]
-        runs = {}
-        for (place, number), run in state.index.runs.items():
-            codes = kept[place].keys[run.rows]
-            order = order_by_key_and_time(codes, run.starts)
-            runs[place, number] = Run(run.rows[order], codes[order], run.starts[order], run.ends[order])
-        return replace(state, kept=tuple(kept), index=replace(index, runs=runs))
+        runs = []
+        for run, own in zip(state.index.runs, kept, strict=True):
+            codes = own.keys[run.rows]
+            order = np.lexsort((run.starts, codes, run.kinds))
+            runs.append(Run(run.rows[order], run.kinds[order], codes[order], run.starts[order], run.ends[order]))
+        return replace(state, kept=tuple(kept), index=replace(index, runs=tuple(runs)))
 
     def _kept(self) -> Iterator[Kept]:
         """The events that are kept, with what is known of them now."""
@@ -420,6 +423,4 @@ def _compacted(source: EventSource, kept: Any) -> tuple[pa.Table, Int64s | None]
     places = places[kept]
     if table.num_rows > 2 * len(places) + MOST_IDLE_ROWS:
         return table.take(pa.array(places)).combine_chunks(), None
-    if table.num_columns and table.column(0).num_chunks > MOST_CHUNKS:
-        table = table.combine_chunks()
     return table, None if len(places) == table.num_rows else places

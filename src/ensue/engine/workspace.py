@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,7 +16,7 @@ from ensue.engine.joinkeys import EqualityClass, KeyedIndex, Member, build_index
 from ensue.engine.keys import encode_values
 from ensue.engine.rows import Rows
 from ensue.engine.sources import Mask
-from ensue.engine.steps import Range, Sight
+from ensue.engine.steps import CompiledGraph, Range, Sight
 from ensue.engine.uncertainty import Floats, stretches_within
 from ensue.expr.checked_types import expression_type
 from ensue.expr.evaluate import condition_mask
@@ -37,6 +37,7 @@ OWN_FIELDS = (CERTAINTY, WHOLE_EVENT)
 class Workspace:
     """What is in sight while a graph is evaluated. `whole` is the graph of the whole match; its ends are points too."""
 
+    compiled: CompiledGraph
     plan: GraphPlan
     whole: Graph
     catalog: Catalog
@@ -45,13 +46,12 @@ class Workspace:
     candidates: dict[Name, Candidates]
     streams: dict[Name, Stream]
     found: dict[Hashable, Candidates]
+    moments: Mapping[Name, Moment]
     indexes: dict[tuple[Name, tuple[EqualityClass, ...]], KeyedIndex] = field(default_factory=dict)
     codes: dict[EqualityClass, tuple[dict[Member, Codes], int]] = field(default_factory=dict)
     classes: tuple[EqualityClass, ...] | None = None
     found_segments: dict[tuple[Name, tuple[EqualityClass, ...], Name], Codes] = field(default_factory=dict)
     identities: dict[tuple[Name, int], npt.NDArray[np.uint64]] = field(default_factory=dict)
-    moments: dict[Name, Moment] = field(default_factory=dict)
-    list_streams: dict[Name, Stream] = field(default_factory=dict)
     latest: int | None = None
     """How far time has come; moments beyond it have not. None: no limit."""
     earliest: int | None = None
@@ -59,19 +59,6 @@ class Workspace:
     horizon: int | None = None
     """Where moments end that nothing else ends."""
     seen: Sight | None = None
-
-    def __post_init__(self) -> None:
-        if self.plan.graph.moments:
-            self.moments = {**self.moments, **{moment.name: moment for moment in self.plan.graph.moments}}
-        if self.plan.collections:
-            listed = [graph.graph for plan in self.plan.collections for graph in plan.graphs]
-            own = {variable.name: variable.stream for graph in listed for variable in graph.variables}
-            self.list_streams = {**self.list_streams, **own}
-
-    @property
-    def outer(self) -> frozenset[Name]:
-        """The variables of the graphs around this one."""
-        return self.sight.outer
 
     @property
     def sight(self) -> Sight:
@@ -85,17 +72,22 @@ class Workspace:
 
     def inside(self, plan: GraphPlan) -> Workspace:
         """The workspace of a forbidden graph inside of this one."""
-        own = {variable.name: self.find_candidates(variable, plan.graph) for variable in plan.graph.variables}
+        compiled = self.store.compiled.graph(plan)
+        own = {
+            variable.name: cached_candidates(variable, plan.graph, self.store, self.catalog, self.found)
+            for variable in plan.graph.variables
+        }
         return Workspace(
+            compiled,
             plan,
             self.whole,
             self.catalog,
             self.store,
             self.options,
             {**self.candidates, **own},
-            {**self.streams, **{variable.name: variable.stream for variable in plan.graph.variables}},
+            {**self.streams, **compiled.streams},
             self.found,
-            moments=self.moments,
+            {**self.moments, **compiled.moments},
             latest=self.latest,
             horizon=self.horizon,
         )
@@ -104,7 +96,7 @@ class Workspace:
         """The workspace of a forbidden graph that is judged apart from the match around it."""
         own = self.inside(plan)
         own.candidates = {name: own.candidates[name] for name in plan.graph.names}
-        own.moments = {moment.name: moment for moment in plan.graph.moments}
+        own.moments = own.compiled.moments
         own.seen = None
         return own
 
@@ -117,10 +109,6 @@ class Workspace:
             self.codes.clear()
             self.found_segments.clear()
             self.classes = None
-
-    def find_candidates(self, variable: Variable, graph: Graph) -> Candidates:
-        """The events of a variable's stream that satisfy what it asks of itself; found once for the same demands."""
-        return cached_candidates(variable, graph, self.store, self.catalog, self.found)
 
     # -- values ----------------------------------------------------------------------------------------------------
 
@@ -176,7 +164,7 @@ class Workspace:
 
     def _field_type(self, wanted: Field) -> pa.DataType:
         variable = wanted.variable or ""
-        stream = self.streams.get(variable) or self.list_streams.get(variable)
+        stream = self.streams.get(variable) or self.compiled.list_streams.get(variable)
         return self.catalog.field_type(stream, wanted.name)
 
     def column_of(self, rows: Rows) -> Callable[[Field], pa.Array]:
@@ -214,7 +202,7 @@ class Workspace:
                 equalities = self.plan.graph.equalities
                 self.classes = usable_classes(
                     equalities,
-                    self.outer,
+                    self.sight.outer,
                     self._is_transitive,
                     lambda group: self.class_codes(group)[1],
                     self.store.key_count,

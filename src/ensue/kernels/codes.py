@@ -80,31 +80,52 @@ def fill_table(table: Codes, hashes: Int64s, count: int) -> None:
 
 
 @compiled
+def _hash_of(data: Bytes, begin: int, size: int) -> np.int64:
+    mixed = np.uint64(size)
+    for byte in range(size):
+        mixed = (mixed ^ np.uint64(data[begin + byte])) * SPREAD
+        mixed ^= mixed >> np.uint64(29)
+    return np.int64(mixed)
+
+
+@compiled
+def _place_of(
+    data: Bytes,
+    begin: int,
+    size: int,
+    hashed: np.int64,
+    table: Codes,
+    hashes: Int64s,
+    known_offsets: Int64s,
+    known: Bytes,
+) -> np.int64:
+    """The place in the table of the code of a text, or the empty one where it belongs."""
+    last = table.size - 1
+    place = np.int64(_mixed(hashed) & np.uint64(last))
+    while table[place] >= 0:
+        code = table[place]
+        at = known_offsets[code]
+        if hashes[code] == hashed and known_offsets[code + 1] - at == size:
+            same = 0
+            while same < size and known[at + same] == data[begin + same]:
+                same += 1
+            if same == size:
+                break
+        place = (place + 1) & last
+    return place
+
+
+@compiled
 def intern_texts(
     offsets: Int64s, data: Bytes, table: Codes, hashes: Int64s, known_offsets: Int64s, known: Bytes, count: int
 ) -> tuple[Codes, int]:
     """A code for each text, as for values: texts are equal if their bytes are. Text `i` ends where the next begins."""
-    last = table.size - 1
     codes = np.empty(offsets.size - 1, np.int32)
     for i in range(offsets.size - 1):
         begin = offsets[i]
         size = offsets[i + 1] - begin
-        mixed = np.uint64(size)
-        for byte in range(size):
-            mixed = (mixed ^ np.uint64(data[begin + byte])) * SPREAD
-            mixed ^= mixed >> np.uint64(29)
-        hashed = np.int64(mixed)
-        place = np.int64(_mixed(hashed) & np.uint64(last))
-        while table[place] >= 0:
-            code = table[place]
-            at = known_offsets[code]
-            if hashes[code] == hashed and known_offsets[code + 1] - at == size:
-                same = 0
-                while same < size and known[at + same] == data[begin + same]:
-                    same += 1
-                if same == size:
-                    break
-            place = (place + 1) & last
+        hashed = _hash_of(data, begin, size)
+        place = _place_of(data, begin, size, hashed, table, hashes, known_offsets, known)
         if table[place] < 0:
             table[place] = count
             hashes[count] = hashed
@@ -115,3 +136,36 @@ def intern_texts(
             count += 1
         codes[i] = table[place]
     return codes, count
+
+
+@compiled
+def find_texts(
+    offsets: Int64s, data: Bytes, table: Codes, hashes: Int64s, known_offsets: Int64s, known: Bytes
+) -> Codes:
+    """The code of each text that is known, -1 for the others."""
+    codes = np.empty(offsets.size - 1, np.int32)
+    for i in range(offsets.size - 1):
+        begin = offsets[i]
+        size = offsets[i + 1] - begin
+        hashed = _hash_of(data, begin, size)
+        codes[i] = table[_place_of(data, begin, size, hashed, table, hashes, known_offsets, known)]
+    return codes
+
+
+@compiled
+def append_texts(begins: Int64s, data: Bytes, rows: Int64s, offsets: Int64s, known: Bytes, count: int) -> bool:
+    """Writes some texts behind the first `count` ones, where there is room; else nothing, and False."""
+    end = offsets[count]
+    needed = 0
+    for i in range(rows.size):
+        needed += begins[rows[i] + 1] - begins[rows[i]]
+    if end + needed > known.size or count + rows.size >= offsets.size:
+        return False
+    for i in range(rows.size):
+        begin = begins[rows[i]]
+        size = begins[rows[i] + 1] - begin
+        for byte in range(size):
+            known[end + byte] = data[begin + byte]
+        end += size
+        offsets[count + i + 1] = end
+    return True

@@ -90,59 +90,77 @@ def offsets_of_runs(keys: Codes, key_count: int) -> Int64s:
 
 
 @compiled
-def order_by_key_and_time(keys: Codes, times: Int64s) -> Int64s:
-    """The stable order by key and then by time, for a few rows."""
-    by_time = np.argsort(times, kind="mergesort")
-    return by_time[np.argsort(keys[by_time], kind="mergesort")]
-
-
-@compiled
 def merge_sorted(
     rows: Codes,
+    kinds: Codes,
     keys: Codes,
     starts: Int64s,
     ends: Int64s,
-    more_rows: Codes,
-    more_keys: Codes,
-    more_starts: Int64s,
-    more_ends: Int64s,
-) -> tuple[Codes, Codes, Int64s, Int64s]:
-    """Two runs that are sorted by key and start as one; of equal ones those of the first run come first."""
-    n = rows.size + more_rows.size
+    more: Codes,
+    kinds_of: Codes,
+    keys_of: Codes,
+    starts_of: Int64s,
+    ends_of: Int64s,
+) -> tuple[Codes, Codes, Codes, Int64s, Int64s]:
+    """A run that is sorted by kind, key and start with further rows, given by what all rows are.
+
+    Of equal ones those of the run come first; rows with a key below 0 are left out.
+    """
+    order = np.argsort(starts_of[more], kind="mergesort")
+    order = order[np.argsort(keys_of[more[order]], kind="mergesort")]
+    order = order[np.argsort(kinds_of[more[order]], kind="mergesort")]
+    left = 0
+    for i in range(more.size):
+        left += keys_of[more[i]] < 0
+    n = rows.size + more.size - left
     all_rows = np.empty(n, np.int32)
+    all_kinds = np.empty(n, np.int32)
     all_keys = np.empty(n, np.int32)
     all_starts = np.empty(n, np.int64)
     all_ends = np.empty(n, np.int64)
     i = 0
-    j = 0
-    for at in range(n):
-        second = i == rows.size or (
-            j < more_rows.size and (more_keys[j] < keys[i] or (more_keys[j] == keys[i] and more_starts[j] < starts[i]))
-        )
-        if second:
-            all_rows[at] = more_rows[j]
-            all_keys[at] = more_keys[j]
-            all_starts[at] = more_starts[j]
-            all_ends[at] = more_ends[j]
-            j += 1
-        else:
+    at = 0
+    for j in range(more.size):
+        row = more[order[j]]
+        kind = kinds_of[row]
+        key = keys_of[row]
+        start = starts_of[row]
+        if key < 0:
+            continue
+        while i < rows.size and (
+            kinds[i] < kind or (kinds[i] == kind and (keys[i] < key or (keys[i] == key and starts[i] <= start)))
+        ):
             all_rows[at] = rows[i]
+            all_kinds[at] = kinds[i]
             all_keys[at] = keys[i]
             all_starts[at] = starts[i]
             all_ends[at] = ends[i]
             i += 1
-    return all_rows, all_keys, all_starts, all_ends
+            at += 1
+        all_rows[at] = row
+        all_kinds[at] = kind
+        all_keys[at] = key
+        all_starts[at] = start
+        all_ends[at] = ends_of[row]
+        at += 1
+    all_rows[at:] = rows[i:]
+    all_kinds[at:] = kinds[i:]
+    all_keys[at:] = keys[i:]
+    all_starts[at:] = starts[i:]
+    all_ends[at:] = ends[i:]
+    return all_rows, all_kinds, all_keys, all_starts, all_ends
 
 
 @compiled
 def keep_sorted(
-    rows: Codes, keys: Codes, starts: Int64s, ends: Int64s, places: Codes
-) -> tuple[Codes, Codes, Int64s, Int64s]:
+    rows: Codes, kinds: Codes, keys: Codes, starts: Int64s, ends: Int64s, places: Codes
+) -> tuple[Codes, Codes, Codes, Int64s, Int64s]:
     """Those of a sorted run whose row has a new place, which is not below 0, by that place."""
     kept = 0
     for i in range(rows.size):
         kept += places[rows[i]] >= 0
     new_rows = np.empty(kept, np.int32)
+    new_kinds = np.empty(kept, np.int32)
     new_keys = np.empty(kept, np.int32)
     new_starts = np.empty(kept, np.int64)
     new_ends = np.empty(kept, np.int64)
@@ -151,11 +169,27 @@ def keep_sorted(
         place = places[rows[i]]
         if place >= 0:
             new_rows[at] = place
+            new_kinds[at] = kinds[i]
             new_keys[at] = keys[i]
             new_starts[at] = starts[i]
             new_ends[at] = ends[i]
             at += 1
-    return new_rows, new_keys, new_starts, new_ends
+    return new_rows, new_kinds, new_keys, new_starts, new_ends
+
+
+@compiled
+def offsets_of_kinds(kinds: Codes, keys: Codes, kind_count: int, key_count: int) -> tuple[Int64s, Int64s]:
+    """Where each kind starts in a run that is sorted by kind and key, and where in its kind each key starts."""
+    begins = np.zeros(kind_count + 1, np.int64)
+    offsets = np.zeros((kind_count, key_count + 1), np.int64)
+    for i in range(kinds.size):
+        begins[kinds[i] + 1] += 1
+        offsets[kinds[i], keys[i] + 1] += 1
+    for kind in range(kind_count):
+        begins[kind + 1] += begins[kind]
+        for key in range(key_count):
+            offsets[kind, key + 1] += offsets[kind, key]
+    return begins, offsets
 
 
 @compiled

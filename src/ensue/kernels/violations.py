@@ -52,6 +52,50 @@ def add(
 
 
 @compiled
+def last_of_body(c: int, k: int, checks: Checks, first: Times) -> int:
+    """The stream of the body of a clause that came last to a trace; -1 if one of them has not come."""
+    latest = -1
+    for m in range(checks.offsets[c], checks.offsets[c + 1]):
+        member = checks.members[m]
+        if first[k, member] == NEVER:
+            latest = -1
+            break
+        if latest < 0 or first[k, member] > first[k, latest]:
+            latest = member
+    return latest
+
+
+@compiled
+def is_reported(number: int, code: int, k: int, checks: Checks, first: Times) -> bool:
+    """Whether streams of a constraint have clashed before: they clash in pairs, and one of them is enough."""
+    reported = False
+    for other in range(checks.heads.size):
+        if checks.numbers[other] == number:
+            known = True
+            for m in range(checks.offsets[other], checks.offsets[other + 1]):
+                member = checks.members[m]
+                known = known and member != code and first[k, member] != NEVER
+            reported = reported or known
+    return reported
+
+
+@compiled
+def clash_with(c: int, code: int, k: int, checks: Checks, first: Times) -> int:
+    """The stream that came last before `code` of those that cannot all occur; -2 if they have not, or without it."""
+    takes_part, latest = False, -1
+    for m in range(checks.offsets[c], checks.offsets[c + 1]):
+        member = checks.members[m]
+        if first[k, member] == NEVER:
+            takes_part = False
+            break
+        if member == code:
+            takes_part = True
+        elif latest < 0 or first[k, member] > first[k, latest]:
+            latest = member
+    return latest if takes_part else -2
+
+
+@compiled
 def find_violations(
     order: Codes,
     keys: Codes,
@@ -88,20 +132,11 @@ def find_violations(
         if began != NEVER and not judged[k] and (over or expired or (i < 0 and open_ends)):
             judged[k] = True
             for c in range(checks.heads.size):
-                head = checks.heads[c]
-                if head < 0 or first[k, head] != NEVER:
-                    continue
-                latest = -1
-                for m in range(checks.offsets[c], checks.offsets[c + 1]):
-                    member = checks.members[m]
-                    if first[k, member] == NEVER:
-                        latest = -1
-                        break
-                    if latest < 0 or first[k, member] > first[k, latest]:
-                        latest = member
-                if latest >= 0:
-                    found = add(found, count, k, checks.numbers[c], latest, first[k, latest], -1, NEVER)
-                    count += 1
+                if checks.heads[c] >= 0 and first[k, checks.heads[c]] == NEVER:
+                    latest = last_of_body(c, k, checks, first)
+                    if latest >= 0:
+                        found = add(found, count, k, checks.numbers[c], latest, first[k, latest], -1, NEVER)
+                        count += 1
         if i < 0:
             continue
         code = codes[i]
@@ -110,9 +145,8 @@ def find_violations(
                 found = add(found, count, k, checks.ends[ending], code, time, ending, ended)
                 count += 1
             judged[k] = False
-            for s in range(streams):
-                first[k, s] = NEVER
-                last[k, s] = NEVER
+            first[k] = NEVER
+            last[k] = NEVER
         is_first = first[k, code] == NEVER
         if is_first:
             first[k, code] = time
@@ -123,35 +157,14 @@ def find_violations(
                     found = add(found, count, k, checks.prior[p, 2], code, time, checks.prior[p, 1], since)
                     count += 1
         last[k, code] = time
-        if not is_first:
-            continue
         reported = -1
-        for c in range(checks.heads.size):
+        for c in range(checks.heads.size if is_first else 0):
             if checks.heads[c] >= 0 or checks.numbers[c] == reported:
                 continue
-            takes_part, latest = False, -1
-            for m in range(checks.offsets[c], checks.offsets[c + 1]):
-                member = checks.members[m]
-                if first[k, member] == NEVER:
-                    takes_part = False
-                    break
-                if member == code:
-                    takes_part = True
-                elif latest < 0 or first[k, member] > first[k, latest]:
-                    latest = member
-            if not takes_part:
-                continue
-            reported = checks.numbers[c]
-            for other in range(checks.heads.size):
-                # The streams of one constraint clash in pairs; another pair of them has been reported.
-                if checks.numbers[other] == reported:
-                    known = True
-                    for m in range(checks.offsets[other], checks.offsets[other + 1]):
-                        member = checks.members[m]
-                        known = known and member != code and first[k, member] != NEVER
-                    if known:
-                        takes_part = False
-            if takes_part:
-                found = add(found, count, k, checks.numbers[c], code, time, latest, first[k, latest])
-                count += 1
+            latest = clash_with(c, code, k, checks, first)
+            if latest > -2:
+                reported = checks.numbers[c]
+                if not is_reported(reported, code, k, checks, first):
+                    found = add(found, count, k, reported, code, time, latest, first[k, latest])
+                    count += 1
     return found[:count]

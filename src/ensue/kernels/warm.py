@@ -33,6 +33,9 @@ _offsets = np.array([0, 1], np.int64)
 _never = np.iinfo(np.int64).max
 _nothing = np.full(4, -1, np.int32)
 _bytes = np.zeros(1, np.uint8)
+_given = np.frombuffer(bytes(1), np.uint8)
+_begins, _large_begins = (np.frombuffer(bytes(16), kind) for kind in (np.int32, np.int64))
+"""Buffers of Arrow cannot be written to, which makes another type of them."""
 
 _counts = np.zeros((1, 1), np.int64)
 _used = np.zeros(1, np.uint8)
@@ -70,14 +73,18 @@ CALLS: tuple[tuple[Any, tuple[Any, ...]], ...] = (
     (codes.number_by_appearance, (_rows, 1)),
     (codes.fill_table, (_nothing.copy(), _times, 1)),
     (codes.intern_values, (_times, _nothing.copy(), _times.copy(), 0)),
-    (codes.intern_texts, (_offsets, _bytes, _nothing.copy(), _times.copy(), _offsets.copy(), _bytes.copy(), 0)),
+    (codes.intern_texts, (_offsets, _given, _nothing.copy(), _times.copy(), _offsets.copy(), _bytes.copy(), 0)),
+    (codes.find_texts, (_begins, _given, _nothing.copy(), _times, _offsets, _bytes)),
+    (codes.find_texts, (_large_begins, _given, _nothing.copy(), _times, _offsets, _bytes)),
+    (codes.append_texts, (_begins, _given, _times[:0], _begins.copy(), _bytes.copy(), 0)),
+    (codes.append_texts, (_large_begins, _given, _times[:0], _large_begins.copy(), _bytes.copy(), 0)),
     (sorting.is_sorted, (_times,)),
     (sorting.order_by_time, (_times,)),
     (sorting.group_by_key, (_rows, 1)),
     (sorting.offsets_of_runs, (_rows, 1)),
-    (sorting.order_by_key_and_time, (_rows, _times)),
-    (sorting.merge_sorted, (_rows, _rows, _times, _times, _rows, _rows, _times, _times)),
-    (sorting.keep_sorted, (_rows, _rows, _times, _times, _rows)),
+    (sorting.merge_sorted, (_rows, _rows, _rows, _times, _times, _rows, _rows, _rows, _times, _times)),
+    (sorting.keep_sorted, (_rows, _rows, _rows, _times, _times, _rows)),
+    (sorting.offsets_of_kinds, (_rows, _rows, 1, 1)),
     (sorting.number_within_runs, (_rows, _rows, _times)),
     (ranges.find_ranges, (_rows, _times, _times, _offsets, _times)),
     (ranges.expand_ranges, (_rows, _rows, 0)),
@@ -89,7 +96,7 @@ CALLS: tuple[tuple[Any, tuple[Any, ...]], ...] = (
     (choice.take_unused, (_counts, _used)),
     (choice.close_initiators, (_times, _times, True, _used)),
     (mining.count_pairs, (_offsets, _rows, _times, _times, _counts, _counts)),
-    (traces.follow, (_rows[:0], _rows, _times, _bits, _bits, _rules, _traces, _flags, _rows)),
+    (traces.follow, (traces.Arrivals(_rows[:0], _rows, _times, _bits, _bits), _rules, _traces, _flags, _rows)),
     (violations.find_violations, (_rows[:0], _rows, _times, _rows, _checks, _seen, 0, False)),
 )
 

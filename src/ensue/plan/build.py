@@ -87,17 +87,12 @@ def plan_checked(
 
 def longer(plan: QueryPlan, rounds: int) -> QueryPlan:
     """The plan for the matches in which a repetition without a limit comes so many times, and none more often."""
-    remembered = plan.graphs[0].remembered
-    wanted = ("longer", rounds)
-    if wanted not in remembered:
-        growing = growing_lists(plan.normal_form.pattern)
-        whole = plan_checked(plan.query, plan.catalog, plan.source, plan.law, rounds)
-        graphs = tuple(
-            graph for graph in whole.graphs if rounds == max(graph.graph.rounds.get(group, 0) for group in growing)
-        )
-        remembered[wanted] = replace(whole, graphs=graphs)
-    found: QueryPlan = remembered[wanted]
-    return found
+    growing = growing_lists(plan.normal_form.pattern)
+    whole = plan_checked(plan.query, plan.catalog, plan.source, plan.law, rounds)
+    graphs = tuple(
+        graph for graph in whole.graphs if rounds == max(graph.graph.rounds.get(group, 0) for group in growing)
+    )
+    return replace(whole, graphs=graphs)
 
 
 def _is_plain(graphs: Sequence[GraphPlan]) -> bool:

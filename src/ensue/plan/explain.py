@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from ensue.algebra.contexts import resolve_contexts
 from ensue.algebra.nodes import Event, PatternQuery, Statements
@@ -25,7 +25,11 @@ from ensue.plan.model import AbsencePlan, GraphPlan, QueryPlan, Retention
 from ensue.plan.monitor import GraphMonitor, Step
 from ensue.plan.order import precedence
 from ensue.plan.retention import longer
+from ensue.plan.sharing import alike, graphs_of
 from ensue.plan.slices import slicing_of, uncut_reason
+
+MOST_NAMES = 3
+"""How many of the statements are named that share something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,6 +397,62 @@ def _savers(graph: Graph, steps: Sequence[Step], failing: Sequence[Step]) -> Ite
 def _with_predicate(variable: Variable) -> str:
     where = " AND ".join(render_expression(anonymous_predicate(predicate)) for predicate in variable.predicates)
     return f"{variable.stream}[{where}]" if where else str(variable.stream)
+
+
+# -- what statements share --------------------------------------------------------------------------------------------
+
+
+def with_shared(explained: Iterable[Explained]) -> list[Explained]:
+    """What there is to say of statements that run together, each with what a step works out once for several."""
+    every = list(explained)
+    declared = {entry.query.name for entry in every if entry.query.declares}
+    together: dict[Hashable, list[int]] = {}
+    for place, entry in enumerate(every):
+        alone = len(entry.plans) > 1 or any(plan.monitor is not None for plan in entry.plans)
+        if not alone and declared.isdisjoint(entry.plans[0].streams):
+            plan = entry.plans[0]
+            together.setdefault((plan.query.partition_by, plan.counting), []).append(place)
+    for places in together.values():
+        lines = _shared_lines([every[place].plans[0] for place in places]) if len(places) > 1 else ()
+        for place, own in zip(places, lines, strict=False):
+            sections = _filled(*every[place].sections, ("SHARED", own))
+            every[place] = replace(every[place], sections=sections)
+    return every
+
+
+def _shared_lines(plans: Sequence[QueryPlan]) -> list[list[str]]:
+    """For each of some plans that run together, what it shares with which others."""
+    graphs = [list(graphs_of([plan])) for plan in plans]
+    likeness = alike(graph for own in graphs for graph in own)
+    users: dict[Hashable, set[int]] = {}
+    for number, own in enumerate(graphs):
+        for graph in own:
+            for asked in (*map(graph.graph.question, graph.graph.variables), likeness.get(id(graph))):
+                users.setdefault(asked, set()).add(number)
+
+    def others(asked: Hashable, number: int) -> str:
+        names = [str(plans[user].query.name or f"pattern {user + 1}") for user in sorted(users[asked] - {number})]
+        return ", ".join(
+            names if len(names) <= MOST_NAMES else [*names[:MOST_NAMES], f"{len(names) - MOST_NAMES} more"]
+        )
+
+    lines: list[list[str]] = []
+    for number, (plan, own) in enumerate(zip(plans, graphs, strict=True)):
+        found: dict[str, str] = {}
+        for place, graph in enumerate(plan.graphs, start=1):
+            if len(users.get(likeness.get(id(graph)), ())) > 1 and id(graph) in likeness:
+                which = f"matches of branch {place}" if len(plan.graphs) > 1 else "matches"
+                found[which] = others(likeness[id(graph)], number)
+            for absence in graph.absences:
+                if id(absence.graph) in likeness and len(users[likeness[id(absence.graph)]]) > 1:
+                    found[f"matches of {absence.absence.text}"] = others(likeness[id(absence.graph)], number)
+        for graph in own:
+            for variable in graph.graph.variables:
+                asked = graph.graph.question(variable)
+                if len(users[asked]) > 1:
+                    found[f"events of {_with_predicate(variable)}"] = others(asked, number)
+        lines.append([f"{what}: found once, also for {names}" for what, names in found.items()])
+    return lines
 
 
 # -- spark ------------------------------------------------------------------------------------------------------------

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ensue.algebra.catalog import Catalog
 from ensue.algebra.nodes import PatternQuery
+from ensue.algebra.operators import CONTEXTS
 from ensue.algebra.policies import chooses
 from ensue.algebra.scopes import growing_lists
 from ensue.errors import Source
@@ -71,8 +72,6 @@ class GraphPlan:
     distinct: tuple[tuple[Name, Name], ...]
     absences: tuple[AbsencePlan, ...]
     collections: tuple[CollectionPlan, ...] = ()
-    remembered: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
-    """What the engine has worked out about the graph and would work out again in every step of a stream."""
 
     def with_inner(self) -> Iterator[GraphPlan]:
         """This graph and the forbidden and listed ones inside of it, at any depth."""
@@ -143,6 +142,11 @@ class QueryPlan:
     def uncertain(self) -> bool:
         """Whether events of the query may be real or not, so that a match is more or less probable."""
         return any(map(self.catalog.is_uncertain, self.columns))
+
+    @property
+    def uses_up(self) -> bool:
+        """Whether matches use events up, or are chosen pair by pair."""
+        return bool(self.query.consume) or self.query.policy in CONTEXTS
 
     @property
     def grows(self) -> bool:

@@ -159,6 +159,8 @@ def _from_polars(frame: Any) -> pa.Table:
 
 def without_views(table: pa.Table) -> pa.Table:
     """The table with string views and run-end encoding turned into plain columns, which every kernel of Arrow takes."""
+    if all(map(_is_plain, table.schema.types)):
+        return table
     for place, field in enumerate(table.schema):
         plain = _without_views(field.type)
         if plain != field.type:
@@ -168,6 +170,10 @@ def without_views(table: pa.Table) -> pa.Table:
                 column = pa.chunked_array(chunks, column.type.value_type)
             table = table.set_column(place, pa.field(field.name, plain), column.cast(plain))
     return table
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_primitive(kind) or kind == pa.string())
 
 
 def _without_views(kind: pa.DataType) -> pa.DataType:
@@ -188,6 +194,8 @@ def _without_views(kind: pa.DataType) -> pa.DataType:
 
 def conform(table: pa.Table, schema: pa.Schema, label: str) -> pa.Table:
     """A later batch in the shape of the first: the same columns and kinds; further columns are left out."""
+    if table.schema.equals(schema):
+        return table
     names = table.column_names
     check_duplicates(names, label)
     missing = [name for name in schema.names if name not in names]
@@ -206,7 +214,7 @@ def conform(table: pa.Table, schema: pa.Schema, label: str) -> pa.Table:
 
 def learn_types(schema: pa.Schema, given: pa.Schema) -> pa.Schema:
     """The schema with the types of a later batch for columns that held nothing before."""
-    for place, field in enumerate(schema):
+    for place, field in enumerate(schema if pa.null() in schema.types else ()):
         if pa.types.is_null(field.type) and given.get_field_index(field.name) >= 0:
             schema = schema.set(place, field.with_type(given.field(field.name).type))
     return schema
