@@ -108,33 +108,30 @@ class Contradiction(NamedTuple):
     cycle: tuple[Bound, ...]
 
 
+Limits: TypeAlias = dict[int, int]
+"""The tightest limit between two points. The points are given by their places, `left << SHIFT | right`; of a limit,
+`2 * value` and 1 unless it is strict, so that the lesser of two is the tighter."""
+
+SHIFT = 16
+WEAK_ZERO = 1
+
 Derivation: TypeAlias = "tuple[Bound | Derivation, ...]"
 """The bounds that add up to a limit, in order; nested, so that joining two takes no time."""
 
-Path: TypeAlias = tuple[Limit, Derivation]
-Paths: TypeAlias = dict[int, Path]
-"""The path between two points, by the places of the points: `left << SHIFT | right`. Numbers are quicker than names."""
-
-SHIFT = 16
-
-
-def bounds_in(derivation: Derivation) -> Iterator[Bound]:
-    """The bounds of a derivation from left to right."""
-    stack = list(reversed(derivation))
-    while stack:
-        part = stack.pop()
-        if isinstance(part, Bound):
-            yield part
-        else:
-            stack += reversed(part)
+Way: TypeAlias = tuple[int, int, Derivation]
+"""From or to a point, by its place: the limit, and the bounds that add up to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """The closed bounds over a set of points, each with the path it was derived by."""
+    """The closed bounds over a set of points: the limits of the shortest paths between them.
+
+    `history` says from which points and bounds it was made, step by step.
+    """
 
     points: tuple[Point, ...] = ()
-    paths: Paths = field(default_factory=dict)
+    paths: Limits = field(default_factory=dict)
+    history: tuple[tuple[tuple[Point, ...], tuple[Bound, ...]], ...] = ()
     contradiction: Contradiction | None = None
     places: Mapping[Point, int] = field(init=False, compare=False, repr=False)
 
@@ -146,8 +143,8 @@ class Network:
         if left == right:
             return ZERO
         one, other = self.places.get(left), self.places.get(right)
-        path = None if one is None or other is None else self.paths.get(one << SHIFT | other)
-        return None if path is None else path[0]
+        found = None if one is None or other is None else self.paths.get(one << SHIFT | other)
+        return None if found is None else Limit(found >> 1, not found & 1)
 
     def before(self, left: Point, right: Point) -> bool:
         """True if `left` is certainly strictly before `right`."""
@@ -156,22 +153,15 @@ class Network:
 
     def among(self, names: Collection[Name]) -> Network:
         """The bounds between points of some variables; in a closed network they are all that follows for these."""
-        kept = [place for place, point in enumerate(self.points) if point.variable in names]
-        paths = {
-            new << SHIFT | other: self.paths[place << SHIFT | right]
-            for new, place in enumerate(kept)
-            for other, right in enumerate(kept)
-            if place << SHIFT | right in self.paths
-        }
-        return Network(tuple(self.points[place] for place in kept), paths)
-
-
-class _ContradictionError(Exception):
-    """Raised inside of this module to leave nested loops."""
-
-    def __init__(self, derivation: Derivation) -> None:
-        self.contradiction = Contradiction(tuple(bounds_in(derivation)))
-        super().__init__()
+        points = [point for point in self.points if point.variable in names]
+        said = Reason("")
+        bounds = [
+            Bound(left, right, limit, said)
+            for left in points
+            for right in points
+            if left != right and (limit := self.limit(left, right)) is not None
+        ]
+        return close(points, bounds)
 
 
 def close(points: Iterable[Point], bounds: Iterable[Bound]) -> Network:
@@ -183,82 +173,101 @@ def close(points: Iterable[Point], bounds: Iterable[Bound]) -> Network:
     >>> [step.reason.text for step in close([a, b], [before, after]).contradiction.cycle]
     ['`b` before `a`', '`a` before `b`']
     """
-    order = tuple(dict.fromkeys(points))
-    places = {point: place for place, point in enumerate(order)}
-    paths: Paths = {}
-    try:
-        for bound in bounds:
-            _tighten(paths, [(places[bound.left], *bound.limit, (bound,))], [(places[bound.right], 0, False, ())])
-        numbers = range(len(order))
-        for middle in numbers:
-            before = [
-                (left, *path[0], path[1]) for left in numbers if (path := paths.get(left << SHIFT | middle)) is not None
-            ]
-            after = [
-                (right, *path[0], path[1])
-                for right in numbers
-                if (path := paths.get(middle << SHIFT | right)) is not None
-            ]
-            _tighten(paths, before, after)
-    except _ContradictionError as found:
-        return Network(order, paths, found.contradiction)
-    return Network(order, paths)
+    return extend(Network(), points, bounds)
 
 
 def extend(network: Network, points: Iterable[Point], bounds: Iterable[Bound]) -> Network:
-    """A closed network with a few more points and bounds: each bound is led through the paths at its ends.
+    """A network with more points and bounds, closed again, or with the first contradiction.
 
-    Where there is no path yet, all are closed at once.
+    The bounds that add up to a limit are of interest only in a contradiction: then they are looked for.
     """
     if network.contradiction is not None:
         return network
-    if not network.paths:
-        return close((*network.points, *points), bounds)
-    order = tuple(dict.fromkeys((*network.points, *points)))
-    places = {point: place for place, point in enumerate(order)}
-    paths = dict(network.paths)
-    numbers = range(len(order))
-    try:
-        for bound in bounds:
-            begin, end, (value, strict) = places[bound.left], places[bound.right], bound.limit
-            known = paths.get(begin << SHIFT | end)
-            if known is not None and not bound.limit.tighter_than(known[0]):
+    order, added = tuple(dict.fromkeys((*network.points, *points))), tuple(bounds)
+    history = (*network.history, (order, added))
+    limits = dict(network.paths)
+    if _add(limits, None, order, added) is None:
+        return Network(order, limits, history)
+    limits, ways = {}, dict[int, Derivation]()
+    for known, given in history:
+        cycle = _add(limits, ways, known, given)
+        if cycle is not None:
+            return Network(order, limits, history, Contradiction(tuple(_bounds_in(cycle))))
+    raise AssertionError("what is contradictory is so again")
+
+
+def _add(
+    limits: Limits, ways: dict[int, Derivation] | None, points: tuple[Point, ...], bounds: Iterable[Bound]
+) -> Derivation | None:
+    """Adds bounds to closed limits, and how limits come about to the `ways`; gives a cycle that contradicts itself.
+
+    The first bounds are closed all at once, later ones are led through the limits at their ends one by one.
+    """
+    places = {point: place for place, point in enumerate(points)}
+    numbers = range(len(points))
+    at_once = not limits
+    known = ways if ways is not None else dict[int, Derivation]()
+    for bound in bounds:
+        begin, end = places[bound.left], places[bound.right]
+        code = 2 * bound.limit.value + (not bound.limit.strict)
+        before: list[Way] = [(begin, code, (bound,))]
+        after: list[Way] = [(end, WEAK_ZERO, ())]
+        if not at_once:
+            if begin != end and limits.get(begin << SHIFT | end, code + 1) <= code:
                 continue
-            before: list[Way] = [(begin, value, strict, (bound,))]
             for left in numbers:
-                if (path := paths.get(left << SHIFT | begin)) is not None:
-                    limit, way = path
-                    before.append((left, limit.value + value, limit.strict or strict, (way, bound)))
-            after: list[Way] = [(end, 0, False, ())]
-            for right in numbers:
-                if (path := paths.get(end << SHIFT | right)) is not None:
-                    after.append((right, *path[0], path[1]))
-            _tighten(paths, before, after)
-    except _ContradictionError as found:
-        return Network(order, paths, found.contradiction)
-    return Network(order, paths)
+                key = left << SHIFT | begin
+                if key in limits:
+                    first = limits[key]
+                    before.append((left, first + code - ((first | code) & 1), (known.get(key, ()), bound)))
+            after += [
+                (right, limits[key], known.get(key, ())) for right in numbers if (key := end << SHIFT | right) in limits
+            ]
+        cycle = _tighten(limits, ways, before, after)
+        if cycle is not None:
+            return cycle
+    for middle in numbers if at_once else ():
+        before = [
+            (left, limits[key], known.get(key, ())) for left in numbers if (key := left << SHIFT | middle) in limits
+        ]
+        after = [
+            (right, limits[key], known.get(key, ())) for right in numbers if (key := middle << SHIFT | right) in limits
+        ]
+        cycle = _tighten(limits, ways, before, after)
+        if cycle is not None:
+            return cycle
+    return None
 
 
-Way: TypeAlias = "tuple[int, int, bool, Derivation]"
-"""From or to a point, by its place: the value of its limit, whether it is strict, and the bounds that add up to it."""
-
-
-def _tighten(paths: Paths, before: Sequence[Way], after: Sequence[Way]) -> None:
+def _tighten(
+    limits: Limits, ways: dict[int, Derivation] | None, before: Iterable[Way], after: Sequence[Way]
+) -> Derivation | None:
     """Notes the limits of all ways that lead on from one another, where they are tighter than the known ones."""
-    for left, value, strict, begin in before:
-        for right, more, also_strict, end in after:
-            total, is_strict = value + more, strict or also_strict
+    for left, first, begin in before:
+        for right, second, end in after:
+            total = first + second - ((first | second) & 1)
             if left == right:
-                if total < 0 or (total == 0 and is_strict):
-                    raise _ContradictionError((begin, end))
+                if total < WEAK_ZERO:
+                    return begin, end
                 continue
             key = left << SHIFT | right
-            known = paths.get(key)
-            if known is not None:
-                limit = known[0]
-                if total > limit.value or (total == limit.value and (limit.strict or not is_strict)):
-                    continue
-            paths[key] = (Limit(total, is_strict), (begin, end))
+            known = limits.get(key)
+            if known is None or total < known:
+                limits[key] = total
+                if ways is not None:
+                    ways[key] = (begin, end)
+    return None
+
+
+def _bounds_in(derivation: Derivation) -> Iterator[Bound]:
+    """The bounds of a derivation from left to right."""
+    stack = list(reversed(derivation))
+    while stack:
+        part = stack.pop()
+        if isinstance(part, Bound):
+            yield part
+        else:
+            stack += reversed(part)
 
 
 @dataclass(frozen=True, slots=True)
