@@ -16,7 +16,6 @@ NAMES = {
     "ensue.actions.delivery": ("Courier", "Policy", "Route"),
     "ensue.actions.journal": ("Journal",),
     "ensue.actions.tables": ("INDEX", "TableSink"),
-    "ensue.algebra.bound": ("positive_names",),
     "ensue.algebra.catalog": ("inferred_catalog",),
     "ensue.algebra.constraints": (
         "Clause",
@@ -93,7 +92,7 @@ NAMES = {
         "Together",
         "While",
     ),
-    "ensue.algebra.scopes": ("counts_events",),
+    "ensue.algebra.scopes": ("counts_events", "positive_names"),
     "ensue.algebra.states": (
         "Arrow",
         "Both",

@@ -20,7 +20,7 @@ from ensue.engine.output import key_column_of
 from ensue.engine.stage import Member
 from ensue.engine.traces import Watched
 from ensue.errors import LimitError, SchemaError, citing
-from ensue.graph.timescale import TimeScale
+from ensue.graph.bounds import TimeScale
 from ensue.phases import Lowered
 from ensue.plan.model import Options
 from ensue.plan.programs import ColumnNames, Columns

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ensue.algebra.partial import eager_constraint_problems, eager_problems
-from ensue.dsl.constraints import ConstraintsLike
 from ensue.engine.events import stream_codes
 from ensue.engine.machine import Batch, Machine, Step, compile_plan
 from ensue.engine.matches import MatchChunk
@@ -20,7 +19,7 @@ from ensue.engine.sources import EventSource, Report, load_sources
 from ensue.engine.stage import Collect, Member, ordered
 from ensue.engine.traces import Watched
 from ensue.errors import LimitError, QueryError, SchemaError, citing, closest, counted, warn
-from ensue.kernels.warm import warm_up, warm_up_beliefs
+from ensue.kernels.warm import compile_missing
 from ensue.names import AnyEvent, Stream
 from ensue.phases import Lowered, lower
 from ensue.plan.build import with_lists
@@ -41,6 +40,9 @@ from ensue.programs import (
 from ensue.runtimes.fixed import fixed_tables
 from ensue.runtimes.moments import ALL_TIME, Period
 from ensue.runtimes.tables import TableKind, are_frames, arrow_tables
+
+if TYPE_CHECKING:
+    from ensue.dsl.constraints import ConstraintsLike
 
 MOST_SHOWN = 8
 """How many values of a type column a warning lists."""
@@ -285,12 +287,12 @@ class Loaded:
     def run(self, collect: Collect = ordered, asked: bool = False) -> Step:
         """One step over all rows, with a warning of names that are probably slips; where a question is `asked` about a
         result, its answer says so."""
-        for source in self.batch.sources:
+        for source in self.batch.sources if self.planned.derivations else ():
             _warn_of_hidden_rows(source, [made.name for made in self.planned.derivations])
         step = self.machine.run(self.batch, collect=collect)
         for plan in all_plans(self.planned.derivations, () if asked else self.planned.plans):
-            if plan.tracking is None:
-                self._warn_of_missing_streams(plan, any(plan is other for other in step.empty))
+            if plan.tracking is None and (plan.law is not None or any(plan is other for other in step.empty)):
+                self._warn_of_missing_streams(plan)
         return step
 
     @property
@@ -301,10 +303,10 @@ class Loaded:
     def after(self, step: Step) -> Loaded:
         return replace(self, sources=step.events, report=step.report)
 
-    def _warn_of_missing_streams(self, plan: QueryPlan, is_empty: bool) -> None:
+    def _warn_of_missing_streams(self, plan: QueryPlan) -> None:
         """A name that is nearly that of another stream, or a column that holds none of them, is probably a slip."""
         constrained = plan.law.streams if plan.law is not None else ()
-        for item in self.inputs if constrained or is_empty else ():
+        for item in self.inputs:
             streams = tuple(filter(item.holds, plan.streams))
             if item.type is not None and (constrained or streams):
                 _warn_of_names(item, streams, constrained, alone=streams == plan.streams)
@@ -325,14 +327,16 @@ def load_tables(
     planned = plan_queries(tables, statements, columns, match_id, fixed)
     if whole:
         planned = replace(planned, plans=tuple(map(with_lists, planned.plans)))
-    return _loaded(kind, tables, planned, period.within(options, planned.plans[0].catalog.time_type))
+    if period.since is not None or period.until is not None:
+        options = period.within(options, planned.plans[0].catalog.time_type)
+    return _loaded(kind, tables, planned, options)
 
 
 def _loaded(
     kind: TableKind, tables: Mapping[str, pa.Table] | pa.Table, planned: ProgramPlan, options: Options
 ) -> Loaded:
     machine = compile_plan(planned, options)
-    warm_up() if planned.states is None else warm_up_beliefs()
+    compile_missing(states=planned.states is not None)
     return Loaded(kind, planned, machine, Batch(*load_sources(with_rows(planned.inputs, tables), machine.time_type)))
 
 

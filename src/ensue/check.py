@@ -5,9 +5,6 @@ What data decide (fields, types, time, keys) is found where the data are known: 
 
 from __future__ import annotations
 
-from dataclasses import fields
-from typing import Any
-
 from ensue.algebra.bind import check_expressions
 from ensue.algebra.check import check_constraints, check_query, check_statement_names
 from ensue.algebra.contexts import resolve_contexts
@@ -23,13 +20,14 @@ from ensue.algebra.streams import check_streams, declarations, unclear_traces, u
 from ensue.algebra.table_checks import check_tables
 from ensue.errors import Problem, QueryError
 from ensue.lang.citing import joined, written_out
-from ensue.phases import Checked, lowered_forms
+from ensue.phases import Checked, fields_of, has_forms_to_lower, lowered_forms
 
 
 def check(statements: Statements) -> list[Problem]:
     """Every problem of a program that can be found without data, in the order of the text.
 
-    What rules and contexts mean is looked at once they are well formed themselves.
+    What rules and contexts mean is looked at once they are well formed themselves. What a program does not have is not
+    looked for: each kind of statement has its checks, and only those that there are run.
 
     >>> from ensue.lang.parser import parse_statements
     >>> [problem.code for problem in check(parse_statements("PATTERN SEQ(A a, NOT B a); STATE s OF x IN (y, y)"))]
@@ -54,44 +52,49 @@ def checked(statements: Statements) -> Checked:
     if problems := check(statements):
         cited = written_out(statements)
         raise QueryError(check(cited) or problems, cited.source)
-    return _marked(statements)
-
-
-def _marked(statements: Statements) -> Checked:
-    parts: dict[str, Any] = {part.name: getattr(statements, part.name) for part in fields(Statements)}
-    return Checked(**parts)
+    return Checked(**fields_of(statements))
 
 
 def _written_problems(statements: Statements) -> list[Problem]:
-    problems = [*check_constraints(statements.constraints)]
-    problems += check_hierarchies(statements.hierarchies)
+    problems: list[Problem] = []
+    if statements.constraints:
+        problems += check_constraints(statements.constraints)
+    if statements.hierarchies:
+        problems += check_hierarchies(statements.hierarchies)
     problems += [problem for query in statements.statements for problem in _query_problems(query)]
-    problems += check_statement_names(
-        [(query.name, query.span) for query in statements.results if isinstance(query.name, str)]
-    )
-    problems += check_streams(statements)
-    problems += check_rules(statements)
-    problems += check_states(statements.states)
+    if len(statements.statements) > 1:
+        problems += check_statement_names(statements.results)
+    if any(query.declares for query in statements.statements):
+        problems += check_streams(statements)
+    if statements.ruleset is not None:
+        problems += check_rules(statements)
+    if statements.states:
+        problems += check_states(statements.states)
     return problems
 
 
 def _lowered_problems(statements: Statements) -> list[Problem]:
-    """What is wrong with the tables that rules look up, and with the patterns that rules, ON and contexts stand for."""
-    ruleset = statements.ruleset or Ruleset()
-    problems = [*check_tables(ruleset)]
-    problems += [problem for action in ruleset.actions for problem in _query_problems(action_query(action))]
-    problems += [problem for query in statements.statements for problem in _context_problems(query)]
-    if problems:
-        return problems
-    lowered = lowered_forms(statements)
-    written = {id(query) for query in statements.statements}
-    made = [query for query in with_keys(lowered.statements) if id(query) not in written]
-    problems += [problem for query in made for problem in check_query(query) or check_expressions(query)]
-    problems += check_streams(lowered)
-    declared = declarations(lowered.statements)
-    # Those of rules may have other keys once tables say what is in which place.
-    plain = [query for query in statements.statements if not used_streams(query, declared)]
-    return [*problems, *unclear_traces(statements.constraints, plain)]
+    """What is wrong with what rules, ON and contexts stand for, and with what constraints say of the patterns."""
+    problems: list[Problem] = []
+    lowered = statements
+    if has_forms_to_lower(statements):
+        ruleset = statements.ruleset or Ruleset()
+        problems += check_tables(ruleset)
+        problems += [problem for action in ruleset.actions for problem in _query_problems(action_query(action))]
+        problems += [problem for query in statements.statements for problem in _context_problems(query)]
+        if problems:
+            return problems
+        lowered = lowered_forms(statements)
+        written = {id(query) for query in statements.statements}
+        made = [query for query in with_keys(lowered.statements) if id(query) not in written]
+        problems += [problem for query in made for problem in check_query(query) or check_expressions(query)]
+        problems += check_streams(lowered)
+    if statements.constraints:
+        declared = declarations(lowered.statements)
+        # Those of rules may have other keys once tables say what is in which place.
+        plain = [query for query in statements.statements if not used_streams(query, declared)]
+        problems += unclear_traces(statements.constraints, plain)
+    return problems
 
 
 def _query_problems(query: PatternQuery) -> list[Problem]:

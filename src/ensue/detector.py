@@ -19,7 +19,7 @@ from ensue.engine.snapshot import read_header, restore, saved_schemas, snapshot
 from ensue.engine.sources import SAFE_TIME, Mask, Report
 from ensue.errors import SchemaError, StateError, counted, warn
 from ensue.expr.kinds import NANOSECONDS_PER_UNIT
-from ensue.kernels.warm import warm_up, warm_up_beliefs
+from ensue.kernels.warm import compile_missing
 from ensue.names import Stream
 from ensue.phases import Lowered
 from ensue.plan.model import DEFAULT_LIMIT, Options
@@ -304,7 +304,7 @@ class Detector:
     def _compiled(self, tables: Mapping[str, pa.Table] | pa.Table) -> Machine:
         planned = plan_queries(tables, self._statements, self._columns, self._match_id, self._fixed)
         self._per_stream = isinstance(tables, Mapping)
-        warm_up() if planned.states is None else warm_up_beliefs()
+        compile_missing(states=planned.states is not None)
         if self._violations:
             planned = with_violations(planned, self._statements)
         given: Batch = {}

@@ -16,7 +16,7 @@ from ensue.engine.sources import load_sources
 from ensue.errors import SchemaError, closest, did_you_mean
 from ensue.expr.kinds import Kind
 from ensue.expr.types import kind_of, readable_type
-from ensue.kernels.warm import warm_up
+from ensue.kernels.warm import compile_missing
 from ensue.lang.render import render_constraint, render_constraint_statement
 from ensue.plan.inputs import InputTable, catalog_of, input_tables
 from ensue.plan.programs import ColumnNames
@@ -144,7 +144,7 @@ def mine(
     else:
         inputs = _log_tables(arrow_tables(events)[1], time, type, keys)
         time_type = catalog_of(inputs).time_type
-        warm_up()
+        compile_missing()
         sources, report = load_sources(inputs, time_type)
         counts = count_traces(sources, keys, time_type, report)
         warn_set_aside(report)

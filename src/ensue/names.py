@@ -114,6 +114,8 @@ def covers(wide: Stream, stream: Stream) -> bool:
 
 def may_meet(one: Stream, other: Stream) -> bool:
     """Whether an event can be of both streams."""
+    if isinstance(one, str) and isinstance(other, str):
+        return one == other
     both_open = isinstance(one, AnyEvent) and isinstance(other, AnyEvent)
     return both_open or covers(one, other) or covers(other, one)
 

@@ -22,6 +22,7 @@ from typing import Any, TypeAlias
 from ensue.algebra.contexts import resolve_contexts
 from ensue.algebra.expand import expand_query
 from ensue.algebra.nodes import AnyStatements, PatternQuery, Statements, Within
+from ensue.algebra.operators import CONTEXTS
 from ensue.algebra.rulesets import resolve_rules
 from ensue.algebra.scopes import name_anonymous
 from ensue.algebra.settling import AttributesOf, with_attributes, with_keys
@@ -49,6 +50,11 @@ class Checked(Phase):
 @dataclass(frozen=True, slots=True, eq=False)
 class Lowered(Phase):
     """Statements in the forms that planning takes: patterns that declare streams or are results. Made by `lower`."""
+
+
+def fields_of(statements: Statements) -> dict[str, Any]:
+    """What statements are made of, to make the same statements of the next phase."""
+    return {part.name: getattr(statements, part.name) for part in fields(Statements)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,14 +135,19 @@ def lower(statements: Checked) -> Lowered:
     >>> [(query.name, query.declares) for query in lowered.statements]
     [('late', True), ('late', False)]
     """
-    return _marked(lowered_forms(statements))
+    return Lowered(**fields_of(lowered_forms(statements) if has_forms_to_lower(statements) else statements))
 
 
 def lower_saved(statements: Statements) -> Lowered:
     """Statements of a saved state. They were checked when they were written; a head is a result only if they say so."""
     lowered = lowered_forms(statements)
     made = [query for query in lowered.statements[len(statements.statements) :] if query.declares]
-    return _marked(replace(lowered, statements=(*lowered.statements[: len(statements.statements)], *made)))
+    return Lowered(**fields_of(replace(lowered, statements=(*lowered.statements[: len(statements.statements)], *made))))
+
+
+def has_forms_to_lower(statements: Statements) -> bool:
+    """Whether some lowering has something to do: there are rules, or policies that are contexts."""
+    return statements.ruleset is not None or any(query.policy in CONTEXTS for query in statements.statements)
 
 
 def lowered_forms(statements: Statements) -> Statements:
@@ -153,6 +164,8 @@ def rules_lowered(statements: Checked) -> Checked:
 
 def settle(statements: AnyStatements, attributes_of: AttributesOf) -> AnyStatements:
     """The statements with every attribute by its name, and with the keys by which rules can be kept apart."""
+    if statements.ruleset is None:
+        return statements
     settled: Any = statements
     for settling in SETTLINGS:
         settled = settling.apply(settled, attributes_of)
@@ -203,8 +216,3 @@ def _without_tables() -> Iterator[tuple[str, str, Rewrite]]:
 
 def _of_each(spelling: Spelling) -> Rewrite:
     return lambda statements: replace(statements, statements=tuple(map(spelling.apply, statements.statements)))
-
-
-def _marked(statements: Statements) -> Lowered:
-    parts: dict[str, Any] = {part.name: getattr(statements, part.name) for part in fields(Statements)}
-    return Lowered(**parts)

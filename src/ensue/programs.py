@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from ensue.algebra.constraints import ConstraintStatement
 from ensue.algebra.nodes import PatternQuery, Statements
@@ -14,19 +14,20 @@ from ensue.algebra.rules import Ruleset
 from ensue.algebra.rulesets import action_query, unused_heads
 from ensue.algebra.settling import with_keys
 from ensue.check import checked
-from ensue.dsl import PatternExpression, Query, RuleStatement, State, query_of
-from ensue.dsl.constraints import ConstraintsLike, constraint_statements
 from ensue.errors import Problem, QueryError, Span
 from ensue.lang.citing import joined
 from ensue.lang.parser import parse_statements
 from ensue.lang.render import render_statements
-from ensue.lang.render_stages import render_stage
 from ensue.lang.rules import ruleset_of
 from ensue.phases import Checked, Lowered, lower, rules_lowered
 from ensue.phases import stages as stages_of
-from ensue.plan.drawing import as_html
-from ensue.plan.explain import Explained, explain_without_data, with_shared
 from ensue.plan.lawful import laws_by_query
+from ensue.plan.programs import collector_paused
+
+if TYPE_CHECKING:
+    from ensue.dsl import PatternExpression, Query, RuleStatement, State
+    from ensue.dsl.constraints import ConstraintsLike
+    from ensue.plan.explain import Explained
 
 Statement: TypeAlias = "str | Query | PatternExpression | RuleStatement | State | Program"
 QueryLike: TypeAlias = "Statement | Sequence[Statement]"
@@ -54,6 +55,8 @@ class Program:
     @property
     def queries(self) -> tuple[Query, ...]:
         """The patterns whose matches are the results."""
+        from ensue.dsl import Query
+
         return tuple(Query(node) for node in self.statements.results)
 
     @property
@@ -82,9 +85,12 @@ class Program:
 
     def _repr_html_(self) -> str:
         """Each pattern and rule and its graph, for a notebook."""
+        from ensue.plan.drawing import as_html
+
         return as_html(explained_statements(checked(self.statements), "t"))
 
 
+@collector_paused()
 def parse(text: str, name: str = "query") -> Program:
     """Parses a text of one or more statements and checks what can be checked without data; `name` is cited in errors.
 
@@ -152,6 +158,8 @@ def explain(
 
 def stages_text(statements: Checked) -> str:
     """The program as it is written and after each lowering that changes it, each under the name and law of that."""
+    from ensue.lang.render_stages import render_stage
+
     return "\n\n".join(
         stage.name.upper()
         + (f": {stage.law}" if stage.law else "")
@@ -162,6 +170,8 @@ def stages_text(statements: Checked) -> str:
 
 def explained_statements(statements: Checked, time: str, end: str | None = None) -> list[Explained]:
     """What there is to say of each statement as it is written, of a head of each of its rules."""
+    from ensue.plan.explain import explain_without_data, with_shared
+
     acting = _acting(statements)
     if not statements.results and not statements.heads and not acting:
         raise _no_pattern(statements)
@@ -187,8 +197,10 @@ def single_statement(query: QueryLike, constraints: ConstraintsLike | None = Non
     """The one query meant, with its constraints and its text, so that messages can point into it."""
     written = _single_statement(query, constraints)
     statements = lower(written)
-    wanted = _wanted_results(written)
-    chosen = (node for node in statements.statements if node.declares or node.name == wanted or not written.heads)
+    if not written.heads:
+        return statements
+    wanted = _wanted_result(written)
+    chosen = (node for node in statements.statements if node.declares or node.name == wanted)
     return replace(statements, statements=tuple(chosen))
 
 
@@ -202,7 +214,7 @@ def _single_statement(query: QueryLike, constraints: ConstraintsLike | None) -> 
     return statements
 
 
-def _wanted_results(statements: Statements) -> str | None:
+def _wanted_result(statements: Statements) -> str | None:
     """The name of the one pattern, or, where there are only rules, of the one head that no other rule uses."""
     if statements.results or statements.ruleset is None:
         name = statements.results[0].name if statements.results else None
@@ -233,16 +245,21 @@ def program_statements(program: Program | QueryLike, constraints: ConstraintsLik
     return lower(statements)
 
 
+@collector_paused()
 def written_statements(program: Program | QueryLike, constraints: ConstraintsLike | None = None) -> Checked:
     """What a program says, with further constraints, as it is written: the way of every entry point to the gate.
 
     A text is parsed once. What is built in Python is parsed only if an error has to point into its text.
     """
-    if isinstance(program, Program) and constraints is None:
+    if constraints is None and isinstance(program, str):
+        return checked(parse_statements(program))
+    if constraints is None and isinstance(program, Program):
         return checked(program.statements)
     parts = [part for part in _parts(program) if part != EMPTY]
     if constraints is None:
         return checked(joined(parts or [EMPTY]))
+    from ensue.dsl.constraints import constraint_statements
+
     known = {entry for part in parts for entry in part.constraints}
     further = constraint_statements(constraints)
     further = replace(further, constraints=tuple(entry for entry in further.constraints if entry not in known))
@@ -251,11 +268,14 @@ def written_statements(program: Program | QueryLike, constraints: ConstraintsLik
 
 def _parts(query: object) -> Iterator[Statements]:
     """The statements of each text, program, or value built in Python, which has no text yet."""
+    if isinstance(query, str):
+        yield parse_statements(query)
+        return
+    from ensue.dsl import PatternExpression, Query, RuleStatement, State, query_of
+
     match query:
         case Program():
             yield query.statements
-        case str():
-            yield parse_statements(query)
         case RuleStatement():
             yield Statements((), ruleset=ruleset_of([query.node]))
         case State():

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
-from ensue.algebra.bound import SERIES, interval_names, series_names
-from ensue.algebra.catalog import WHOLE_EVENT, Catalog, StreamSchema
+from ensue.algebra.catalog import WHOLE_EVENT, Catalog
 from ensue.algebra.constraints import Constraint, EndsWithin
 from ensue.algebra.expand import expand_pattern
 from ensue.algebra.lineage import is_lineage
 from ensue.algebra.lists import lists_of_result, typed_form
-from ensue.algebra.nodes import Event, Events, Operation, PatternQuery, Related, Ticks, Window, walk, windows_of
+from ensue.algebra.nodes import Event, Operation, PatternQuery, Related, Ticks, Window, walk, windows_of
 from ensue.algebra.probability import PROBABILITY_OF_MATCH, with_probability_field
-from ensue.algebra.scopes import counts_events, list_groups
+from ensue.algebra.scopes import SERIES, counts_events, interval_names, list_groups, series_names
 from ensue.errors import Problem, Span, did_you_mean
 from ensue.expr.check import check_condition, check_expression, check_without_data
 from ensue.expr.kinds import FLOAT, NANOSECONDS_PER_UNIT, NULL_TYPE, Kind, Type, list_of
@@ -25,13 +24,29 @@ FieldType = Callable[[Field], "Type | None"]
 
 def bind_query(query: PatternQuery, catalog: Catalog) -> list[Problem]:
     """Every problem of a query with these streams; the structure has been checked before."""
-    events = [node for node in walk(query.pattern) if isinstance(node, Event)]
-    groups = list_groups(expand_pattern(query.pattern))
-    problems = list(_unknown_streams(events, catalog))
-    if problems:
+    parts = list(walk(query.pattern))
+    events = [part for part in parts if isinstance(part, Event)]
+    unknown = [
+        _unknown_stream(event, catalog)
+        for event in events
+        if (catalog.any_stream if isinstance(event.stream, AnyEvent) else catalog.stream(event.stream)) is None
+    ]
+    if unknown:
+        return unknown
+    problems: list[Problem] = []
+    used = tuple(dict.fromkeys(event.stream for event in events))
+    # Where positions are counted, every table has keys, not only those that the pattern names.
+    keyed = tuple(dict.fromkeys((*used, *catalog.streams))) if counts_events(query) else used
+    for name in query.partition_by:
+        problems += _check_common_field(name, keyed, catalog, "PARTITION BY", query.partition_span)
+    windows = [window for part in parts for window in windows_of(part)]
+    problems += _check_windows(windows if query.within is None else [*windows, query.within], catalog)
+    for part in parts:
+        if isinstance(part, Operation | Related):
+            problems += _check_ticks(part, catalog)
+    if query.where is None and not query.returns and all(event.predicate is None for event in events):
         return problems
-    problems += _check_keys(query, events, catalog)
-    problems += _check_windows(query, catalog)
+    groups = list_groups(expand_pattern(query.pattern))
     streams = {event.variable: event.stream for event in events if event.variable is not None}
     intervals, series = interval_names(query.pattern), series_names(query.pattern)
 
@@ -51,8 +66,7 @@ def bind_query(query: PatternQuery, catalog: Catalog) -> list[Problem]:
     for conjunct in conjuncts(query.where):
         if isinstance(conjunct, Same):
             for name in conjunct.fields:
-                streams_in_use = tuple(dict.fromkeys(event.stream for event in events))
-                problems += _check_common_field(name, streams_in_use, catalog, "SAME", conjunct.span)
+                problems += _check_common_field(name, used, catalog, "SAME", conjunct.span)
         else:
             check_condition(typed_form(conjunct, groups), field_type, problems)
     for column in query.returns:
@@ -65,6 +79,10 @@ def bind_query(query: PatternQuery, catalog: Catalog) -> list[Problem]:
 def check_expressions(query: PatternQuery) -> list[Problem]:
     """Every problem of the expressions of a query that no data can mend; the structure has been checked before."""
     problems: list[Problem] = []
+    found = (node.predicate for node in walk(query.pattern) if isinstance(node, Event))
+    predicates = [predicate for predicate in found if predicate is not None]
+    if query.where is None and not query.returns and not predicates:
+        return problems
     groups, results = list_groups(expand_pattern(query.pattern)), lists_of_result(query)
     intervals, series = interval_names(query.pattern), series_names(query.pattern)
 
@@ -76,9 +94,8 @@ def check_expressions(query: PatternQuery) -> list[Problem]:
             problems.append(_no_interval_field(field))
         return list_of(NULL_TYPE) if is_series else NULL_TYPE
 
-    predicates = (node.predicate for node in walk(query.pattern) if isinstance(node, Event))
     conditions = [
-        *(predicate for predicate in predicates if predicate is not None),
+        *predicates,
         *(typed_form(part, groups) for part in conjuncts(query.where) if not isinstance(part, Same)),
     ]
     for condition in conditions:
@@ -96,7 +113,7 @@ def bind_constraint(
     """What is wrong with a constraint over these streams; `keys` say what a trace is."""
     place = constraint.span or span
     if isinstance(constraint, EndsWithin):
-        return list(_check_window(constraint.window, catalog))
+        return list(_check_windows([constraint.window], catalog))
     problems: list[Problem] = []
     for name in constraint.streams:
         schema = catalog.stream(name)
@@ -125,19 +142,16 @@ def bind_constraint(
     return problems
 
 
-def _unknown_streams(events: list[Event], catalog: Catalog) -> Iterator[Problem]:
-    for event in events:
-        if isinstance(event.stream, AnyEvent):
-            if catalog.any_stream is None:
-                yield _no_table_of_all(event)
-        elif catalog.stream(event.stream) is None:
-            yield Problem(
-                "unknown-stream",
-                f"there is no stream `{event.stream}`",
-                _name_span(event.span, str(event.stream)),
-                label=f"streams: {', '.join(map(str, catalog.streams))}",
-                hint=did_you_mean(str(event.stream), map(str, catalog.streams)),
-            )
+def _unknown_stream(event: Event, catalog: Catalog) -> Problem:
+    if isinstance(event.stream, AnyEvent):
+        return _no_table_of_all(event)
+    return Problem(
+        "unknown-stream",
+        f"there is no stream `{event.stream}`",
+        _name_span(event.span, str(event.stream)),
+        label=f"streams: {', '.join(map(str, catalog.streams))}",
+        hint=did_you_mean(str(event.stream), map(str, catalog.streams)),
+    )
 
 
 def _no_table_of_all(event: Event) -> Problem:
@@ -235,15 +249,6 @@ def _field_span(field: Field) -> Span | None:
     return field.span.tail(before, len(field.name))
 
 
-def _check_keys(query: PatternQuery, events: list[Event], catalog: Catalog) -> Iterator[Problem]:
-    """Where positions are counted, every table has keys, not only those that the pattern names."""
-    streams = tuple(dict.fromkeys(event.stream for event in events))
-    if counts_events(query):
-        streams += tuple(name for name in catalog.streams if name not in streams)
-    for name in query.partition_by:
-        yield from _check_common_field(name, streams, catalog, "PARTITION BY", query.partition_span)
-
-
 def _check_common_field(
     name: str, streams: tuple[Stream, ...], catalog: Catalog, clause: str, span: Span | None
 ) -> Iterator[Problem]:
@@ -252,8 +257,8 @@ def _check_common_field(
     for stream in streams:
         schema = catalog.stream(stream)
         assert schema is not None
-        found = _common_type(name, schema, catalog)
-        if found is None:
+        is_time = schema.endpoint(name) is not None
+        if not is_time and name not in schema.fields:
             holder = f"stream `{stream}` does" if catalog.any_stream is None else "the events do"
             yield Problem(
                 "no-such-field",
@@ -263,7 +268,8 @@ def _check_common_field(
                 hint=did_you_mean(name, schema.fields),
             )
             return
-        kind = _equal_kinds(found.kind)
+        found = catalog.time if is_time else schema.fields[name]
+        kind = Kind.FLOAT if found.kind is Kind.INTEGER else found.kind
         if kind is Kind.OTHER:
             yield Problem("type-clash", f"{clause} names `{name}`, whose type {found.name} cannot be compared", span)
             return
@@ -279,37 +285,18 @@ def _check_common_field(
             return
 
 
-def _common_type(name: str, schema: StreamSchema, catalog: Catalog) -> Type | None:
-    if name in schema.fields and not schema.endpoint(name):
-        return schema.fields[name]
-    return catalog.time if schema.endpoint(name) else None
-
-
-def _equal_kinds(kind: Kind) -> Kind:
-    return Kind.FLOAT if kind is Kind.INTEGER else kind
-
-
-def _check_windows(query: PatternQuery, catalog: Catalog) -> Iterator[Problem]:
-    """Durations for timestamps, plain numbers for integer time."""
-    parts = [window for node in walk(query.pattern) for window in windows_of(node)]
-    for window in [*parts, *([query.within] if query.within is not None else [])]:
-        yield from _check_window(window, catalog)
-    for node in walk(query.pattern):
-        if isinstance(node, Operation) and isinstance(node.window, Duration):
-            yield from _check_ticks(node.operator, node.window, catalog)
-        if isinstance(node, Related):
-            for timer in node.timers:
-                if isinstance(timer.name, Edge):
-                    yield from _check_timer(timer.name.interval, timer.window, catalog)
-
-
-def _check_ticks(operator: str, window: Duration, catalog: Catalog) -> Iterator[Problem]:
-    """An operator's duration is one tick of time or more: less would be nothing."""
-    if catalog.unit is not None and window.nanoseconds < NANOSECONDS_PER_UNIT[catalog.unit]:
+def _check_ticks(part: Operation | Related, catalog: Catalog) -> Iterator[Problem]:
+    """An operator's duration is one tick of time or more: less would be nothing; a timer is a whole number of them."""
+    if isinstance(part, Related):
+        for timer in part.timers:
+            if isinstance(timer.name, Edge):
+                yield from _check_timer(timer.name.interval, timer.window, catalog)
+    elif isinstance(part.window, Duration) and part.window.nanoseconds < NANOSECONDS_PER_UNIT.get(catalog.time.unit, 0):
         yield Problem(
             "window-size",
-            f"the duration of {operator} is shorter than one tick of the time column, which counts in {catalog.unit}",
-            window.span,
+            f"the duration of {part.operator} is shorter than one tick of the time column, which counts in "
+            f"{catalog.unit}",
+            part.window.span,
             hint="write a longer one, or give times in a finer unit",
         )
 
@@ -327,20 +314,21 @@ def _check_timer(name: str, window: Window, catalog: Catalog) -> Iterator[Proble
         )
 
 
-def _check_window(window: Window, catalog: Catalog) -> Iterator[Problem]:
-    if isinstance(window, Events):
-        return
-    if catalog.unit is None and isinstance(window, Duration):
-        yield Problem(
-            "window-unit",
-            "the time column holds integers, so a window has no unit",
-            window.span,
-            hint="write the plain number, e.g. `WITHIN 100`, or turn the column into a timestamp",
-        )
-    if catalog.unit is not None and isinstance(window, Ticks):
-        yield Problem(
-            "window-unit",
-            f"the time column holds timestamps, so `WITHIN {window.count}` needs a unit",
-            window.span,
-            hint=f"write `WITHIN {window.count} seconds`, or another unit",
-        )
+def _check_windows(windows: Iterable[Window], catalog: Catalog) -> Iterator[Problem]:
+    """Durations for timestamps, plain numbers for integer time."""
+    unit = catalog.unit
+    for window in windows:
+        if unit is None and isinstance(window, Duration):
+            yield Problem(
+                "window-unit",
+                "the time column holds integers, so a window has no unit",
+                window.span,
+                hint="write the plain number, e.g. `WITHIN 100`, or turn the column into a timestamp",
+            )
+        if unit is not None and isinstance(window, Ticks):
+            yield Problem(
+                "window-unit",
+                f"the time column holds timestamps, so `WITHIN {window.count}` needs a unit",
+                window.span,
+                hint=f"write `WITHIN {window.count} seconds`, or another unit",
+            )

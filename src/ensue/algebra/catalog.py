@@ -99,7 +99,7 @@ class Catalog:
         """Whether the events of a stream may be real or not."""
         schema = self.stream(stream)
         named = schema is not None and schema.probability is not None
-        return named or self.hierarchy.is_finer(stream)
+        return named or stream in self.hierarchy.parts
 
     @property
     def unit(self) -> str | None:

@@ -1,40 +1,54 @@
-"""What can be wrong with a query before any data are seen: names, scopes, placement of NOT."""
+"""What can be wrong with a query before any data are seen: its shape, names, conditions and columns."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import prod
 from typing import TypeGuard
 
-from ensue.algebra.bound import positive_names
-from ensue.algebra.choices import choices
+from ensue.algebra.choices import MOST_CHOICES, choices, count_choices
 from ensue.algebra.constraints import Constraint, ConstraintStatement, EndsWithin, meaning_of
 from ensue.algebra.expand import expand_query
 from ensue.algebra.lineage import check_lineage, is_lineage, misplaced_lineages
 from ensue.algebra.lists import around_list, check_lists, list_names, lists_of_result
 from ensue.algebra.nodes import (
+    And,
     Event,
     Events,
+    Named,
+    Not,
+    Operation,
+    Or,
     Pattern,
     PatternQuery,
+    Pick,
+    Related,
     Repeat,
     Return,
+    Seq,
     Ticks,
     Window,
+    Within,
+    children,
     walk,
 )
+from ensue.algebra.operators import OPERATORS
 from ensue.algebra.policies import check_policy
 from ensue.algebra.probability import check_calls, check_threshold, is_probability, misplaced_probabilities
 from ensue.algebra.scopes import (
+    Aside,
     Occurrence,
     Scope,
     growing_lists,
+    is_aside,
     list_groups,
-    occurrences_in,
+    names_in_scopes,
     own_nodes,
+    positive_names,
     scopes_of,
+    whole_windows,
 )
-from ensue.algebra.shape import check_choices, check_endings, check_open_scopes, check_shape
 from ensue.errors import Problem, Span, did_you_mean
 from ensue.expr.lists import explicit_lists
 from ensue.expr.nodes import Call, Expr, Field, Same, conjuncts, variables_of
@@ -45,29 +59,209 @@ from ensue.names import Name, in_order
 def check_query(query: PatternQuery) -> list[Problem]:
     """Every structural problem of a query, in the order of the text. What a rule means has the shape that it has."""
     problems: list[Problem] = []
+    parts = list(walk(query.pattern))
+    kinds = set(map(type, parts))
     if query.rule is None:
-        problems += [*check_shape(query.pattern), *check_endings(query), *check_policy(query)]
-    if not problems:
+        problems += check_shape(query.pattern)
+        if kinds & {Pick, Operation}:
+            problems += check_endings(query)
+        if query.policy is not None:
+            problems += check_policy(query)
+    if not problems and kinds & {Or, Repeat, Operation, Related}:
         query = expand_query(query)
         problems += check_choices(query.pattern)
     if not problems:
-        clashes = list(check_names(query.pattern))
+        named = [*names_in_scopes(Scope(query.pattern))]
+        homes = {occurrence.name: occurrence.scope for occurrence in named}
+        clashes = [*check_names(named)]
         problems += clashes
-        problems += check_open_scopes(query)
-        problems += check_predicates(query.pattern)
-        problems += check_where(query, names_are_clear=not clashes)
-        problems += check_returns(query)
+        if kinds & {Not, Repeat, Operation, Pick, Related} and not whole_windows(query):
+            problems += open_scopes(query.pattern, False, False)
+        if any(isinstance(part, Event) and part.predicate is not None for part in parts):
+            problems += check_predicates(query.pattern)
+        if query.where is not None:
+            problems += check_where(query, homes, names_are_clear=not clashes)
+        if query.returns or query.having is not None:
+            problems += check_returns(query, homes)
     return sorted(problems, key=lambda problem: problem.span.start if problem.span else 0)
 
 
-def check_names(pattern: Pattern) -> Iterator[Problem]:
+# -- shape: where NOT, collections and FIRST stand, and what ends a scope
+
+
+def check_shape(pattern: Pattern, place: Pattern | None = None) -> Iterator[Problem]:
+    """NOT and collections stand only as items of SEQ or AND, and every operator has a positive item."""
+    in_sequence = isinstance(place, Seq | And)
+    if isinstance(pattern, Not) and not in_sequence:
+        yield Problem(
+            "misplaced-not",
+            "NOT stands only as an item of SEQ or AND",
+            pattern.span,
+            hint="put it into a SEQ or AND that says where the forbidden events would lie: `SEQ(A a, NOT B b, C c)`",
+        )
+    if isinstance(pattern, Repeat) and pattern.every and not in_sequence:
+        yield Problem(
+            "misplaced-collect",
+            "a collection (COLLECT, `+`, `*`, ALL) stands only as an item of SEQ or AND",
+            pattern.span,
+            hint="put it into a SEQ or AND that says where the listed events lie: `SEQ(A a, COLLECT B b, C c)`",
+        )
+    if isinstance(pattern, Repeat) and any(isinstance(node, Repeat) for node in walk(pattern.item)):
+        yield Problem(
+            "nested-repeat",
+            "a repetition stands inside of another",
+            pattern.span,
+            hint="declare the inner one as a STREAM of its own and repeat its events",
+        )
+    if isinstance(pattern, Pick):
+        yield from _check_pick(pattern, place)
+    if isinstance(pattern, Seq | And | Or) and all(map(is_aside, pattern.items)):
+        operator = type(pattern).__name__.upper()
+        yield Problem(
+            "no-positive-item",
+            f"{operator} has no positive item" if pattern.items else f"{operator} has no item",
+            pattern.span,
+            hint="a match is made of events that happened: add an item without NOT",
+        )
+    for child in children(pattern):
+        yield from check_shape(child, pattern)
+
+
+def _check_pick(pick: Pick, place: Pattern | None) -> Iterator[Problem]:
+    word = "LAST" if pick.latest else "FIRST"
+    if any(map(_is_repetition, walk(pick.item))):
+        yield Problem(
+            "repeated-pick",
+            f"{word} chooses among single events or composites of them, and a repetition is neither",
+            pick.span,
+            hint="declare that part as a STREAM of its own and choose among its events",
+        )
+    if not isinstance(place, Seq | And) or is_aside(pick.item):
+        yield Problem(
+            "misplaced-pick",
+            f"{word} stands only before an item of SEQ or AND that binds events",
+            pick.span,
+            hint=f"write it before an item: `SEQ(A a, {word} B b)`",
+        )
+
+
+def _is_repetition(pattern: Pattern) -> bool:
+    """Whether every choice of so many matches counts, not one list of all."""
+    if isinstance(pattern, Repeat):
+        return not pattern.every
+    return isinstance(pattern, Operation) and pattern.operator == "RELATIVE+"
+
+
+def check_endings(query: PatternQuery) -> Iterator[Problem]:
+    """FIRST and LAST are about whole matches; a PERIODIC ends by an event or a window."""
+    ended = any(not isinstance(window, Events) for window in whole_windows(query))
+    yield from _check_endings(query.pattern, ended, outermost=True)
+    events = _count_positive(query.pattern)
+    for pick in walk(query.pattern):
+        if isinstance(pick, Pick) and _count_positive(pick) == events:
+            word = "LAST" if pick.latest else "FIRST"
+            yield Problem(
+                "misplaced-pick",
+                f"{word} chooses for the same other items, and there is no other item without NOT",
+                pick.span,
+                hint=f"put it beside the item for which to choose: `SEQ(A a, {word} B b)`",
+            )
+
+
+def _count_positive(pattern: Pattern) -> int:
+    """How many events are written that a match binds."""
+    if isinstance(pattern, Event):
+        return 1
+    spec = OPERATORS[pattern.operator] if isinstance(pattern, Operation) else None
+    beside = (*spec.forbidden, *spec.collected) if spec is not None else ()
+    below = [child for place, child in enumerate(children(pattern)) if place not in beside]
+    return 0 if is_aside(pattern) else sum(map(_count_positive, below))
+
+
+def _check_endings(pattern: Pattern, ended: bool, outermost: bool) -> Iterator[Problem]:
+    if isinstance(pattern, Pick) and not outermost:
+        word = "LAST" if pattern.latest else "FIRST"
+        yield Problem(
+            "misplaced-pick",
+            f"{word} chooses among whole matches, so it does not stand inside of another operator than SEQ and AND",
+            pattern.span,
+            hint="declare that part as a STREAM of its own and pick there",
+        )
+    if isinstance(pattern, Operation) and pattern.operator == "PERIODIC" and len(pattern.items) == 1 and not ended:
+        yield Problem(
+            "endless-periodic",
+            "nothing ends this PERIODIC: it would go on for ever",
+            pattern.span,
+            hint="add the event that ends it, `PERIODIC(x, d, z)`, or a WITHIN around it",
+        )
+    ended = ended or (isinstance(pattern, Within) and not isinstance(pattern.window, Events))
+    for child in children(pattern):
+        yield from _check_endings(child, ended, outermost and isinstance(pattern, Seq | And | Within | Named))
+
+
+def check_choices(pattern: Pattern) -> Iterator[Problem]:
+    """OR multiplies; a product of branches beyond reason is refused before it is built."""
+    for scope in scopes_of(pattern):
+        found = prod(count_choices(level.pattern) for level in scope.chain)
+        if found > MOST_CHOICES:
+            yield Problem(
+                "too-many-branches",
+                f"OR, ANY and repetitions give {found} combinations; {MOST_CHOICES} is the most",
+                scope.pattern.span,
+                hint="replace OR over streams by one stream with a condition, or split the pattern",
+            )
+
+
+def open_scopes(pattern: Pattern, left: bool, right: bool) -> Iterator[Problem]:
+    """What is open at an edge of the whole pattern, if no WITHIN around it says how far it reaches: a NOT, a LAST.
+
+    `left` and `right` say whether an enclosing SEQ has a positive item on that side.
+    """
+    match pattern:
+        case Seq():
+            positive = [number for number, item in enumerate(pattern.items) if not is_aside(item)]
+            for number, item in enumerate(pattern.items):
+                closed_left, closed_right = left or positive[0] < number, right or number < positive[-1]
+                if is_aside(item) and not (closed_left and closed_right):
+                    yield _open_scope(item, "after" if closed_left else "before")
+                yield from open_scopes(item, closed_left, closed_right)
+        case And():
+            for item in pattern.items:
+                if is_aside(item) and not left:
+                    yield _open_scope(item, "before")
+                yield from open_scopes(item, left, right)
+        case Pick(latest=True) if not right:
+            yield Problem(
+                "endless-last",
+                "LAST would wait for ever: nothing says how long a later one may still come",
+                pattern.span,
+                hint="add a WITHIN to the whole pattern, or put the item before another one of a SEQ",
+            )
+        case _:
+            for child in children(pattern):
+                yield from open_scopes(child, left, right)
+
+
+def _open_scope(aside: Aside, side: str) -> Problem:
+    events, word = ("forbidden", "NOT") if isinstance(aside, Not) else ("listed", "collection")
+    return Problem(
+        "open-scope",
+        f"nothing says how long {side} the match the {events} events count",
+        aside.span,
+        hint=f"add a WITHIN to the whole pattern, or put the {word} between two items of a SEQ",
+    )
+
+
+# -- names, conditions and columns
+
+
+def check_names(named: Iterable[Occurrence]) -> Iterator[Problem]:
     """One home and one stream per name."""
     first: dict[Name, Occurrence] = {}
-    for scope in scopes_of(pattern):
-        for occurrence in occurrences_in(scope):
-            known = first.setdefault(occurrence.name, occurrence)
-            if known.node is not occurrence.node:
-                yield from _compare_occurrences(known, occurrence)
+    for occurrence in named:
+        known = first.setdefault(occurrence.name, occurrence)
+        if known.node is not occurrence.node:
+            yield from _compare_occurrences(known, occurrence)
 
 
 def _compare_occurrences(known: Occurrence, again: Occurrence) -> Iterator[Problem]:
@@ -124,18 +318,23 @@ def _misplaced_same(same: Same) -> Problem:
     )
 
 
-def check_where(query: PatternQuery, names_are_clear: bool) -> Iterator[Problem]:
+def check_where(query: PatternQuery, homes: dict[Name, Scope], names_are_clear: bool) -> Iterator[Problem]:
     """Names are known, and each conjunct has one scope in which all its names are visible and can be bound together."""
-    homes, groups = homes_of(query.pattern), list_groups(query.pattern)
+    groups = list_groups(query.pattern)
     for conjunct in conjuncts(query.where):
         if isinstance(conjunct, Same):
             continue
         unknown = list(_unknown_names(conjunct, homes, groups))
         yield from unknown
-        yield from misplaced_probabilities(conjunct)
-        yield from (_misplaced_same(part) for part in walk_expression(conjunct) if isinstance(part, Same))
+        has_calls = any(isinstance(part, Call | Same) for part in walk_expression(conjunct))
+        if has_calls:
+            yield from misplaced_probabilities(conjunct)
+            yield from (_misplaced_same(part) for part in walk_expression(conjunct) if isinstance(part, Same))
         if names_are_clear and not unknown:
-            lists = [*check_lists(conjunct, groups), *_check_forbidden_chain(conjunct, query.pattern, homes, groups)]
+            lists: list[Problem] = []
+            if groups or has_calls:
+                lists += check_lists(conjunct, groups)
+                lists += _check_forbidden_chain(conjunct, query.pattern, homes, groups)
             yield from lists
             if not lists:
                 yield from _check_visibility(conjunct, homes, groups)
@@ -156,18 +355,14 @@ def _check_forbidden_chain(
             )
 
 
-def homes_of(pattern: Pattern) -> dict[Name, Scope]:
-    """The scope of each name."""
-    return {occurrence.name: scope for scope in scopes_of(pattern) for occurrence in occurrences_in(scope)}
-
-
 def _unknown_names(expr: Expr, homes: dict[Name, Scope], groups: Mapping[Name, Name]) -> Iterator[Problem]:
-    misplaced = list(misplaced_lineages(expr))
+    parts = list(walk_expression(expr))
+    misplaced = list(misplaced_lineages(expr)) if any(map(is_lineage, parts)) else []
     yield from misplaced
     if misplaced:
         return
-    counted = {id(part.arguments[0]) for part in walk_expression(expr) if _counts_events(part)}
-    for part in walk_expression(expr):
+    counted = {id(part.arguments[0]) for part in parts if _counts_events(part)}
+    for part in parts:
         if not isinstance(part, Field) or (id(part) in counted and part.name in groups):
             continue
         if id(part) in counted and part.name in homes:
@@ -266,7 +461,10 @@ def _check_list_outside(
 def _can_be_together(names: frozenset[Name], home: Scope) -> bool:
     child: Scope | None = None
     for scope in home.chain:
-        wanted = {occurrence.name for occurrence in occurrences_in(scope)} & names
+        if not any(isinstance(part, Or) for part in own_nodes(scope.pattern)):
+            child = scope
+            continue  # without an OR all names of a scope are bound together
+        wanted = {occurrence.name for occurrence in names_in_scopes(scope, inner=False)} & names
         if not any(_binds(chosen, wanted, child) for chosen in choices(scope.pattern, longest=0)):
             return False
         child = scope
@@ -275,14 +473,14 @@ def _can_be_together(names: frozenset[Name], home: Scope) -> bool:
 
 def _binds(chosen: Pattern, wanted: set[Name], child: Scope | None) -> bool:
     """True if a choice of branches binds these names and contains the NOT of the inner scope."""
-    bound = {occurrence.name for occurrence in occurrences_in(Scope(chosen))}
+    bound = {occurrence.name for occurrence in names_in_scopes(Scope(chosen), inner=False)}
     contains = child is None or any(node is child.aside for node in own_nodes(chosen))
     return wanted <= bound and contains
 
 
-def check_returns(query: PatternQuery) -> Iterator[Problem]:
+def check_returns(query: PatternQuery, homes: dict[Name, Scope]) -> Iterator[Problem]:
     """RETURN names bound variables, and no column twice; HAVING gives a probability."""
-    homes, groups = homes_of(query.pattern), lists_of_result(query)
+    groups = lists_of_result(query)
     if query.having is not None:
         yield from check_threshold(query.having)
     seen: dict[str, Span | None] = {}
@@ -330,13 +528,15 @@ def _negated_names(expr: Expr, homes: dict[Name, Scope]) -> Iterator[Problem]:
             )
 
 
-def check_statement_names(names: list[tuple[str, Span | None]]) -> Iterator[Problem]:
+def check_statement_names(queries: Iterable[PatternQuery]) -> Iterator[Problem]:
     """No two statements of a program share a name."""
-    seen: set[Name] = set()
-    for name, span in names:
-        if name in seen:
-            yield Problem("duplicate-pattern", f"two patterns are called `{name}`", span, hint="give one another name")
-        seen.add(name)
+    seen: set[str] = set()
+    for query in queries:
+        if isinstance(query.name, str):
+            if query.name in seen:
+                said = f"two patterns are called `{query.name}`"
+                yield Problem("duplicate-pattern", said, query.span, hint="give one another name")
+            seen.add(query.name)
 
 
 def check_constraints(statements: Sequence[ConstraintStatement]) -> Iterator[Problem]:

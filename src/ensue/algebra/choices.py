@@ -37,6 +37,23 @@ from ensue.names import Name, Round
 MOST_CHOICES = 256
 """How many choices one scope may have."""
 
+Needs = frozenset[str]
+"""For which ends of a part ("s", "e": in time; "first", "last": in position) one item has to be known that holds it."""
+
+
+def settled_forms(
+    pattern: Pattern, longest: int = 1, needs: Needs = frozenset()
+) -> Iterator[tuple[Pattern, Iterator[Pattern]]]:
+    """Each choice of branches and lengths of an expanded pattern, with the orders of its items to tell apart.
+
+    Most patterns leave nothing open.
+    """
+    if not needs and not any(isinstance(part, Or | Repeat | Pick | Related) for part in walk(pattern)):
+        yield pattern, iter((pattern,))
+    else:
+        for chosen in choices(pattern, longest):
+            yield chosen, orders(chosen, needs)
+
 
 def choices(pattern: Pattern, longest: int = 1) -> Iterator[Pattern]:
     """The pattern without OR and repetition, once per choice. What NOT forbids and a collection lists stays as it is.
@@ -153,9 +170,6 @@ def _copied(pattern: Pattern, names: Mapping[Name, Name]) -> Copied:
 
 
 # -- orders ------------------------------------------------------------------------------------------------------------
-
-Needs = frozenset[str]
-"""For which ends of a part ("s", "e": in time; "first", "last": in position) one item has to be known that holds it."""
 
 NOTHING: Needs = frozenset()
 OF_START: Needs = frozenset({"s", "first"})

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
-from ensue.algebra.bound import bound_events, positive_names
 from ensue.algebra.catalog import TIME_NAMES, WHOLE_EVENT
 from ensue.algebra.choices import names_in
 from ensue.algebra.lineage import is_lineage, lineage_variable
@@ -35,7 +34,7 @@ from ensue.algebra.nodes import (
 )
 from ensue.algebra.operators import CONTEXTS, CUMULATIVE
 from ensue.algebra.policies import initiating_names
-from ensue.algebra.scopes import name_anonymous
+from ensue.algebra.scopes import bound_events, name_anonymous, positive_names
 from ensue.errors import Problem, QueryError, Source, Span
 from ensue.expr.lists import is_aggregate
 from ensue.expr.nodes import Binary, Call, Expr, Field, Gather, IsNull, Same, Unary, conjuncts, variables_of

@@ -26,6 +26,7 @@ from ensue.algebra.nodes import (
     Timer,
     Window,
     rewrite,
+    walk,
 )
 from ensue.names import Name, Tick
 
@@ -37,10 +38,14 @@ MOMENT = Place(TIMER, "e")
 
 def expand_query(query: PatternQuery) -> PatternQuery:
     """The query with every operator replaced by what it means."""
-    return replace(query, pattern=expand_pattern(query.pattern))
+    pattern = expand_pattern(query.pattern)
+    return query if pattern is query.pattern else replace(query, pattern=pattern)
 
 
 def expand_pattern(pattern: Pattern) -> Pattern:
+    """The pattern with every operator replaced by what it means."""
+    if not any(isinstance(part, Operation) for part in walk(pattern)):
+        return pattern
     numbers = count(1)
 
     def expand(part: Pattern) -> Pattern:

@@ -74,6 +74,8 @@ def typed_form(conjunct: Expr, groups: Mapping[Name, Name]) -> Expr:
 
 def list_names(conjunct: Expr, groups: Mapping[Name, Name]) -> frozenset[Name]:
     """The repeated variables that a conjunct about lists ranges over."""
+    if not groups:
+        return frozenset()
     return list_variables(conjunct, groups) if has_prev(conjunct) else aggregated_variables(conjunct, groups)
 
 

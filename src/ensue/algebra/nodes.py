@@ -234,7 +234,13 @@ class Related:
     span: Span | None = field(default=None, compare=False, repr=False)
 
 
-Pattern = Event | Seq | And | Or | Not | Within | Named | Operation | Repeat | Pick | Related
+OfSeveral = Seq | And | Or | Operation | Related
+"""What has several items."""
+
+OfOne = Not | Within | Named | Repeat | Pick
+"""What has one item."""
+
+Pattern = Event | OfSeveral | OfOne
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,24 +358,16 @@ def windows_of(pattern: Pattern) -> tuple[Window, ...]:
 
 def children(pattern: Pattern) -> tuple[Pattern, ...]:
     """The direct parts of a pattern, from left to right."""
-    match pattern:
-        case Event():
-            return ()
-        case Seq() | And() | Or() | Operation() | Related():
-            return pattern.items
-        case Not() | Within() | Named() | Repeat() | Pick():
-            return (pattern.item,)
+    if isinstance(pattern, Event):
+        return ()
+    return pattern.items if isinstance(pattern, OfSeveral) else (pattern.item,)
 
 
 def with_children(pattern: Pattern, changed: tuple[Pattern, ...]) -> Pattern:
     """The pattern with other direct parts."""
-    match pattern:
-        case Event():
-            return pattern
-        case Seq() | And() | Or() | Operation() | Related():
-            return replace(pattern, items=changed)
-        case Not() | Within() | Named() | Repeat() | Pick():
-            return replace(pattern, item=changed[0])
+    if isinstance(pattern, Event):
+        return pattern
+    return replace(pattern, items=changed) if isinstance(pattern, OfSeveral) else replace(pattern, item=changed[0])
 
 
 def rewrite(pattern: Pattern, change: Callable[[Pattern], Pattern]) -> Pattern:
@@ -382,6 +380,8 @@ def rewrite(pattern: Pattern, change: Callable[[Pattern], Pattern]) -> Pattern:
 
 def walk(pattern: Pattern) -> Iterator[Pattern]:
     """The pattern and everything below it, outermost first."""
-    yield pattern
-    for child in children(pattern):
-        yield from walk(child)
+    waiting = [pattern]
+    while waiting:
+        part = waiting.pop()
+        yield part
+        waiting += children(part)[::-1]

@@ -1,4 +1,4 @@
-"""Who binds which name: the scopes of a pattern.
+"""Who binds which name: the scopes of a pattern, what a match binds, and what AS names stand for.
 
 A scope is the whole pattern, one NOT or one collection. Both the checks and the normal form stand on this.
 """
@@ -18,6 +18,7 @@ from ensue.algebra.nodes import (
     Operation,
     Pattern,
     PatternQuery,
+    Pick,
     Related,
     Repeat,
     Window,
@@ -26,7 +27,7 @@ from ensue.algebra.nodes import (
     rewrite,
     walk,
 )
-from ensue.algebra.operators import STRICT
+from ensue.algebra.operators import OPERATORS, STRICT
 from ensue.names import Handle, Name, Spoken, Stream, Unnamed
 
 
@@ -120,22 +121,36 @@ def _naming(pattern: Pattern) -> Iterator[Event | Named]:
             yield node
 
 
-def occurrences_in(scope: Scope) -> Iterator[Occurrence]:
-    """The names that are written in this very scope."""
-    yield from _occurrences(scope.pattern, scope, None)
+def names_in_scopes(scope: Scope, *, inner: bool = True) -> Iterator[Occurrence]:
+    """The names that are written in a scope of an expanded pattern; with `inner`, then those of the scopes in it."""
+    asides: list[Aside] = []
+    waiting: list[tuple[Pattern, Repeat | None]] = [(scope.pattern, None)]
+    while waiting:
+        part, repeat = waiting.pop()
+        if isinstance(part, Event):
+            if part.variable is not None:
+                yield Occurrence(part.variable, part.stream, scope, part, repeat)
+            continue
+        if is_aside(part):
+            asides.append(part)
+            continue
+        if isinstance(part, Named):
+            yield Occurrence(part.name, None, scope, part, repeat)
+        around = part if isinstance(part, Repeat) else repeat
+        waiting += [(child, around) for child in reversed(children(part))]
+    for aside in asides if inner else ():
+        yield from names_in_scopes(Scope(aside.item, scope, aside))
 
 
-def _occurrences(pattern: Pattern, scope: Scope, repeat: Repeat | None) -> Iterator[Occurrence]:
-    if isinstance(pattern, Event) and pattern.variable is not None:
-        yield Occurrence(pattern.variable, pattern.stream, scope, pattern, repeat)
-    elif isinstance(pattern, Named):
-        yield Occurrence(pattern.name, None, scope, pattern, repeat)
-    for child in () if is_aside(pattern) else children(pattern):
-        yield from _occurrences(child, scope, pattern if isinstance(pattern, Repeat) else repeat)
+def homes_of(pattern: Pattern) -> dict[Name, Scope]:
+    """The scope of each name."""
+    return {occurrence.name: occurrence.scope for occurrence in names_in_scopes(Scope(pattern))}
 
 
 def name_anonymous(query: PatternQuery) -> PatternQuery:
     """The query with a variable for every event that has none."""
+    if not any(isinstance(part, Event) and part.variable is None for part in walk(query.pattern)):
+        return query
     numbers = count(1)
 
     def name(event: Event) -> Event:
@@ -167,27 +182,62 @@ def change_events(pattern: Pattern, change: Callable[[Event], Event]) -> Pattern
     return rewrite(pattern, lambda part: change(part) if isinstance(part, Event) else part)
 
 
-def whole_windows(query: PatternQuery) -> tuple[Window, ...]:
-    """The windows that hold for the whole match: the WITHIN clause and every WITHIN around the whole pattern."""
-    own = () if query.within is None else (query.within,)
-    return (*own, *(part.window for part in _whole_parts(query.pattern)))
-
-
-def limiting_windows(pattern: Pattern) -> tuple[Window, ...]:
-    """The windows around the whole pattern, but for those that limit nothing."""
-    return tuple(part.window for part in _whole_parts(pattern) if not part.loose)
-
-
-def _whole_parts(pattern: Pattern) -> Iterator[Within]:
+def whole_windows(query: PatternQuery, *, limiting: bool = False) -> tuple[Window, ...]:
+    """The windows that hold for the whole match: the WITHIN clause and every WITHIN around the whole pattern; if
+    `limiting`, without those that limit nothing."""
+    found = [] if query.within is None else [query.within]
+    pattern = query.pattern
     while isinstance(pattern, Within | Named):
-        if isinstance(pattern, Within):
-            yield pattern
+        if isinstance(pattern, Within) and not (limiting and pattern.loose):
+            found.append(pattern.window)
         pattern = pattern.item
+    return tuple(found)
 
 
 def counts_events(query: PatternQuery) -> bool:
     """True if positions of events matter to the query, so that irrelevant events matter."""
-    nodes = list(walk(query.pattern))
-    windows = [query.within, *(node.window for node in nodes if isinstance(node, Within))]
-    adjacent = any(isinstance(node, Operation | Related) and node.operator == "NEXT" for node in nodes)
-    return adjacent or query.policy == STRICT or any(isinstance(window, Events) for window in windows)
+    if query.policy == STRICT or isinstance(query.within, Events):
+        return True
+    return any(
+        isinstance(part.window, Events)
+        if isinstance(part, Within)
+        else isinstance(part, Operation | Related) and part.operator == "NEXT"
+        for part in walk(query.pattern)
+    )
+
+
+def positive_names(pattern: Pattern) -> tuple[Name, ...]:
+    """The variables a match binds, lists included, in the order of the text."""
+    names = [event.variable for event in bound_events(pattern) if event.variable is not None]
+    return tuple(dict.fromkeys(names))
+
+
+def bound_events(pattern: Pattern) -> Iterator[Event]:
+    """The events of a pattern, but for those that must not happen."""
+    if isinstance(pattern, Event):
+        yield pattern
+    forbidden = OPERATORS[pattern.operator].forbidden if isinstance(pattern, Operation) else ()
+    for place, child in enumerate(children(pattern)):
+        if not isinstance(pattern, Not) and place not in forbidden:
+            yield from bound_events(child)
+
+
+def interval_names(pattern: Pattern) -> frozenset[Name]:
+    """The AS names at any depth."""
+    return frozenset(node.name for node in walk(pattern) if isinstance(node, Named))
+
+
+SERIES = "times"
+"""The field of the AS name of a PERIODIC* that lists its moments."""
+
+
+def series_names(pattern: Pattern) -> frozenset[Name]:
+    """The AS names of PERIODIC*."""
+    named = [node for node in walk(pattern) if isinstance(node, Named)]
+    return frozenset(node.name for node in named if _is_series(node.item))
+
+
+def _is_series(pattern: Pattern) -> bool:
+    while isinstance(pattern, Within | Named | Pick):
+        pattern = pattern.item
+    return isinstance(pattern, Operation) and pattern.operator == "PERIODIC*"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from html import escape
 from itertools import chain
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from ensue.algebra.nodes import PatternQuery, Return, Statements
 from ensue.algebra.probability import Threshold, check_threshold
@@ -18,8 +18,9 @@ from ensue.lang.build import of_the_one_event
 from ensue.lang.operations import policy_problems
 from ensue.lang.parser import parse_returns
 from ensue.lang.render import render_query
-from ensue.plan.drawing import as_html
-from ensue.plan.explain import Explained, explain_without_data
+
+if TYPE_CHECKING:
+    from ensue.plan.explain import Explained
 
 FieldNames = str | list[str] | tuple[str, ...]
 Columns = ConditionLike | list[ConditionLike] | tuple[ConditionLike, ...]
@@ -125,11 +126,15 @@ class Query:
         return self._explained(time).to_text()
 
     def _explained(self, time: str) -> Explained:
+        from ensue.plan.explain import explain_without_data
+
         statements = checked(Statements((self.node,)))
         return explain_without_data(statements.statements[0], statements.source, time)
 
     def _repr_html_(self) -> str:
         """The query and its graph, for a notebook; of one that means nothing yet only its text."""
+        from ensue.plan.drawing import as_html
+
         try:
             return as_html([self._explained("t")])
         except QueryError:

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ensue.algebra.bound import positive_names
 from ensue.algebra.nodes import PatternQuery
 from ensue.algebra.operators import CHRONICLE, CUMULATIVE, NEXT_MATCH, RECENT
+from ensue.algebra.scopes import positive_names
 from ensue.engine.events import Candidates
 from ensue.engine.matches import MatchChunk, completion_times
 from ensue.engine.rows import Elements, Lists, Rows

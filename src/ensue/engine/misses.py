@@ -16,9 +16,8 @@ from ensue.engine.rows import Rows
 from ensue.engine.sources import EventSource, Mask
 from ensue.engine.workspace import find_candidates
 from ensue.errors import QueryError
-from ensue.graph.bounds import end_of, position_of, start_of
+from ensue.graph.bounds import TimeScale, end_of, position_of, start_of
 from ensue.graph.model import Variable
-from ensue.graph.timescale import TimeScale
 from ensue.kernels.compiled import Int64s
 from ensue.names import Name, Stream, in_order, written
 from ensue.plan.build import plan_checked

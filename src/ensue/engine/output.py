@@ -9,10 +9,10 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from ensue.algebra.bound import SERIES, positive_names
 from ensue.algebra.catalog import Catalog
 from ensue.algebra.lineage import is_lineage, lineage_variable
 from ensue.algebra.probability import PROBABILITY_OF_MATCH
+from ensue.algebra.scopes import SERIES, positive_names
 from ensue.algebra.streams import LINEAGE, START
 from ensue.engine.collections import element_values, list_values, with_list_fields
 from ensue.engine.events import FOREVER
@@ -28,11 +28,10 @@ from ensue.expr.evaluate import evaluate
 from ensue.expr.nodes import Expr, Field
 from ensue.expr.reductions import gathered
 from ensue.expr.rewrite import substitute_fields
-from ensue.graph.bounds import end_of, start_of
+from ensue.graph.bounds import TimeScale, end_of, start_of
 from ensue.graph.conditions import resolve_interval
 from ensue.graph.lists import lists_in, without_lists
 from ensue.graph.model import Series
-from ensue.graph.timescale import TimeScale
 from ensue.kernels.compiled import Codes, Int64s
 from ensue.names import Name, Round, Stream
 from ensue.plan.model import QueryPlan

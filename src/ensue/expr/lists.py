@@ -30,7 +30,7 @@ def has_aggregate(expr: Expr) -> bool:
 
 def has_prev(expr: Expr) -> bool:
     """Whether there is a PREV in it."""
-    return any(_is_prev(part) for part in walk(expr))
+    return any(isinstance(part, Call) and part.name == PREVIOUS for part in walk(expr))
 
 
 def list_variables(expr: Expr, groups: Mapping[Name, Name]) -> frozenset[Name]:
@@ -46,6 +46,8 @@ def list_variables(expr: Expr, groups: Mapping[Name, Name]) -> frozenset[Name]:
 
 def aggregated_variables(expr: Expr, groups: Mapping[Name, Name]) -> frozenset[Name]:
     """The repeated variables that its aggregates range over: none in `t.temp > avg(c.limits)` with a single `c`."""
+    if not groups:
+        return frozenset()
     inside = (list_variables(argument, groups) for call in _aggregates(expr) for argument in call.arguments)
     return frozenset[Name]().union(*inside)
 
@@ -60,10 +62,6 @@ def _aggregates(expr: Expr) -> Iterator[Call]:
 
 def is_aggregate(expr: Expr) -> TypeGuard[Call]:
     return isinstance(expr, Call) and expr.name in AGGREGATES
-
-
-def _is_prev(expr: Expr) -> bool:
-    return isinstance(expr, Call) and expr.name == PREVIOUS
 
 
 # --- lists spelt out

@@ -219,39 +219,40 @@ def parts_of(expr: Expr) -> tuple[str, ...]:
     return _PARTS[type(expr)]
 
 
-def children(expr: Expr) -> Iterator[Expr]:
+def children(expr: Expr) -> list[Expr]:
     """The direct operands of an expression, from left to right."""
-    for name in parts_of(expr):
+    found: list[Expr] = []
+    for name in _PARTS[type(expr)]:
         value = getattr(expr, name)
-        if isinstance(value, Expr):
-            yield value
+        if type(value) in _PARTS:
+            found.append(value)
         elif isinstance(value, tuple):
             for part in value:
-                if isinstance(part, Expr):
-                    yield part
+                if type(part) in _PARTS:
+                    found.append(part)
                 elif isinstance(part, tuple):
-                    yield from part
+                    found += part
+    return found
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
     """The expression and everything below it, outermost first."""
-    yield expr
-    for child in children(expr):
-        yield from walk(child)
+    waiting = [expr]
+    while waiting:
+        part = waiting.pop()
+        yield part
+        waiting += children(part)[::-1]
 
 
 def variables_of(expr: Expr) -> frozenset[Name]:
     """The names before the dots: variables and AS names; also the variables that lists are made of."""
-    return frozenset(name for node in walk(expr) if (name := _variable(node)) is not None)
-
-
-def _variable(expr: Expr) -> Name | None:
-    match expr:
-        case Field(variable):
-            return variable
-        case Elements(_, of):
-            return of
-    return None
+    names: set[Name] = set()
+    for part in walk(expr):
+        if isinstance(part, Field) and part.variable is not None:
+            names.add(part.variable)
+        elif isinstance(part, Elements):
+            names.add(part.of)
+    return frozenset(names)
 
 
 def conjuncts(expr: Expr | None) -> tuple[Expr, ...]:

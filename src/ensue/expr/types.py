@@ -90,8 +90,8 @@ def own_type(data_type: pa.DataType) -> Type:
     if pa.types.is_large_string(data_type):
         return Type(Kind.TEXT, large=True)
     kind = kind_of(of)
-    element = element_type(of)
     if kind is Kind.OTHER:
+        element = element_type(of)
         # Arrow takes lists for equal whatever it calls their elements, and so do we.
         foreign = "" if pa.types.is_list(of) else str(of)
         return Type(kind, element=None if element is None else own_type(element), foreign=foreign, arrow=of)

@@ -7,11 +7,15 @@ networks, 1991.)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
+from ensue.algebra.nodes import Events, Ticks, Window
 from ensue.errors import Span
+from ensue.expr.kinds import NANOSECONDS_PER_UNIT
+from ensue.expr.nodes import Duration, Expr, Literal
+from ensue.lang.render_values import render_window
 from ensue.names import WHOLE, Name
 
 
@@ -56,9 +60,6 @@ class Limit(NamedTuple):
     value: int
     strict: bool
 
-    def plus(self, other: Limit) -> Limit:
-        return Limit(self.value + other.value, self.strict or other.strict)
-
     def tighter_than(self, other: Limit | None) -> bool:
         return other is None or (self.value, not self.strict) < (other.value, not other.strict)
 
@@ -76,11 +77,19 @@ ZERO = Limit(0, False)
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """The clause of the user's text that a bound comes from, in words, and its place; `by_order`: the order of SEQ."""
+    """The clause of the user's text that a bound comes from, in words, and its place; `by_order`: the order of SEQ.
 
-    text: str
+    If it is a WITHIN, the words are what its `window` holds.
+    """
+
+    words: str
     span: Span | None = None
     by_order: bool = False
+    window: Window | None = None
+
+    @property
+    def text(self) -> str:
+        return self.words if self.window is None else f"WITHIN {render_window(self.window)} holds {self.words}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,51 +108,60 @@ class Contradiction(NamedTuple):
     cycle: tuple[Bound, ...]
 
 
+Limits: TypeAlias = dict[int, int]
+"""The tightest limit between two points. The points are given by their places, `left << SHIFT | right`; of a limit,
+`2 * value` and 1 unless it is strict, so that the lesser of two is the tighter."""
+
+SHIFT = 16
+WEAK_ZERO = 1
+
 Derivation: TypeAlias = "tuple[Bound | Derivation, ...]"
 """The bounds that add up to a limit, in order; nested, so that joining two takes no time."""
 
-Path: TypeAlias = tuple[Limit, Derivation]
-Paths: TypeAlias = dict[tuple[Point, Point], Path]
-
-
-def bounds_in(derivation: Derivation) -> Iterator[Bound]:
-    """The bounds of a derivation from left to right."""
-    stack = list(reversed(derivation))
-    while stack:
-        part = stack.pop()
-        if isinstance(part, Bound):
-            yield part
-        else:
-            stack += reversed(part)
+Way: TypeAlias = tuple[int, int, Derivation]
+"""From or to a point, by its place: the limit, and the bounds that add up to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """The closed bounds over a set of points, each with the path it was derived by."""
+    """The closed bounds over a set of points: the limits of the shortest paths between them.
+
+    `history` says from which points and bounds it was made, step by step.
+    """
 
     points: tuple[Point, ...] = ()
-    paths: Mapping[tuple[Point, Point], Path] = field(default_factory=dict)
+    paths: Limits = field(default_factory=dict)
+    history: tuple[tuple[tuple[Point, ...], tuple[Bound, ...]], ...] = ()
     contradiction: Contradiction | None = None
+    places: Mapping[Point, int] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "places", {point: place for place, point in enumerate(self.points)})
 
     def limit(self, left: Point, right: Point) -> Limit | None:
         """The tightest known limit of `left - right`, or None when there is none."""
         if left == right:
             return ZERO
-        path = self.paths.get((left, right))
-        return None if path is None else path[0]
+        one, other = self.places.get(left), self.places.get(right)
+        found = None if one is None or other is None else self.paths.get(one << SHIFT | other)
+        return None if found is None else Limit(found >> 1, not found & 1)
 
     def before(self, left: Point, right: Point) -> bool:
         """True if `left` is certainly strictly before `right`."""
         limit = self.limit(left, right)
         return limit is not None and limit.tighter_than(ZERO)
 
-
-class _ContradictionError(Exception):
-    """Raised inside of this module to leave nested loops."""
-
-    def __init__(self, derivation: Derivation) -> None:
-        self.contradiction = Contradiction(tuple(bounds_in(derivation)))
-        super().__init__()
+    def among(self, names: Collection[Name]) -> Network:
+        """The bounds between points of some variables; in a closed network they are all that follows for these."""
+        points = [point for point in self.points if point.variable in names]
+        said = Reason("")
+        bounds = [
+            Bound(left, right, limit, said)
+            for left in points
+            for right in points
+            if left != right and (limit := self.limit(left, right)) is not None
+        ]
+        return close(points, bounds)
 
 
 def close(points: Iterable[Point], bounds: Iterable[Bound]) -> Network:
@@ -155,58 +173,131 @@ def close(points: Iterable[Point], bounds: Iterable[Bound]) -> Network:
     >>> [step.reason.text for step in close([a, b], [before, after]).contradiction.cycle]
     ['`b` before `a`', '`a` before `b`']
     """
-    order = tuple(dict.fromkeys(points))
-    paths: Paths = {}
-    try:
-        for bound in bounds:
-            _tighten(paths, bound.left, bound.right, *bound.limit, (bound,))
-        for middle in order:
-            after = [(right, paths[middle, right]) for right in order if (middle, right) in paths]
-            for left in order:
-                first = paths.get((left, middle))
-                if first is not None:
-                    (value, strict), derivation = first
-                    for right, (limit, rest) in after:
-                        _tighten(paths, left, right, value + limit.value, strict or limit.strict, (derivation, rest))
-    except _ContradictionError as found:
-        return Network(order, paths, found.contradiction)
-    return Network(order, paths)
+    return extend(Network(), points, bounds)
 
 
 def extend(network: Network, points: Iterable[Point], bounds: Iterable[Bound]) -> Network:
-    """A closed network with a few more points and bounds: each bound is led through the paths at its ends."""
+    """A network with more points and bounds, closed again, or with the first contradiction.
+
+    The bounds that add up to a limit are of interest only in a contradiction: then they are looked for.
+    """
     if network.contradiction is not None:
         return network
-    order = tuple(dict.fromkeys((*network.points, *points)))
-    paths = dict(network.paths)
-    try:
-        for bound in bounds:
-            _insert(paths, order, bound)
-    except _ContradictionError as found:
-        return Network(order, paths, found.contradiction)
-    return Network(order, paths)
+    order, added = tuple(dict.fromkeys((*network.points, *points))), tuple(bounds)
+    history = (*network.history, (order, added))
+    limits = dict(network.paths)
+    if _add(limits, None, order, added) is None:
+        return Network(order, limits, history)
+    limits, ways = {}, dict[int, Derivation]()
+    for known, given in history:
+        cycle = _add(limits, ways, known, given)
+        if cycle is not None:
+            return Network(order, limits, history, Contradiction(tuple(_bounds_in(cycle))))
+    raise AssertionError("what is contradictory is so again")
 
 
-def _insert(paths: Paths, order: tuple[Point, ...], bound: Bound) -> None:
-    known = paths.get((bound.left, bound.right))
-    if known is not None and not bound.limit.tighter_than(known[0]):
-        return
-    before: list[tuple[Point, Path]] = [(bound.left, (ZERO, ()))]
-    before += [(point, paths[point, bound.left]) for point in order if (point, bound.left) in paths]
-    after: list[tuple[Point, Path]] = [(bound.right, (ZERO, ()))]
-    after += [(point, paths[bound.right, point]) for point in order if (bound.right, point) in paths]
-    for left, (first, begin) in before:
-        value, strict = first.plus(bound.limit)
-        for right, (second, end) in after:
-            _tighten(paths, left, right, value + second.value, strict or second.strict, (begin, bound, end))
+def _add(
+    limits: Limits, ways: dict[int, Derivation] | None, points: tuple[Point, ...], bounds: Iterable[Bound]
+) -> Derivation | None:
+    """Adds bounds to closed limits, and how limits come about to the `ways`; gives a cycle that contradicts itself.
+
+    The first bounds are closed all at once, later ones are led through the limits at their ends one by one.
+    """
+    places = {point: place for place, point in enumerate(points)}
+    numbers = range(len(points))
+    at_once = not limits
+    known = ways if ways is not None else dict[int, Derivation]()
+    for bound in bounds:
+        begin, end = places[bound.left], places[bound.right]
+        code = 2 * bound.limit.value + (not bound.limit.strict)
+        before: list[Way] = [(begin, code, (bound,))]
+        after: list[Way] = [(end, WEAK_ZERO, ())]
+        if not at_once:
+            if begin != end and limits.get(begin << SHIFT | end, code + 1) <= code:
+                continue
+            for left in numbers:
+                key = left << SHIFT | begin
+                if key in limits:
+                    first = limits[key]
+                    before.append((left, first + code - ((first | code) & 1), (known.get(key, ()), bound)))
+            after += [
+                (right, limits[key], known.get(key, ())) for right in numbers if (key := end << SHIFT | right) in limits
+            ]
+        cycle = _tighten(limits, ways, before, after)
+        if cycle is not None:
+            return cycle
+    for middle in numbers if at_once else ():
+        before = [
+            (left, limits[key], known.get(key, ())) for left in numbers if (key := left << SHIFT | middle) in limits
+        ]
+        after = [
+            (right, limits[key], known.get(key, ())) for right in numbers if (key := middle << SHIFT | right) in limits
+        ]
+        cycle = _tighten(limits, ways, before, after)
+        if cycle is not None:
+            return cycle
+    return None
 
 
-def _tighten(paths: Paths, left: Point, right: Point, value: int, strict: bool, derivation: Derivation) -> None:
-    """Notes a limit, given by its value and whether it is strict, if it is tighter than the known one."""
-    if left == right:
-        if value < 0 or (value == 0 and strict):
-            raise _ContradictionError(derivation)
-        return
-    known = paths.get((left, right))
-    if known is None or value < known[0].value or (value == known[0].value and strict and not known[0].strict):
-        paths[left, right] = (Limit(value, strict), derivation)
+def _tighten(
+    limits: Limits, ways: dict[int, Derivation] | None, before: Iterable[Way], after: Sequence[Way]
+) -> Derivation | None:
+    """Notes the limits of all ways that lead on from one another, where they are tighter than the known ones."""
+    for left, first, begin in before:
+        for right, second, end in after:
+            total = first + second - ((first | second) & 1)
+            if left == right:
+                if total < WEAK_ZERO:
+                    return begin, end
+                continue
+            key = left << SHIFT | right
+            known = limits.get(key)
+            if known is None or total < known:
+                limits[key] = total
+                if ways is not None:
+                    ways[key] = (begin, end)
+    return None
+
+
+def _bounds_in(derivation: Derivation) -> Iterator[Bound]:
+    """The bounds of a derivation from left to right."""
+    stack = list(reversed(derivation))
+    while stack:
+        part = stack.pop()
+        if isinstance(part, Bound):
+            yield part
+        else:
+            stack += reversed(part)
+
+
+@dataclass(frozen=True, slots=True)
+class TimeScale:
+    """The resolution of time: an Arrow timestamp unit, or None for integer time, where a tick is 1."""
+
+    unit: str | None = "us"
+
+    def ticks(self, window: Window) -> int:
+        """The length of a window of time."""
+        match window:
+            case Ticks():
+                return min(FAR, window.count)
+            case Duration():
+                return min(FAR, self.floor(window.nanoseconds))
+            case Events():
+                raise AssertionError("positions have no ticks")
+
+    def literal(self, ticks: int) -> Expr:
+        """A length of time in an expression."""
+        return Literal(ticks) if self.unit is None else Duration(ticks * self._tick)
+
+    def floor(self, nanoseconds: int) -> int:
+        """The most whole ticks that fit: `x <= d` over ticks is `x <= floor(d)`."""
+        return nanoseconds // self._tick
+
+    def ceil(self, nanoseconds: int) -> int:
+        """The fewest whole ticks that cover: `x < d` over ticks is `x < ceil(d)`."""
+        return -(-nanoseconds // self._tick)
+
+    @property
+    def _tick(self) -> int:
+        return 1 if self.unit is None else NANOSECONDS_PER_UNIT[self.unit]

@@ -6,19 +6,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ensue.algebra.catalog import Catalog
-from ensue.algebra.check import home_of, homes_of
+from ensue.algebra.check import home_of
 from ensue.algebra.lists import list_names
 from ensue.algebra.nodes import PatternQuery
-from ensue.algebra.scopes import Aside, Scope, growing_lists, list_groups
+from ensue.algebra.scopes import Aside, Scope, growing_lists, homes_of, list_groups
 from ensue.expr.lists import explicit_lists, has_prev, list_variables
 from ensue.expr.nodes import Binary, Call, Expr, Field, IsNull, Same, conjuncts, variables_of
 from ensue.expr.rewrite import substitute_fields
-from ensue.graph.bounds import Bound, Point, Reason, end_of
+from ensue.graph.bounds import Bound, Point, Reason, TimeScale, end_of
 from ensue.graph.lists import Repetitions, lists_in, renamed_lists, under_name
 from ensue.graph.model import Collection, Equality, Extent, Moment
 from ensue.graph.reading import Parts
 from ensue.graph.temporal import bounds_of
-from ensue.graph.timescale import TimeScale
 from ensue.lang.render import render_expression
 from ensue.names import Name, in_order
 
@@ -31,6 +30,10 @@ class Sorted:
     predicates: dict[Name, tuple[Expr, ...]]
     equalities: tuple[Equality, ...]
     conditions: tuple[Expr, ...]
+
+
+UNSAID = Sorted((), {}, (), ())
+"""Of a query without WHERE."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,8 @@ class _Sight:
     def resolved(self, condition: Expr) -> Expr:
         """The condition with AS names replaced by what they stand for."""
         intervals = {name: extent for level in self.levels for name, extent in level.intervals.items()}
+        if not intervals:
+            return condition
         moments = {name: moment for level in self.levels for name, moment in level.moments.items()}
         return substitute_fields(condition, lambda field: resolve_interval(field, intervals, moments, self.scale))
 
@@ -76,6 +81,9 @@ class Conditions:
         """
         home = home_of(conjunct, homes, self.groups)
         aside = home.aside if home else None
+        if not self.groups:
+            self.filed.append((aside, conjunct))
+            return
         names = list_names(conjunct, self.groups)
         if has_prev(conjunct) and self.groups[in_order(names)[0]] not in self.repetitions.unrolled:
             self.filed_lists.append((aside, conjunct))
@@ -104,7 +112,7 @@ class Conditions:
         names = names if about is None else {name: about.get(new, new) for name, new in names.items()} | dict(about)
         for home, conjunct in self.filed:
             if home is original and (about is None or variables_of(conjunct) & names.keys()):
-                own = substitute_fields(conjunct, lambda field: under_name(field, names))
+                own = substitute_fields(conjunct, lambda field: under_name(field, names)) if names else conjunct
                 if variables_of(own) <= bound:
                     yield sight.resolved(own)
         for home, conjunct in self.filed_pairs:
@@ -119,7 +127,8 @@ class Conditions:
                 late = lists_in(conjunct) & self.growing
                 if not late and not lists_in(own) and not has_prev(own) and variables_of(own) <= bound:
                     yield sight.resolved(own)
-        yield from self._agreement(parts, (*outer, parts)[0])
+        if self.same:
+            yield from self._agreement(parts, (*outer, parts)[0])
 
     def _agreement(self, parts: Parts, outermost: Parts) -> Iterator[Expr]:
         """What SAME asks of these variables: to agree with the first of all."""
@@ -146,6 +155,8 @@ class Conditions:
         Those are the ones about collections, which are known only then, and those about a repetition without a limit:
         that a match is too short for them does not mean that no longer one is left.
         """
+        if not self.filed_lists:
+            return
         sight = _Sight(levels, self.scale)
         bound = sight.bound
         original, names = _original(aside)

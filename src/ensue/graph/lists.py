@@ -94,6 +94,9 @@ class Repetitions:
         return substitute_lists(expr, gather)
 
 
+NO_REPETITIONS = Repetitions()
+
+
 def _in_round(repetition: Repetition, number: int) -> dict[Name, Name]:
     return {name: Round(name, number) for name in repetition.names}
 

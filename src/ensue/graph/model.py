@@ -10,12 +10,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ensue.algebra.expand import as_written
 from ensue.algebra.hierarchies import NO_HIERARCHY, Hierarchy
 from ensue.algebra.nodes import Pattern
+from ensue.algebra.scopes import without_names
 from ensue.expr.nodes import Expr, Field
 from ensue.expr.rewrite import anonymous_predicate
 from ensue.graph.bounds import Bound, Limit, Network, Point, end_of, start_of
 from ensue.graph.lists import Repetitions
+from ensue.lang.render import render_pattern
 from ensue.names import Name, Stream
 
 
@@ -180,7 +183,13 @@ class Absence:
 
     graph: Graph
     scope: Scope
-    text: str
+    item: Pattern
+    words: str = ""
+    """What is to say of the item beside its own text."""
+
+    @property
+    def text(self) -> str:
+        return text_of(self.item) + self.words
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +205,18 @@ class Collection:
     scopes: tuple[Scope, ...]
     least: int
     most: int | None
-    text: str
+    item: Pattern
+    words: str = ""
     threat: Threat | None = None
+
+    @property
+    def text(self) -> str:
+        return text_of(self.item) + self.words
+
+
+def text_of(pattern: Pattern) -> str:
+    """A part of an expanded pattern as the user would write it; what is called like its stream is named once."""
+    return render_pattern(as_written(without_names(pattern, by_stream=True)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import count, pairwise
 
 from ensue.algebra.catalog import Catalog
-from ensue.algebra.choices import choices, names_in, orders, renamed
-from ensue.algebra.expand import as_written
+from ensue.algebra.choices import choices, names_in, orders, renamed, settled_forms
 from ensue.algebra.nodes import (
     Events,
     Named,
@@ -21,15 +20,13 @@ from ensue.algebra.nodes import (
     rewrite,
     walk,
 )
-from ensue.algebra.operators import NEXT_MATCH, STRICT
+from ensue.algebra.operators import CUMULATIVE, NEXT_MATCH, STRICT
 from ensue.algebra.scopes import (
     Aside,
     counts_events,
     group_of,
     is_aside,
-    limiting_windows,
     whole_windows,
-    without_names,
 )
 from ensue.errors import Problem, QueryError, Source
 from ensue.expr.nodes import Expr
@@ -45,14 +42,14 @@ from ensue.graph.bounds import (
     Network,
     Point,
     Reason,
-    close,
+    TimeScale,
     end_of,
     extend,
     position_of,
     start_of,
 )
-from ensue.graph.conditions import Conditions
-from ensue.graph.lists import Repetitions
+from ensue.graph.conditions import UNSAID, Conditions
+from ensue.graph.lists import NO_REPETITIONS, Repetitions
 from ensue.graph.model import (
     Absence,
     Closing,
@@ -63,10 +60,9 @@ from ensue.graph.model import (
     NormalForm,
     Scope,
     Windows,
+    text_of,
 )
 from ensue.graph.reading import BEFORE, Choice, Parts, Reader, Rival, Surroundings, extent_of, trails, variables_in
-from ensue.graph.timescale import TimeScale
-from ensue.lang.render import render_pattern
 from ensue.names import Name, Other
 from ensue.phases import spelled_out
 
@@ -88,9 +84,9 @@ def normalize_query(
     graphs: list[Graph] = []
     dropped: list[str] = []
     contradictions: list[Contradiction] = []
-    for number, pattern in enumerate(choices(builder.pattern, longest)):
+    for number, (pattern, forms) in enumerate(settled_forms(builder.pattern, longest)):
         possible: list[Graph] = []
-        for ordered in orders(pattern):
+        for ordered in forms:
             graph = builder.whole_graph(pattern, ordered, number)
             found = contradiction_of(graph)
             if found is None:
@@ -99,10 +95,12 @@ def normalize_query(
                 contradictions.append(found)
         graphs += possible
         if not possible:
-            dropped.append(f"{builder.text_of(pattern)}: {explain_contradiction(contradictions[-1])}")
+            dropped.append(f"{text_of(pattern)}: {explain_contradiction(contradictions[-1])}")
     if not graphs:
         raise QueryError([_never_holds(contradictions[0])], source)
-    return NormalForm(tuple(graphs), builder.windows, tuple(dropped), builder.pattern, builder.repetitions)
+    return NormalForm(
+        tuple(graphs), builder.windows, tuple(dropped), builder.pattern, builder.repetitions, catalog.hierarchy
+    )
 
 
 def contradiction_of(graph: Graph) -> Contradiction | None:
@@ -172,11 +170,6 @@ class _Around:
     edges: _Edges | None = None
 
 
-def _closed(outer: Network, points: Iterable[Point], bounds: list[Bound]) -> Network:
-    """The outermost graph is closed as a whole; what comes inside of it is added bound by bound."""
-    return extend(outer, points, bounds) if outer.paths else close((*outer.points, *points), bounds)
-
-
 class GraphBuilder:
     """Builds the graphs of one query and holds what is the same for all of them."""
 
@@ -189,20 +182,17 @@ class GraphBuilder:
         self.scale = TimeScale(catalog.unit)
         self.reader = Reader(self.scale.ticks)
         self.windows = self._windows(whole_windows(query))
-        self.limits = self._windows(limiting_windows(query.pattern))
+        self.limits = self._windows(whole_windows(query, limiting=True))
         self.counting = counts_events(query)
-        self.repetitions = Repetitions.of(query, longest)
-        self.conditions = Conditions(query, catalog, self.repetitions)
+        lists = query.policy == CUMULATIVE or any(isinstance(part, Repeat) for part in walk(query.pattern))
+        self.repetitions = Repetitions.of(query, longest) if lists else NO_REPETITIONS
+        self.conditions = None if query.where is None else Conditions(query, catalog, self.repetitions)
 
     def _windows(self, windows: Sequence[Window]) -> Windows:
         return Windows(
             min((self.scale.ticks(window) for window in windows if not isinstance(window, Events)), default=None),
             min((window.count for window in windows if isinstance(window, Events)), default=None),
         )
-
-    def text_of(self, pattern: Pattern) -> str:
-        """A part of the expanded pattern as the user would write it; what is called like its stream is named once."""
-        return render_pattern(as_written(without_names(pattern, by_stream=True)))
 
     def whole_graph(self, chosen: Pattern, pattern: Pattern, number: int) -> Graph:
         """The graph of a chosen pattern in one order of its items; `number` is that of the choice."""
@@ -211,17 +201,7 @@ class GraphBuilder:
         extent = extent_of(pattern)
         if self.policy == STRICT:
             parts.positions += _adjacent(variables_in(pattern))
-        self._bound_whole(parts, extent)
-        positions = Network((WHOLE_FIRST, WHOLE_LAST)) if self.counting else Network()
-        nothing = _Around((), Network((WHOLE_START, WHOLE_END)), positions, _edges_of(pattern))
-        graph = self._finish(parts, extent, None, nothing, chosen)
-        succession = variables_in(pattern) if self.policy == NEXT_MATCH else ()
-        if graph.times.contradiction is None:
-            graph = replace(graph, extent=_outermost(extent, graph.times))
-        return replace(graph, closings=_closings(graph, pattern, parts.picks), succession=succession, number=number)
-
-    def _bound_whole(self, parts: Parts, extent: Extent) -> None:
-        """The ends of the match as points around all others, exact where only one variable can be first or last."""
+        # The ends of the match are points around all others, exact where only one variable can be first or last.
         parts.times += [Bound(WHOLE_START, start_of(name), ZERO, IMPLICIT) for name in extent.starts]
         parts.times += [Bound(end_of(name), WHOLE_END, ZERO, IMPLICIT) for name in extent.ends]
         if len(extent.starts) == 1:
@@ -230,48 +210,52 @@ class GraphBuilder:
             parts.times.append(Bound(WHOLE_END, end_of(extent.ends[0]), ZERO, IMPLICIT))
         if self.limits.ticks is not None:
             parts.times.append(Bound(WHOLE_END, WHOLE_START, Limit(self.limits.ticks, False), IMPLICIT))
-        for name in parts.variables:
+        for name in parts.variables if self.counting else ():
             parts.positions.append(Bound(WHOLE_FIRST, position_of(name), ZERO, IMPLICIT))
             parts.positions.append(Bound(position_of(name), WHOLE_LAST, ZERO, IMPLICIT))
         if self.limits.events is not None:
             parts.positions.append(Bound(WHOLE_LAST, WHOLE_FIRST, Limit(self.limits.events - 1, False), IMPLICIT))
+        positions = Network((WHOLE_FIRST, WHOLE_LAST)) if self.counting else Network()
+        whole = _edges_of(pattern) if parts.rivals else _Edges()
+        nothing = _Around((), Network((WHOLE_START, WHOLE_END)), positions, whole)
+        graph = self._graph(parts, extent, nothing, chosen=chosen)
+        succession = variables_in(pattern) if self.policy == NEXT_MATCH else ()
+        if graph.times.contradiction is None and (len(extent.starts) > 1 or len(extent.ends) > 1):
+            graph = replace(graph, extent=_outermost(extent, graph.times))
+        return replace(graph, closings=_closings(graph, pattern, parts.picks), succession=succession, number=number)
 
-    def _finish(
-        self, parts: Parts, extent: Extent, aside: Aside | None, around: _Around, chosen: Pattern | None = None
-    ) -> Graph:
-        """The graph of these parts, closed together with what is around it; `chosen` is the whole pattern."""
-        conditions = self.conditions.own(parts, aside, around.parts)
-        if aside is None:
-            return self._with_conditions(parts, extent, conditions, around, chosen)
-        parts.moments = _ended(parts.moments)
-        graph = self._with_conditions(parts, extent, conditions, replace(around, aside=aside))
-        if contradiction_of(graph) is None and any(_is_endless(moment, graph, around) for moment in graph.repeated):
-            raise QueryError([_endless_scope(aside)], self.source)
-        return graph
-
-    def _with_conditions(
+    def _graph(
         self,
         parts: Parts,
         extent: Extent,
-        conditions: Iterable[Expr],
         around: _Around,
+        conditions: Iterable[Expr] | None = None,
         chosen: Pattern | None = None,
     ) -> Graph:
-        found = self.conditions.sorted(parts, conditions, around.parts)
+        """The graph of these parts, closed together with what is around it; `chosen` is the whole pattern.
+
+        Unless `conditions` are given, they are those of its scope.
+        """
+        if conditions is None and self.conditions is not None:
+            conditions = self.conditions.own(parts, around.aside, around.parts)
+        found = self.conditions.sorted(parts, conditions or (), around.parts) if self.conditions else UNSAID
         parts.times += found.bounds
         inside = self._close(parts, around)
+        own = parts.variables.keys() | parts.moments.keys()
         variables = tuple(
-            replace(variable, predicates=variable.predicates + found.predicates.get(variable.name, ()))
+            replace(variable, predicates=variable.predicates + found.predicates[variable.name])
+            if variable.name in found.predicates
+            else variable
             for variable in parts.variables.values()
         )
         absences: tuple[Absence, ...] = ()
         collections: tuple[Collection, ...] = ()
         if inside.times.contradiction is None and inside.positions.contradiction is None:
             absences = tuple(
-                absence
+                Absence(graph, scope, pattern)
                 for item in parts.asides
                 if isinstance(item.item, Not) and not item.item.loose
-                for absence in self._absences(item, inside)
+                for pattern, graph, scope in self._graphs_beside(item, inside)
             )
             collections = tuple(
                 self._collection(item, item.item, inside) for item in parts.asides if isinstance(item.item, Repeat)
@@ -292,16 +276,23 @@ class GraphBuilder:
             found.equalities,
             absences,
             collections=collections,
-            list_conditions=tuple(self.conditions.about_lists(inside.parts, inside.aside, inside.about, collections)),
-            rounds=self.repetitions.rounds(parts.names),
+            list_conditions=()
+            if self.conditions is None
+            else tuple(self.conditions.about_lists(inside.parts, inside.aside, inside.about, collections)),
+            rounds=self.repetitions.rounds(parts.names) if self.repetitions.unrolled else {},
             moments=tuple(parts.moments.values()),
             series=parts.series,
             ties=tuple(
-                bound
-                for bound in found.bounds
-                if not _points_of(bound) <= parts.variables.keys() | parts.moments.keys()
+                bound for bound in found.bounds if bound.left.variable not in own or bound.right.variable not in own
             ),
-            premises=tuple(bound for bound in parts.times if _is_premise(bound, parts, around)),
+            # Bounds that are only about points around the graph, which do not have them by themselves.
+            premises=tuple(
+                bound
+                for bound in (parts.times if around.parts else ())
+                if bound.left.variable not in own
+                and bound.right.variable not in own
+                and bound.limit.tighter_than(around.times.limit(bound.left, bound.right))
+            ),
             intervals=parts.intervals,
         )
 
@@ -322,11 +313,11 @@ class GraphBuilder:
             start, end = start_of(name), end_of(name)
             points += [start, end]
             bounds += [Bound(start, end, ZERO, IMPLICIT), Bound(end, start, ZERO, IMPLICIT)]
-        times = _closed(around.times, points, bounds + parts.times)
+        times = extend(around.times, points, bounds + parts.times)
         if not self.counting:
             return replace(around, parts=(*around.parts, parts), times=times)
         order = self._order_of_positions(parts, around, times)
-        positions = _closed(around.positions, map(position_of, parts.variables), parts.positions + order)
+        positions = extend(around.positions, map(position_of, parts.variables), parts.positions + order)
         return replace(around, parts=(*around.parts, parts), times=times, positions=positions)
 
     def _order_of_positions(self, parts: Parts, around: _Around, times: Network) -> list[Bound]:
@@ -343,47 +334,52 @@ class GraphBuilder:
 
     # -- what is beside the match ------------------------------------------------------------------------------------
 
-    def _absences(self, beside: Surroundings, around: _Around) -> Iterator[Absence]:
-        trailing = beside.right is None and beside.in_seq and beside.stated is None
-        for pattern in self._orders_of(beside):
-            parts = Parts()
-            self.reader.read(pattern, beside.left, beside.right, parts)
-            extent = extent_of(pattern)
-            scope = self._scope(parts, extent, beside, trailing, around)
-            graph = self._finish(parts, extent, beside.item, around)
-            if contradiction_of(graph) is None:
-                yield Absence(graph, scope, self.text_of(pattern))
-
     def _collection(self, beside: Surroundings, repeat: Repeat, around: _Around) -> Collection:
-        graphs: list[Graph] = []
-        scopes: list[Scope] = []
-        for pattern in self._orders_of(beside):
-            parts = Parts()
-            self.reader.read(pattern, beside.left, beside.right, parts)
-            extent = extent_of(pattern)
-            trailing = beside.right is None and beside.in_seq and beside.stated is None
-            scope = self._scope(parts, extent, beside, trailing, around)
-            graph = self._finish(parts, extent, repeat, around)
-            if contradiction_of(graph) is None:
-                graphs.append(replace(graph, replaced=frozenset(repeat.shares)))
-                scopes.append(scope)
+        found = [*self._graphs_beside(beside, around)]
+        graphs = tuple(replace(graph, replaced=frozenset(repeat.shares)) for _, graph, _ in found)
         name = group_of(repeat)
         assert name is not None
-        text = self.text_of(repeat.item)
-        return Collection(name, names_in(repeat.item), tuple(graphs), tuple(scopes), repeat.least, repeat.most, text)
+        scopes, names = tuple(scope for _, _, scope in found), names_in(repeat.item)
+        return Collection(name, names, graphs, scopes, repeat.least, repeat.most, repeat.item)
 
-    def _orders_of(self, beside: Surroundings) -> Iterator[Pattern]:
-        for pattern in choices(beside.item.item):
-            yield from orders(pattern, beside.needs)
+    def _graphs_beside(self, beside: Surroundings, around: _Around) -> Iterator[tuple[Pattern, Graph, Scope]]:
+        """What a NOT forbids or a collection lists: each form of it, with its graph and scope, if it can be there."""
+        for _, forms in settled_forms(beside.item.item, needs=beside.needs):
+            for pattern in forms:
+                parts = Parts()
+                self.reader.read(pattern, beside.left, beside.right, parts)
+                extent = extent_of(pattern)
+                scope = self._scope(parts, extent, beside, around)
+                if parts.moments:
+                    parts.moments = _ended(parts.moments)
+                graph = self._graph(parts, extent, replace(around, aside=beside.item))
+                if contradiction_of(graph) is not None:
+                    continue
+                if any(moment.repeated and _is_endless(moment, graph, around) for moment in graph.moments):
+                    raise QueryError([_endless_scope(beside.item)], self.source)
+                yield pattern, graph, scope
 
-    def _scope(self, parts: Parts, extent: Extent, beside: Surroundings, trailing: bool, around: _Around) -> Scope:
-        """Adds the bounds that the scope means for what lies in it."""
+    def _scope(self, parts: Parts, extent: Extent, beside: Surroundings, around: _Around) -> Scope:
+        """Adds the bounds that the scope of a NOT or collection means for what lies in it (contract, section 2)."""
         if beside.stated is not None:
             stated = beside.stated(extent)
             parts.times += stated
             return Scope(stated=tuple(stated))
+        trailing = beside.right is None and beside.in_seq
         edges = around.edges or _Edges()
-        bounds = list(self._scope_bounds(extent, beside, trailing, edges))
+        starts, ends = list(map(start_of, extent.starts)), list(map(end_of, extent.ends))
+        window = None if self.windows.ticks is None else Limit(self.windows.ticks, False)
+        bounds: list[Bound] = []
+        if beside.left is not None:
+            bounds += [Bound(end_of(x), y, BEFORE, IMPLICIT) for x in beside.left.ends for y in starts]
+        elif window is not None:
+            bounds += [Bound(x, y, window, IMPLICIT) for x in edges.ends for y in starts]
+        if beside.right is not None:
+            bounds += [Bound(x, start_of(y), BEFORE, IMPLICIT) for x in ends for y in beside.right.starts]
+        elif not trailing:
+            bounds += [Bound(x, y, ZERO, IMPLICIT) for x in ends for y in edges.ends]
+        elif window is not None:
+            bounds += [Bound(x, y, window, IMPLICIT) for x in ends for y in edges.starts]
         parts.times += bounds
         if self.windows.events is not None:
             limit = Limit(self.windows.events - 1, False)
@@ -394,21 +390,6 @@ class GraphBuilder:
             if trailing:
                 parts.positions += [Bound(x, y, limit, reason) for x in inside for y in edges.first]
         return Scope(beside.left, beside.right, trailing) if around.edges is None else Scope(stated=tuple(bounds))
-
-    def _scope_bounds(self, extent: Extent, beside: Surroundings, trailing: bool, edges: _Edges) -> Iterator[Bound]:
-        """The scope of a negation or collection (section 2 of the contract) as bounds on what lies in it."""
-        starts, ends = list(map(start_of, extent.starts)), list(map(end_of, extent.ends))
-        window = None if self.windows.ticks is None else Limit(self.windows.ticks, False)
-        if beside.left is not None:
-            yield from (Bound(end_of(x), y, BEFORE, IMPLICIT) for x in beside.left.ends for y in starts)
-        elif window is not None:
-            yield from (Bound(x, y, window, IMPLICIT) for x in edges.ends for y in starts)
-        if beside.right is not None:
-            yield from (Bound(x, start_of(y), BEFORE, IMPLICIT) for x in ends for y in beside.right.starts)
-        elif not trailing:
-            yield from (Bound(x, y, ZERO, IMPLICIT) for x in ends for y in edges.ends)
-        elif window is not None:
-            yield from (Bound(x, y, window, IMPLICIT) for x in ends for y in edges.starts)
 
     def _no_rival(self, rival: Rival, around: _Around) -> Iterator[Absence]:
         """No other match of the item comes after the same events, under the same conditions, and ends before it."""
@@ -425,15 +406,17 @@ class GraphBuilder:
         stated += [Bound(end_of(x), end_of(y), BEFORE, IMPLICIT) for x in extent.ends for y in own.ends]
         parts.times += stated
         parts.moments = _ended(parts.moments)
-        conditions = self.conditions.own(parts, around.aside, around.parts, about, lists_too=False)
+        conditions: Iterable[Expr] = ()
+        if self.conditions is not None:
+            conditions = self.conditions.own(parts, around.aside, around.parts, about, lists_too=False)
         replaced = frozenset(names_in(rival.item))
         if around.aside is None:
             edges = around.edges or around.whole
             around = replace(around, edges=edges.instead(replaced, _edges_of(pattern)))
-        graph = self._with_conditions(parts, extent, conditions, around)
+        graph = self._graph(parts, extent, around, conditions)
         if contradiction_of(graph) is None:
-            text = f"{self.text_of(rival.item)} that ends earlier"
-            yield Absence(replace(graph, replaced=replaced), Scope(stated=tuple(stated)), text)
+            graph = replace(graph, replaced=replaced)
+            yield Absence(graph, Scope(stated=tuple(stated)), rival.item, " that ends earlier")
 
     def _no_better(self, place: int, pick: Pick, chosen: Pattern, around: _Around) -> Iterator[Absence]:
         """No match differs only in what the item binds, which ends earlier (FIRST) or later (LAST)."""
@@ -459,14 +442,13 @@ class GraphBuilder:
         inner = frozenset(about.values())
         parts.variables = {name: found for name, found in parts.variables.items() if name in inner}
         parts.moments = {name: found for name, found in parts.moments.items() if name in inner}
-        conditions = self.conditions.own(parts, None, around.parts, about)
+        conditions = self.conditions.own(parts, None, around.parts, about) if self.conditions is not None else ()
         edges = _edges_of(pattern)
-        graph = self._with_conditions(parts, extent, conditions, replace(around, about=about, edges=edges))
+        graph = self._graph(parts, extent, replace(around, about=about, edges=edges), conditions)
         if contradiction_of(graph) is None:
-            order = "later" if pick.latest else "earlier"
-            replaced = frozenset(names_in(pick.item))
-            text = f"{self.text_of(pick.item)} that ends {order}"
-            yield Absence(replace(graph, replaced=replaced), Scope(stated=()), text)
+            graph = replace(graph, replaced=frozenset(names_in(pick.item)))
+            words = " that ends later" if pick.latest else " that ends earlier"
+            yield Absence(graph, Scope(stated=()), pick.item, words)
 
 
 def _with_pick(pattern: Pattern, place: int, item: Pattern) -> Pattern:
@@ -533,14 +515,6 @@ def _adjacent(names: Sequence[Name]) -> list[Bound]:
     return bounds
 
 
-def _is_premise(bound: Bound, parts: Parts, around: _Around) -> bool:
-    """Whether a bound is only about points around a graph, and they do not have it by themselves."""
-    if not around.parts or _points_of(bound) & (parts.variables.keys() | parts.moments.keys()):
-        return False
-    known = around.times.limit(bound.left, bound.right)
-    return known is None or bound.limit.tighter_than(known)
-
-
 def _ended(moments: Mapping[Name, Moment]) -> dict[Name, Moment]:
     return {name: replace(moment, ended=True) for name, moment in moments.items()}
 
@@ -557,7 +531,3 @@ def _endless_scope(aside: Aside) -> Problem:
         aside.span,
         hint="add a WITHIN in time to the whole pattern, or put the item between two others of a SEQ",
     )
-
-
-def _points_of(bound: Bound) -> set[Name]:
-    return {bound.left.variable, bound.right.variable}

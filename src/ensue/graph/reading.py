@@ -366,7 +366,7 @@ class Reader:
         window = pattern.window
         names = variables_in(pattern.item)
         words = ", ".join(self.word(name) for name in names)
-        reason = Reason(f"WITHIN {render_window(window)} holds {words}", window.span or pattern.span)
+        reason = Reason(words, window.span or pattern.span, window=window)
         if isinstance(window, Events):
             limit = Limit(window.count - 1, False)
             parts.positions += [
@@ -374,7 +374,7 @@ class Reader:
             ]
             return
         limit = Limit(self.ticks(window), False)
-        moments = moments_in(pattern.item)
+        moments = moments_in(pattern.item) if parts.moments else ()
         parts.moments |= {name: replace(parts.moments[name], ended=True) for name in moments}
         lasting = (*names, *moments)
         parts.times += [Bound(end_of(y), start_of(x), limit, reason) for x in names for y in lasting]

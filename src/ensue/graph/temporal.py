@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ensue.expr.nodes import Between, Binary, Duration, Expr, Field, Literal, Unary
-from ensue.graph.bounds import Bound, Limit, Point, Reason
-from ensue.graph.timescale import TimeScale
+from ensue.graph.bounds import Bound, Limit, Point, Reason, TimeScale
 
 PointOf = Callable[[Field], Point | None]
 """The point of a field that is a time, None for other fields."""

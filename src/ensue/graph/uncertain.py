@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ensue.algebra.catalog import Catalog
-from ensue.algebra.nodes import Event, PatternQuery, walk
+from ensue.algebra.nodes import PatternQuery
 from ensue.algebra.policies import chooses
 from ensue.algebra.probability import CERTAINTY, Threshold
 from ensue.algebra.scopes import counts_events
@@ -19,11 +19,6 @@ from ensue.errors import Problem, QueryError, Source
 from ensue.expr.nodes import Binary, Expr, Field, Literal
 from ensue.graph.model import Absence, Collection, Graph, NormalForm, Threat, Variable
 from ensue.names import Doubt
-
-
-def is_uncertain(query: PatternQuery, catalog: Catalog) -> bool:
-    """Whether some event of the query may be real or not."""
-    return any(catalog.is_uncertain(node.stream) for node in walk(query.pattern) if isinstance(node, Event))
 
 
 def uncertain_form(form: NormalForm, catalog: Catalog, query: PatternQuery, source: Source | None) -> NormalForm:
@@ -160,7 +155,9 @@ class _Doubts:
         listed = replace(whole, absences=tuple(map(self._sure, inside)))
         if len(listed.variables) == 1 and not any(map(self._is_doubtful, inside)):
             listed = replace(listed, variables=tuple(map(self._doubtful, listed.variables)))
-        yield Collection(name, listed.names, (listed,), (absence.scope,), 0, None, absence.text, Threat(own, against))
+        threat = Threat(own, against)
+        scopes = (absence.scope,)
+        yield Collection(name, listed.names, (listed,), scopes, 0, None, absence.item, absence.words, threat)
         for number, inner in enumerate(inside):
             if self._is_doubtful(inner):
                 yield from self._threats(inner, _merged(whole, inner.graph), Doubt((*name.path, number)), name)

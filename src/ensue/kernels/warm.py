@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -129,6 +130,24 @@ BELIEF_CALLS: tuple[tuple[Any, tuple[Any, ...]], ...] = (
     ),
 )
 """Those of probabilistic state, which take as long as all others, and which not everybody needs."""
+
+
+@cache
+def compile_missing(states: bool = False) -> None:
+    """Compiles the kernels whose machine code is not on disk; the others are loaded when they are first called.
+
+    Those of probabilistic state are among them only if a program has `states`.
+    """
+    for calls in (CALLS, *([BELIEF_CALLS] if states else [])):
+        if not all(_is_cached(kernel) for kernel, _ in calls):
+            _call(calls)
+
+
+def _is_cached(kernel: Any) -> bool:
+    """Whether numba has machine code of the kernel that is not older than its source."""
+    source = Path(kernel.py_func.__code__.co_filename)
+    kept = Path(kernel.stats.cache_path).glob(f"{source.stem}.{kernel.py_func.__qualname__}-*.nbi")
+    return any(index.stat().st_mtime >= source.stat().st_mtime for index in kept)
 
 
 @cache

@@ -40,7 +40,7 @@ from ensue.algebra.nodes import (
 )
 from ensue.algebra.probability import Threshold
 from ensue.algebra.states import StateStatement
-from ensue.errors import Problem, QueryError, Source, Span
+from ensue.errors import Problem, QueryError, Span
 from ensue.expr.nodes import (
     Duration,
     Expr,
@@ -49,7 +49,6 @@ from ensue.expr.nodes import (
 )
 from ensue.expr.rewrite import substitute_fields
 from ensue.lang.constraints import party_problem, size_problem
-from ensue.lang.names import unquote_name
 from ensue.lang.operations import Argument, Quantity, policy_problems, read_operation, repeat_problems
 from ensue.lang.rules import RuleRules, ruleset_of
 from ensue.lang.states import StateRules
@@ -88,24 +87,8 @@ class Frame(NamedTuple):
     depth: int
 
 
-def build_tree(tree: Tree[Token], source: Source) -> Any:
-    """The value of a parse tree; every problem found on the way is raised at once."""
-    builder = _Builder(source)
-    value = builder.build(tree)
-    if builder.problems:
-        raise QueryError(
-            sorted(builder.problems, key=lambda problem: problem.span.start if problem.span else 0), source
-        )
-    return value
-
-
-class _Builder(RuleRules, StateRules):
+class Builder(RuleRules, StateRules):
     """One method for each rule of the grammar: the values of the children in, the value of the rule out."""
-
-    def __init__(self, source: Source) -> None:
-        super().__init__()
-        self.source = source
-        self.collected = False
 
     def build(self, root: Tree[Token]) -> Any:
         frames = [Frame(root, iter(root.children), [], 0)]
@@ -113,7 +96,11 @@ class _Builder(RuleRules, StateRules):
             tree, rest, values, depth = frames[-1]
             for child in rest:
                 if isinstance(child, Tree):
-                    frames.append(Frame(child, iter(child.children), [], self._deeper(child, depth)))
+                    if child.data != "group":
+                        depth += 1
+                        if depth > MAXIMAL_DEPTH:
+                            raise QueryError([too_deep(Span(child.meta.start_pos, child.meta.end_pos))], self.source)
+                    frames.append(Frame(child, iter(child.children), [], depth))
                     break
                 values.append(child)
             else:
@@ -130,17 +117,12 @@ class _Builder(RuleRules, StateRules):
                     return value
                 frames[-1].values.append(value)
 
-    def _deeper(self, tree: Tree[Token], depth: int) -> int:
-        if tree.data == "group":
-            return depth
-        if depth >= MAXIMAL_DEPTH:
-            raise QueryError([too_deep(Span(tree.meta.start_pos, tree.meta.end_pos))], self.source)
-        return depth + 1
-
     # Statements and clauses
 
     def statements(self, span: Span, *statements: object) -> Statements:
         patterns = tuple(statement for statement in statements if isinstance(statement, PatternQuery))
+        if len(patterns) == len(statements):
+            return Statements(patterns, self.source)
         constraints = tuple(statement for statement in statements if isinstance(statement, ConstraintStatement))
         hierarchies = tuple(statement for statement in statements if isinstance(statement, HierarchyStatement))
         states = tuple(statement for statement in statements if isinstance(statement, StateStatement))
@@ -269,8 +251,7 @@ class _Builder(RuleRules, StateRules):
 
     # Patterns
 
-    def stream(self, span: Span, name: Token) -> str:
-        return unquote_name(name)
+    stream = RuleRules.name
 
     def event(self, span: Span, stream: str, variable: str | None, predicate: Expr | None) -> Event:
         return Event(stream, variable, predicate, span)

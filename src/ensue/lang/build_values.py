@@ -8,7 +8,7 @@ from typing import Any
 from lark import Token
 
 from ensue.algebra.nodes import Events, Ticks
-from ensue.errors import Problem, Span
+from ensue.errors import Problem, Source, Span
 from ensue.expr.nodes import (
     Between,
     Binary,
@@ -34,13 +34,16 @@ _OPERATORS = {"==": "=", "<>": "!="}
 class ValueRules:
     """One method for each rule of the grammar: the values of the children in, the value of the rule out.
 
-    `negative`: a minus stands directly before what is being read. `folded`: it became part of the number.
+    `negative`: a minus stands directly before what is being read. `folded`: it became part of the number. `collected`:
+    COLLECT stands before a repetition.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, source: Source) -> None:
+        self.source = source
         self.problems: list[Problem] = []
         self.negative = False
         self.folded = False
+        self.collected = False
 
     def _report(self, span: Span, problem: Problem) -> None:
         self.problems.append(replace(problem, span=span))

@@ -48,7 +48,8 @@ def read_integer(digits: str, negative: bool = False) -> int:
     """
     significant = digits.lstrip("0") or "0"
     value = int(significant) if len(significant) <= 19 else INT64_MAX + 2
-    return _in_range(-value if negative else value, digits)
+    value = -value if negative else value
+    return value if INT64_MIN <= value <= INT64_MAX else _in_range(value, digits)
 
 
 def read_real(text: str, negative: bool = False) -> float:

@@ -10,11 +10,10 @@ from lark import Lark, Token, Tree, UnexpectedInput
 from ensue.algebra.nodes import Pattern, Return, Statements, Window
 from ensue.algebra.rules import Item
 from ensue.algebra.states import Drift, Measure, Response, StateCondition
-from ensue.errors import Source
+from ensue.errors import QueryError, Source
 from ensue.expr.nodes import Expr
-from ensue.lang.build import build_tree
+from ensue.lang.build import Builder
 from ensue.lang.rules import Given
-from ensue.lang.syntax_errors import explain_syntax
 from ensue.lang.tables import load_parser
 
 _STARTS = (
@@ -134,12 +133,20 @@ def parse_drift(text: str) -> Drift:
 
 
 def _parse(text: str, start: str, name: str) -> Any:
+    """The value of a text; every problem found on the way is raised at once."""
     source = Source(text, name)
     try:
         tree: Tree[Token] = _parser().parse(text, start=start)
     except UnexpectedInput as unexpected:
+        from ensue.lang.syntax_errors import explain_syntax
+
         raise explain_syntax(unexpected, source, start) from None
-    return build_tree(tree, source)
+    builder = Builder(source)
+    value = builder.build(tree)
+    if builder.problems:
+        problems = sorted(builder.problems, key=lambda problem: problem.span.start if problem.span else 0)
+        raise QueryError(problems, source)
+    return value
 
 
 @cache

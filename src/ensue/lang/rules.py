@@ -26,7 +26,7 @@ from ensue.algebra.rules import (
     Together,
     While,
 )
-from ensue.errors import Source, Span
+from ensue.errors import Span
 from ensue.expr.functions import FUNCTIONS
 from ensue.expr.nodes import Call, Expr
 from ensue.lang.build_values import ValueRules
@@ -80,8 +80,6 @@ def joined_rulesets(rulesets: Iterable[Ruleset | None]) -> Ruleset | None:
 
 class RuleRules(ValueRules):
     """One method for each rule of the grammar: the values of the children in, the value of the rule out."""
-
-    source: Source
 
     # Statements
 

@@ -7,12 +7,11 @@ from dataclasses import replace
 from itertools import combinations, pairwise
 
 from ensue.algebra.bind import bind_query
-from ensue.algebra.bound import bound_events, positive_names
 from ensue.algebra.catalog import WHOLE_EVENT, Catalog
 from ensue.algebra.hierarchies import Hierarchy
 from ensue.algebra.lineage import is_lineage, lineage_variable
 from ensue.algebra.nodes import Event, PatternQuery, walk
-from ensue.algebra.scopes import counts_events, growing_lists
+from ensue.algebra.scopes import bound_events, counts_events, growing_lists, positive_names
 from ensue.errors import QueryError, Source
 from ensue.expr.lists import list_variables
 from ensue.expr.nodes import Expr, Field, Same, conjuncts, variables_of
@@ -21,14 +20,13 @@ from ensue.graph.bounds import Bound, Network, Reason, close, end_of, start_of
 from ensue.graph.law import Law
 from ensue.graph.model import Absence, Collection, Extent, Graph, Moment, NormalForm, Windows
 from ensue.graph.normalize import normalize_query
-from ensue.graph.uncertain import is_uncertain, uncertain_form
+from ensue.graph.uncertain import uncertain_form
 from ensue.names import AnyEvent, Name, Stream, may_meet
 from ensue.plan.lawful import lawful_graphs
 from ensue.plan.model import AbsencePlan, CollectionPlan, GraphPlan, QueryPlan, Side
 from ensue.plan.monitor import monitor_of
 from ensue.plan.order import precedence
-from ensue.plan.retention import retention_of
-from ensue.plan.suppression import partners_of
+from ensue.plan.retention import partners_of, retention_of
 
 SHORT = 2
 """So many rounds of a repetition without a limit are planned at once."""
@@ -51,12 +49,15 @@ def plan_checked(
     query: PatternQuery, catalog: Catalog, source: Source | None = None, law: Law | None = None, longest: int = SHORT
 ) -> QueryPlan:
     """Normalizes and plans a query that is known to be right, or that comes from such a one."""
-    normal_form = replace(normalize_query(query, catalog, source, longest), hierarchy=catalog.hierarchy)
-    if is_uncertain(query, catalog):
+    normal_form = normalize_query(query, catalog, source, longest)
+    columns = query_columns(query, catalog)
+    if any(map(catalog.is_uncertain, columns)):
         normal_form, law = uncertain_form(normal_form, catalog, query, source), None
-    asked = _asked_lists(query, normal_form)
+    lists = normal_form.repetitions
+    asked = _asked_lists(query, lists.groups) if lists.groups else frozenset[Name]()
     graphs = tuple(plan_graph(graph, graph, normal_form, (), asked) for graph in normal_form.graphs)
-    counting, grows = counts_events(query), bool(growing_lists(normal_form.pattern))
+    counting = counts_events(query)
+    grows = bool(lists.unrolled and growing_lists(normal_form.pattern))
     if law is not None:
         lawful, dropped = lawful_graphs(graphs, law, catalog, source)
         graphs = tuple(lawful)
@@ -72,7 +73,7 @@ def plan_checked(
             for number, plan in enumerate(graphs)
             for variable, kept in retention_of(plan, normal_form.windows, grows).items()
         },
-        columns=query_columns(query, catalog),
+        columns=columns,
         partners={
             (number, variable): partners
             for number, plan in enumerate(graphs)
@@ -106,7 +107,8 @@ def plan_graph(
     graph: Graph, whole: Graph, form: NormalForm, outer: tuple[Graph, ...], asked: frozenset[Name] = frozenset()
 ) -> GraphPlan:
     """`asked` are the lists that the result shows."""
-    outer = tuple(_without(level, graph.replaced) for level in outer)
+    if graph.replaced:
+        outer = tuple(_without(level, graph.replaced) for level in outer)
     around = (*outer, graph)
     return GraphPlan(
         graph,
@@ -121,9 +123,8 @@ def _without(graph: Graph, replaced: frozenset[Name]) -> Graph:
     return replace(graph, variables=tuple(variable for variable in graph.variables if variable.name not in replaced))
 
 
-def _asked_lists(query: PatternQuery, form: NormalForm) -> frozenset[Name]:
+def _asked_lists(query: PatternQuery, groups: Mapping[Name, Name]) -> frozenset[Name]:
     """The lists that the result shows: those of RETURN, or all of them."""
-    groups = form.repetitions.groups
     if not query.returns:
         return frozenset(groups.values())
     return frozenset(groups[name] for column in query.returns for name in list_variables(column.expression, groups))
@@ -154,7 +155,8 @@ def _distinct_pairs(graph: Graph, outer: tuple[Graph, ...], hierarchy: Hierarchy
     return tuple(
         (x, y)
         for (x, first), (y, second) in pairs
-        if (may_meet(first, second) or hierarchy.meet(first, second)) and not _apart(x, y, graph.times)
+        if (may_meet(first, second) or (hierarchy.parts and hierarchy.meet(first, second)))
+        and not _apart(x, y, graph.times)
     )
 
 
@@ -165,9 +167,9 @@ def _apart(x: Name, y: Name, times: Network) -> bool:
 def _plan_absence(absence: Absence, whole: Graph, form: NormalForm, around: tuple[Graph, ...]) -> AbsencePlan:
     graph = plan_graph(absence.graph, whole, form, around)
     correlated = _correlation(graph, frozenset())
-    moments = {moment.name: moment for graph in around for moment in graph.moments}
     sides = None if correlated else _sides(absence, whole.extent, form.windows)
-    if sides is not None:
+    moments = {moment.name: moment for graph in around for moment in graph.moments}
+    if sides is not None and moments:
         sides = _settled_sides(sides, moments)
     return AbsencePlan(
         absence,
@@ -185,9 +187,10 @@ def _correlation(plan: GraphPlan, visible: frozenset[Name]) -> str:
     visible = visible | frozenset(graph.names)
     if graph.positions.points:
         return "its scope is counted in events"
-    if graph.repeated:
+    if any(moment.repeated for moment in graph.moments):
         return "its moments go on as long as its scope"
-    outside = any(not variables_of(condition) <= visible for condition in _conditions(graph))
+    conditions = [*graph.conditions, *(equality.condition for equality in graph.equalities)]
+    outside = any(not variables_of(condition) <= visible for condition in conditions)
     if outside or graph.ties or graph.premises:
         return "a condition relates it to the match"
     if plan.collections:
@@ -208,10 +211,6 @@ def _correlation(plan: GraphPlan, visible: frozenset[Name]) -> str:
         if found:
             return found
     return ""
-
-
-def _conditions(graph: Graph) -> list[Expr]:
-    return [*graph.conditions, *(equality.condition for equality in graph.equalities)]
 
 
 def _sides(absence: Absence, whole: Extent, windows: Windows) -> tuple[Side, Side] | None:
@@ -268,8 +267,11 @@ def _chain(plan: GraphPlan) -> tuple[Name, ...]:
     Then the earliest completion of a start is the least over its possible successors' earliest completions.
     """
     graph = plan.graph
-    if _conditions(graph) or plan.absences or plan.distinct or graph.moments or not _all_points(graph):
+    conditioned = graph.conditions or graph.equalities
+    if conditioned or plan.absences or plan.distinct or graph.moments or not _all_points(graph):
         return ()
+    if len(graph.names) == 1:
+        return graph.names
     times = graph.times
     order = precedence(graph)
     steps = list(pairwise(order))
@@ -310,7 +312,7 @@ def query_columns(query: PatternQuery, catalog: Catalog, lineage: bool = False) 
     events = [node for node in walk(query.pattern) if isinstance(node, Event)]
     streams = {event.variable: event.stream for event in events if event.variable is not None}
     everywhere = {name for part in conjuncts(query.where) if isinstance(part, Same) for name in part.fields}
-    needed = {event.stream: {*query.partition_by, *everywhere} for event in events}
+    needed: dict[Stream, set[str]] = {event.stream: {*query.partition_by, *everywhere} for event in events}
     for event in events:
         if event.predicate is not None:
             needed[event.stream].update(_field_names(event.predicate))
@@ -319,20 +321,19 @@ def query_columns(query: PatternQuery, catalog: Catalog, lineage: bool = False) 
             if isinstance(part, Field) and part.variable in streams:
                 needed[streams[part.variable]].add(part.name)
     returned = frozenset() if query.returns else frozenset(streams[name] for name in positive_names(query.pattern))
-    returned |= lineage_streams(query, lineage)
-    return {
-        stream: None
-        if stream in returned or WHOLE_EVENT in names
-        else frozenset((names | _probability_columns(stream, catalog)) & _column_names(stream, catalog))
-        for stream, names in needed.items()
-    }
-
-
-def _probability_columns(stream: Stream, catalog: Catalog) -> set[str]:
-    schema = catalog.stream(stream)
-    if schema is None or schema.probability is None:
-        return set()
-    return {schema.probability, *schema.alternatives}
+    if lineage or query.returns:
+        returned |= lineage_streams(query, lineage)
+    columns: dict[Stream, frozenset[str] | None] = {}
+    for stream, names in needed.items():
+        schema = catalog.stream(stream)
+        if stream in returned or WHOLE_EVENT in names:
+            columns[stream] = None
+        elif schema is None:
+            columns[stream] = frozenset()
+        else:
+            uncertain = () if schema.probability is None else (schema.probability, *schema.alternatives)
+            columns[stream] = frozenset({*names, *uncertain} & schema.fields.keys())
+    return columns
 
 
 def lineage_streams(query: PatternQuery, whole: bool = False) -> frozenset[Stream]:
@@ -341,11 +342,6 @@ def lineage_streams(query: PatternQuery, whole: bool = False) -> frozenset[Strea
     names = {lineage_variable(call) for call in calls}
     events = bound_events(query.pattern)
     return frozenset(event.stream for event in events if whole or None in names or event.variable in names)
-
-
-def _column_names(stream: Stream, catalog: Catalog) -> set[str]:
-    schema = catalog.stream(stream)
-    return set(schema.fields) if schema is not None else set()
 
 
 def _field_names(expression: Expr) -> set[str]:

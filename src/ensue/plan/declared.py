@@ -71,6 +71,8 @@ def all_plans(derivations: Iterable[Derivation], plans: Iterable[QueryPlan] = ()
 
 def groups_of(derivations: Sequence[Derivation]) -> tuple[tuple[Derivation, ...], ...]:
     """Declared streams, each after those that it uses; those that use each other stand together."""
+    if not derivations:
+        return ()
     known = {derivation.name: derivation for derivation in derivations}
     uses = {name: [used for used in made.streams if used in known] for name, made in known.items()}
     return tuple(tuple(known[name] for name in group) for group in components(uses))

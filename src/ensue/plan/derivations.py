@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from ensue.algebra.bound import bound_events, positive_names
 from ensue.algebra.catalog import Catalog, StreamSchema
 from ensue.algebra.check import column_name
 from ensue.algebra.nodes import PatternQuery, Return
 from ensue.algebra.rules import Ruleset
-from ensue.algebra.scopes import list_groups
+from ensue.algebra.scopes import bound_events, list_groups, positive_names
 from ensue.algebra.streams import END, LINEAGE, START, columns_of, declarations, in_order, used_streams
 from ensue.errors import Problem, QueryError, Source, Span
 from ensue.expr.nodes import Call, Expr, Field

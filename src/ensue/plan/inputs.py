@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from ensue.algebra.catalog import Catalog, StreamSchema
+from ensue.algebra.catalog import Catalog, StreamSchema, inferred_catalog
 from ensue.algebra.hierarchies import NO_HIERARCHY, Hierarchy
+from ensue.algebra.nodes import PatternQuery
 from ensue.algebra.streams import LINEAGE
 from ensue.errors import SchemaError, did_you_mean
-from ensue.expr.kinds import UNITS, Kind
+from ensue.expr.kinds import NUMBERS, UNITS, Kind
 from ensue.expr.types import kind_of, own_type, readable_type
 from ensue.names import AnyEvent, Stream
 from ensue.plan.model import QueryPlan
@@ -155,9 +156,10 @@ def _checked(item: InputTable) -> InputTable:
                 f"the {item.label} has no column `{name}` for `{role}`; columns: {', '.join(names)}",
                 guess or f"pass `{role}=` with one of them",
             )
-    _check_time_type(item, item.time)
-    if item.end is not None:
-        _check_time_type(item, item.end)
+    for name in (item.time, item.end):
+        kind = None if name is None else kind_of(item.table.schema.field(name).type)
+        if kind not in (None, Kind.INTEGER, Kind.TIMESTAMP) and (kind is not Kind.NULL or item.table.num_rows):
+            raise _no_time(item, str(name))
     if item.type is not None and kind_of(readable_type(item.table.schema.field(item.type).type)) not in (
         Kind.TEXT,
         Kind.NULL,
@@ -170,39 +172,51 @@ def _checked(item: InputTable) -> InputTable:
     return item
 
 
-def _check_time_type(item: InputTable, name: str) -> None:
-    kind = readable_type(_plain(item.table.schema.field(name).type))
-    if kind_of(kind) in (Kind.INTEGER, Kind.TIMESTAMP) or (kind_of(kind) is Kind.NULL and item.table.num_rows == 0):
-        return
+def _no_time(item: InputTable, name: str) -> SchemaError:
+    kind = readable_type(item.table.schema.field(name).type)
     hints = {
         Kind.TEXT: "parse it first, e.g. with `pyarrow.compute.strptime` or `pandas.to_datetime`",
         Kind.FLOAT: "times are integers or timestamps: scale and cast the column",
     }
-    raise SchemaError(
+    return SchemaError(
         "time-type",
         f"column `{name}` of the {item.label} holds {kind}, which is not a time",
         hints.get(kind_of(kind), "times are timestamps or integers"),
     )
 
 
-def _plain(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
+def catalog_of(inputs: tuple[InputTable, ...], queries: Sequence[PatternQuery] = ()) -> Catalog:
+    """What the tables say about their streams; where no table has a time, its type is that of which queries speak."""
+    times: list[pa.DataType] = []
+    streams: dict[Stream, StreamSchema] = {}
+    shared: StreamSchema | None = None
+    levels = NO_HIERARCHY
+    for item in inputs:
+        table = item.table.schema
+        times += [readable_type(table.field(name).type) for name in (item.time, item.end) if name is not None]
+        fields = {field.name: own_type(readable_type(field.type)) for field in table}
+        schema = StreamSchema(
+            item.stream or "*",
+            fields,
+            item.time,
+            item.end,
+            probability=item.probability,
+            alternatives=item.alternatives,
+        )
+        if item.stream is not None:
+            streams[item.stream] = schema
+        elif shared is None:
+            shared = schema
+        if item.hierarchy.parts:
+            levels = item.hierarchy
+    known = [kind for kind in times if kind_of(kind) is not Kind.NULL]
+    return Catalog(streams, own_type(_common_time(known) if known else _time_of_queries(queries)), shared, levels)
 
 
-def catalog_of(inputs: tuple[InputTable, ...], default_time: pa.DataType | None = None) -> Catalog:
-    """What the tables say about their streams; `default_time` is the type of time where no table has any."""
-    types = [
-        readable_type(_plain(item.table.schema.field(name).type))
-        for item in inputs
-        for name in (item.time, item.end)
-        if name is not None
-    ]
-    time_type = _common_time(types, default_time or pa.int64())
-    schemas = [(item, _stream_schema(item)) for item in inputs]
-    streams = {item.stream: schema for item, schema in schemas if item.stream is not None}
-    shared = next((schema for item, schema in schemas if item.stream is None), None)
-    levels = next((item.hierarchy for item in inputs if item.hierarchy), NO_HIERARCHY)
-    return Catalog(streams, own_type(time_type), shared, levels)
+def _time_of_queries(queries: Sequence[PatternQuery]) -> pa.DataType:
+    """The type of time that the queries speak of, for tables that have none."""
+    types = [inferred_catalog(query).time_type for query in queries]
+    return next((kind for kind in types if pa.types.is_timestamp(kind)), pa.int64())
 
 
 def attributes_of(inputs: tuple[InputTable, ...], stream: Stream) -> tuple[str, ...] | None:
@@ -213,22 +227,7 @@ def attributes_of(inputs: tuple[InputTable, ...], stream: Stream) -> tuple[str, 
     return tuple(name for name in own.table.column_names if name not in (own.time, own.end))
 
 
-def _stream_schema(item: InputTable) -> StreamSchema:
-    fields = {field.name: own_type(readable_type(field.type)) for field in item.table.schema}
-    return StreamSchema(
-        item.stream or "*",
-        fields,
-        item.time,
-        item.end,
-        probability=item.probability,
-        alternatives=item.alternatives,
-    )
-
-
-def _common_time(types: list[pa.DataType], default: pa.DataType) -> pa.DataType:
-    known = [kind for kind in types if kind_of(kind) is not Kind.NULL]
-    if not known:
-        return default
+def _common_time(known: list[pa.DataType]) -> pa.DataType:
     kinds = {kind_of(kind) for kind in known}
     if kinds == {Kind.INTEGER}:
         return pa.int64()
@@ -246,9 +245,13 @@ def _common_time(types: list[pa.DataType], default: pa.DataType) -> pa.DataType:
 def raw_types(plan: QueryPlan, inputs: Sequence[InputTable]) -> dict[Stream, dict[str, pa.DataType]]:
     """The columns of each stream of the query."""
     types: dict[Stream, dict[str, pa.DataType]] = {}
-    for stream in plan.streams:
-        holder = next(item for item in inputs if item.holds(stream))
-        types[stream] = {item.name: item.type for item in plain_schema(holder.table.schema) if item.name != LINEAGE}
+    of_tables: dict[int, dict[str, pa.DataType]] = {}
+    for stream in plan.columns:
+        number, holder = next((number, item) for number, item in enumerate(inputs) if item.holds(stream))
+        if number not in of_tables:
+            schema = plain_schema(holder.table.schema)
+            of_tables[number] = {field.name: field.type for field in schema if field.name != LINEAGE}
+        types[stream] = of_tables[number]
     return types
 
 
@@ -263,3 +266,56 @@ def check_duplicates(names: list[str], label: str) -> None:
     if len(set(names)) < len(names):
         repeated = sorted({str(name) for name in names if names.count(name) > 1})
         raise SchemaError("duplicate-column", f"the {label} has two columns `{repeated[0]}`", "rename one of them")
+
+
+# -- uncertain events: which columns say how probable they are and which exclude each other
+
+
+def uncertain_tables(items: Sequence[InputTable], probability: object, alternatives: object) -> tuple[InputTable, ...]:
+    """The tables with the columns that say how probable their events are; a table without them is certain."""
+    for role, name in (("probability", probability), ("alternatives", alternatives)):
+        if name is not None and not isinstance(name, str):
+            raise SchemaError("column-name", f"`{role}` is the name of a column, not {name!r}", "pass a text")
+    if probability is None and alternatives is None:
+        return tuple(items)
+    if probability is None:
+        raise SchemaError(
+            "no-probability",
+            f"`alternatives` names column `{alternatives}`, but no column says how probable each of them is",
+            "pass `probability=` with the column of their probabilities",
+        )
+    for role, name in (("probability", probability), ("alternatives", alternatives)):
+        if name is not None and not any(name in item.table.column_names for item in items):
+            names = list(dict.fromkeys(column for item in items for column in item.table.column_names))
+            raise SchemaError(
+                "no-such-column",
+                f"no table has a column `{name}` for `{role}`; columns: {', '.join(names)}",
+                did_you_mean(str(name), names) or f"pass `{role}=` with one of them",
+            )
+    return tuple(
+        _uncertain(item, str(probability), None if alternatives is None else str(alternatives)) for item in items
+    )
+
+
+def _uncertain(item: InputTable, probability: str, alternatives: str | None) -> InputTable:
+    names = item.table.column_names
+    if probability not in names:
+        if alternatives in names:
+            raise SchemaError(
+                "no-probability",
+                f"the {item.label} has alternatives, but no column `{probability}` that says how probable each is",
+                "add it, or leave the column of alternatives out",
+            )
+        return item
+    kind = readable_type(item.table.schema.field(probability).type)
+    if kind_of(kind) not in NUMBERS and not (kind_of(kind) is Kind.NULL and item.table.num_rows == 0):
+        raise SchemaError(
+            "probability-type",
+            f"column `{probability}` of the {item.label} holds {kind}, which is no probability",
+            "probabilities are numbers between 0 and 1",
+        )
+    return replace(
+        item,
+        probability=probability,
+        alternatives=(alternatives,) if alternatives is not None and alternatives in names else (),
+    )

@@ -12,11 +12,10 @@ from ensue.algebra.constraints import Clause, Constraint, EndsWithin, clauses_of
 from ensue.algebra.nodes import PatternQuery, Statements
 from ensue.algebra.streams import declarations, unclear_traces, used_streams
 from ensue.errors import Problem, QueryError, Source, Span
-from ensue.graph.bounds import Bound, Limit, Reason, end_of, extend, start_of
+from ensue.graph.bounds import Bound, Limit, Reason, TimeScale, end_of, extend, start_of
 from ensue.graph.law import Law, Needed
 from ensue.graph.model import Graph
 from ensue.graph.normalize import explain_contradiction
-from ensue.graph.timescale import TimeScale
 from ensue.lang.render import render_constraint
 from ensue.plan.model import GraphPlan
 from ensue.plan.monitor import needed_variables

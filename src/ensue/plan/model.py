@@ -151,7 +151,7 @@ class QueryPlan:
     @property
     def grows(self) -> bool:
         """Whether a repetition without a limit stands in the pattern, of which ever longer ones are looked for."""
-        return bool(growing_lists(self.normal_form.pattern))
+        return bool(self.normal_form.repetitions.unrolled and growing_lists(self.normal_form.pattern))
 
     @property
     def by_arrival(self) -> bool:

@@ -12,10 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ensue.algebra.catalog import Catalog
-from ensue.graph.bounds import end_of, start_of
+from ensue.graph.bounds import TimeScale, end_of, start_of
 from ensue.graph.law import Condition, Law, Needed
 from ensue.graph.model import Graph, Variable
-from ensue.graph.timescale import TimeScale
 from ensue.names import Name, Stream
 from ensue.plan.model import AbsencePlan, GraphPlan
 

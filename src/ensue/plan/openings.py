@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from ensue.errors import LimitError
 from ensue.expr.nodes import variables_of
-from ensue.graph.bounds import Network, end_of, start_of
+from ensue.graph.bounds import end_of, start_of
 from ensue.graph.model import Absence, Extent, Graph, Moment, Scope
 from ensue.names import Name
 
@@ -79,8 +79,8 @@ def _part(graph: Graph, names: frozenset[Name], judged: Collection[Absence]) -> 
     return Graph(
         tuple(variable for variable in graph.variables if variable.name in names),
         Extent(kept, kept),
-        _among(graph.times, seen),
-        _among(graph.positions, seen),
+        graph.times.among(seen),
+        graph.positions.among(seen),
         tuple(condition for condition in graph.conditions if variables_of(condition) <= seen),
         tuple(equality for equality in graph.equalities if variables_of(equality.condition) <= seen),
         tuple(_alone(absence, seen) for absence in judged),
@@ -100,20 +100,12 @@ def _known_moments(graph: Graph, names: frozenset[Name]) -> tuple[Moment, ...]:
     return tuple(found)
 
 
-def _among(network: Network, names: Collection[Name]) -> Network:
-    """The bounds between points of some variables; in a closed network they are all that follows for these."""
-    return Network(
-        tuple(point for point in network.points if point.variable in names),
-        {pair: path for pair, path in network.paths.items() if {pair[0].variable, pair[1].variable} <= {*names}},
-    )
-
-
 def _alone(absence: Absence, names: Collection[Name]) -> Absence:
     """What is forbidden beside a part, judged by events that have come."""
     inner = absence.graph
     seen = {*names, *inner.names}
-    graph = replace(inner, times=_among(inner.times, seen), positions=_among(inner.positions, seen))
-    return Absence(graph, Scope(stated=()), absence.text)
+    graph = replace(inner, times=inner.times.among(seen), positions=inner.positions.among(seen))
+    return Absence(graph, Scope(stated=()), absence.item, absence.words)
 
 
 def _is_judged(absence: Absence, graph: Graph, names: frozenset[Name]) -> bool:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from ensue.algebra.bound import SERIES, positive_names, series_names
 from ensue.algebra.check import column_name
 from ensue.algebra.lineage import is_lineage
-from ensue.algebra.nodes import Event, PatternQuery, Return, walk
+from ensue.algebra.nodes import Event, Return, walk
 from ensue.algebra.probability import PROBABILITY_OF_MATCH, with_probability_field
+from ensue.algebra.scopes import SERIES, positive_names, series_names
 from ensue.algebra.streams import END, LINEAGE, START
 from ensue.errors import Problem, QueryError
 from ensue.expr.checked_types import expression_type
@@ -62,18 +62,8 @@ class OutputSchema:
     match_id: bool = False
     waiting_for: str | None = None
     hidden: tuple[str, ...] = ()
-    events: Mapping[Name, EventColumn] = field(init=False, compare=False, repr=False)
+    events: Mapping[Name, EventColumn] = field(default_factory=dict, compare=False, repr=False)
     """Of a result without RETURN, the columns of the variables."""
-
-    def __post_init__(self) -> None:
-        query = self.plan.query
-        events: dict[Name, EventColumn] = {}
-        if not query.returns and self.plan.tracking is None:
-            streams = variable_streams(query)
-            for name in positive_names(query.pattern):
-                types = self.raw_types[streams[name]]
-                events[name] = EventColumn(types, tuple(event_fields(types)))
-        object.__setattr__(self, "events", events)
 
 
 def output_schema(
@@ -83,11 +73,19 @@ def output_schema(
     if plan.tracking is not None:
         keys = [_key_type(name, plan, raw_types) for name in query.partition_by]
         return OutputSchema(plan, raw_types, pa.schema(violation_fields(plan, keys)))
-    fields = _returned_fields(plan) if query.returns else _default_fields(plan, raw_types)
+    events: dict[Name, EventColumn] = {}
+    if query.returns:
+        fields = _returned_fields(plan)
+    else:
+        streams = {part.variable: part.stream for part in walk(query.pattern) if isinstance(part, Event)}
+        for name in positive_names(query.pattern):
+            types = raw_types[streams[name]]
+            events[name] = EventColumn(types, tuple(event_fields(types)))
+        fields = _default_fields(plan, raw_types, events)
     if match_id:
         fields = _distinct_names([*fields, pa.field("match_id", pa.string())])
         fields = [fields[-1], *fields[:-1]]
-    return OutputSchema(plan, raw_types, pa.schema(fields), match_id)
+    return OutputSchema(plan, raw_types, pa.schema(fields), match_id, events=events)
 
 
 def derived_output(
@@ -158,31 +156,28 @@ def spelt_out(expression: Expr, plan: QueryPlan) -> Expr:
 
 def types_of(plan: QueryPlan) -> Callable[[Field], pa.DataType]:
     """The type of each field of the query's variables."""
-    streams, series = variable_streams(plan.query), series_names(plan.query.pattern)
+    series = series_names(plan.query.pattern)
+    streams = {part.variable: part.stream for part in walk(plan.query.pattern) if isinstance(part, Event)}
 
     def field_type(field: Field) -> pa.DataType:
         if field == PROBABILITY_OF_MATCH:
             return pa.float64()
         if field.variable in series and field.name == SERIES:
             return pa.list_(plan.catalog.time_type)
-        return plan.catalog.field_type(streams.get(field.variable or ""), field.name)
+        return plan.catalog.field_type(streams.get(field.variable) if field.variable else None, field.name)
 
     return field_type
 
 
-def variable_streams(query: PatternQuery) -> dict[Name, Stream]:
-    return {node.variable: node.stream for node in walk(query.pattern) if isinstance(node, Event) and node.variable}
-
-
-def _default_fields(plan: QueryPlan, raw_types: Mapping[Stream, Mapping[str, pa.DataType]]) -> list[pa.Field]:
-    query = plan.query
-    streams = variable_streams(query)
-    keys = [pa.field(name, _key_type(name, plan, raw_types)) for name in query.partition_by]
+def _default_fields(
+    plan: QueryPlan, raw_types: Mapping[Stream, Mapping[str, pa.DataType]], events: Mapping[Name, EventColumn]
+) -> list[pa.Field]:
+    keys = [pa.field(name, _key_type(name, plan, raw_types)) for name in plan.query.partition_by]
     interval = [pa.field(name, plan.catalog.time_type) for name in ("start", "end")]
     lists = plan.normal_form.repetitions.groups
     variables = []
-    for name in positive_names(query.pattern):
-        event = pa.struct(event_fields(raw_types[streams[name]]))
+    for name, column in events.items():
+        event = pa.struct(column.fields)
         variables.append(pa.field(str(name), pa.list_(event) if name in lists else event))
     probability = [pa.field("probability", pa.float64())] if plan.uncertain else []
     return _distinct_names([*keys, *interval, *variables, *probability])

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import gc
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import pyarrow as pa
 
 from ensue.algebra.attributes import declared_attributes
-from ensue.algebra.catalog import inferred_catalog
-from ensue.algebra.hierarchies import Hierarchy
+from ensue.algebra.hierarchies import NO_HIERARCHY, Hierarchy
 from ensue.algebra.nodes import Event, Lookup, PatternQuery, walk
 from ensue.algebra.rules import Ruleset, StreamDeclaration, TableDeclaration
-from ensue.algebra.streams import declarations, streams_of
+from ensue.algebra.streams import declarations
 from ensue.errors import Problem, QueryError, SchemaError
 from ensue.graph.law import Law
 from ensue.names import Stream
 from ensue.phases import Lowered, settle
 from ensue.plan.build import plan_query
 from ensue.plan.declared import Derivation, all_plans
-from ensue.plan.derivations import derivations_of, plan_declared
-from ensue.plan.inputs import InputTable, attributes_of, catalog_of, input_tables, raw_types
+from ensue.plan.derivations import PlannedGroup, derivations_of, plan_declared
+from ensue.plan.inputs import InputTable, attributes_of, catalog_of, input_tables, raw_types, uncertain_tables
 from ensue.plan.lawful import contradictory_constraints, laws_by_query
 from ensue.plan.model import QueryPlan
 from ensue.plan.outputs import OutputSchema, output_schema
 from ensue.plan.states import StateQuestions, questions_of_patterns
 from ensue.plan.tracking import VIOLATION_COLUMNS, tracking_plan
-from ensue.plan.uncertain import uncertain_tables
 
 ColumnNames: TypeAlias = "str | Mapping[str, str]"
 FixedTables: TypeAlias = Mapping[str, pa.Table]
@@ -100,19 +100,35 @@ def plan_queries(
 
     `fixed` are those that do not change, which rules look up.
     """
-    declared = declarations(statements.statements)
-    if problems := [*_clashes(declared, tables, fixed)]:
+    declared = {query.name for query in statements.statements if query.declares}
+    if (declared or fixed) and (problems := [*_clashes(declarations(statements.declared), tables, fixed)]):
         raise QueryError(problems, statements.source)
     constrained = (name for entry in statements.constraints for name in entry.constraint.streams)
     states = questions_of_patterns(statements)
     of_states = () if states is None else states.streams
-    named = dict.fromkeys((*streams_of(statements.statements), *constrained, *of_states))
+    parts = (part for query in statements.statements for part in walk(query.pattern))
+    named = dict.fromkeys((*(part.stream for part in parts if isinstance(part, Event)), *constrained, *of_states))
     given = tuple(name for name in named if name not in declared)
     inputs = input_tables(tables, given, columns.time, columns.type, columns.end)
-    inputs = uncertain_tables(inputs, columns.probability, columns.alternatives)
+    if columns.probability is not None or columns.alternatives is not None:
+        inputs = uncertain_tables(inputs, columns.probability, columns.alternatives)
     return plan_program(statements, inputs, match_id, fixed=fixed)
 
 
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Without a search for garbage, while values are made that stay: it would look through all of them again and again,
+    which takes a third of the time that a program of a thousand patterns takes."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+@collector_paused()
 def plan_program(
     statements: Lowered,
     inputs: tuple[InputTable, ...],
@@ -122,21 +138,27 @@ def plan_program(
 ) -> ProgramPlan:
     """Plans the queries over tables that are checked; unless `lawful`, their constraints are left aside."""
     inputs = tuple(replace(item, table=item.table.schema.empty_table()) for item in inputs)
-    program = _declarations(statements, inputs)
-    statements = settle(statements, lambda stream: attributes_of(inputs, stream))
-    declared = frozenset(declarations(statements.statements))
-    levels = _hierarchy(statements, inputs)
+    ruleset: Ruleset | None = None
+    if statements.ruleset is not None:
+        ruleset = _declarations(statements, statements.ruleset, inputs)
+        statements = settle(statements, lambda stream: attributes_of(inputs, stream))
+    declared = frozenset(query.name for query in statements.statements if query.declares and query.name is not None)
+    levels = _hierarchy(statements, inputs) if statements.hierarchies else NO_HIERARCHY
     inputs = tuple(
         replace(item, elsewhere=declared, hierarchy=levels) if item.stream is None else item for item in inputs
     )
     probability = next((item.probability for item in inputs if item.probability is not None), None)
     states = questions_of_patterns(statements, probability)
     seen = inputs if states is None else tuple(map(states.widened, inputs))
-    catalog = catalog_of(seen, _time_of_queries(statements.statements))
-    laws = laws_by_query(statements, catalog) if lawful else {}
-    catalog, below = plan_declared(statements, catalog, laws, fixed)
-    plans = tuple(plan_query(node, catalog, statements.source, laws.get(node)) for node in statements.results)
-    derivations = derivations_of(below, plans, seen, fixed, program)
+    catalog = catalog_of(seen, statements.statements)
+    laws = laws_by_query(statements, catalog) if lawful and statements.constraints else {}
+    below: list[PlannedGroup] = []
+    if declared:
+        catalog, below = plan_declared(statements, catalog, laws, fixed)
+    plans = tuple(
+        plan_query(node, catalog, statements.source, laws.get(node) if laws else None) for node in statements.results
+    )
+    derivations = derivations_of(below, plans, seen, fixed, ruleset) if below else ()
     tables = (*seen, *(derivation.item for derivation in derivations))
     outputs = tuple(output_schema(plan, raw_types(plan, tables), match_id) for plan in plans)
     return ProgramPlan(inputs, plans, outputs, derivations, states)
@@ -144,7 +166,7 @@ def plan_program(
 
 def _hierarchy(statements: Lowered, inputs: tuple[InputTable, ...]) -> Hierarchy:
     """The levels of detail that the program speaks of: of the values of a type column."""
-    if statements.hierarchies and not any(item.type is not None for item in inputs):
+    if not any(item.type is not None for item in inputs):
         problem = Problem(
             "hierarchy-tables",
             "a HIERARCHY is one of the values of a type column, and here each stream has a table of its own",
@@ -155,11 +177,8 @@ def _hierarchy(statements: Lowered, inputs: tuple[InputTable, ...]) -> Hierarchy
     return Hierarchy.of(statements.hierarchies)
 
 
-def _declarations(statements: Lowered, inputs: tuple[InputTable, ...]) -> Ruleset | None:
+def _declarations(statements: Lowered, ruleset: Ruleset, inputs: tuple[InputTable, ...]) -> Ruleset:
     """What rules are written in the light of: the streams and tables, also those that only data or facts tell of."""
-    ruleset = statements.ruleset
-    if ruleset is None:
-        return None
     events = [node for query in statements.statements for node in walk(query.pattern) if isinstance(node, Event)]
     by_position = dict.fromkeys(
         event.stream for event in events if event.arity is not None and isinstance(event.stream, str)
@@ -191,12 +210,6 @@ def _clashes(
                 ways[0].span,
                 hint="rename one of them: a name stands for one stream",
             )
-
-
-def _time_of_queries(queries: Iterable[PatternQuery]) -> pa.DataType | None:
-    """The type of time that the queries speak of, for tables that have none."""
-    types = [inferred_catalog(query).time_type for query in queries]
-    return next((kind for kind in types if pa.types.is_timestamp(kind)), types[0] if types else None)
 
 
 def with_violations(planned: ProgramPlan, statements: Lowered) -> ProgramPlan:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
 
-from ensue.algebra.check import home_of, homes_of
+from ensue.algebra.check import home_of
 from ensue.algebra.choices import names_in
 from ensue.algebra.expand import as_written
 from ensue.algebra.nodes import (
@@ -34,7 +34,7 @@ from ensue.algebra.nodes import (
     walk,
     with_children,
 )
-from ensue.algebra.scopes import is_aside, list_groups, without_names
+from ensue.algebra.scopes import homes_of, is_aside, list_groups, without_names
 from ensue.errors import Source, Span
 from ensue.expr.nodes import Binary, Duration, Expr, Same, conjuncts
 from ensue.lang.render import render_expression, render_pattern, render_window

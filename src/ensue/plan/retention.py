@@ -1,18 +1,22 @@
-"""When an event can be forgotten, read off the closed bounds.
+"""Which events are kept and how long, read off the closed bounds.
 
 A match that is still to be reported completes after the watermark `w`. If every match that can use an event completes
 at most `k` ticks after it, the event is of no use once `w` has reached its time plus `k`.
+
+Where the closed bounds say that an event of one variable has to end no later than one of another, all that could be
+its partner have come when the later one is looked at. Without a partner it is of no use, whatever comes: as long as
+none is there, it is neither kept nor looked at.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from ensue.graph.bounds import FAR, WHOLE_FIRST, WHOLE_LAST, WHOLE_START, Network, Point, end_of, position_of, start_of
 from ensue.graph.model import Graph, Windows
 from ensue.names import Name
-from ensue.plan.model import GraphPlan, Retention
+from ensue.plan.model import GraphPlan, Partner, Retention
 
 
 def retention_of(plan: GraphPlan, windows: Windows, grows: bool = False) -> dict[Name, Retention]:
@@ -24,20 +28,19 @@ def retention_of(plan: GraphPlan, windows: Windows, grows: bool = False) -> dict
     kept: dict[Name, Retention] = {}
     for inner in plan.with_inner():
         for name in inner.graph.names:
-            found = _by_windows(name, inner, windows) if grows else _retention(name, inner, plan, windows)
+            if grows:
+                found = _by_windows(name, inner, windows)
+            else:
+                times, positions = inner.graph.times, inner.graph.positions
+                found = Retention(
+                    _latest_completion(times, plan.graph, start_of(name), windows.ticks),
+                    _latest_completion(times, plan.graph, end_of(name), windows.ticks),
+                    _last_position(positions, name, plan.graph, windows.events) if positions.points else None,
+                )
             kept[name] = longer(kept[name], found) if name in kept else found
     for earlier, later in pairwise(plan.graph.succession):
         kept[later] = longer(kept[later], kept[earlier])
     return kept
-
-
-def _retention(name: Name, inner: GraphPlan, whole: GraphPlan, windows: Windows) -> Retention:
-    times = inner.graph.times
-    return Retention(
-        _latest_completion(times, whole.graph, start_of(name), windows.ticks),
-        _latest_completion(times, whole.graph, end_of(name), windows.ticks),
-        _last_position(inner.graph.positions, name, whole.graph, windows.events),
-    )
 
 
 def _by_windows(name: Name, inner: GraphPlan, windows: Windows) -> Retention:
@@ -55,28 +58,29 @@ def _by_windows(name: Name, inner: GraphPlan, windows: Windows) -> Retention:
 def _latest_completion(times: Network, whole: Graph, point: Point, window: int | None) -> int | None:
     """The most ticks after `point` at which a match around it can complete, None if there is no such limit."""
     if not whole.closings:
-        return _greatest(_limits(times, map(end_of, whole.extent.ends), point))
-    starts = [_least(_limits(times, map(start_of, closing.starts), point)) for closing in whole.closings]
-    return _greatest(None if start is None or window is None else _near(start + window) for start in starts)
+        return _greatest([_limit(times, end_of(name), point) for name in whole.extent.ends])
+    starts = [_least(_limit(times, start_of(name), point) for name in closing.starts) for closing in whole.closings]
+    return _greatest([None if start is None or window is None else _near(start + window) for start in starts])
 
 
 def _last_position(positions: Network, name: Name, whole: Graph, window: int | None) -> int | None:
     """The most positions after an event at which a match around it can complete; a moment comes at none."""
     point = position_of(name)
-    if not positions.points or whole.moments:
+    if whole.moments:
         return None
     if not whole.closings:
         limit = positions.limit(WHOLE_LAST, point)
-        last = _greatest(_limits(positions, map(position_of, whole.names), point))
+        last = _greatest([_limit(positions, position_of(other), point) for other in whole.names])
         return last if limit is None else limit.whole
-    firsts = [_least(_limits(positions, map(position_of, closing.names), point)) for closing in whole.closings]
-    return _greatest(None if first is None or window is None else first + window - 1 for first in firsts)
+    firsts = [
+        _least(_limit(positions, position_of(other), point) for other in closing.names) for closing in whole.closings
+    ]
+    return _greatest([None if first is None or window is None else first + window - 1 for first in firsts])
 
 
-def _limits(times: Network, points: Iterable[Point], origin: Point) -> Iterator[int | None]:
-    for point in points:
-        limit = times.limit(point, origin)
-        yield None if limit is None else _near(limit.value)
+def _limit(times: Network, point: Point, origin: Point) -> int | None:
+    limit = times.limit(point, origin)
+    return None if limit is None or limit.value >= FAR else max(-FAR, limit.value)
 
 
 def _least(limits: Iterable[int | None]) -> int | None:
@@ -88,9 +92,8 @@ def _near(ticks: int) -> int | None:
     return max(-FAR, ticks) if ticks < FAR else None
 
 
-def _greatest(limits: Iterable[int | None]) -> int | None:
-    found = list(limits)
-    return None if any(limit is None for limit in found) else max(limit for limit in found if limit is not None)
+def _greatest(limits: Sequence[int | None]) -> int | None:
+    return None if None in limits else max(limit for limit in limits if limit is not None)
 
 
 def longer(one: Retention, other: Retention) -> Retention:
@@ -100,3 +103,22 @@ def longer(one: Retention, other: Retention) -> Retention:
         _greatest((one.from_end, other.from_end)),
         _greatest((one.positions, other.positions)),
     )
+
+
+def partners_of(plan: GraphPlan) -> dict[Name, tuple[Partner, ...]]:
+    """For the variables of a graph and of those forbidden or listed in it, whose events have to be there before."""
+    found: dict[Name, tuple[Partner, ...]] = {}
+    for inner in plan.with_inner():
+        times = inner.graph.times
+        for name in inner.graph.names:
+            own = []
+            for other in plan.graph.names:
+                limit = times.limit(end_of(other), end_of(name)) if other != name else None
+                if limit is not None and limit.value <= 0:
+                    earliest = times.limit(start_of(name), start_of(other))
+                    latest = times.limit(start_of(other), start_of(name))
+                    least = None if earliest is None else -earliest.whole
+                    own.append(Partner(other, least, None if latest is None else latest.whole))
+            known = found.get(name)
+            found[name] = tuple(own) if known is None else tuple(partner for partner in own if partner in known)
+    return found

@@ -19,6 +19,8 @@ from ensue.runtimes.tables import are_frames, kind_of_table, without_views
 
 def fixed_tables(given: Mapping[str, Any] | None, statements: Lowered) -> FixedTables:
     """The tables that a program looks up, by name, in the types that expressions see; they are read here and now."""
+    if given is None and statements.ruleset is None:
+        return {}
     ruleset = statements.ruleset or Ruleset()
     facts = facts_by_table(ruleset)
     declared = {entry.name: entry for entry in ruleset.tables}
