@@ -15,8 +15,8 @@ from ensue.dsl.literals import window as window_of
 from ensue.engine.anymatch import SAMPLES
 from ensue.engine.anymatch import any_match as found_any
 from ensue.engine.diagrams import MOST_NODES
-from ensue.engine.matches import MatchChunk
 from ensue.engine.output import key_column_of
+from ensue.engine.rows import MatchChunk
 from ensue.engine.stage import Member
 from ensue.engine.traces import Watched
 from ensue.errors import LimitError, SchemaError, citing

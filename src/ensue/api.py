@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from ensue.algebra.partial import eager_constraint_problems, eager_problems
 from ensue.engine.events import stream_codes
 from ensue.engine.machine import Batch, Machine, Step, compile_plan
-from ensue.engine.matches import MatchChunk
 from ensue.engine.output import render_in_batches
+from ensue.engine.rows import MatchChunk
 from ensue.engine.sources import EventSource, Report, load_sources
 from ensue.engine.stage import Collect, Member, ordered
 from ensue.engine.traces import Watched

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from draws import share
 from ensue import Detector
-from ensue.engine import evaluate, turn
 from harness import events_table, ids_of, is_plannable
-from inside import PatternQuery, render_query
+from inside import PatternQuery, evaluate, render_query, turn
 from oracle.model import Bound
 from oracle.oracle import OracleEvent, matches_between
 from strategies.histories import Batches, batches

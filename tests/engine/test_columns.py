@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensue.engine.index import Room, joined
+from inside import Room, joined
 
 COLUMNS = {
     "whole": (pa.int64(), st.integers(-(2**63), 2**63 - 1)),

@@ -14,10 +14,8 @@ from hypothesis import strategies as st
 
 import ensue
 from draws import share
-from ensue.engine.join import Join
-from ensue.engine.rows import Rows
 from harness import events_table, is_plannable
-from inside import render_query
+from inside import Join, Rows, render_query
 from strategies.operators import cases_with_operators
 from strategies.patterns import cases
 

@@ -13,8 +13,7 @@ from ensue.algebra.nodes import PatternQuery
 from ensue.algebra.operators import CHRONICLE, CUMULATIVE, NEXT_MATCH, RECENT
 from ensue.algebra.scopes import positive_names
 from ensue.engine.events import Candidates
-from ensue.engine.matches import MatchChunk, completion_times
-from ensue.engine.rows import Elements, Lists, Rows
+from ensue.engine.rows import Elements, Lists, MatchChunk, Rows, completion_times
 from ensue.engine.sources import EventSource, Mask
 from ensue.kernels.choice import close_initiators, take_unused
 from ensue.kernels.compiled import Int64s

@@ -11,12 +11,10 @@ import numpy as np
 
 from ensue.engine.choice import Used, choose
 from ensue.engine.events import Candidates, EventStore
-from ensue.engine.join import Join
-from ensue.engine.matches import MatchChunk, completion_times
-from ensue.engine.rows import Rows
+from ensue.engine.join import Join, Summary
+from ensue.engine.rows import MatchChunk, Rows, completion_times
 from ensue.engine.sources import Mask, latest_end, latest_of
 from ensue.engine.steps import CompiledGraph
-from ensue.engine.summary import Summary
 from ensue.engine.weighing import weighed
 from ensue.engine.workspace import Workspace, cached_candidates, is_looked_up
 from ensue.graph.bounds import Point

@@ -11,8 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ensue.engine.interning import Texts, texts_of
-from ensue.engine.keys import NO_KEY, encode_columns
+from ensue.engine.keys import NO_KEY, Texts, encode_columns, texts_of
 from ensue.engine.sources import EventSource, Mask
 from ensue.engine.steps import Compiled
 from ensue.kernels.compiled import Codes, Int64s

@@ -12,8 +12,7 @@ import pyarrow.compute as pc
 from pandas.util import hash_array
 
 from ensue.engine.events import Candidates
-from ensue.engine.matches import MatchChunk
-from ensue.engine.rows import Rows
+from ensue.engine.rows import MatchChunk, Rows
 from ensue.engine.workspace import Workspace, cached_candidates
 from ensue.graph.bounds import end_of
 from ensue.kernels.compiled import Codes

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from ensue.engine.events import Candidates
-from ensue.engine.interning import Keys, texts_of
+from ensue.engine.keys import Keys, texts_of
 from ensue.engine.sources import EventSource, Mask, one_chunk
 from ensue.kernels.codes import append_texts
 from ensue.kernels.compiled import Bytes, Codes, Int64s

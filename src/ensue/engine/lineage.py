@@ -11,8 +11,7 @@ import pyarrow.compute as pc
 
 from ensue.algebra.streams import LINEAGE
 from ensue.engine.identity import LANES, Hashes, event_ids, hexadecimal
-from ensue.engine.matches import MatchChunk
-from ensue.engine.rows import Rows
+from ensue.engine.rows import MatchChunk, Rows
 from ensue.engine.workspace import Workspace
 from ensue.kernels.compiled import Codes, Int64s
 from ensue.names import Name, Stream, written

@@ -17,8 +17,8 @@ from ensue.engine.derived import settled, sources_of, together
 from ensue.engine.evaluate import Frontier, evaluate, matches_of_graphs
 from ensue.engine.events import EventStore, load_events
 from ensue.engine.filtering.stage import Believed, StateStage, Told
-from ensue.engine.matches import MatchChunk
 from ensue.engine.past import in_range
+from ensue.engine.rows import MatchChunk
 from ensue.engine.sources import EventSource, Mask, Report, latest_end, latest_of, load_sources
 from ensue.engine.stage import (
     Clock,

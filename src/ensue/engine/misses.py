@@ -11,8 +11,7 @@ import numpy as np
 from ensue.algebra.nodes import Events, PatternQuery, Window
 from ensue.engine.join import Join
 from ensue.engine.machine import examine
-from ensue.engine.matches import MatchChunk
-from ensue.engine.rows import Rows
+from ensue.engine.rows import MatchChunk, Rows
 from ensue.engine.sources import EventSource, Mask
 from ensue.engine.workspace import find_candidates
 from ensue.errors import QueryError

@@ -10,8 +10,8 @@ import numpy as np
 from ensue.engine.events import FOREVER, NEVER, EventStore
 from ensue.engine.forget import last_positions
 from ensue.engine.machine import Look
-from ensue.engine.matches import MatchChunk, completion_times
 from ensue.engine.misses import are_among
+from ensue.engine.rows import MatchChunk, completion_times
 from ensue.engine.sources import Mask
 from ensue.graph.bounds import Limit, Point, end_of, position_of, start_of
 from ensue.graph.model import Graph

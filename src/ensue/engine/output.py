@@ -18,8 +18,7 @@ from ensue.engine.collections import element_values, list_values, with_list_fiel
 from ensue.engine.events import FOREVER
 from ensue.engine.identity import match_ids
 from ensue.engine.lineage import lineage_ids, lineage_members
-from ensue.engine.matches import MatchChunk, completion_times
-from ensue.engine.rows import Rows, concatenate
+from ensue.engine.rows import MatchChunk, Rows, completion_times, concatenate
 from ensue.engine.sources import EventSource
 from ensue.engine.workspace import Workspace
 from ensue.errors import LimitError, counted

@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ensue.engine.diagrams import Possible, Stretch, probability_of_any
-from ensue.engine.matches import MatchChunk
-from ensue.engine.rows import Lists
+from ensue.engine.rows import Lists, MatchChunk
 from ensue.engine.sources import Mask
 from ensue.engine.uncertainty import CERTAIN, Floats, stretches_within
 from ensue.engine.workspace import Workspace

@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from ensue.engine.events import Request, key_column, request_of, stream_codes
 from ensue.engine.index import Index, Room
-from ensue.engine.interning import Keys, can_intern
-from ensue.engine.matches import MatchChunk
+from ensue.engine.keys import Keys, can_intern
 from ensue.engine.output import collect_ordered
+from ensue.engine.rows import MatchChunk
 from ensue.engine.sources import EventSource, Mask, Report, load_sources, read_uncertainty
 from ensue.engine.steps import Compiled
 from ensue.engine.traces import TRACE, Watched

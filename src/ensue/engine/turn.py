@@ -15,7 +15,7 @@ from ensue.engine.evaluate import Frontier, evaluate
 from ensue.engine.events import Candidates, EventStore, load_events
 from ensue.engine.forget import keep_markers, keep_ties, pending_rows, rows_to_keep
 from ensue.engine.index import IDLE_CODES, Room, Run, candidates_of, joined, new_places
-from ensue.engine.matches import MatchChunk, completion_times
+from ensue.engine.rows import MatchChunk, completion_times
 from ensue.engine.sources import EventSource, Mask, Report, load_sources, read_uncertainty
 from ensue.engine.stage import (
     POSITION,

@@ -11,10 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ensue.algebra.probability import Threshold
-from ensue.engine.matches import MatchChunk
 from ensue.engine.output import value_of
 from ensue.engine.probability import Lineage
-from ensue.engine.rows import Rows
+from ensue.engine.rows import MatchChunk, Rows
 from ensue.engine.sources import Mask
 from ensue.engine.uncertainty import Floats
 from ensue.engine.worlds import count_worlds, worlds_of

@@ -11,9 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ensue.algebra.nodes import Event, Return, walk
-from ensue.engine.matches import MatchChunk
 from ensue.engine.misses import Choices, Search
 from ensue.engine.output import render_chunk
+from ensue.engine.rows import MatchChunk
 from ensue.engine.trace_rows import KEY
 from ensue.expr.lists import has_prev
 from ensue.expr.nodes import Binary, Expr, Field, variables_of

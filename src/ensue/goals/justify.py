@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from ensue.dsl.constraints import ConstraintsLike
-from ensue.engine.matches import MatchChunk
 from ensue.engine.output import render_chunk
+from ensue.engine.rows import MatchChunk
 from ensue.errors import Problem, QueryError, SchemaError, citing, counted
 from ensue.goals.loading import MOST_ROWS, Asked, chosen_result, load_for
 from ensue.goals.proofs import Proof, Prover, equal_to

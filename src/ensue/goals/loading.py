@@ -13,7 +13,7 @@ from ensue.algebra.scopes import counts_events
 from ensue.algebra.streams import declarations, streams_of
 from ensue.api import Loaded, load_tables
 from ensue.dsl.constraints import ConstraintsLike
-from ensue.engine.matches import MatchChunk
+from ensue.engine.rows import MatchChunk
 from ensue.engine.stage import Member
 from ensue.engine.traces import Watched
 from ensue.errors import Problem, QueryError, SchemaError, did_you_mean

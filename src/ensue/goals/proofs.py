@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 from ensue.algebra.nodes import Events
 from ensue.api import Loaded
 from ensue.engine.machine import examine
-from ensue.engine.matches import MatchChunk
 from ensue.engine.misses import Search
 from ensue.engine.output import render_chunk
+from ensue.engine.rows import MatchChunk
 from ensue.engine.sources import EventSource, Mask
 from ensue.engine.trace_rows import KEY
 from ensue.engine.workspace import Workspace

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 from ensue.dsl.constraints import ConstraintsLike
 from ensue.engine.events import FOREVER, NEVER
 from ensue.engine.machine import UNLIMITED, compile_plan
-from ensue.engine.matches import MatchChunk
 from ensue.engine.open_goals import Goals, open_goals
 from ensue.engine.output import key_column_of
+from ensue.engine.rows import MatchChunk
 from ensue.engine.snapshot import read_header, restore, saved_schemas, statement_text
 from ensue.errors import LimitError, StateError
 from ensue.graph.bounds import end_of, start_of

@@ -11,8 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ensue.api import Loaded
-from ensue.engine.matches import MatchChunk, completion_times
 from ensue.engine.output import too_many
+from ensue.engine.rows import MatchChunk, completion_times
 from ensue.engine.sources import Report
 from ensue.engine.stage import Member
 from ensue.engine.traces import Watched

@@ -15,7 +15,7 @@ from ensue.algebra.nodes import PatternQuery, Ticks
 from ensue.algebra.partial import open_queries
 from ensue.engine.events import EventStore
 from ensue.engine.machine import UNLIMITED, Look, Machine, State, compile_plan
-from ensue.engine.matches import completion_times
+from ensue.engine.rows import completion_times
 from ensue.engine.snapshot import read_header, restore, saved_schemas, saved_tables
 from ensue.engine.sources import SAFE_TIME, one_chunk
 from ensue.engine.workspace import cached_candidates

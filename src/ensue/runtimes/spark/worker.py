@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from ensue.engine.machine import Machine, compile_plan
-from ensue.engine.matches import MatchChunk, completion_times
 from ensue.engine.output import render_in_batches
+from ensue.engine.rows import MatchChunk, completion_times
 from ensue.engine.sources import one_chunk, read_times
 from ensue.engine.stage import Member
 from ensue.engine.traces import Watched
