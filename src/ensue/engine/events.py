@@ -238,7 +238,8 @@ def _streams_in(source: EventSource, request: Request) -> tuple[list[Stream], li
     alone: list[Stream] = []
     sharing: list[Stream] = []
     for stream in filter(source.input.holds, request.streams):
-        shares = isinstance(stream, AnyEvent) or len(source.input.hierarchy.kinds_of(stream)) > 1
+        levels = source.input.hierarchy
+        shares = isinstance(stream, AnyEvent) or (bool(levels.parts) and len(levels.kinds_of(stream)) > 1)
         (sharing if shares else alone).append(stream)
     return alone, sharing
 

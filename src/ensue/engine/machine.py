@@ -367,7 +367,7 @@ def _members(program: ProgramPlan) -> list[tuple[int, tuple[Derivation, ...], Me
     """All plans, each with how many declared streams stand one upon the other below it, and the group it grows with."""
     known: dict[Stream, int] = {}
     members: list[tuple[int, tuple[Derivation, ...], Member]] = []
-    for group in groups_of(program.derivations):
+    for group in groups_of(program.derivations) if program.derivations else ():
         ways = [(made, way) for made in group for way in made.ways]
         below = {id(way): _level(way.plan, known) for _, way in ways}
         highest = max(below.values())
@@ -377,7 +377,7 @@ def _members(program: ProgramPlan) -> list[tuple[int, tuple[Derivation, ...], Me
             members.append((level, recursive, Member(way.plan, way.output, made, way)))
         known |= {made.name: highest + 1 for made in group}
     for place, (plan, output) in enumerate(zip(program.plans, program.outputs, strict=True)):
-        members.append((_level(plan, known), (), Member(plan, output, place)))
+        members.append((_level(plan, known) if known else 0, (), Member(plan, output, place)))
     return members
 
 

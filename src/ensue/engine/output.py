@@ -311,8 +311,17 @@ def _merge_ordered(tables: list[pa.Table], keys: list[list[Int64s]], piece: int)
 
 
 def _sort_keys(group: MatchChunk, plan: QueryPlan) -> list[Int64s]:
-    ties = _event_ranks(group, plan) if plan.query.declares else _event_times(group, plan)
-    return [completion_times(group, plan), group.starts, *ties]
+    """Completion and start, then the start of each variable's event, to settle ties the same way for every order of
+    input; for events of a declared stream also their ends and arrival, in which they arrive."""
+    keys = [completion_times(group, plan), group.starts]
+    if plan.query.declares:
+        return [*keys, *_event_ranks(group, plan)]
+    for name in positive_names(plan.query.pattern):
+        bound = name in group.rows.places
+        keys.append(
+            group.space.value(start_of(name), group.rows) if bound else np.full(group.rows.length, -1, np.int64)
+        )
+    return keys
 
 
 def _event_ranks(chunk: MatchChunk, plan: QueryPlan) -> list[Int64s]:
@@ -325,15 +334,6 @@ def _event_ranks(chunk: MatchChunk, plan: QueryPlan) -> list[Int64s]:
         else:
             keys += [np.full(chunk.rows.length, FOREVER, np.int64)] * 3
     return keys
-
-
-def _event_times(chunk: MatchChunk, plan: QueryPlan) -> list[Int64s]:
-    """The start of each variable's event, to settle ties the same way for every order of input."""
-    absent = np.full(chunk.rows.length, -1, np.int64)
-    return [
-        chunk.space.value(start_of(name), chunk.rows) if name in chunk.rows.places else absent
-        for name in positive_names(plan.query.pattern)
-    ]
 
 
 def too_many(limit: int, chunk: MatchChunk, plan: QueryPlan) -> LimitError:

@@ -135,8 +135,10 @@ class EventSource:
 
     def raw_column(self, name: str) -> pa.Array:
         if name not in self.raw_columns:
-            values = self._piece(name)
-            self.raw_columns[name] = values if self.places is None else values.take(pa.array(self.places))
+            if self.places is None:
+                self.raw_columns[name] = one_chunk(self.input.table.column(name))
+            else:
+                self.raw_columns[name] = self._piece(name).take(pa.array(self.places))
         return self.raw_columns[name]
 
 
@@ -162,20 +164,20 @@ def load_sources(inputs: Sequence[InputTable], time_type: pa.DataType) -> tuple[
             report.reversed_intervals += int(np.count_nonzero(~ordered if valid is None else valid & ~ordered))
             valid = _both(valid, None if ordered.all() else ordered)
         sources.append(EventSource(table, starts, ends, valid))
-    if any(table.probability is not None or table.hierarchy for table in inputs):
+    if any(table.probability is not None or table.hierarchy.parts for table in inputs):
         read_uncertainty(sources)
     return tuple(sources), report
 
 
 def read_uncertainty(sources: Sequence[EventSource]) -> None:
     """Reads how probable the rows are; one that cannot be real is no event."""
-    uncertain = [source for source in sources if source.input.probability is not None or source.input.hierarchy]
+    uncertain = [source for source in sources if source.input.probability is not None or source.input.hierarchy.parts]
     probabilities, kinds = [], []
     for source in uncertain:
         item, name = source.input, source.input.probability
         ones = np.ones(len(source.starts))
         probabilities.append(ones if name is None else read_probabilities(item.table.column(name), name, item.label))
-        kinds.append(_kinds(item) if item.hierarchy else None)
+        kinds.append(_kinds(item) if item.hierarchy.parts else None)
     groups = [[source.column(name) for name in source.input.alternatives] for source in uncertain]
     coarse = [
         None if found is None else _are_coarse(found, source.input.hierarchy)

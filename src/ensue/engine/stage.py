@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -189,7 +189,7 @@ class Stage:
         ]
         requests: dict[tuple[str, ...], Request] = {}
         compiled = Compiled(tuple(plans))
-        counting, compared = counts(plans), _compared_columns(plans)
+        counting, compared = any(plan.counting for plan in plans), _compared_columns(plans)
         for plan in plans:
             own, keys = request_of(plan), plan.query.partition_by
             before = requests[keys].streams if keys in requests else ()
@@ -201,7 +201,7 @@ class Stage:
                 compared=compared,
                 compiled=compiled,
             )
-        uncertain = any(item.probability is not None or item.hierarchy for item in shapes)
+        uncertain = any(item.probability is not None or item.hierarchy.parts for item in shapes)
         roles = tuple(role for role, _ in takes)
         marks = _first_marks(plans)
         keeps_sorted = not (group or uncertain or further_keys or len(requests) > 1)
@@ -233,7 +233,8 @@ class Stage:
     def start(self) -> StageState:
         """The state before any event."""
         times = np.empty(0, np.int64)
-        kept = tuple(Kept(shape.table, times, times, self._marks(0)) for shape in self.shapes)
+        marks = {name: np.full(0, value) for name, value in self.marks.items()}
+        kept = tuple(Kept(shape.table, times, times, marks) for shape in self.shapes)
         return StageState(kept, tuple(() for _ in self.members), times, self.empty_index())
 
     def empty_index(self) -> Index:
@@ -329,7 +330,7 @@ class Stage:
 
 def _indexed_streams(plans: Sequence[QueryPlan], shapes: Sequence[InputTable]) -> tuple[tuple[Stream, ...], ...]:
     """Per input the streams of the plans, if each row is of one of them at most and keys have codes that last."""
-    if counts(plans) or any(plan.monitor is not None or plan.tracking is not None for plan in plans):
+    if any(plan.counting or plan.monitor is not None or plan.tracking is not None for plan in plans):
         return ()
     streams = list(dict.fromkeys(stream for plan in plans for stream in plan.streams))
     kinds = {
@@ -353,11 +354,6 @@ def _indexed_streams(plans: Sequence[QueryPlan], shapes: Sequence[InputTable]) -
 def conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """The table in the types of a schema with the same columns."""
     return table if table.schema.equals(schema) else table.cast(schema)
-
-
-def counts(plans: Iterable[QueryPlan]) -> bool:
-    """Whether positions of events matter to any of the queries."""
-    return any(plan.counting for plan in plans)
 
 
 def needed_columns(plans: Sequence[QueryPlan], item: InputTable) -> pa.Table:
@@ -402,7 +398,7 @@ def _compared_columns(plans: Sequence[QueryPlan]) -> frozenset[tuple[Stream, str
 def _first_marks(plans: Sequence[QueryPlan]) -> dict[str, np.generic]:
     """What is known of an event that has just come, by mark: nothing."""
     marks: dict[str, np.generic] = {}
-    if counts(plans):
+    if any(plan.counting for plan in plans):
         marks[POSITION] = np.int64(-1)
     for place, plan in enumerate(plans):
         if plan.monitor is not None:

@@ -132,6 +132,9 @@ class Compiled:
     @cached_property
     def alike(self) -> dict[int, Hashable]:
         """What graphs ask, by the identity of their plan, where several ask the same."""
+        graphs = [graph for plan in self._plans for graph in plan.graphs]
+        if len(graphs) == 1 and len(graphs[0].absences) < 2:
+            return {}
         return alike(graphs_of(self._plans))
 
     def graph(self, plan: GraphPlan) -> CompiledGraph:

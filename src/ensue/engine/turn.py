@@ -224,7 +224,11 @@ class Turn:
             self.marks[trace_mark(place)] = list(watched.numbers)
         used = Used.of(watched.store.sources, self.marks[used_mark(place)]) if plan.uses_up else None
         candidates = watched.found if self.stage.eager else watched.completing
-        found = collect(member, watched, self._matches(member, watched, candidates, used), self.options)
+        if clock.since is None or used is None or member.way is not None:
+            chunks = evaluate(plan, watched.store, self.frontier(member), self.options, candidates, used)
+        else:
+            chunks = self._later_matches(member, watched, candidates, used, clock.since)
+        found = collect(member, watched, chunks, self.options)
         if used is not None:
             self.marks[used_mark(place)] = used.by_table
         if keep and self.forgets and clock.until is not None and not clock.last:
@@ -234,17 +238,12 @@ class Turn:
             )
         return found
 
-    def _matches(
-        self, member: Member, watched: Watched, candidates: dict[Hashable, Candidates], used: Used | None
+    def _later_matches(
+        self, member: Member, watched: Watched, candidates: dict[Hashable, Candidates], used: Used, since: int
     ) -> Iterator[MatchChunk]:
-        """The matches that the step gives. What uses events up depends on all earlier ones, so these are found too, and
-        so are all events of declared streams."""
-        frontier, plan = self.frontier(member), member.plan
-        since = self.clock.since
-        if since is None or used is None or member.way is not None:
-            yield from evaluate(plan, watched.store, frontier, self.options, candidates, used)
-            return
-        for chunk in evaluate(plan, watched.store, replace(frontier, after=None), self.options, candidates, used):
+        """The matches that complete after a moment, where all earlier ones matter, because they use events up."""
+        frontier, plan = replace(self.frontier(member), after=None), member.plan
+        for chunk in evaluate(plan, watched.store, frontier, self.options, candidates, used):
             later = chunk.where(completion_times(chunk, plan) > since)
             if later.rows.length:
                 yield later
