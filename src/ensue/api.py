@@ -113,8 +113,6 @@ def detect(
     statements, columns = single_statement(query, constraints), Columns(time, type, end, probability, alternatives)
     options, eager = Options(limit=checked_limit(limit)), checked_emit(emit, statements)
     fixed, period = fixed_tables(tables, statements), Period(since, until)
-    if statements.states:
-        events = _with_beliefs(events, statements, columns)
     if are_frames(events):
         from ensue.runtimes.spark.detection import detect_frames
 
@@ -147,8 +145,6 @@ def detect_batches(
     statements = single_statement(query, constraints)
     fixed = fixed_tables(tables, statements)
     columns = Columns(time, type, end, probability, alternatives)
-    if statements.states:
-        events = _with_beliefs(events, statements, columns)
     loaded = load_tables(events, statements, columns, match_id, fixed, options, period)
     step = loaded.run(_in_batches)
     warn_set_aside(step.reports[0])
@@ -196,8 +192,6 @@ def run(
     columns = Columns(time, type, end, probability, alternatives)
     options, eager = Options(limit=checked_limit(limit)), checked_emit(emit, statements)
     fixed, period = fixed_tables(tables, statements), Period(since, until)
-    if statements.states:
-        sources = _with_beliefs(sources, statements, columns)
     results = Results()
     if are_frames(sources):
         from ensue.runtimes.spark.detection import detect_frames
@@ -256,13 +250,6 @@ def violations(
     step = loaded.run()
     warn_set_aside(step.reports[0])
     return kind.from_arrow(step.outputs[0])
-
-
-def _with_beliefs(events: Any, statements: Lowered, columns: Columns) -> Any:
-    """The events with what patterns ask of the states of the program; only such programs import what that takes."""
-    from ensue.runtimes.beliefs import with_beliefs
-
-    return with_beliefs(events, statements, columns)
 
 
 def checked_limit(limit: object) -> int | None:
@@ -349,7 +336,7 @@ def _loaded(
     kind: TableKind, tables: Mapping[str, pa.Table] | pa.Table, planned: ProgramPlan, options: Options
 ) -> Loaded:
     machine = compile_plan(planned, options)
-    compile_missing()
+    compile_missing(states=planned.states is not None)
     return Loaded(kind, planned, machine, Batch(*load_sources(with_rows(planned.inputs, tables), machine.time_type)))
 
 

@@ -14,18 +14,18 @@ from ensue.api import checked_limit, warn_set_aside
 from ensue.dsl.constraints import ConstraintsLike
 from ensue.engine.events import FOREVER
 from ensue.engine.kept import kept_derived, kept_events
-from ensue.engine.machine import Machine, State, compile_plan
+from ensue.engine.machine import Machine, State, compile_plan, completing_streams
 from ensue.engine.snapshot import read_header, restore, saved_schemas, snapshot
 from ensue.engine.sources import SAFE_TIME, Mask, Report
 from ensue.errors import SchemaError, StateError, counted, warn
 from ensue.expr.kinds import NANOSECONDS_PER_UNIT
-from ensue.kernels.warm import warm_up
+from ensue.kernels.warm import compile_missing
 from ensue.names import Stream
 from ensue.phases import Lowered
 from ensue.plan.model import DEFAULT_LIMIT, Options
 from ensue.plan.programs import ColumnNames, Columns, plan_queries, with_violations
+from ensue.plan.states import refuse_ahead
 from ensue.programs import QueryLike, single_statement
-from ensue.runtimes.beliefs import refuse_beliefs
 from ensue.runtimes.fixed import fixed_tables
 from ensue.runtimes.moments import ticks_of
 from ensue.runtimes.tables import ARROW, arrow_tables, conform, learn_types
@@ -81,7 +81,7 @@ class Detector:
         tables: Mapping[str, Any] | None = None,
     ) -> None:
         self._statements = self._meant(query, constraints)
-        refuse_beliefs(self._statements)
+        refuse_ahead(self._statements, end)
         self._fixed = fixed_tables(tables, self._statements)
         self._columns = Columns(time, type, end, probability, alternatives)
         self._match_id = match_id
@@ -304,7 +304,7 @@ class Detector:
     def _compiled(self, tables: Mapping[str, pa.Table] | pa.Table) -> Machine:
         planned = plan_queries(tables, self._statements, self._columns, self._match_id, self._fixed)
         self._per_stream = isinstance(tables, Mapping)
-        warm_up()
+        compile_missing(states=planned.states is not None)
         if self._violations:
             planned = with_violations(planned, self._statements)
         given: Batch = {}
@@ -338,7 +338,7 @@ class Pushed:
     @classmethod
     def of(cls, machine: Machine, state: State) -> Pushed | None:
         """Where rows can be put off: there is one table of events, and events complete its matches."""
-        item, completing, reached = machine.inputs[0], machine.completing, state.watermark
+        item, completing, reached = machine.inputs[0], completing_streams(machine.plan), state.watermark
         if completing is None or len(machine.inputs) > 1 or item.type is None or item.end is not None:
             return None
         if pa.null() in item.table.schema.types:

@@ -20,16 +20,18 @@ from ensue.algebra.states import (
     StateCondition,
     StateStatement,
 )
+from ensue.engine.filtering.stage import REASON, SetAside
+from ensue.engine.filtering.tables import Ask, Known
+from ensue.engine.machine import State
+from ensue.engine.snapshot import read_header, restore, saved_schemas, snapshot
 from ensue.errors import EnsueNotice, EnsueWarning, Problem, QueryError, SchemaError, Source, StateError, counted
-from ensue.filtering.model import LARGEST_JOINT
-from ensue.filtering.session import REASON, Session, SetAside, load, read_header, save, waiting_tables
-from ensue.filtering.tables import Ask, Known
 from ensue.kernels.warm import warm_up_beliefs
 from ensue.lang.parser import parse_state_condition
 from ensue.names import Stream
 from ensue.plan.programs import ColumnNames, Columns
+from ensue.plan.states import LARGEST_JOINT, state_questions
 from ensue.programs import Program, QueryLike, written_statements
-from ensue.runtimes.beliefs import known_at, known_now, open_states, state_rules
+from ensue.runtimes.beliefs import Tracking, open_states
 from ensue.runtimes.moments import ticks_of
 from ensue.runtimes.tables import ARROW, TableKind, are_frames, arrow_tables, conform
 
@@ -198,26 +200,25 @@ def beliefs(
     >>> beliefs(table, program, time="t", type="type", at=1).marginal("alice").to_pylist()
     [{'value': 'den', 'probability': 0.9}, {'value': 'bath', 'probability': 0.09999999999999998}]
     """
-    rules = state_rules(written_statements(program), policy=policy, probability=probability)
+    questions = state_questions(written_statements(program), policy=policy, probability=probability, limit=limit)
     if are_frames(events):
         from ensue.runtimes.spark.beliefs import frame_beliefs
 
-        answer, exact, aside = frame_beliefs(events, rules, Columns(time, type), at, limit)
-        return Beliefs(rules.statements.states, answer, exact, aside)
+        answer, exact, aside_frames = frame_beliefs(events, questions, Columns(time, type), at)
+        return Beliefs(questions.states, answer, exact, aside_frames)
     kind, tables = arrow_tables(events)
-    opened = open_states(tables, rules, Columns(time, type), limit)
-    session = opened.session
+    tracking, rows = open_states(tables, questions, Columns(time, type))
     warm_up_beliefs()
     if at is not None and _is_table(at):
-        known, aside = known_at(opened, at)
+        past = tracking.known_at(rows, at)
+        known, aside = past.known, past.set_aside
     else:
-        until = None if at is None else ticks_of(at, session.time_type)
-        aside = session.advance(opened.tables, until).set_aside
-        if until is not None:
-            session.drift_to(until)
-        known = known_now(session)
-    _warn(aside, session)
-    return _beliefs(known, kind, session, aside.tables, isinstance(tables, Mapping))
+        until = None if at is None else ticks_of(at, tracking.time_type)
+        step = tracking.step(tracking.machine.start(), rows, until)
+        assert step.told is not None
+        known, aside = tracking.known(step.state, until), step.told.set_aside
+    _warn(aside, tracking)
+    return _beliefs(known, kind, tracking, aside.tables, isinstance(tables, Mapping))
 
 
 def _is_table(at: Any) -> bool:
@@ -225,27 +226,27 @@ def _is_table(at: Any) -> bool:
 
 
 def _beliefs(
-    known: Sequence[Known], kind: TableKind, session: Session, aside: Sequence[pa.Table], named: bool
+    known: Sequence[Known], kind: TableKind, tracking: Tracking, aside: Sequence[pa.Table], named: bool
 ) -> Beliefs:
     def answer(ask: Ask) -> Any:
         return kind.from_arrow(known[ask.state].answer(ask))
 
-    states = session.rules.statements.states
-    return Beliefs(states, answer, [plan.exact for plan in session.plans], _as_given(aside, session, kind, named))
+    exact = [plan.exact for plan in tracking.plans]
+    return Beliefs(tracking.questions.states, answer, exact, _as_given(aside, tracking, kind, named))
 
 
-def _as_given(tables: Sequence[pa.Table], session: Session, kind: TableKind, named: bool) -> Any:
+def _as_given(tables: Sequence[pa.Table], tracking: Tracking, kind: TableKind, named: bool) -> Any:
     """One table, or one per stream, as the events came."""
-    given = {item.stream: kind.from_arrow(table) for item, table in zip(session.inputs, tables, strict=True)}
+    given = {item.stream: kind.from_arrow(table) for item, table in zip(tracking.inputs, tables, strict=True)}
     return given if named else next(iter(given.values()))
 
 
-def _warn(aside: SetAside, session: Session) -> None:
+def _warn(aside: SetAside, tracking: Tracking) -> None:
     """Nothing is lost silently, at the line of the user two calls up."""
     for reason, rows in aside.counts.items():
         said = f"{counted(rows, 'row', 'rows')} {reason.words} took no part in state `{reason.state}`"
         warnings.warn(said, EnsueWarning, stacklevel=3)
-    for plan in session.plans:
+    for plan in tracking.plans:
         if not plan.exact:
             said = f"the variables of state `{plan.statement.name}` are kept apart, because together they are too many"
             warnings.warn(f"{said}; `error` says what is lost, and `limit` how much is kept", EnsueNotice, stacklevel=3)
@@ -277,17 +278,18 @@ def track(
     >>> track(table, program, {"home": "E(count(home))"}, time="t", type="type").column("home").to_pylist()
     [1.0, 0.0]
     """
-    rules = state_rules(written_statements(program), columns, before, policy, probability, reason)
+    questions = state_questions(written_statements(program), columns, before, policy, probability, reason, limit)
     if are_frames(events):
         from ensue.runtimes.spark.beliefs import track_frames
 
-        return track_frames(events, rules, Columns(time, type), limit, tick, buckets)
+        return track_frames(events, questions, Columns(time, type), tick, buckets)
     kind, tables = arrow_tables(events)
-    opened = open_states(tables, rules, Columns(time, type), limit)
+    tracking, rows = open_states(tables, questions, Columns(time, type))
     warm_up_beliefs()
-    step = opened.session.advance(opened.tables, None)
-    _warn(step.set_aside, opened.session)
-    return _as_given(step.rows, opened.session, kind, isinstance(tables, Mapping))
+    told = tracking.run(rows).told
+    assert told is not None
+    _warn(told.set_aside, tracking)
+    return _as_given(told.rows, tracking, kind, isinstance(tables, Mapping))
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,10 +330,11 @@ class StateTracker:
         probability: str | None = None,
         limit: int = LARGEST_JOINT,
     ) -> None:
-        self._rules = state_rules(written_statements(program), columns, before, policy, probability, reason)
+        statements = written_statements(program)
+        self._questions = state_questions(statements, columns, before, policy, probability, reason, limit)
         self._columns = Columns(time, type)
-        self._limit = limit
-        self._session: Session | None = None
+        self._tracking: Tracking | None = None
+        self._state: State | None = None
         self._named = False
         self._kind = ARROW
         self._finished = False
@@ -339,17 +342,17 @@ class StateTracker:
     @property
     def watermark(self) -> int | None:
         """How far time has come, in ticks of the time column; None before the first step."""
-        return self._session.watermark if self._session else None
+        return self._state.watermark if self._state else None
 
     def advance(self, events: Any = None, *, watermark: Any) -> Tracked:
         """Takes a batch (a table, or a mapping of streams to tables; None: no events) and moves the watermark."""
-        session, tables = self._receive(events)
-        until = ticks_of(watermark, session.time_type)
-        if session.watermark is not None and until < session.watermark:
-            behind = counted(session.watermark - until, "tick", "ticks")
+        tracking, state, tables = self._receive(events)
+        until = ticks_of(watermark, tracking.time_type)
+        if state.watermark is not None and until < state.watermark:
+            behind = counted(state.watermark - until, "tick", "ticks")
             said = f"the watermark moves only forwards, and {watermark!r} is {behind} back"
             raise StateError("watermark-backwards", said, "pass one not before the last")
-        return self._step(session, tables, until)
+        return self._step(tracking, state, tables, until)
 
     def finish(self, events: Any = None) -> Tracked:
         """Takes a last batch and leads all that waits through: no event comes any more."""
@@ -359,62 +362,65 @@ class StateTracker:
 
     def beliefs(self) -> Beliefs:
         """What is believed after all events that were led through."""
-        if self._session is None:
+        if self._tracking is None or self._state is None:
             raise StateError("no-state", "nothing has been read yet, so nothing is believed", "advance first")
-        nothing = [item.table.append_column(REASON, pa.array([], pa.string())) for item in self._session.inputs]
-        return _beliefs(known_now(self._session), self._kind, self._session, nothing, self._named)
+        nothing = [item.table.append_column(REASON, pa.array([], pa.string())) for item in self._tracking.inputs]
+        return _beliefs(self._tracking.known(self._state), self._kind, self._tracking, nothing, self._named)
 
     def snapshot(self) -> pa.Table:
         """Beliefs, waiting events and watermark as one Arrow table for safekeeping."""
-        if self._session is None:
+        if self._tracking is None or self._state is None:
             raise StateError("no-state", "nothing has been read yet, so there is no state to save", "advance first")
-        return save(self._session, {"named": self._named})
+        return snapshot(self._tracking.machine, self._state, self._named)
 
     def restore(self, saved: pa.Table) -> None:
         """Goes on where a snapshot of the same states was taken."""
-        header = read_header(saved)
-        tables = {stream: table.slice(0, 0) for stream, table in waiting_tables(saved).items()}
-        named = {name: table for name, table in tables.items() if name is not None}
-        opened = open_states(
-            named if header["named"] else next(iter(tables.values())), self._rules, self._columns, self._limit
-        )
-        load(opened.session, saved)
-        self._session, self._named, self._finished = opened.session, header["named"], False
+        named: bool = read_header(saved)["per_stream"]
+        tables = {name: schema.empty_table() for name, schema in saved_schemas(saved).items()}
+        per_stream = {str(name): table for name, table in tables.items() if name is not None}
+        given = per_stream if named else next(iter(tables.values()))
+        tracking, _ = open_states(given, self._questions, self._columns)
+        self._state = restore(tracking.machine, saved)
+        self._tracking, self._named, self._finished = tracking, named, False
 
-    def _receive(self, events: Any) -> tuple[Session, tuple[pa.Table, ...]]:
+    def _receive(self, events: Any) -> tuple[Tracking, State, tuple[pa.Table, ...]]:
         if self._finished:
             raise StateError("finished", "the tracker was told that no event comes any more", "make a new one")
         if events is None:
-            if self._session is None:
+            if self._tracking is None or self._state is None:
                 raise SchemaError("no-tables", "the first step needs a table, if only an empty one", "pass its columns")
-            return self._session, tuple(item.table for item in self._session.inputs)
+            return self._tracking, self._state, tuple(item.table for item in self._tracking.inputs)
         self._kind, tables = arrow_tables(events)
-        if self._session is None:
-            opened = open_states(tables, self._rules, self._columns, self._limit)
-            self._session, self._named = opened.session, isinstance(tables, Mapping)
+        if self._tracking is None or self._state is None:
+            self._tracking, _ = open_states(tables, self._questions, self._columns)
+            self._state, self._named = self._tracking.machine.start(), isinstance(tables, Mapping)
             warm_up_beliefs()
         if isinstance(tables, Mapping) != self._named:
             raise SchemaError("table-shape", "batches come as one table or as one per stream, the same way each time")
+        inputs = self._tracking.inputs
         given: dict[Stream | None, pa.Table] = {}
-        given.update(tables if isinstance(tables, Mapping) else {self._session.inputs[0].stream: tables})
-        unknown = [name for name in given if name not in [item.stream for item in self._session.inputs]]
+        given.update(tables if isinstance(tables, Mapping) else {inputs[0].stream: tables})
+        unknown = [name for name in given if name not in [item.stream for item in inputs]]
         if unknown:
             raise SchemaError("unknown-stream", f"stream `{unknown[0]}` was not among the tables of the first step")
-        return self._session, tuple(
+        conforming = (
             conform(given[item.stream], item.table.schema, item.label) if item.stream in given else item.table
-            for item in self._session.inputs
+            for item in inputs
         )
+        return self._tracking, self._state, tuple(conforming)
 
-    def _step(self, session: Session, tables: tuple[pa.Table, ...], until: int | None) -> Tracked:
-        step = session.advance(tables, until)
+    def _step(self, tracking: Tracking, state: State, tables: tuple[pa.Table, ...], until: int | None) -> Tracked:
+        step = tracking.step(state, tables, until)
+        self._state, told = step.state, step.told
+        assert told is not None
         late = [table.filter(pa.array(mask)) for table, mask in zip(tables, step.late, strict=True)]
         rows = sum(table.num_rows for table in late)
         if rows:
             said = f"{counted(rows, 'row', 'rows')} came at or before the watermark; see `late` of the step"
             warnings.warn(said, EnsueWarning, stacklevel=3)
-        for reason, number in step.set_aside.counts.items():
+        for reason, number in told.set_aside.counts.items():
             said = f"{counted(number, 'row', 'rows')} {reason.words} took no part in state `{reason.state}`"
             warnings.warn(said, EnsueWarning, stacklevel=3)
         return Tracked(
-            *(_as_given(part, session, self._kind, self._named) for part in (step.rows, late, step.set_aside.tables))
+            *(_as_given(part, tracking, self._kind, self._named) for part in (told.rows, late, told.set_aside.tables))
         )

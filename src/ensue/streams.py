@@ -15,8 +15,8 @@ from ensue.plan.grouping import by_keys
 from ensue.plan.model import DEFAULT_LIMIT, Options, QueryPlan
 from ensue.plan.outputs import OutputSchema, partial_output
 from ensue.plan.programs import ColumnNames, Columns, ProgramPlan, plan_queries, with_violations
+from ensue.plan.states import refuse_ahead
 from ensue.programs import Program, QueryLike, program_statements
-from ensue.runtimes.beliefs import refuse_beliefs
 from ensue.runtimes.fixed import fixed_tables
 from ensue.runtimes.tables import are_frames
 
@@ -60,21 +60,19 @@ def start(
     `to` says where matches go, `late` where rows go that came too late, `timed_out` where partial matches go whose
     window has closed, `violations` where traces go that break a constraint. Each is a folder, which gets Parquet files,
     one folder `batch=N` per micro-batch, or a function `f(rows, batch)` of a DataFrame and the number of its
-    micro-batch. Several patterns have a mapping by their names;
-    late rows of one table per stream a mapping by stream. A micro-batch that is repeated after a crash has the same
-    rows and number, so folders hold each match once; a function can tell by the number, or by `match_id`.
+    micro-batch. Several patterns have a mapping by their names; late rows of one table per stream a mapping by stream.
+    A micro-batch that is repeated after a crash has the same rows and number, so folders hold each match once; a
+    function can tell by the number, or by `match_id`.
     On Spark Connect a function runs beside the server, as a copy: what it changes in this process is not seen there.
 
     `checkpoint` is a folder of this query alone. With another query it is refused, unless `upgrade` is true and the
     kept events suffice. `every` ("10 seconds") paces micro-batches; with `available_now` the stream ends once all rows
-    that are there have been read. `buckets` is the number of states; unless given, that of
-    Spark's shuffle partitions, at least 8. `status` shows a line on stderr
-    about the progress; unless given, it does so on a terminal.
+    that are there have been read. `buckets` is the number of states; unless given, that of Spark's shuffle partitions,
+    at least 8. `status` shows a line on stderr about the progress; unless given, it does so on a terminal.
 
     `tables` are those of the program's TABLEs, by name. They are read when the stream starts, and again at a restart.
     """
     statements = program_statements(program, constraints)
-    refuse_beliefs(statements)
     if not are_frames(sources):
         raise SchemaError(
             "not-a-stream",
@@ -90,6 +88,7 @@ def start(
     require_pyspark()
     names = Program(statements).names
     options, eager = Options(limit=checked_limit(limit)), checked_emit(emit, statements)
+    refuse_ahead(statements, end, eager)
     planned = plan_queries(
         empty_tables(sources),
         statements,
@@ -134,6 +133,7 @@ def start(
             options,
             group.keys,
             group.derivations,
+            group.states,
             eager=eager,
             late=bool(late_sinks),
             tick=tick,

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import ensue
-from spark.streams import FAR, SECOND, START, feed_of, instants, run_to_end
+from spark.streams import FAR, SECOND, SMALL, START, feed_of, instants, run_to_end, settings
 
 PROGRAM = """
 STATE location OF alice, bob IN (living, den, outside)
@@ -41,7 +41,7 @@ def homes(rows: int = 60) -> pa.Table:
 
 def rows_of(table: Any) -> list[dict[str, Any]]:
     listed = table.to_pylist() if isinstance(table, pa.Table) else table.toArrow().to_pylist()
-    keys = ("home", "at", "value", "type", "source", "target", "person")
+    keys = ("home", "at", "seen", "value", "type", "source", "target", "person", "den")
     return sorted(listed, key=lambda row: tuple(str(row.get(name)) for name in keys))
 
 
@@ -105,3 +105,97 @@ def test_there_is_no_last_belief_of_a_stream(spark: SparkSession) -> None:
     frame = spark.readStream.format("rate").load().selectExpr(*columns)
     with pytest.raises(ensue.SchemaError, match="state-stream"):
         ensue.beliefs(frame, PROGRAM, time="at", type="type")
+
+
+PATTERNS = f"""{PROGRAM};
+PATTERN known SEQ(Seen s, NOT Moved m [P(anyone in den) > 0.9], Other o) PARTITION BY home WITHIN 20 seconds
+  WHERE o.P(anyone in den) > 0.2
+  RETURN s.at AS seen, o.at AS at, o.home AS home, o.P(anyone in den) AS den, o.MOST LIKELY(alice) AS best;
+PATTERN anywhere SEQ(Other a, Other b) WITHIN 5 seconds WHERE a.MOST LIKELY(alice) = b.MOST LIKELY(bob)
+  RETURN a.at AS seen, b.at AS at, a.home AS home
+"""
+
+
+def test_patterns_on_a_stream_ask_states_as_in_a_batch(spark: SparkSession, tmp_path: Path) -> None:
+    """Some patterns have the keys of the state and some have not; between two runs the stream is stopped."""
+    table = homes(90)
+    # Rows of one moment come in different micro-batches.
+    table = table.set_column(0, "at", instants(START + np.arange(90) // 3 * 3 * SECOND))
+    last = table.slice(0, 1).set_column(0, "at", instants([FAR]))
+    late_first = pa.concat_tables([table.slice(10, 10), table.slice(0, 10), table.slice(20, 20)])
+    feed = feed_of(tmp_path / "in", [late_first.slice(0, 25)])
+    folders = {name: str(tmp_path / name) for name in ("known", "anywhere")}
+
+    def run() -> None:
+        frame = feed.stream(spark, "at", "15 seconds")
+        options = {"time": "at", "type": "type", "buckets": 2, "checkpoint": str(tmp_path / "state")}
+        with settings(spark, SMALL):
+            ensue.start(PATTERNS, frame, to=folders, available_now=True, **options).wait()
+
+    run()
+    state = ensue.stream_state(str(tmp_path / "state"), spark)
+    assert state.agg({"events": "sum"}).collect()[0][0] > 0
+    feed.put(late_first.slice(25))
+    feed.put(table.slice(40))
+    feed.put(last)
+    feed.put(last)
+    run()
+    everything = spark.createDataFrame(pa.concat_tables([table, last, last]))
+    wanted = ensue.run(PATTERNS, everything, time="at", type="type")
+    for name, folder in folders.items():
+        listed = rows_of(wanted[name])
+        assert len(listed) > 3
+        assert same(rows_of(spark.read.parquet(folder).drop("batch")), listed)
+    wanted.release()
+
+
+def test_detect_on_a_stream_asks_states(spark: SparkSession, tmp_path: Path) -> None:
+    """The pattern has no key and the state has one, so all events are in one bucket."""
+    table = homes()
+    last = table.slice(0, 1).set_column(0, "at", instants([FAR]))
+    query = PROGRAM + "; PATTERN SEQ(Seen s, Other o) WITHIN 4 seconds WHERE o.P(anyone in den) > 0.1 RETURN o.at AS at"
+    feed = feed_of(tmp_path / "in", [table.slice(0, 29), table.slice(29), last, last])
+    found = run_to_end(ensue.detect(feed.stream(spark, "at"), query, time="at", type="type"), tmp_path / "state").rows
+    assert rows_of(found) == rows_of(ensue.detect(table, query, time="at", type="type")) != []
+
+
+def test_states_of_a_checkpoint_cannot_be_changed(spark: SparkSession, tmp_path: Path) -> None:
+    table = homes(10)
+    feed = feed_of(tmp_path / "in", [table])
+    query = PATTERNS.split("PATTERN anywhere")[0]
+
+    def run(program: str, **more: Any) -> None:
+        options = {"time": "at", "type": "type", "checkpoint": str(tmp_path / "state"), "to": str(tmp_path / "out")}
+        with settings(spark, SMALL):
+            ensue.start(program, feed.stream(spark, "at"), available_now=True, **options, **more).wait()
+
+    run(query)
+    for changed in (query.replace("RELIABILITY 0.8", "RELIABILITY 0.7"), query.replace("> 0.2", "> 0.3")):
+        with pytest.raises(ensue.StateError) as raised:
+            run(changed, upgrade=True)
+        assert raised.value.code == "state-streams"
+
+
+def test_questions_that_spark_cannot_answer_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    table = homes(10)
+    frame = spark.createDataFrame(table)
+    query = PROGRAM + "; PATTERN SEQ(Other o) PARTITION BY home WHERE P(anyone in den) > 0.3 RETURN o.home AS home"
+    stream = feed_of(tmp_path / "in", [table]).stream(spark, "at")
+    options: dict[str, Any] = {"time": "at", "type": "type"}
+    for ask in (
+        lambda: ensue.detect(stream, query, emit="eager", **options),
+        lambda: ensue.detect(stream, query, time="at", type="type", end="at"),
+        lambda: ensue.any_match(frame, query, probability="p", **options),
+        lambda: ensue.report(frame, query, **options),
+    ):
+        with pytest.raises(ensue.QueryError) as raised:
+            ask()
+        assert raised.value.code == "state-ahead"
+        assert raised.value.problems[0].span is not None
+
+
+def test_why_not_on_a_dataframe_follows_all_events(spark: SparkSession) -> None:
+    table = homes()
+    query = PROGRAM + "; PATTERN SEQ(Other o) WHERE P(anyone in den) > 0.3 RETURN o.home AS home"
+    found = ensue.why_not(spark.createDataFrame(table), query, time="at", type="type")
+    assert found.matches == ensue.why_not(table, query, time="at", type="type").matches > 0

@@ -263,6 +263,29 @@ def test_stream_goes_on_where_it_was(spark: SparkSession, tmp_path: Path) -> Non
     assert ids_in(tmp_path / "out", "json") == [1, 2]
 
 
+STATE_QUERY = """|
+  STATE mood OF shop IN (calm, busy) STARTS calm
+    ON Order o: MOVE shop TO busy PROBABILITY 0.9
+    ON Paid p: MOVE shop TO calm;
+  PATTERN pair SEQ(Order o, Paid p) PARTITION BY id WITHIN 1 hour WHERE o.P(shop in busy) > 0.95
+    RETURN o.id AS id, o.MOST LIKELY(shop) AS mood, p.P(shop in calm) AS calm
+"""
+
+
+def test_patterns_of_a_pipeline_ask_states(spark: SparkSession, tmp_path: Path) -> None:
+    """The second order finds the shop busy already. A stream that is stopped between knows what a batch knows."""
+    events = [("08:00", "Order", 1), ("08:05", "Order", 2), ("08:10", "Paid", 1), ("08:11", "Paid", 2)]
+    text = stream_text("available-now").replace(STREAM_QUERY, STATE_QUERY)
+    write_events(tmp_path, 1, events[:2])
+    run_text(text, tmp_path)
+    write_events(tmp_path, 2, [*events[2:], ("12:00", "Other", 0)])
+    run_text(text, tmp_path)
+    assert column_of(tmp_path / "out", "id") == [2]
+    assert column_of(tmp_path / "out", "mood") == ["busy"]
+    batch = f"query: {STATE_QUERY}\nsources: {SOURCE}\noutputs: {{pair: console}}"
+    assert run_text(batch, tmp_path)[1]["pair"] == [{"id": 2, "mood": "busy", "calm": 1.0}]
+
+
 def test_stream_stops_when_told(spark: SparkSession, tmp_path: Path) -> None:
     write_events(tmp_path, 1, [("08:00", "Order", 1), ("08:05", "Paid", 1), ("12:00", "Other", 0)])
     found: list[str] = []

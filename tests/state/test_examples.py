@@ -334,9 +334,6 @@ def test_questions_of_several_events_say_at_which() -> None:
     with pytest.raises(ensue.QueryError) as raised:
         ensue.parse(LEAK.replace("SEQ(Leak l)", "SEQ(Leak l, Leak m)"))
     assert raised.value.code == "unqualified-field"
-    with pytest.raises(ensue.QueryError) as raised:
-        ensue.Detector(LEAK, time="t", type="type")
-    assert raised.value.code == "state-ahead"
 
 
 def test_streams_and_heads_may_be_called_p_and_e() -> None:

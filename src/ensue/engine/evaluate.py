@@ -18,12 +18,16 @@ from ensue.engine.sources import Mask, latest_end, latest_of
 from ensue.engine.steps import CompiledGraph
 from ensue.engine.summary import Summary
 from ensue.engine.weighing import weighed
-from ensue.engine.workspace import Workspace, cached_candidates
+from ensue.engine.workspace import Workspace, cached_candidates, is_looked_up
 from ensue.graph.bounds import Point
-from ensue.graph.model import Closing
+from ensue.graph.model import Closing, Variable
 from ensue.names import Name
 from ensue.plan.build import SHORT
 from ensue.plan.model import GraphPlan, Options, QueryPlan
+
+FEW_EVENTS, MANY_MORE = 64, 16
+"""With more events than the first, and so many times those of another variable, predicates are judged when they are
+bound."""
 
 Restriction = dict[Name, Callable[[Candidates], Mask]]
 """Which candidates of some variables may take part in one pass."""
@@ -50,31 +54,19 @@ def evaluate(
     options: Options,
     found: dict[Hashable, Candidates],
     used: Used | None = None,
+    chosen: bool = True,
 ) -> Iterator[MatchChunk]:
     """The matches that complete within the frontier, once each, in chunks of bounded size, as the policy chooses them.
 
     `found` remembers the candidates of each variable, for whoever needs them again; `used` what is used up before, and
-    what these matches use up.
+    what these matches use up. Repetitions without a limit grow by one round at a time, until no match is that long even
+    without its negations.
     """
-    if not plan.uses_up:
-        yield from _every_match(plan, store, frontier, options, found, None)
+    if plan.uses_up and chosen:
+        used = Used.of(store.sources) if used is None else used
+        every = evaluate(plan, store, frontier, options, found, used, chosen=False)
+        yield from choose(every, plan, used)
         return
-    used = Used.of(store.sources) if used is None else used
-    yield from choose(_every_match(plan, store, frontier, options, found, used), plan, used)
-
-
-def _every_match(
-    plan: QueryPlan,
-    store: EventStore,
-    frontier: Frontier,
-    options: Options,
-    found: dict[Hashable, Candidates],
-    used: Used | None,
-) -> Iterator[MatchChunk]:
-    """Every match of events that are not used up.
-
-    Repetitions without a limit grow by one round at a time, until no match is that long even without its negations.
-    """
     reached: list[int] = []
     yield from matches_of_graphs(plan, store, frontier, options, found, used, reached)
     rounds = SHORT
@@ -152,39 +144,70 @@ def _matches_of_graph(
     reached: list[int],
     summaries: dict[int, Summary],
 ) -> Iterator[MatchChunk]:
+    graph = graph_plan.graph
+    late = graph.trailing or graph.moments or graph.succession
     for restriction in _passes(store.compiled.graph(graph_plan), plan, frontier):
-        space = _workspace(graph_plan, plan, store, options, found)
+        space = _workspace(graph_plan, plan, store, options, found, restriction if used is None else None)
         space.latest = frontier.until
-        if graph_plan.graph.repeated:
+        if graph.repeated:
             space.horizon = _horizon(frontier, store)
-            space.earliest = None if frontier.after is None or graph_plan.graph.trailing else frontier.after + 1
-        for name, allowed in restriction.items():
-            space.restrict(name, allowed(space.candidates[name]))
+            space.earliest = None if frontier.after is None or graph.trailing else frontier.after + 1
         if used is not None:
-            for place, name in enumerate(graph_plan.graph.names):
+            for name, allowed in restriction.items():
+                space.restrict(name, allowed(space.candidates[name]))
+            for place, name in enumerate(graph.names):
                 space.restrict(name, used.free(space.candidates[name], place, plan.query))
-        if any(len(space.candidates[name]) == 0 for name in graph_plan.graph.names):
+        if any(len(space.candidates[name]) == 0 for name in graph.names):
             continue
         join = Join(space, summaries)
-        if len(graph_plan.graph.variables) > 2:
+        if len(graph.variables) > 2:
             join.prune()
         for rows in join.matches():
-            chunk = _within(MatchChunk(plan, graph_plan, space, rows), plan, frontier)
+            chunk = MatchChunk(plan, graph_plan, space, rows)
+            if late and (frontier.after is not None or frontier.until is not None):
+                chunk = _within(chunk, plan, frontier)
             if plan.uncertain:
                 chunk = weighed(chunk, join.where_lists_fit)
             if chunk.rows.length:
                 yield chunk
         if join.reached:
-            reached.append(max(graph_plan.graph.rounds.values(), default=0))
+            reached.append(max(graph.rounds.values(), default=0))
 
 
 def _workspace(
-    graph_plan: GraphPlan, plan: QueryPlan, store: EventStore, options: Options, found: dict[Hashable, Candidates]
+    graph_plan: GraphPlan,
+    plan: QueryPlan,
+    store: EventStore,
+    options: Options,
+    found: dict[Hashable, Candidates],
+    restriction: Restriction | None = None,
 ) -> Workspace:
+    """What is in sight of a graph, with the candidates of its variables, as far as they are restricted.
+
+    Where one variable has few candidates, the predicates of one that has many are judged when it is bound.
+    """
     graph, compiled = graph_plan.graph, store.compiled.graph(graph_plan)
-    candidates = {
-        variable.name: cached_candidates(variable, graph, store, plan.catalog, found) for variable in graph.variables
-    }
+    candidates: dict[Name, Candidates] = {}
+    many: list[Variable] = []
+    for variable in graph.variables:
+        events = store.streams[variable.stream]
+        can_wait = restriction is not None and variable.predicates and events.are_points and len(events) > FEW_EVENTS
+        if not can_wait or graph.question(variable) in found or is_looked_up(variable, store, plan.catalog):
+            events = cached_candidates(variable, graph, store, plan.catalog, found)
+        else:
+            many.append(variable)
+        if restriction is not None and variable.name in restriction:
+            events = events.select(restriction[variable.name](events))
+        candidates[variable.name] = events
+    fewest, deferred = min(map(len, candidates.values())), []
+    for variable in many:
+        if graph.equalities or plan.uncertain or len(candidates[variable.name]) < MANY_MORE * fewest:
+            events = cached_candidates(variable, graph, store, plan.catalog, found)
+            if restriction is not None and variable.name in restriction:
+                events = events.select(restriction[variable.name](events))
+            candidates[variable.name] = events
+        else:
+            deferred.append(variable.name)
     return Workspace(
         compiled,
         graph_plan,
@@ -196,6 +219,7 @@ def _workspace(
         {**compiled.streams},
         found,
         compiled.moments,
+        deferred=frozenset(deferred),
     )
 
 
@@ -271,10 +295,6 @@ def _one_new_event(names: tuple[Name, ...], fresh: Callable[[Candidates], Mask])
 
 def _within(chunk: MatchChunk, plan: QueryPlan, frontier: Frontier) -> MatchChunk:
     """Only the matches that complete within the frontier; the passes leave others only where scopes trail."""
-    graph = chunk.plan.graph
-    settled = not (graph.trailing or graph.moments or graph.succession)
-    if settled or (frontier.after is None and frontier.until is None):
-        return chunk
     completion = completion_times(chunk, plan)
     mask = np.ones(chunk.rows.length, bool)
     if frontier.after is not None:

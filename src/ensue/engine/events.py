@@ -146,13 +146,12 @@ class EventStore:
     @property
     def span(self) -> int:
         """The length of the time that the events cover."""
-        return self.once("span", self._span)
-
-    def _span(self) -> int:
-        present = [stream for stream in self.streams.values() if len(stream)]
-        if not present:
-            return 0
-        return int(max(stream.ends.max() for stream in present) - min(stream.starts.min() for stream in present))
+        if "span" not in self.shared:
+            present = [stream for stream in self.streams.values() if len(stream)]
+            last = max((int(stream.ends.max()) for stream in present), default=0)
+            self.shared["span"] = last - min((int(stream.starts.min()) for stream in present), default=0)
+        found: int = self.shared["span"]
+        return found
 
     def once(self, question: Hashable, answer: Callable[[], Answer]) -> Answer:
         """What several queries ask of the events, worked out for the first of them."""
@@ -207,17 +206,17 @@ def load_events(sources: tuple[EventSource, ...], request: Request, known: Seque
     found = [_rows_by_stream(source, request) for source in sources]
     if request.counting:
         row_keys, key_count = _keys_of_all_rows(sources, request)
-        keys = [codes[rows] for codes, (rows, _) in zip(row_keys, found, strict=True)]
+        keys = [codes[rows] for codes, (_, rows, _) in zip(row_keys, found, strict=True)]
         timeline, positions = _number_positions(sources, row_keys, key_count, known)
     else:
-        keys, key_count = _partition_keys(sources, [rows for rows, _ in found], request)
+        keys, key_count = _partition_keys(sources, [rows for _, rows, _ in found], request)
         row_keys, timeline, positions = (), None, ()
     streams: dict[Stream, Candidates] = {}
     without_key: dict[Stream, tuple[EventSource, Codes]] = {}
-    for place, (source, (rows, runs)) in enumerate(zip(sources, found, strict=True)):
+    for place, (source, (names, rows, runs)) in enumerate(zip(sources, found, strict=True)):
         own_positions = positions[place] if request.counting else None
         keyless = bool(len(keys[place])) and not source.input.derived and int(keys[place].min()) < 0
-        for number, name in enumerate(_streams_in(source, request)):
+        for number, name in enumerate(names):
             run = slice(runs[number], runs[number + 1])
             streams[name] = arrange(source, rows[run], keys[place][run], key_count, own_positions)
             if keyless and len(streams[name]) < runs[number + 1] - runs[number]:
@@ -235,27 +234,31 @@ def load_events(sources: tuple[EventSource, ...], request: Request, known: Seque
     )
 
 
-def _streams_in(source: EventSource, request: Request) -> tuple[Stream, ...]:
-    """The streams of the request that a table holds, those that share events with others last."""
-    held = (stream for stream in request.streams if source.input.holds(stream))
-    return tuple(sorted(held, key=lambda name: _shares_events(name, source.input)))
+def _streams_in(source: EventSource, request: Request) -> tuple[list[Stream], list[Stream]]:
+    """The streams of the request that a table holds: those whose events are of no other stream, and the others."""
+    alone: list[Stream] = []
+    sharing: list[Stream] = []
+    for stream in filter(source.input.holds, request.streams):
+        shares = isinstance(stream, AnyEvent) or len(source.input.hierarchy.kinds_of(stream)) > 1
+        (sharing if shares else alone).append(stream)
+    return alone, sharing
 
 
-def _rows_by_stream(source: EventSource, request: Request) -> tuple[Codes, Int64s]:
-    """The rows of each stream of the request, one run per stream, and where the runs start."""
-    streams = _streams_in(source, request)
-    named = [name for name in streams if not _shares_events(name, source.input)]
-    rows, runs = _search_rows(source, named) if named else (np.empty(0, np.int32), np.zeros(1, np.int64))
-    for name in streams[len(named) :]:
+def _rows_by_stream(source: EventSource, request: Request) -> tuple[list[Stream], Codes, Int64s]:
+    """The streams of the request that a table holds, their rows, one run per stream, and where the runs start."""
+    alone, sharing = _streams_in(source, request)
+    rows, runs = np.empty(0, np.int32), np.zeros(1, np.int64)
+    if alone:
+        whole = source.input.stream is not None
+        codes = np.zeros(len(source.starts), np.int32) if whole else stream_codes(source.input, [*map(str, alone)])
+        if source.valid is not None:
+            codes = np.where(source.valid, codes, np.int32(-1))
+        rows, runs = group_by_key(codes, len(alone))
+    for name in sharing:
         member = in_streams(source.input, [name])
         own = np.flatnonzero(member if source.valid is None else member & source.valid).astype(np.int32)
         rows, runs = np.concatenate([rows, own]), np.append(runs, runs[-1] + len(own))
-    return rows, runs
-
-
-def _shares_events(stream: Stream, table: InputTable) -> bool:
-    """Whether an event of a stream can be one of another stream, too."""
-    return isinstance(stream, AnyEvent) or len(table.hierarchy.kinds_of(stream)) > 1
+    return [*alone, *sharing], rows, runs
 
 
 def in_streams(table: InputTable, streams: Sequence[Stream]) -> Mask:
@@ -273,14 +276,6 @@ def in_streams(table: InputTable, streams: Sequence[Stream]) -> Mask:
                 < 0
             )
     return member
-
-
-def _search_rows(source: EventSource, streams: Sequence[Stream]) -> tuple[Codes, Int64s]:
-    whole = source.input.stream is not None
-    codes = np.zeros(len(source.starts), np.int32) if whole else stream_codes(source.input, [*map(str, streams)])
-    if source.valid is not None:
-        codes = np.where(source.valid, codes, np.int32(-1))
-    return group_by_key(codes, len(streams))
 
 
 def stream_codes(table: InputTable, streams: Sequence[str]) -> Codes:

@@ -13,7 +13,7 @@ from ensue.engine.events import FOREVER, NEVER, Candidates
 from ensue.engine.joinkeys import EqualityClass
 from ensue.engine.rows import Elements, Lists, Rows, concatenate_with_origin, expand_in_chunks
 from ensue.engine.sources import Mask
-from ensue.engine.steps import Range, Step, plan_moment, plan_step
+from ensue.engine.steps import Range, Step, own_conditions, plan_moment, plan_step
 from ensue.engine.summary import Summary, summarize_chain, summarize_matches
 from ensue.engine.workspace import Workspace
 from ensue.expr.lists import has_prev
@@ -104,13 +104,16 @@ class Join:
         space, options = self.space, self.space.options
         # Which equalities are join keys depends on the data: the others are conditions.
         keyed = space.keyed_classes() if space.plan.graph.equalities else ()
-        wanted = (name, bound, space.sight, keyed, options.earliest_completion)
+        points = space.candidates[name].are_points
+        wanted = (name, bound, space.sight, keyed, options.earliest_completion, space.deferred, points)
         known = space.compiled.steps
         if wanted not in known:
             graph = space.plan.graph
             conditions = self._residual_conditions(name, bound) if graph.equalities else graph.conditions
             early = options.earliest_completion and not space.plan.graph.succession
-            known[wanted] = plan_step(space.plan, name, bound, space.sight, conditions, early)
+            for deferred in space.deferred:
+                conditions = [*conditions, *own_conditions(graph, deferred)]
+            known[wanted] = plan_step(space.plan, name, bound, space.sight, conditions, early, points)
         return known[wanted]
 
     def _residual_conditions(self, name: Name, bound: frozenset[Name]) -> list[Expr]:

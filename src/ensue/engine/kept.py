@@ -45,8 +45,8 @@ def kept_derived(machine: Machine, state: State) -> dict[Stream, pa.Table]:
 
 def _kept(machine: Machine, state: State, role: Role) -> Iterator[pa.Table]:
     """What each level keeps of a table or a declared stream."""
-    for stage, part in zip(machine.stages, state.stages, strict=True):
-        yield from (kept.whole for own, kept in zip(stage.takes, part.kept, strict=True) if own == role)
+    for look in machine.looks(state):
+        yield from (kept.whole for own, kept in zip(look.stage.takes, look.state.kept, strict=True) if own == role)
 
 
 def _shown(table: pa.Table, names: Sequence[str]) -> pa.Table:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from ensue.expr.kinds import NANOSECONDS_PER_UNIT, TIMES, Kind
 from ensue.expr.types import kind_of
 from ensue.kernels.codes import number_values
-from ensue.kernels.compiled import Codes, Int64s
+from ensue.kernels.compiled import Codes
 
 NO_KEY = -1
 """The code of null, which equals nothing."""
@@ -92,20 +92,21 @@ def _whole_and_fraction(part: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 
 def _encode_parts(parts: Sequence[pa.Array]) -> tuple[list[Codes], int]:
-    codes, count = _encode(parts[0] if len(parts) == 1 else pa.concat_arrays(parts))
-    return split(codes, [len(part) for part in parts]), count
+    values, lengths = parts[0] if len(parts) == 1 else pa.concat_arrays(parts), [len(part) for part in parts]
+    if pa.types.is_integer(values.type) and values.null_count < len(values):
+        low, high = (bound.as_py() for bound in pc.min_max(values).values())
+        if high - low < max(DENSE_FACTOR * len(values), 1 << 10):
+            if values.null_count:
+                codes = _with_nulls(pc.subtract(values, low))
+            else:
+                codes = np.subtract(values.to_numpy(zero_copy_only=False), low, dtype=np.int64).astype(np.int32)
+            return split(codes, lengths), high - low + 1
+    codes, count = _encode_sparse(values)
+    return split(codes, lengths), count
 
 
 def _encode_pairs(pairs: Sequence[tuple[pa.Array, pa.Array]]) -> tuple[list[Codes], int]:
     return _combine(*_encode_parts([first for first, _ in pairs]), *_encode_parts([second for _, second in pairs]))
-
-
-def _encode(values: pa.Array) -> tuple[Codes, int]:
-    if pa.types.is_integer(values.type) and len(values) and values.null_count < len(values):
-        low, high = (bound.as_py() for bound in pc.min_max(values).values())
-        if high - low < max(DENSE_FACTOR * len(values), 1 << 10):
-            return _offset(values, low), high - low + 1
-    return _encode_sparse(values)
 
 
 def _encode_sparse(values: pa.Array) -> tuple[Codes, int]:
@@ -116,13 +117,6 @@ def _encode_sparse(values: pa.Array) -> tuple[Codes, int]:
         values = pc.add(values, 0.0)
     encoded = values.dictionary_encode()
     return _with_nulls(encoded.indices), len(encoded.dictionary)
-
-
-def _offset(values: pa.Array, low: int) -> Codes:
-    if values.null_count == 0:
-        numbers: Int64s = values.to_numpy(zero_copy_only=False)
-        return np.subtract(numbers, low, dtype=np.int64).astype(np.int32)
-    return _with_nulls(pc.subtract(values, low))
 
 
 def _with_nulls(indices: pa.Array) -> Codes:

@@ -14,6 +14,9 @@ import pyarrow as pa
 
 from ensue.algebra.policies import chooses
 from ensue.engine.derived import settled, sources_of, together
+from ensue.engine.evaluate import Frontier, evaluate, matches_of_graphs
+from ensue.engine.events import EventStore, load_events
+from ensue.engine.filtering.stage import Believed, StateStage, Told
 from ensue.engine.matches import MatchChunk
 from ensue.engine.past import in_range
 from ensue.engine.sources import EventSource, Mask, Report, latest_end, latest_of, load_sources
@@ -31,10 +34,13 @@ from ensue.engine.traces import Watched
 from ensue.engine.turn import events_of, step_stage
 from ensue.names import AnyEvent, Stream
 from ensue.plan.declared import Derivation, all_plans, groups_of, is_recursive
-from ensue.plan.inputs import InputTable, plain_schema, raw_types
+from ensue.plan.inputs import InputTable, catalog_of, plain_schema, raw_types
 from ensue.plan.model import Options, QueryPlan
 from ensue.plan.outputs import output_schema
 from ensue.plan.programs import ProgramPlan
+from ensue.plan.states import StateQuestions
+
+UNLIMITED = Options(limit=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,26 +54,35 @@ class Batch:
 @dataclass(frozen=True, slots=True)
 class State:
     """What a machine keeps between steps. `watermark` says how far time has come, `horizon` is the latest end of any
-    event. `report` counts what was read so far."""
+    event. `report` counts what was read so far. `believed` is what STATEs keep, if patterns or users ask them."""
 
     stages: tuple[StageState, ...]
     watermark: int | None = None
     horizon: int | None = None
     report: Report = field(default_factory=Report)
+    believed: Believed | None = None
+
+    @property
+    def waiting(self) -> tuple[pa.Table, ...]:
+        """Per input the rows that wait for the watermark before states."""
+        return () if self.believed is None else self.believed.waiting
 
     @property
     def holds_anything(self) -> bool:
-        return any(stage.holds_anything for stage in self.stages)
+        believes = self.believed is not None and self.believed.holds_anything
+        return believes or any(stage.holds_anything for stage in self.stages)
 
     @property
     def kept_rows(self) -> int:
         """How many events are kept, those of declared streams included."""
-        return sum(len(kept) for stage in self.stages for kept in stage.kept)
+        waiting = 0 if self.believed is None else self.believed.waiting_rows
+        return waiting + sum(len(kept) for stage in self.stages for kept in stage.kept)
 
     @property
     def kept_bytes(self) -> int:
-        """The size of the kept events in memory."""
-        return sum(kept.nbytes for stage in self.stages for kept in stage.kept)
+        """The size of the kept events and of beliefs in memory."""
+        believed = 0 if self.believed is None else self.believed.nbytes
+        return believed + sum(kept.nbytes for stage in self.stages for kept in stage.kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +90,8 @@ class Step:
     """What a step gave: of each result what was collected, the new state, per input the rows that came too late.
 
     `report` counts what this step read, `reports` what each result read. `events` are the sources of all events, those
-    of declared streams behind the given ones. `empty` are the plans with a stream that had no event.
+    of declared streams behind the given ones. `empty` are the plans with a stream that had no event. `told` is what
+    STATEs say of the events, where there are any.
     """
 
     outputs: tuple[Any, ...]
@@ -85,6 +101,7 @@ class Step:
     reports: tuple[Report, ...]
     events: tuple[EventSource, ...]
     empty: tuple[QueryPlan, ...]
+    told: Told | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +109,7 @@ class Machine:
     """A compiled program plan: everything that does not depend on rows. It holds no rows itself and can be pickled.
 
     `plans` are those of the results. `inputs` are empty tables with the columns that are needed. The first stage reads
-    all tables and says which rows are late.
+    all tables and says which rows are late; before it come the `states`, if any, which say so then.
     """
 
     plan: ProgramPlan
@@ -100,8 +117,7 @@ class Machine:
     stages: tuple[Stage, ...]
     options: Options
     eager: bool = False
-    completing: frozenset[Stream] | None = None
-    """The streams whose events complete matches; None if time alone does, or what is not looked for counts, too."""
+    states: StateStage | None = None
 
     @property
     def plans(self) -> tuple[QueryPlan, ...]:
@@ -109,7 +125,7 @@ class Machine:
 
     @property
     def time_type(self) -> pa.DataType:
-        return self.stages[0].time_type
+        return self.stages[0].time_type if self.states is None else self.states.time_type
 
     @property
     def all_plans(self) -> list[QueryPlan]:
@@ -118,12 +134,16 @@ class Machine:
 
     def start(self) -> State:
         """The state before any event."""
-        return State(tuple(stage.start() for stage in self.stages))
+        believed = None if self.states is None else self.states.start()
+        return State(tuple(stage.start() for stage in self.stages), believed=believed)
 
     def taken_over(self, state: State) -> State:
         """The state of a machine of the same plans, for tables of whose columns less was known."""
         stages = zip(self.stages, state.stages, strict=True)
-        return replace(state, stages=tuple(stage.taken_over(before) for stage, before in stages))
+        believed = state.believed
+        if self.states is not None and believed is not None:
+            believed = self.states.taken_over(believed)
+        return replace(state, stages=tuple(stage.taken_over(before) for stage, before in stages), believed=believed)
 
     def read(self, tables: Sequence[pa.Table]) -> Batch:
         """Rows, one table per input, as a step takes them."""
@@ -151,38 +171,81 @@ class Machine:
         last = last or until is None
         since = self.options.since if state.watermark is None else None
         clock = Clock(state.watermark, until, horizon, since, late_until, last)
-        given = batch.sources
+        given, told = batch.sources, None
+        if self.states is not None and state.believed is not None:
+            told = self.states.step(state.believed, [source.input.table for source in given], clock)
+            rows = [item.of(table) for item, table in zip(self.plan.tables, told.rows, strict=True)]
+            given, _ = load_sources(rows, self.time_type)
+            # Which rows are late was said before they waited.
+            clock = replace(clock, late_until=None)
         if last and state.watermark is None and (since is not None or until is not None):
             given = in_range(given, self.plans, self.plan.derivations, since, until)
-        return _Run(self, clock, collect).run(state, given, batch.report)
+        return _Run(self, clock, collect, told).run(state, given, batch.report)
 
     def run(self, batch: Batch, *, horizon: int | None = None, collect: Collect = ordered) -> Step:
         """All matches in rows of the past, as `options.since` and `options.until` limit them: one step."""
         return self.step(self.start(), batch, self.options.until, last=True, horizon=horizon, collect=collect)
 
+    def looks(self, state: State) -> Iterator[Look]:
+        """What each stage keeps, for other questions than those of its plans. Rows that wait before states are among
+        it, without the columns that these will give them."""
+        for stage, kept in zip(self.stages, state.stages, strict=True):
+            waits = any(table.num_rows for table in state.waiting)
+            yield Look(stage, stage.with_rows(kept, state.waiting) if waits else kept, state.watermark)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The events that a stage keeps. Looking at them takes no step: nothing completes and nothing is forgotten."""
+
+    stage: Stage
+    state: StageState
+    watermark: int | None
+
+    def events(self, plan: QueryPlan, until: int | None = None, counting: bool = False) -> EventStore:
+        """The kept events of a plan of the stage, or those of them that end no later than a moment.
+
+        With `counting` the keys of rows that the plan does not look for are known, too.
+        """
+        request = self.stage.request_of(plan)
+        request = replace(request, counting=True) if counting else request
+        return load_events(self.stage.loaded(self.state, until), request, self.stage.known_positions(self.state))
+
+    def matches(self, plan: QueryPlan, events: EventStore) -> Iterator[MatchChunk]:
+        """The matches of any plan in kept events, as its policy chooses them."""
+        return evaluate(plan, events, Frontier(), UNLIMITED, {})
+
+    def choices(self, plan: QueryPlan, events: EventStore, after: int | None = None) -> Iterator[MatchChunk]:
+        """All choices of events for the graphs of a plan that complete after a moment, whatever its policy."""
+        return matches_of_graphs(plan, events, Frontier(after), UNLIMITED, {}, None, [])
+
 
 class _Run:
     """One step of a machine under way."""
 
-    def __init__(self, machine: Machine, clock: Clock, collect: Collect) -> None:
-        self.machine, self.clock, self.collect = machine, clock, collect
+    def __init__(self, machine: Machine, clock: Clock, collect: Collect, told: Told | None) -> None:
+        self.machine, self.clock, self.collect, self.told = machine, clock, collect, told
         self.rows: dict[Role, EventSource] = {}
         self.parts: dict[Stream, list[pa.Table]] = {}
         self.results: dict[int, Any] = {}
         self.reports: dict[int, Report] = {}
         self.below = Report()
         self.empty: list[QueryPlan] = []
-        self.late: tuple[Mask, ...] = ()
+        self.late: tuple[Mask, ...] = () if told is None else told.late
 
     def run(self, state: State, given: Sequence[EventSource], read: Report) -> Step:
         machine = self.machine
         self.rows.update(enumerate(given))
         report, after = read.copy(), []
         for stage, kept in zip(machine.stages, state.stages, strict=True):
-            fresh = [self._fresh(role, shape) for role, shape in zip(stage.takes, stage.shapes, strict=True)]
+            # Rows of a stream that grows in this very stage are still to come.
+            fresh = [
+                self.rows[role] if role in self.rows else load_sources([shape], machine.time_type)[0][0]
+                for role, shape in zip(stage.takes, stage.shapes, strict=True)
+            ]
             taken = step_stage(stage, kept, fresh, self.clock, machine.options, self.collect)
             after.append(taken.state)
-            if stage is machine.stages[0]:
+            if stage is machine.stages[0] and self.told is None:
                 # The tables that were given come first; streams that grow in this stage are behind them.
                 self.late = taken.late[: len(machine.inputs)]
             for name, events in taken.grown.items():
@@ -201,12 +264,6 @@ class _Run:
                     self._count_below(own)
         report.late = sum(int(mask.sum()) for mask in self.late)
         return self._step(state, tuple(after), report, read)
-
-    def _fresh(self, role: Role, shape: InputTable) -> EventSource:
-        """The new rows of an input; those of a stream that grows in this very stage are still to come."""
-        if role not in self.rows:
-            return load_sources([shape], self.machine.time_type)[0][0]
-        return self.rows[role]
 
     def _derived(self, name: Stream, events: pa.Table) -> None:
         made = next(made for made in self.machine.plan.derivations if made.name == name)
@@ -244,12 +301,14 @@ class _Run:
             reports.append(of_result)
             report.matches += matches
         watermark = state.watermark if clock.until is None else clock.until
-        report.peak_held = sum(len(kept) for stage in after for kept in stage.kept)
+        believed = None if self.told is None else self.told.state
+        waiting = 0 if believed is None else believed.waiting_rows
+        report.peak_held = waiting + sum(len(kept) for stage in after for kept in stage.kept)
         report.peak_without = report.peak_held + sum(len(stage.spared) for stage in after)
-        new = State(after, watermark, clock.horizon, state.report.with_added(report))
+        new = State(after, watermark, clock.horizon, state.report.with_added(report), believed)
         derived = [self.rows[made.name] for made in machine.plan.derivations if made.name in self.rows]
         events = (*(self.rows[place] for place in range(len(machine.inputs))), *derived)
-        return Step(outputs, new, self.late, report, tuple(reports), events, tuple(self.empty))
+        return Step(outputs, new, self.late, report, tuple(reports), events, tuple(self.empty), self.told)
 
 
 def compile_plan(
@@ -258,16 +317,41 @@ def compile_plan(
     """The machine of a program plan; no rows are read. Events of a match agree in `further_keys`, too."""
     # A stage keeps what is used; what the statements name has to come, so that they can be planned again.
     everything = [*(way.whole for derivation in plan.derivations for way in derivation.ways), *plan.plans]
+    if plan.states is not None:
+        return _with_states(plan, plan.states, everything, Machine(plan, (), (), options, eager), further_keys)
     shapes = tuple(
         replace(item, table=plain_schema(needed_columns(everything, item).schema).empty_table()) for item in plan.inputs
     )
-    completing = None if eager else _completing_streams(plan)
-    return Machine(plan, shapes, _stages(plan, eager, further_keys), options, eager, completing)
+    return Machine(plan, shapes, _stages(plan, eager, further_keys), options, eager)
 
 
-def _completing_streams(program: ProgramPlan) -> frozenset[Stream] | None:
+def _with_states(
+    plan: ProgramPlan,
+    asked: StateQuestions,
+    everything: Sequence[QueryPlan],
+    machine: Machine,
+    further_keys: tuple[str, ...],
+) -> Machine:
+    """The machine with states before its stages, which see the columns that these give to events.
+
+    Where the order of rows is that of their values, or there are only states, whole rows have to come.
+    """
+    shapes = []
+    for item in plan.inputs:
+        needed = {item.time, item.type, *asked.reads, *needed_columns(everything, item).column_names}
+        whole = asked.settled or not everything
+        table = item.table.select([name for name in item.table.column_names if whole or name in needed])
+        schema = plain_schema(table.schema) if everything else table.schema
+        shapes.append(replace(item, table=schema.empty_table()))
+    stages = _stages(replace(plan, inputs=plan.tables, states=None), machine.eager, further_keys)
+    time_type = stages[0].time_type if stages else catalog_of(plan.inputs).time_type
+    return replace(machine, inputs=tuple(shapes), stages=stages, states=StateStage.of(asked, tuple(shapes), time_type))
+
+
+def completing_streams(program: ProgramPlan) -> frozenset[Stream] | None:
+    """The streams whose events complete matches; None if time alone does, or what is not looked for counts, too."""
     found: set[Stream] = set()
-    if program.derivations:
+    if program.derivations or program.states is not None:
         return None
     for plan in program.plans:
         if plan.counting or plan.uncertain or plan.watched or chooses(plan.query):
@@ -334,7 +418,7 @@ def examine(plan: QueryPlan, events: Sequence[EventSource]) -> tuple[Watched, It
     sources = sources_of(plan, events)
     inputs = [replace(source.input, table=source.input.table.slice(0, 0)) for source in sources]
     output = output_schema(plan, raw_types(plan, inputs))
-    machine = compile_plan(ProgramPlan(tuple(inputs), (plan,), (output,)), Options(limit=None))
+    machine = compile_plan(ProgramPlan(tuple(inputs), (plan,), (output,)), UNLIMITED)
     found: tuple[Watched, Iterator[MatchChunk]] = machine.run(Batch(sources, Report()), collect=_as_found).outputs[0]
     return found
 

@@ -7,19 +7,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ensue.engine.evaluate import Frontier, matches_of_graphs
-from ensue.engine.events import FOREVER, NEVER, EventStore, load_events
+from ensue.engine.events import FOREVER, NEVER, EventStore
 from ensue.engine.forget import last_positions
+from ensue.engine.machine import Look
 from ensue.engine.matches import MatchChunk, completion_times
 from ensue.engine.misses import are_among
 from ensue.engine.sources import Mask
-from ensue.engine.stage import Stage, StageState
 from ensue.graph.bounds import Limit, Point, end_of, position_of, start_of
 from ensue.graph.model import Graph
 from ensue.kernels.compiled import Int64s
 from ensue.names import Name, in_order
 from ensue.plan.build import plan_graph
-from ensue.plan.model import Options, QueryPlan
+from ensue.plan.model import QueryPlan
 from ensue.plan.openings import Opening, is_point, openings_of
 
 Listed = tuple[frozenset[Name], Sequence[Name], Int64s]
@@ -41,38 +40,33 @@ class Goals:
     open: tuple[str, ...]
 
 
-def open_goals(stage: Stage, state: StageState, place: int, watermark: int | None, options: Options) -> Iterator[Goals]:
-    """The open goals of one member of a stage, those with more events first."""
-    plan = stage.plans[place]
-    if watermark is None or plan.tracking is not None:
+def open_goals(look: Look, plan: QueryPlan) -> Iterator[Goals]:
+    """The open goals of one plan of a stage in what it keeps, those with more events first."""
+    if look.watermark is None or plan.tracking is not None:
         return
-    everything, settled = (
-        load_events(stage.loaded(state, until), stage.request_of(plan), stage.known_positions(state))
-        for until in (None, watermark)
-    )
+    everything, settled = look.events(plan), look.events(plan, look.watermark)
     for graph_plan in plan.graphs:
         listed: list[Listed] = []
-        alone = replace(plan, graphs=(graph_plan,))
-        for chunk in matches_of_graphs(alone, everything, Frontier(watermark), options, {}, None, []):
+        for chunk in look.choices(replace(plan, graphs=(graph_plan,)), everything, look.watermark):
             listed.append(_listed(chunk))
             yield Goals(chunk, None, {}, completion_times(chunk, plan), _still_forbidden(graph_plan.graph))
         for opening in openings_of(graph_plan.graph):
-            yield from _goals_of(opening, plan, settled, watermark, options, listed)
+            yield from _goals_of(opening, plan, look, settled, listed)
 
 
 def _goals_of(
-    opening: Opening, plan: QueryPlan, store: EventStore, watermark: int, options: Options, listed: list[Listed]
+    opening: Opening, plan: QueryPlan, look: Look, settled: EventStore, listed: list[Listed]
 ) -> Iterator[Goals]:
     """The choices for one part of a graph that can still be completed and that no listed one extends."""
+    assert look.watermark is not None
     part = plan_graph(opening.part, opening.part, plan.normal_form, ())
     found = []
-    alone = replace(plan, graphs=(part,))
-    for chunk in matches_of_graphs(alone, store, Frontier(), options, {}, None, []):
-        kept = chunk.where(_can_be_completed(opening, chunk, store, watermark))
+    for chunk in look.choices(replace(plan, graphs=(part,)), settled):
+        kept = chunk.where(_can_be_completed(opening, chunk, settled, look.watermark))
         kept = kept.where(~_is_extended(kept, listed)) if kept.rows.length else kept
         if kept.rows.length:
             found.append(_listed(kept))
-            yield _goals(opening, kept, watermark)
+            yield _goals(opening, kept, look.watermark)
     listed += found
 
 

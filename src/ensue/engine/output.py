@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -51,8 +52,10 @@ def render_chunk(chunk: MatchChunk, output: OutputSchema) -> pa.RecordBatch:
     arrays += [_hidden_column(chunk, output, name) for name in output.hidden]
     if output.waiting_for is not None:
         arrays.append(pa.repeat(pa.scalar(output.waiting_for), chunk.rows.length))
+    kinds = output.schema.types
     return pa.RecordBatch.from_arrays(
-        [_as_type(array, field.type) for array, field in zip(arrays, output.schema, strict=True)], schema=output.schema
+        [array if array.type == kind else array.cast(kind) for array, kind in zip(arrays, kinds, strict=True)],
+        schema=output.schema,
     )
 
 
@@ -69,10 +72,6 @@ def _identifying_columns(output: OutputSchema) -> dict[Stream, list[str]]:
         stream: list(output.raw_types[stream] if names is None else names)
         for stream, names in output.plan.columns.items()
     }
-
-
-def _as_type(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    return array if array.type == wanted else array.cast(wanted)
 
 
 def _returned_columns(chunk: MatchChunk, output: OutputSchema) -> list[pa.Array]:
@@ -215,8 +214,9 @@ def _event_struct(space: Workspace, matches: Rows, name: Name, event: EventColum
 
 
 def _structs(source: EventSource, rows: Codes, event: EventColumn) -> pa.Array:
-    columns = map(_as_type, source.taken(event.types, rows), event.types.values())
-    return pa.StructArray.from_arrays([*columns], fields=event.fields)
+    taken = zip(source.taken(event.types, rows), event.types.values(), strict=True)
+    columns = [column if column.type == kind else column.cast(kind) for column, kind in taken]
+    return pa.StructArray.from_arrays(columns, fields=event.fields)
 
 
 def render_in_batches(
@@ -226,8 +226,9 @@ def render_in_batches(
     count = 0
     for chunk in chunks:
         count += chunk.rows.length
-        check_limit(count, limit, chunk, output.plan)
-        yield from _render_within_capacity(chunk, output)
+        if limit is not None and count > limit:
+            raise too_many(limit, chunk, output.plan)
+        yield from _render(chunk, output)
 
 
 def collect_ordered(chunks: Iterable[MatchChunk], output: OutputSchema, limit: int | None, piece: int) -> pa.Table:
@@ -241,7 +242,8 @@ def collect_ordered(chunks: Iterable[MatchChunk], output: OutputSchema, limit: i
     count = 0
     for chunk in _ended(chunks, output) if output.hidden else chunks:
         count += chunk.rows.length
-        check_limit(count, limit, chunk, output.plan)
+        if limit is not None and count > limit:
+            raise too_many(limit, chunk, output.plan)
         found.setdefault(id(chunk.space), []).append(chunk)
     groups = [
         parts[0] if len(parts) == 1 else replace(parts[0], rows=concatenate([part.rows for part in parts]))
@@ -251,7 +253,12 @@ def collect_ordered(chunks: Iterable[MatchChunk], output: OutputSchema, limit: i
         return output.schema.empty_table()
     in_order = output.plan.query.rule is None
     ordered = [_in_order(group, _sort_keys(group, output.plan)) if in_order else group for group in groups]
-    tables = [pa.Table.from_batches(list(_render_pieces(group, output, piece))) for group in ordered]
+    tables = [
+        pa.Table.from_batches(
+            [*(_render if group.rows.length <= piece else partial(_render_pieces, piece=piece))(group, output)]
+        )
+        for group in ordered
+    ]
     if len(tables) == 1 or not in_order:
         return pa.concat_tables(tables)
     return _merge_ordered(tables, [_sort_keys(group, output.plan) for group in ordered], piece)
@@ -266,15 +273,12 @@ def _ended(chunks: Iterable[MatchChunk], output: OutputSchema) -> Iterator[Match
 
 
 def _render_pieces(group: MatchChunk, output: OutputSchema, piece: int) -> Iterator[pa.RecordBatch]:
-    if group.rows.length <= piece:
-        yield from _render_within_capacity(group, output)
-        return
     for begin in range(0, group.rows.length, piece):
         places = np.arange(begin, min(begin + piece, group.rows.length), dtype=np.int32)
-        yield from _render_within_capacity(replace(group, rows=group.rows.take(places)), output)
+        yield from _render(replace(group, rows=group.rows.take(places)), output)
 
 
-def _render_within_capacity(chunk: MatchChunk, output: OutputSchema) -> Iterator[pa.RecordBatch]:
+def _render(chunk: MatchChunk, output: OutputSchema) -> Iterator[pa.RecordBatch]:
     """One batch, or several where an Arrow array cannot hold all the text of one (2 GiB)."""
     try:
         yield render_chunk(chunk, output)
@@ -284,7 +288,7 @@ def _render_within_capacity(chunk: MatchChunk, output: OutputSchema) -> Iterator
             raise
         for begin, end in ((0, half), (half, chunk.rows.length)):
             part = chunk.rows.take(np.arange(begin, end, dtype=np.int32))
-            yield from _render_within_capacity(replace(chunk, rows=part), output)
+            yield from _render(replace(chunk, rows=part), output)
 
 
 def _in_order(group: MatchChunk, keys: list[Int64s]) -> MatchChunk:
@@ -333,16 +337,14 @@ def _event_times(chunk: MatchChunk, plan: QueryPlan) -> list[Int64s]:
     ]
 
 
-def check_limit(count: int, limit: int | None, chunk: MatchChunk, plan: QueryPlan) -> None:
-    """Stops a runaway query with the key it ran away on."""
-    if limit is None or count <= limit:
-        return
+def too_many(limit: int, chunk: MatchChunk, plan: QueryPlan) -> LimitError:
+    """The error of a runaway query, with the key it ran away on."""
     query = plan.query
     windowed = plan.normal_form.windows.ticks is not None or plan.normal_form.windows.events is not None
     tame = "a shorter WITHIN" if windowed else "a WITHIN"
     keyed = "" if query.partition_by else ", PARTITION BY"
     most = counted(limit, "match", "matches")
-    raise LimitError(
+    return LimitError(
         "too-many-matches",
         f"pattern `{query.name or 'unnamed'}` has more than {most}{_busiest_key(chunk, plan)}",
         f"{tame}{keyed} or a narrower condition would tame it; `limit=` raises the limit, "

@@ -13,19 +13,27 @@ import pyarrow as pa
 
 from ensue.algebra.causes import CHAINS, EDGES
 from ensue.algebra.nodes import PatternQuery
+from ensue.engine.filtering.following import Held
+from ensue.engine.filtering.stage import Believed, StateStage
 from ensue.engine.machine import Machine, State
 from ensue.engine.sources import Report, one_chunk
 from ensue.engine.stage import Stage, StageState
 from ensue.errors import StateError
+from ensue.kernels.filtering import Beliefs
 from ensue.lang.render import render_constraint, render_query
 from ensue.lang.render_rules import render_declarations, render_rule
+from ensue.lang.render_states import render_state
 from ensue.names import Stream
 from ensue.plan.declared import Derivation, all_plans
 from ensue.plan.inputs import InputTable
 from ensue.plan.model import QueryPlan
+from ensue.plan.states import StateQuestions
 
 STATE_VERSION = 4
 METADATA = b"ensue.state"
+OF_TRACKERS = b"ensue.beliefs"
+"""By what the states of a `StateTracker` were known when they were none of a machine."""
+
 REQUIRED = {"version", "query", "watermark", "per_stream", "report", "tables"}
 
 
@@ -54,6 +62,9 @@ def snapshot(
         "watched": watched_streams(_all_plans(machine)),
         "tables": [{**_columns(item), "schema": _encoded(shapes[item.stream])} for item in machine.inputs],
     }
+    if machine.states is not None and state.believed is not None:
+        columns |= _saved_beliefs(machine.states, state.believed)
+        header["limit"] = machine.states.questions.limit
     if fixed := _fixed_tables(machine):
         header["fixed"] = {name: _encoded(table.schema) for name, table in fixed.items()}
     return pa.table(columns).replace_schema_metadata({METADATA: json.dumps(header).encode()})
@@ -64,8 +75,11 @@ def watched_streams(plans: Iterable[QueryPlan]) -> list[list[str]]:
     return [list(map(str, plan.watched)) for plan in plans if plan.law is not None]
 
 
-def query_text(plans: Sequence[QueryPlan], derivations: Sequence[Derivation] = ()) -> str:
-    """The queries of a session, their constraints and the streams that they use, by which its state is known.
+def query_text(
+    plans: Sequence[QueryPlan], derivations: Sequence[Derivation] = (), states: StateQuestions | None = None
+) -> str:
+    """The queries of a session, their constraints, the streams that they use and the STATEs that they ask, by which its
+    state is known.
 
     What the rows of tables are is no part of it.
     """
@@ -73,6 +87,7 @@ def query_text(plans: Sequence[QueryPlan], derivations: Sequence[Derivation] = (
     programs = [derivation.program for derivation in derivations if derivation.program is not None]
     declared = render_declarations(programs[0]) if programs else ()
     texts: dict[str, None] = dict.fromkeys(declared)
+    texts |= dict.fromkeys(() if states is None else map(render_state, states.states))
     for plan in everything:
         constraints = plan.law.constraints if plan.law is not None else ()
         texts |= dict.fromkeys(f"CONSTRAINT {render_constraint(constraint)}" for constraint in constraints)
@@ -89,7 +104,7 @@ def statement_text(query: PatternQuery) -> str | None:
 
 
 def text_of(machine: Machine) -> str:
-    return query_text(machine.plans, machine.plan.derivations)
+    return query_text(machine.plans, machine.plan.derivations, machine.plan.states)
 
 
 def _prefixes(machine: Machine) -> list[str]:
@@ -130,7 +145,54 @@ def restore(machine: Machine, saved: pa.Table, predecessors: Collection[str] = (
             )
     parts = zip(machine.stages, _prefixes(machine), strict=True)
     stages = tuple(_restored_stage(stage, saved, prefix) for stage, prefix in parts)
-    return State(stages, header["watermark"], header.get("horizon"), Report(**header["report"]))
+    believed = None if machine.states is None else _restored_beliefs(machine.states, saved, header.get("limit"))
+    return State(stages, header["watermark"], header.get("horizon"), Report(**header["report"]), believed)
+
+
+def _saved_beliefs(stage: StateStage, state: Believed) -> dict[str, pa.Array]:
+    """For each state its beliefs and their keys, for each input the rows that wait."""
+    columns: dict[str, pa.Array] = {}
+    for number, (plan, held) in enumerate(zip(stage.plans, state.held, strict=True)):
+        chances, moments, lost = held.beliefs
+        flat = pa.FixedSizeListArray.from_arrays(pa.array(chances.ravel()), plan.size)
+        known = {"chances": flat, "moment": pa.array(moments), "lost": pa.array(lost)}
+        columns[f"beliefs_{number}"] = _as_list(pa.table(known))
+        if plan.statement.partition_by:
+            columns[f"keys_{number}"] = _as_list(held.keys)
+    return columns | {f"waiting_{number}": _as_list(table) for number, table in enumerate(state.waiting)}
+
+
+def _restored_beliefs(stage: StateStage, saved: pa.Table, limit: int | None) -> Believed:
+    if limit != stage.questions.limit:
+        raise StateError("state-shape", f"the state was saved with limit {limit}, not {stage.questions.limit}")
+    held = []
+    for number, plan in enumerate(stage.plans):
+        known = _all_rows(saved, f"beliefs_{number}")
+        keys = _all_rows(saved, f"keys_{number}") if plan.statement.partition_by else pa.table({})
+        chances, moments, lost = (one_chunk(known.column(name)) for name in ("chances", "moment", "lost"))
+        numbers = chances.flatten().to_numpy(zero_copy_only=False).reshape(known.num_rows, plan.size)
+        beliefs = Beliefs(numbers.copy(), moments.to_numpy().copy(), lost.to_numpy().copy())
+        held.append(Held(keys, known.num_rows, beliefs))
+    waiting = []
+    for number, item in enumerate(stage.inputs):
+        name = f"waiting_{number}"
+        if name not in saved.column_names:
+            raise _without(f"events of the {item.label}")
+        waiting.append(_as_table(saved.column(name), item.table.schema, item.label))
+    return Believed(tuple(held), tuple(waiting))
+
+
+def _all_rows(saved: pa.Table, name: str) -> pa.Table:
+    """The table of a column's one value."""
+    if name not in saved.column_names:
+        raise _without(f"`{name}`")
+    if saved.num_rows != 1:
+        raise _incomplete()
+    return pa.Table.from_struct_array(one_chunk(saved.column(name)).flatten())
+
+
+def _without(what: str) -> StateError:
+    return StateError("state-shape", f"the saved state has no {what}", "give the same tables")
 
 
 def _restored_stage(stage: Stage, saved: pa.Table, prefix: str) -> StageState:
@@ -138,8 +200,7 @@ def _restored_stage(stage: Stage, saved: pa.Table, prefix: str) -> StageState:
     for place, (schema, shape) in enumerate(zip(stage.saved_schemas(), stage.shapes, strict=True)):
         name = prefix + _column_name(place)
         if name not in saved.column_names:
-            problem = f"the saved state has no events of the {shape.label}"
-            raise StateError("state-shape", problem, "give the same tables")
+            raise _without(f"events of the {shape.label}")
         tables.append(_as_table(saved.column(name), schema, shape.label))
     return stage.restored(tables, [tuple(_records(saved, prefix, place)) for place in range(len(stage.members))])
 
@@ -182,7 +243,8 @@ def read_header(saved: pa.Table) -> dict[str, Any]:
     header: dict[str, Any] = {}
     if isinstance(saved, pa.Table):
         try:
-            header = json.loads((saved.schema.metadata or {}).get(METADATA, b"{}"))
+            known = saved.schema.metadata or {}
+            header = json.loads(known.get(METADATA, known.get(OF_TRACKERS, b"{}")))
         except ValueError:
             header = {}
     if not isinstance(header, dict) or "version" not in header:

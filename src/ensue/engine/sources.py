@@ -28,6 +28,10 @@ LONG_TEXT = 4096
 Mask = npt.NDArray[np.bool_]
 
 
+MANY_ROWS = 4
+"""A column of which more rows than one in so many are asked for is made readable as a whole."""
+
+
 @dataclass(slots=True)
 class Report:
     """What a run read and set aside.
@@ -117,6 +121,12 @@ class EventSource:
         places = pa.array(self.places[rows])
         return [self._piece(name).take(places) for name in names]
 
+    def values(self, name: str, rows: Codes) -> pa.Array:
+        """The readable values of a column in some rows."""
+        if self.places is None or name in self.readable_columns or MANY_ROWS * len(rows) > len(self.starts):
+            return self.column(name).take(pa.array(rows))
+        return readable(self._piece(name).take(pa.array(self.places[rows])), name)
+
     def _piece(self, name: str) -> pa.Array:
         """A column of the whole table."""
         if name not in self.pieces:
@@ -195,8 +205,11 @@ def _are_coarse(kinds: Codes, hierarchy: Hierarchy) -> Mask:
 
 def read_times(table: InputTable, name: str, time_type: pa.DataType) -> tuple[Int64s, Mask | None]:
     """A time column as int64 ticks, and which rows have one (None: all)."""
+    column = table.table.column(name)
     try:
-        array = one_chunk(_as_time(table.table.column(name), time_type))
+        if column.type != time_type or time_type.bit_width != 64:
+            column = _as_time(column, time_type)
+        array = one_chunk(column)
     except pa.ArrowInvalid as error:
         raise _out_of_range(table, name) from error
     valid = None

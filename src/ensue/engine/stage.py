@@ -259,6 +259,24 @@ class Stage:
             kept = [self.encoded(place, own, index) for place, own in enumerate(kept)]
         return StageState(tuple(kept), tuple(records), np.empty(0, np.int64), index)
 
+    def with_rows(self, state: StageState, tables: Sequence[pa.Table]) -> StageState:
+        """The state with further rows of the tables that are given, which may lack columns."""
+        saved = self.saved(state)
+        for place, role in enumerate(self.takes):
+            if isinstance(role, int) and tables[role].num_rows:
+                rows, marks = tables[role], self._marks(tables[role].num_rows)
+                columns = [
+                    rows.column(name)
+                    if name in rows.column_names
+                    else pa.array(marks[name])
+                    if name in marks
+                    else pa.nulls(rows.num_rows, kind)
+                    for name, kind in zip(saved[place].schema.names, saved[place].schema.types, strict=True)
+                ]
+                more = pa.table(columns, names=saved[place].column_names).cast(saved[place].schema)
+                saved[place] = pa.concat_tables([saved[place], more])
+        return self.restored(saved, state.records)
+
     def encoded(self, place: int, kept: Kept, index: Index) -> Kept:
         """Events as the next step can sort them."""
         source = EventSource(replace(self.shapes[place], table=kept.table), kept.starts, kept.ends, None)

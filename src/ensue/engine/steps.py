@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from ensue.expr.nodes import Expr, variables_of
+from ensue.expr.rewrite import substitute_fields
 from ensue.graph.bounds import (
     WHOLE_END,
     WHOLE_FIRST,
@@ -108,6 +109,14 @@ class CompiledGraph:
         return cls(plan, streams, list_streams, moments, tuple(ends) if alone else None, judged)
 
 
+def own_conditions(graph: Graph, name: Name) -> list[Expr]:
+    """What a variable asks of itself, as conditions."""
+    variable = graph.variables[graph.names.index(name)]
+    return [
+        substitute_fields(predicate, lambda field: replace(field, variable=name)) for predicate in variable.predicates
+    ]
+
+
 class Compiled:
     """The graphs of the plans of a machine as they are evaluated, compiled when a step first needs them."""
 
@@ -141,12 +150,18 @@ class Compiled:
 
 
 def plan_step(
-    plan: GraphPlan, variable: Name, bound: frozenset[Name], sight: Sight, conditions: Iterable[Expr], summaries: bool
+    plan: GraphPlan,
+    variable: Name,
+    bound: frozenset[Name],
+    sight: Sight,
+    conditions: Iterable[Expr],
+    summaries: bool,
+    points: bool,
 ) -> Step:
     """What follows for `variable` from the bound ones.
 
     `conditions` are all conditions of the graph that no join key takes care of; `summaries` says whether absences are
-    decided by earliest completion.
+    decided by earliest completion, `points` whether its events end where they start.
     """
     graph = plan.graph
     around = bound | sight.outer
@@ -156,10 +171,11 @@ def plan_step(
     earliest = tuple(
         absence for absence in judged if absence not in deadlines and _floors_end(absence, variable, around)
     )
+    times = _time_points(around, sight)
     return Step(
         variable,
-        _range(graph.times, start_of(variable), _time_points(around, sight), bound),
-        _range(graph.times, end_of(variable), _time_points(around, sight), bound),
+        _range(graph.times, start_of(variable), times, bound),
+        UNBOUNDED if points else _range(graph.times, end_of(variable), times, bound),
         _range(graph.positions, position_of(variable), _position_points(around, sight.whole), bound)
         if graph.positions.paths
         else UNBOUNDED,
@@ -232,7 +248,9 @@ def _needed(
 def _caps_start(absence: AbsencePlan, variable: Name, bound: frozenset[Name], times: Network) -> bool:
     """The scope begins at bound points and ends just before the start of this variable alone: a latest start."""
     assert absence.lower is not None and absence.upper is not None
-    starts = [(start_of(variable),), *([(end_of(variable),)] if _is_point(variable, times) else [])]
+    longest = times.limit(end_of(variable), start_of(variable))
+    is_point = longest is not None and longest.value == 0
+    starts = [(start_of(variable),), *([(end_of(variable),)] if is_point else [])]
     return absence.lower.variables <= bound and absence.upper.points in starts and absence.upper.shift == -1
 
 
@@ -240,11 +258,6 @@ def _floors_end(absence: AbsencePlan, variable: Name, bound: frozenset[Name]) ->
     """The scope ends at bound points and begins just after the end of this variable alone: an earliest end."""
     assert absence.lower is not None and absence.upper is not None
     return absence.upper.variables <= bound and absence.lower.points == (end_of(variable),) and absence.lower.shift == 1
-
-
-def _is_point(variable: Name, times: Network) -> bool:
-    longest = times.limit(end_of(variable), start_of(variable))
-    return longest is not None and longest.value == 0
 
 
 def _becomes_decidable(absence: AbsencePlan, variable: Name, bound: frozenset[Name], outer: frozenset[Name]) -> bool:

@@ -59,6 +59,8 @@ class Workspace:
     horizon: int | None = None
     """Where moments end that nothing else ends."""
     seen: Sight | None = None
+    deferred: frozenset[Name] = frozenset()
+    """The variables whose own predicates are judged when they are bound."""
 
     @property
     def sight(self) -> Sight:
@@ -315,6 +317,11 @@ def compared_column(predicate: Expr, stream: Stream, catalog: Catalog) -> tuple[
     return None
 
 
+def is_looked_up(variable: Variable, store: EventStore, catalog: Catalog) -> bool:
+    """Whether the events that satisfy the first predicate of a variable are looked up."""
+    return _equal_places(variable.predicates[0], variable.stream, store, catalog) is not None
+
+
 def _equal_places(predicate: Expr, stream: Stream, store: EventStore, catalog: Catalog) -> Int64s | None:
     """Where a stream has the value that an equality asks for, if many queries ask for values of this column."""
     if not store.compared:
@@ -337,7 +344,7 @@ def field_values(wanted: Field, stream: Stream, found: Candidates, places: Codes
         return pa.array(certainty(found, rows, stream, catalog))
     if wanted.name == WHOLE_EVENT:
         return whole_events(found, rows, stream, catalog)
-    return found.source.column(wanted.name).take(pa.array(rows))
+    return found.source.values(wanted.name, rows)
 
 
 def certainty(found: Candidates, rows: Codes, stream: Stream, catalog: Catalog) -> Floats:

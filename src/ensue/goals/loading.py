@@ -124,8 +124,10 @@ def load_for(
     statements = lower(chosen.as_result(query))
     events, columns = asked.events, asked.columns
     if are_frames(events):
+        from ensue.runtimes.spark.beliefs import answered
         from ensue.runtimes.spark.collecting import collect_events
 
+        events, statements = answered(events, statements, columns)
         declared = declarations(statements.statements)
         streams = [name for name in streams_of(statements.statements) if name not in declared]
         named = [name for name in streams if isinstance(name, str)]
@@ -145,4 +147,4 @@ def _chunks(member: Member, watched: Watched, chunks: Iterator[MatchChunk], opti
 
 def tables_of(loaded: Loaded) -> tuple[InputTable, ...]:
     """What is known of the tables that a plan reads, those of declared streams included."""
-    return (*loaded.planned.inputs, *(derivation.item for derivation in loaded.planned.derivations))
+    return (*loaded.planned.tables, *(derivation.item for derivation in loaded.planned.derivations))

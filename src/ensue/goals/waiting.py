@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from ensue.dsl.constraints import ConstraintsLike
 from ensue.engine.events import FOREVER, NEVER
-from ensue.engine.machine import compile_plan
+from ensue.engine.machine import UNLIMITED, compile_plan
 from ensue.engine.matches import MatchChunk
 from ensue.engine.open_goals import Goals, open_goals
 from ensue.engine.output import key_column_of
@@ -20,13 +20,13 @@ from ensue.engine.snapshot import read_header, restore, saved_schemas, statement
 from ensue.errors import LimitError, StateError
 from ensue.graph.bounds import end_of, start_of
 from ensue.graph.model import Variable
+from ensue.lang.render_states import render_state
 from ensue.lang.render_values import render_expression
 from ensue.names import Name, Unnamed, called
 from ensue.phases import Lowered
 from ensue.plan.declared import all_plans
 from ensue.plan.grouping import by_keys
 from ensue.plan.inputs import InputTable
-from ensue.plan.model import Options
 from ensue.plan.programs import FixedTables, ProgramPlan, plan_program
 from ensue.programs import Program, QueryLike, program_statements
 from ensue.runtimes.fixed import fixed_tables
@@ -102,19 +102,18 @@ def _goals_by_name(statements: Lowered, fixed: FixedTables, saved: pa.Table) -> 
         raise StateError("state-query", "the state belongs to another program", f"it was saved by:\n{header['query']}")
     names = dict(zip((id(plan) for plan in planned.plans), Program(statements).names, strict=True))
     for run in running:
-        options = Options(limit=None)
-        machine = compile_plan(run, options)
-        state = restore(machine, saved, {header["query"]})
-        for stage, kept in zip(machine.stages, state.stages, strict=True):
-            for place, plan in enumerate(stage.plans):
+        machine = compile_plan(run, UNLIMITED)
+        for look in machine.looks(restore(machine, saved, {header["query"]})):
+            for plan in look.stage.plans:
                 name = names.get(id(plan), str(plan.query.name or ""))
-                for goals in open_goals(stage, kept, place, state.watermark, options):
+                for goals in open_goals(look, plan):
                     yield name, goals
 
 
 def _is_part_of(run: ProgramPlan, text: str) -> bool:
     """Whether a state that was saved by these statements, and perhaps others, holds what these keep."""
-    written = (statement_text(plan.query) for plan in all_plans(run.derivations, run.plans))
+    written = [statement_text(plan.query) for plan in all_plans(run.derivations, run.plans)]
+    written += () if run.states is None else map(render_state, run.states.states)
     return all(part in text for part in written if part is not None)
 
 
@@ -123,7 +122,7 @@ def _runs(planned: ProgramPlan) -> Iterator[ProgramPlan]:
     for group in by_keys(planned):
         plans = tuple(planned.plans[place] for place in group.places)
         outputs = tuple(planned.outputs[place] for place in group.places)
-        yield ProgramPlan(planned.inputs, plans, outputs, group.derivations)
+        yield ProgramPlan(planned.inputs, plans, outputs, group.derivations, group.states)
 
 
 # -- rows -----------------------------------------------------------------------------------------------------------

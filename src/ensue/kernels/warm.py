@@ -133,10 +133,14 @@ BELIEF_CALLS: tuple[tuple[Any, tuple[Any, ...]], ...] = (
 
 
 @cache
-def compile_missing() -> None:
-    """Compiles the kernels whose machine code is not on disk; the others are loaded when they are first called."""
-    if not all(_is_cached(kernel) for kernel, _ in CALLS):
-        warm_up()
+def compile_missing(states: bool = False) -> None:
+    """Compiles the kernels whose machine code is not on disk; the others are loaded when they are first called.
+
+    Those of probabilistic state are among them only if a program has `states`.
+    """
+    for calls in (CALLS, *([BELIEF_CALLS] if states else [])):
+        if not all(_is_cached(kernel) for kernel, _ in calls):
+            _call(calls)
 
 
 def _is_cached(kernel: Any) -> bool:

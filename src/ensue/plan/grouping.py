@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ensue.algebra.nodes import PatternQuery
 from ensue.algebra.streams import connected, shared_keys
 from ensue.plan.declared import Derivation, all_plans, groups_of
 from ensue.plan.model import QueryPlan
 from ensue.plan.programs import ProgramPlan
+from ensue.plan.states import StateQuestions
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
     """Results, by their places, that are found together: events of different `keys` have nothing to do with each other.
 
-    `derivations` are the declared streams that they use.
+    `derivations` are the declared streams that they use, `states` the STATEs that they ask.
     """
 
     keys: tuple[str, ...]
     places: tuple[int, ...]
     derivations: tuple[Derivation, ...] = ()
+    states: StateQuestions | None = None
 
 
 def components(planned: ProgramPlan) -> Iterator[Group]:
@@ -32,13 +34,13 @@ def components(planned: ProgramPlan) -> Iterator[Group]:
             continue
         below = needed_derivations([plan], planned.derivations)
         if not below:
-            yield Group(plan.query.partition_by, (place,))
+            yield _asking(Group(plan.query.partition_by, (place,)), planned)
             continue
         together = connected(plan.query, _queries(planned))
         places = tuple(other for other, own in enumerate(planned.plans) if own.query in together)
         grouped.update(places)
         derivations = tuple(made for made in planned.derivations if made.ways[0].plan.query in together)
-        yield Group(shared_keys(together), places, derivations)
+        yield _asking(Group(shared_keys(together), places, derivations), planned)
 
 
 def of_result(planned: ProgramPlan, place: int) -> Group:
@@ -46,8 +48,16 @@ def of_result(planned: ProgramPlan, place: int) -> Group:
     plan = planned.plans[place]
     below = needed_derivations([plan], planned.derivations)
     if not below:
-        return Group(plan.query.partition_by, (place,))
-    return Group(shared_keys([own.query for own in all_plans(below, [plan])]), (place,), below)
+        return _asking(Group(plan.query.partition_by, (place,)), planned)
+    return _asking(Group(shared_keys([own.query for own in all_plans(below, [plan])]), (place,), below), planned)
+
+
+def _asking(group: Group, planned: ProgramPlan) -> Group:
+    """The group with the STATEs that its plans ask, if they do. Events that one state is about stay together, too."""
+    states, plans = planned.states, [planned.plans[place] for place in group.places]
+    if states is None or not any(map(states.are_asked_by, all_plans(group.derivations, plans))):
+        return group
+    return replace(group, keys=states.shared_keys(group.keys), states=states)
 
 
 def by_keys(planned: ProgramPlan) -> list[Group]:
@@ -60,6 +70,7 @@ def by_keys(planned: ProgramPlan) -> list[Group]:
             keys,
             tuple(sorted(place for part in parts for place in part.places)),
             needed_derivations([planned.plans[place] for part in parts for place in part.places], planned.derivations),
+            next((part.states for part in parts if part.states is not None), None),
         )
         for keys, parts in groups.items()
     ]

@@ -26,6 +26,7 @@ from ensue.plan.inputs import InputTable, attributes_of, catalog_of, input_table
 from ensue.plan.lawful import contradictory_constraints, laws_by_query
 from ensue.plan.model import QueryPlan
 from ensue.plan.outputs import OutputSchema, output_schema
+from ensue.plan.states import StateQuestions, questions_of_patterns
 from ensue.plan.tracking import VIOLATION_COLUMNS, tracking_plan
 
 ColumnNames: TypeAlias = "str | Mapping[str, str]"
@@ -66,13 +67,20 @@ class ProgramPlan:
     """All statements of a program, planned over tables whose columns are known: one output for each plan.
 
     `inputs` have no rows, so the same plan is for all batches, here and in the workers of Spark. `derivations` are the
-    declared streams that the plans need; they hold the rows of TABLEs, which are part of the program.
+    declared streams that the plans need; they hold the rows of TABLEs, which are part of the program. `states` are the
+    STATEs that events go through before the plans see them, and what is asked of these.
     """
 
     inputs: tuple[InputTable, ...]
     plans: tuple[QueryPlan, ...]
     outputs: tuple[OutputSchema, ...]
     derivations: tuple[Derivation, ...] = ()
+    states: StateQuestions | None = None
+
+    @property
+    def tables(self) -> tuple[InputTable, ...]:
+        """The inputs as the plans see them: with the columns that states give their events."""
+        return self.inputs if self.states is None else tuple(map(self.states.widened, self.inputs))
 
     @property
     def lookups(self) -> tuple[Lookup, ...]:
@@ -96,8 +104,10 @@ def plan_queries(
     if (declared or fixed) and (problems := [*_clashes(declarations(statements.declared), tables, fixed)]):
         raise QueryError(problems, statements.source)
     constrained = (name for entry in statements.constraints for name in entry.constraint.streams)
+    states = questions_of_patterns(statements)
+    of_states = () if states is None else states.streams
     parts = (part for query in statements.statements for part in walk(query.pattern))
-    named = dict.fromkeys((*(part.stream for part in parts if isinstance(part, Event)), *constrained))
+    named = dict.fromkeys((*(part.stream for part in parts if isinstance(part, Event)), *constrained, *of_states))
     given = tuple(name for name in named if name not in declared)
     inputs = input_tables(tables, given, columns.time, columns.type, columns.end)
     if columns.probability is not None or columns.alternatives is not None:
@@ -137,7 +147,10 @@ def plan_program(
     inputs = tuple(
         replace(item, elsewhere=declared, hierarchy=levels) if item.stream is None else item for item in inputs
     )
-    catalog = catalog_of(inputs, statements.statements)
+    probability = next((item.probability for item in inputs if item.probability is not None), None)
+    states = questions_of_patterns(statements, probability)
+    seen = inputs if states is None else tuple(map(states.widened, inputs))
+    catalog = catalog_of(seen, statements.statements)
     laws = laws_by_query(statements, catalog) if lawful and statements.constraints else {}
     below: list[PlannedGroup] = []
     if declared:
@@ -145,10 +158,10 @@ def plan_program(
     plans = tuple(
         plan_query(node, catalog, statements.source, laws.get(node) if laws else None) for node in statements.results
     )
-    derivations = derivations_of(below, plans, inputs, fixed, ruleset) if below else ()
-    tables = (*inputs, *(derivation.item for derivation in derivations))
+    derivations = derivations_of(below, plans, seen, fixed, ruleset) if below else ()
+    tables = (*seen, *(derivation.item for derivation in derivations))
     outputs = tuple(output_schema(plan, raw_types(plan, tables), match_id) for plan in plans)
-    return ProgramPlan(inputs, plans, outputs, derivations)
+    return ProgramPlan(inputs, plans, outputs, derivations, states)
 
 
 def _hierarchy(statements: Lowered, inputs: tuple[InputTable, ...]) -> Hierarchy:

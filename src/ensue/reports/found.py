@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from ensue.api import Loaded
 from ensue.engine.matches import MatchChunk, completion_times
-from ensue.engine.output import check_limit
+from ensue.engine.output import too_many
 from ensue.engine.sources import Report
 from ensue.engine.stage import Member
 from ensue.engine.traces import Watched
@@ -131,7 +131,8 @@ def _collected(
     with citing(member.plan.source):
         for chunk in chunks:
             count += chunk.rows.length
-            check_limit(count, options.limit, chunk, member.plan)
+            if options.limit is not None and count > options.limit:
+                raise too_many(options.limit, chunk, member.plan)
             found.append(chunk)
     return found, _read(member.plan, watched)
 

@@ -11,6 +11,7 @@ from ensue.algebra.streams import declarations, streams_of
 from ensue.api import run
 from ensue.phases import Checked, Lowered
 from ensue.plan.programs import Columns, FixedTables, plan_queries
+from ensue.plan.states import refuse_questions
 from ensue.programs import Program
 from ensue.reports.facts import Counts, step_of
 from ensue.reports.found import keys_of_head
@@ -38,6 +39,11 @@ def sample(asked: Asked, limits: Limits) -> tuple[Any, Counts]:
 
     for frame in asked.events.values() if isinstance(asked.events, Mapping) else (asked.events,):
         refuse_stream(frame)
+    refuse_questions(
+        asked.statements,
+        "needs all events of the state, but a report on a DataFrame reads only the keys that it shows",
+        "add the answer as a column with `ensue.track` first, and use that column in the pattern",
+    )
     planned = plan_queries(empty_tables(asked.events), asked.statements, asked.columns, True, asked.fixed)
     heads = {made.name: keys_of_head(made) for made in planned.derivations if made.name in asked.written.heads}
     columns = asked.columns

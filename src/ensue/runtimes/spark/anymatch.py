@@ -14,6 +14,7 @@ from ensue.errors import SchemaError
 from ensue.phases import Lowered
 from ensue.plan.declared import all_plans
 from ensue.plan.programs import Columns, plan_queries
+from ensue.plan.states import refuse_questions
 from ensue.runtimes.fixed import fixed_tables
 from ensue.runtimes.spark.batch import shuffled, travelling
 from ensue.runtimes.spark.frames import carried, empty_tables, frame_inputs, spark_schema
@@ -33,6 +34,11 @@ def any_match_of_frames(
 ) -> DataFrame:
     """A row for each key, as a DataFrame; nothing runs before it is used."""
     require_pyspark()
+    refuse_questions(
+        statements,
+        "needs all events of the state, but `any_match` on a DataFrame processes each key separately",
+        "add the answer as a column with `ensue.track` first, and use that column in the pattern",
+    )
     tables = empty_tables(events)
     planned = plan_queries(tables, statements, columns, fixed=fixed_tables(None, statements))
     inputs = frame_inputs(events, planned.inputs)

@@ -1,4 +1,4 @@
-"""Probabilistic state on DataFrames: a shuffle by key and the session of this process in every worker."""
+"""Probabilistic state on DataFrames: a shuffle by key and the machine of this process in every worker."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's own convention)
 
-from ensue.engine.sources import load_sources
-from ensue.errors import LimitError, SchemaError
-from ensue.filtering.session import Rules, Session, Step, load, save
-from ensue.filtering.tables import Ask
+from ensue.algebra.nodes import AnyStatements
+from ensue.engine.filtering.tables import Ask
+from ensue.engine.machine import Step
+from ensue.engine.snapshot import restore, snapshot
+from ensue.errors import SchemaError
 from ensue.plan.inputs import InputTable, plain_schema
 from ensue.plan.programs import Columns
-from ensue.runtimes.beliefs import Opened, known_now, open_states
+from ensue.plan.states import StateQuestions, questions_of_patterns
+from ensue.runtimes.beliefs import Tracking, open_states
 from ensue.runtimes.moments import ticks_of
 from ensue.runtimes.spark import bucket
 from ensue.runtimes.spark.batch import ROUTE, as_structs, route
-from ensue.runtimes.spark.bucket import LARGEST_STATE, Clock, Output, Payload, packed, read_state
+from ensue.runtimes.spark.bucket import Clock, Output, Payload, as_bytes, next_moment, packed, read_state, tables_of
 from ensue.runtimes.spark.frames import FrameInput, carried, empty_tables, frame_inputs, spark_schema
 from ensue.runtimes.spark.java import require_pyspark
 from ensue.runtimes.spark.pushdown import column
@@ -52,13 +54,12 @@ Answering = tuple[Callable[[Ask], DataFrame], list[bool], Any]
 class StateTask(ABC):
     """Leads the rows of a partition through states; what of it goes out is the matter of the subclasses."""
 
-    rules: Rules
+    questions: StateQuestions
     layout: Layout
-    time_type: pa.DataType
-    limit: int
 
-    def session(self) -> Session:
-        return Session(self.rules, self.layout.inputs, self.time_type, self.limit, settled=True)
+    @property
+    def tracking(self) -> Tracking:
+        return Tracking.of(replace(self.questions, settled=True), self.layout.inputs)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         spare_imports()
@@ -85,11 +86,9 @@ class AskTask(StateTask):
     until: int | None = None
 
     def answer(self, tables: Sequence[pa.Table]) -> pa.Table:
-        session = self.session()
-        session.advance(tables, self.until)
-        if self.until is not None:
-            session.drift_to(self.until)
-        return known_now(session)[0].answer(self.ask)
+        tracking = self.tracking
+        step = tracking.step(tracking.machine.start(), tables, self.until)
+        return tracking.known(step.state, self.until)[0].answer(self.ask)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +99,9 @@ class RowsTask(StateTask):
     aside: bool = False
 
     def answer(self, tables: Sequence[pa.Table]) -> pa.Table:
-        step = self.session().advance(tables, None)
-        return (step.set_aside.tables if self.aside else step.rows)[self.place]
+        told = self.tracking.run(tables).told
+        assert told is not None
+        return (told.set_aside.tables if self.aside else told.rows)[self.place]
 
 
 def is_stream(events: Mapping[str, DataFrame] | DataFrame) -> bool:
@@ -110,57 +110,64 @@ def is_stream(events: Mapping[str, DataFrame] | DataFrame) -> bool:
 
 
 def frame_beliefs(
-    events: Mapping[str, DataFrame] | DataFrame, rules: Rules, columns: Columns, at: Any, limit: int
+    events: Mapping[str, DataFrame] | DataFrame, questions: StateQuestions, columns: Columns, at: Any
 ) -> Answering:
     """What answers questions by DataFrames, which states are exact, and the rows that took no part."""
-    opened, inputs, layout = _opened(events, rules, columns, limit)
+    tracking, inputs, layout = _opened(events, questions, columns)
     if inputs[0].frame.isStreaming:
         said = "the DataFrame is a stream, of which there is no state after all events"
         raise SchemaError("state-stream", said, "`ensue.track` gives what is believed at every event of a stream")
     if hasattr(at, "columns") or hasattr(at, "column_names"):
         said = "on Spark `at` is one moment, not a table of them"
         raise SchemaError("state-stream", said, "use `ensue.track`, or collect the events of the keys that matter")
-    session = opened.session
-    until = None if at is None else ticks_of(at, session.time_type)
+    until = None if at is None else ticks_of(at, tracking.time_type)
 
     def answer(ask: Ask) -> DataFrame:
-        state = rules.statements.states[ask.state]
-        alone = replace(rules, statements=replace(rules.statements, states=(state,)))
-        task = AskTask(alone, layout, session.time_type, limit, ask, until)
+        state = questions.states[ask.state]
+        task = AskTask(replace(questions, states=(state,)), layout, ask, until)
         return _run(inputs, task, state.partition_by)
 
-    aside = _per_input(inputs, events, lambda place: _rows(inputs, rules, layout, session, limit, place, aside=True))
-    return answer, [plan.exact for plan in session.plans], aside
+    aside = _per_input(inputs, events, lambda place: _rows(inputs, questions, layout, place, aside=True))
+    return answer, [plan.exact for plan in tracking.plans], aside
 
 
 def track_frames(
     events: Mapping[str, DataFrame] | DataFrame,
-    rules: Rules,
+    questions: StateQuestions,
     columns: Columns,
-    limit: int,
     tick: str | None,
     buckets: int | None,
 ) -> Any:
     """Every event with its columns, as a DataFrame or one per stream; of a stream, when the watermark reaches it."""
-    opened, inputs, layout = _opened(events, rules, columns, limit)
-    session = opened.session
+    tracking, inputs, layout = _opened(events, questions, columns)
     if inputs[0].frame.isStreaming:
-        found, task = _stream(inputs, rules, layout, session, limit, tick, buckets)
+        found, task = _stream(inputs, questions, layout, clock_of(tracking.time_type, tick), buckets)
         return _per_input(inputs, events, lambda place: unpacked(found, [place], task.carried(place)))
-    return _per_input(inputs, events, lambda place: _rows(inputs, rules, layout, session, limit, place))
+    return _per_input(inputs, events, lambda place: _rows(inputs, questions, layout, place))
+
+
+def answered(
+    events: Mapping[str, DataFrame] | DataFrame, statements: AnyStatements, columns: Columns
+) -> tuple[Any, AnyStatements]:
+    """Events of the past with a column for every question that the patterns of a program ask its states; and the
+    program without these: they have keys of their own, by which the events are brought together first."""
+    questions = questions_of_patterns(statements, columns.probability)
+    if questions is None or is_stream(events):
+        return events, statements
+    return track_frames(events, questions, columns, None, None), replace(statements, states=())
 
 
 def _opened(
-    events: Mapping[str, DataFrame] | DataFrame, rules: Rules, columns: Columns, limit: int
-) -> tuple[Opened, tuple[FrameInput, ...], Layout]:
+    events: Mapping[str, DataFrame] | DataFrame, questions: StateQuestions, columns: Columns
+) -> tuple[Tracking, tuple[FrameInput, ...], Layout]:
     require_pyspark()
-    opened = open_states(empty_tables(events), rules, columns, limit)
-    inputs = frame_inputs(events, opened.session.inputs)
+    tracking, _ = open_states(empty_tables(events), questions, columns)
+    inputs = frame_inputs(events, tracking.inputs)
     advise(inputs[0].frame.sparkSession, streaming=inputs[0].frame.isStreaming, stacklevel=CALLERS)
     travelling = tuple(
         replace(entry.item, table=plain_schema(entry.item.table.schema).empty_table()) for entry in inputs
     )
-    return opened, inputs, Layout(travelling)
+    return tracking, inputs, Layout(travelling)
 
 
 def _per_input(
@@ -174,21 +181,14 @@ def _per_input(
 
 
 def _rows(
-    inputs: Sequence[FrameInput],
-    rules: Rules,
-    layout: Layout,
-    session: Session,
-    limit: int,
-    place: int,
-    aside: bool = False,
+    inputs: Sequence[FrameInput], questions: StateQuestions, layout: Layout, place: int, aside: bool = False
 ) -> DataFrame:
-    return _run(inputs, RowsTask(rules, layout, session.time_type, limit, place, aside), common_keys(rules))
+    return _run(inputs, RowsTask(questions, layout, place, aside), _common_keys(questions))
 
 
-def common_keys(rules: Rules) -> tuple[str, ...]:
+def _common_keys(questions: StateQuestions) -> tuple[str, ...]:
     """The columns that are part of every state's key: rows that agree on one key agree on them."""
-    first, *others = [state.partition_by for state in rules.statements.states]
-    return tuple(name for name in first if all(name in other for other in others))
+    return questions.shared_keys(questions.states[0].partition_by)
 
 
 def _run(inputs: Sequence[FrameInput], task: StateTask, keys: Sequence[str]) -> DataFrame:
@@ -221,89 +221,55 @@ class TrackTask:
     Output `n` are the rows of input `n`; those that came too late are among them, without values.
     """
 
-    rules: Rules
+    questions: StateQuestions
     inputs: tuple[InputTable, ...]
-    time_type: pa.DataType
-    limit: int
     clock: Clock
 
-    def session(self, saved: bytes | None) -> Session:
-        """The session of a bucket as it was saved, or a new one."""
-        session = Session(self.rules, self.inputs, self.time_type, self.limit, settled=True)
-        if saved is not None:
-            load(session, read_state(saved))
-        return session
+    @property
+    def tracking(self) -> Tracking:
+        return Tracking.of(replace(self.questions, settled=True), self.inputs)
 
     def carried(self, place: int) -> pa.Schema:
         """The columns of an output."""
-        found = self.session(None).advance([item.table for item in self.inputs], None).rows[place].schema
+        found = self.questions.widened(self.inputs[place]).table.schema
         return pa.schema([pa.field(field.name, carried(field.type)) for field in found])
 
     def step(self, saved: bytes | None, payloads: Iterable[Payload], watermark: int) -> bucket.Step:
         """Takes the rows of a micro-batch and the watermark in milliseconds that holds for it."""
-        session = self.session(saved)
-        tables = self._tables(payloads)
+        machine = self.tracking.machine
+        state = machine.start() if saved is None else restore(machine, read_state(saved))
+        tables = tables_of(self.inputs, payloads)
         reached = self.clock.ticks(watermark)
-        until = reached if session.watermark is None else max(reached, session.watermark)
-        step = session.advance(tables, until, late_from=until)
+        until = reached if state.watermark is None else max(reached, state.watermark)
+        step = machine.step(state, machine.read(tables), until, late_until=until)
+        assert step.told is not None
         outputs: list[Output] = []
         for place in range(len(self.inputs)):
-            rows = pa.concat_tables([step.rows[place], self._late(step, tables, place)])
+            rows = pa.concat_tables([step.told.rows[place], self._late(step, tables, place)])
             outputs += [Output(place, count, data) for count, data in packed(rows.cast(self.carried(place)))]
-        return bucket.Step(self._saved(session), self._wake(session), tuple(outputs))
-
-    def _tables(self, payloads: Iterable[Payload]) -> list[pa.Table]:
-        parts: list[list[pa.RecordBatch]] = [[] for _ in self.inputs]
-        for number, data in payloads:
-            schema = self.inputs[number].table.schema
-            parts[number].append(pa.ipc.read_record_batch(pa.py_buffer(data), schema))
-        return [pa.Table.from_batches(own, item.table.schema) for own, item in zip(parts, self.inputs, strict=True)]
+        kept = as_bytes(snapshot(machine, step.state, len(self.inputs) > 1), step.state)
+        moment = next_moment(machine, step.state, until)
+        return bucket.Step(kept, None if moment is None else self.clock.milliseconds(moment), tuple(outputs))
 
     def _late(self, step: Step, tables: Sequence[pa.Table], place: int) -> pa.Table:
         """The rows that came too late, without values."""
         late = tables[place].filter(pa.array(step.late[place]))
-        schema = step.rows[place].schema
-        for name in self.rules.names:
-            kind = schema.field(name).type
-            values = pa.nulls(late.num_rows, kind)
-            if name == self.rules.reason:
-                values = pa.array(np.full(late.num_rows, LATE, object), kind)
-            late = late.append_column(schema.field(name), values)
+        for field in self.questions.fields:
+            values = pa.nulls(late.num_rows, field.type)
+            if field.name == self.questions.reason:
+                values = pa.array(np.full(late.num_rows, LATE, object), field.type)
+            late = late.append_column(field, values)
         return late
-
-    def _saved(self, session: Session) -> bytes:
-        sink = pa.BufferOutputStream()
-        table = save(session)
-        with pa.ipc.new_stream(sink, table.schema) as writer:
-            writer.write_table(table)
-        data = sink.getvalue()
-        if data.size > LARGEST_STATE:
-            said = f"one bucket of keys holds {data.size} bytes of beliefs, more than {LARGEST_STATE}"
-            raise LimitError("state-size", said, "use more buckets (`buckets=`), or a smaller `limit`")
-        return bytes(data.to_pybytes())
-
-    def _wake(self, session: Session) -> int | None:
-        """The millisecond at which the first waiting row is due."""
-        waiting = [replace(item, table=table) for item, table in zip(self.inputs, session.waiting, strict=True)]
-        sources, _ = load_sources(waiting, self.time_type)
-        first = [int(source.starts.min()) for source in sources if len(source.starts)]
-        return self.clock.milliseconds(min(first)) if first else None
 
 
 def _stream(
-    inputs: Sequence[FrameInput],
-    rules: Rules,
-    layout: Layout,
-    session: Session,
-    limit: int,
-    tick: str | None,
-    buckets: int | None,
+    inputs: Sequence[FrameInput], questions: StateQuestions, layout: Layout, clock: Clock, buckets: int | None
 ) -> tuple[DataFrame, TrackTask]:
     for entry in inputs:
         check_watermark(entry)
-    keys = common_keys(rules)
+    keys = _common_keys(questions)
     count = checked_buckets(buckets, keys, inputs[0].frame.sparkSession)
-    task = TrackTask(rules, layout.inputs, session.time_type, limit, clock_of(session.time_type, tick))
+    task = TrackTask(questions, layout.inputs, clock)
     parts = []
     for place, entry in enumerate(inputs):
         schema = layout.inputs[place].table.schema

@@ -5,7 +5,7 @@ Everything here is a function of bytes, so that it runs the same in a worker, in
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -25,6 +25,7 @@ from ensue.plan.model import Options, QueryPlan
 from ensue.plan.outputs import OutputSchema
 from ensue.plan.programs import ProgramPlan
 from ensue.plan.slices import reach_of_streams
+from ensue.plan.states import StateQuestions
 from ensue.plan.wakes import Wake, wakes_of
 from ensue.runtimes.spark.worker import in_settled_order
 
@@ -77,8 +78,8 @@ class BucketTask:
 
     Late rows are given out in these columns if `gives_late`, otherwise only counted. `matches` are the columns in which
     each query's matches go back to Spark. Events of different `keys` have nothing to do with each other. `derivations`
-    are the declared streams that the queries use. States of `predecessors`, other queries as texts, are known to
-    suffice.
+    are the declared streams that the queries use, `states` the STATEs that they ask. States of `predecessors`, other
+    queries as texts, are known to suffice.
     """
 
     inputs: tuple[InputTable, ...]
@@ -92,11 +93,12 @@ class BucketTask:
     predecessors: frozenset[str] = frozenset()
     keys: tuple[str, ...] = ()
     derivations: tuple[Derivation, ...] = ()
+    states: StateQuestions | None = None
 
     @cached_property
     def machine(self) -> Machine:
         """The compiled queries, once for all buckets that a worker sees."""
-        plan = ProgramPlan(self.inputs, self.plans, self.outputs, self.derivations)
+        plan = ProgramPlan(self.inputs, self.plans, self.outputs, self.derivations, self.states)
         return compile_plan(plan, self.options, self.eager)
 
     def schema_of(self, number: int) -> pa.Schema:
@@ -135,11 +137,7 @@ class BucketTask:
         return self.machine.start() if saved is None else restore(self.machine, read_state(saved), self.predecessors)
 
     def _tables(self, payloads: Iterable[Payload]) -> list[pa.Table]:
-        parts: list[list[pa.RecordBatch]] = [[] for _ in self.inputs]
-        for number, data in payloads:
-            schema = self.inputs[number].table.schema
-            parts[number].append(pa.ipc.read_record_batch(pa.py_buffer(data), schema))
-        tables = [pa.Table.from_batches(own, item.table.schema) for own, item in zip(parts, self.inputs, strict=True)]
+        tables = tables_of(self.inputs, payloads)
         return (
             [in_settled_order(table) for table in tables]
             if any(p.by_arrival for p in self.machine.all_plans)
@@ -147,24 +145,36 @@ class BucketTask:
         )
 
     def _saved(self, state: State) -> bytes:
-        sink = pa.BufferOutputStream()
-        table = snapshot(self.machine, state, len(self.inputs) > 1)
-        with pa.ipc.new_stream(sink, table.schema) as writer:
-            writer.write_table(table)
-        data = sink.getvalue()
-        if data.size > LARGEST_STATE:
-            kept = counted(state.kept_rows, "event", "events")
-            raise LimitError(
-                "state-size",
-                f"one bucket of keys holds {kept} in {data.size} bytes of state, more than {LARGEST_STATE}",
-                "use more buckets (`buckets=`), a PARTITION BY or a shorter WITHIN",
-            )
-        return bytes(data.to_pybytes())
+        return as_bytes(snapshot(self.machine, state, len(self.inputs) > 1), state)
 
     def _wake(self, state: State, until: int) -> int | None:
         """The millisecond at which the bucket has something to do without a new row, None if it never has."""
         moment = next_moment(self.machine, state, until)
         return None if moment is None else self.clock.milliseconds(moment)
+
+
+def tables_of(inputs: Sequence[InputTable], payloads: Iterable[Payload]) -> list[pa.Table]:
+    """The rows of each input."""
+    parts: list[list[pa.RecordBatch]] = [[] for _ in inputs]
+    for number, data in payloads:
+        parts[number].append(pa.ipc.read_record_batch(pa.py_buffer(data), inputs[number].table.schema))
+    return [pa.Table.from_batches(own, item.table.schema) for own, item in zip(parts, inputs, strict=True)]
+
+
+def as_bytes(table: pa.Table, state: State) -> bytes:
+    """A saved state as a bucket keeps it."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    data = sink.getvalue()
+    if data.size > LARGEST_STATE:
+        kept = counted(state.kept_rows, "event", "events")
+        raise LimitError(
+            "state-size",
+            f"one bucket of keys holds {kept} in {data.size} bytes of state, more than {LARGEST_STATE}",
+            "use more buckets (`buckets=`), a PARTITION BY or a shorter WITHIN",
+        )
+    return bytes(data.to_pybytes())
 
 
 def read_state(saved: bytes) -> pa.Table:
@@ -191,6 +201,9 @@ def next_moment(machine: Machine, state: State, until: int) -> int | None:
         own, gone = _moments(stage, part, until)
         candidates += own
         forgotten += gone
+    if machine.states is not None and state.believed is not None:
+        for source in machine.states.waiting(state.believed):
+            candidates += _first_after(source.starts, until)
     if candidates:
         return min(candidates)
     known = [moment for moment in forgotten if moment is not None]

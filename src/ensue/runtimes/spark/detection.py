@@ -13,8 +13,10 @@ from ensue.plan.grouping import Group, components, of_result
 from ensue.plan.model import Options
 from ensue.plan.programs import Columns, Emission, FixedTables, ProgramPlan, plan_queries, plan_violations
 from ensue.plan.slices import slicing_of
+from ensue.plan.states import refuse_ahead
 from ensue.runtimes.moments import Period
 from ensue.runtimes.spark.batch import match_frames, of_pattern
+from ensue.runtimes.spark.beliefs import answered, is_stream
 from ensue.runtimes.spark.frames import FrameInput, empty_tables, frame_inputs
 from ensue.runtimes.spark.java import require_pyspark
 from ensue.runtimes.spark.session import advise
@@ -43,6 +45,9 @@ def detect_frames(
 ) -> Matched:
     """The matches of each query as a DataFrame; nothing runs before one of them is used."""
     require_pyspark()
+    if is_stream(events):
+        refuse_ahead(statements, columns.end, emission.eager)
+    events, statements = answered(events, statements, columns)
     planned = plan_queries(empty_tables(events), statements, columns, emission.match_id, fixed)
     inputs = frame_inputs(events, planned.inputs)
     streaming = inputs[0].frame.isStreaming
@@ -85,6 +90,7 @@ def match_stream(inputs: Sequence[FrameInput], planned: ProgramPlan, options: Op
             options,
             group.keys,
             group.derivations,
+            group.states,
             eager=emission.eager,
             tick=emission.tick,
             buckets=emission.buckets,

@@ -39,7 +39,7 @@ class Manifest:
 
 
 def manifest_of(task: BucketTask, inputs: Sequence[InputTable], buckets: int) -> Manifest:
-    queries = query_text(task.plans, task.derivations)
+    queries = query_text(task.plans, task.derivations, task.states)
     return Manifest(task.keys, buckets, task.eager, queries, tuple(map(_described, inputs)))
 
 
@@ -120,6 +120,12 @@ def succeed(
             "what a checkpoint keeps of declared streams belongs to one program, so that cannot be changed",
             "keep it as it was, or start from a new checkpoint; it was:\n" + before.queries,
         )
+    if _asks_states(before) or _asks_states(after):
+        raise StateError(
+            "state-streams",
+            "what a checkpoint believes of STATEs belongs to one program, so that cannot be changed",
+            "keep it as it was, or start from a new checkpoint; it was:\n" + before.queries,
+        )
     for text in (*before.predecessors, before.queries):
         check_succession(text, before, plans, inputs)
     return Manifest(
@@ -129,6 +135,10 @@ def succeed(
 
 def _has_constraints(manifest: Manifest) -> bool:
     return bool(parse_statements(manifest.queries).constraints)
+
+
+def _asks_states(manifest: Manifest) -> bool:
+    return bool(parse_statements(manifest.queries).states)
 
 
 def _declares_streams(manifest: Manifest) -> bool:

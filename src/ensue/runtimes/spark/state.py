@@ -13,13 +13,11 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from ensue.algebra.nodes import PatternQuery, Ticks
 from ensue.algebra.partial import open_queries
-from ensue.engine.evaluate import Frontier, evaluate
-from ensue.engine.events import EventStore, load_events
-from ensue.engine.machine import Machine, State, compile_plan
+from ensue.engine.events import EventStore
+from ensue.engine.machine import UNLIMITED, Look, Machine, State, compile_plan
 from ensue.engine.matches import completion_times
 from ensue.engine.snapshot import read_header, restore, saved_schemas, saved_tables
 from ensue.engine.sources import SAFE_TIME, one_chunk
-from ensue.engine.stage import Stage, StageState
 from ensue.engine.workspace import cached_candidates
 from ensue.errors import StateError
 from ensue.expr.kinds import NANOSECONDS_PER_UNIT
@@ -31,14 +29,12 @@ from ensue.names import called
 from ensue.phases import lower_saved
 from ensue.plan.build import plan_query
 from ensue.plan.inputs import InputTable
-from ensue.plan.model import Options, QueryPlan
+from ensue.plan.model import QueryPlan
 from ensue.plan.programs import ProgramPlan, plan_program
 from ensue.runtimes.spark.bucket import read_state
 from ensue.runtimes.spark.frames import carried, spark_schema
 from ensue.runtimes.spark.manifest import read_manifests
 from ensue.runtimes.spark.running import folder_of
-
-UNLIMITED = Options(limit=None)
 
 UNREPORTED = "the watermark"
 """What a key waits for whose match has all its events and is not complete yet."""
@@ -168,26 +164,22 @@ class StateLook:
     def rows(self, bucket: int, saved: bytes) -> pa.Table:
         """The keys of one bucket."""
         machine = machine_of(self.planned)
-        state = restored(machine, saved)
-        return pa.concat_tables(
-            self._summary(bucket, stage, kept, state.watermark or 0, keys)
-            for stage, kept in zip(machine.stages, state.stages, strict=True)
-            for keys in stage.requests
-        )
+        looks = machine.looks(restored(machine, saved))
+        return pa.concat_tables(self._summary(bucket, look, keys) for look in looks for keys in look.stage.requests)
 
-    def _summary(self, bucket: int, stage: Stage, state: StageState, watermark: int, keys: tuple[str, ...]) -> pa.Table:
+    def _summary(self, bucket: int, look: Look, keys: tuple[str, ...]) -> pa.Table:
         """One row per key, which all plans with these keys share. So the keys have the same codes in their stores."""
-        sources, plans = stage.loaded(state), [plan for plan in stage.plans if plan.query.partition_by == keys]
-        stores = [load_events(sources, replace(stage.request_of(plan), counting=True)) for plan in plans]
+        watermark, plans = look.watermark or 0, [plan for plan in look.stage.plans if plan.query.partition_by == keys]
+        stores = [look.events(plan, counting=True) for plan in plans]
         store = stores[0]
         kept = _kept_rows(store)
         if kept.num_rows == 0:
             return self.schema.empty_table()
         totals = kept.group_by("key").aggregate([("start", "count"), ("start", "min"), ("start", "max")]).sort_by("key")
         codes = totals.column("key").to_numpy()
-        size, time_type = sum(kept.nbytes for kept in state.kept), stage.time_type
+        size, time_type = sum(kept.nbytes for kept in look.state.kept), look.stage.time_type
         events, oldest = totals.column("start_count").to_numpy(), totals.column("start_min").to_numpy()
-        said = [wait for plan, own in zip(plans, stores, strict=True) for wait in waits(plan, own, watermark)]
+        said = [wait for plan, own in zip(plans, stores, strict=True) for wait in waits(look, plan, own)]
         columns = [
             _key_maps(plans[0].query.partition_by, store, codes),
             pa.array(events),
@@ -257,15 +249,15 @@ def _lists(codes: np.ndarray, found: Sequence[tuple[str, np.ndarray]]) -> pa.Arr
     return pa.ListArray.from_arrays(pa.array(offsets), one_chunk(said.column("word")))
 
 
-def waits(plan: QueryPlan, store: EventStore, watermark: int) -> Iterator[tuple[str, np.ndarray]]:
+def waits(look: Look, plan: QueryPlan, store: EventStore) -> Iterator[tuple[str, np.ndarray]]:
     """What the pattern waits for, in words, each with the codes of the keys of which it is true."""
     if plan.tracking is not None:
         return
-    yield UNREPORTED, _open_keys(plan, store, watermark)
+    yield UNREPORTED, _open_keys(look, plan, store)
     partials = open_queries(_windowed(plan))
     for partial in partials:
         following = plan_query(partial.query, plan.catalog, plan.source)
-        yield render_pattern(partial.missing), _open_keys(following, store, watermark)
+        yield render_pattern(partial.missing), _open_keys(look, following, store)
     if not partials:
         for graph_plan in plan.graphs:
             yield from _absent(graph_plan.graph, plan, store)
@@ -280,11 +272,11 @@ def _windowed(plan: QueryPlan) -> PatternQuery:
     return replace(plan.query, within=forever)
 
 
-def _open_keys(plan: QueryPlan, store: EventStore, watermark: int) -> np.ndarray:
+def _open_keys(look: Look, plan: QueryPlan, store: EventStore) -> np.ndarray:
     """The keys with a match that is not complete yet."""
     found = [np.empty(0, np.int32)]
-    for chunk in evaluate(plan, store, Frontier(), UNLIMITED, {}):
-        still = completion_times(chunk, plan) > watermark
+    for chunk in look.matches(plan, store):
+        still = completion_times(chunk, plan) > (look.watermark or 0)
         found.append(np.unique(chunk.space.keys(chunk.rows)[still]))
     return np.unique(np.concatenate(found))
 

@@ -26,6 +26,7 @@ from ensue.plan.inputs import plain_schema
 from ensue.plan.model import Options, QueryPlan
 from ensue.plan.outputs import OutputSchema
 from ensue.plan.slices import reach_of_streams
+from ensue.plan.states import StateQuestions
 from ensue.runtimes.spark.batch import result_schema, route
 from ensue.runtimes.spark.bucket import BucketTask, Clock, Output, Payload, Step, packed
 from ensue.runtimes.spark.frames import FrameInput, spark_schema
@@ -200,7 +201,9 @@ class StreamPlan:
 
     def _packed(self, place: int) -> DataFrame:
         entry, schema = self.inputs[place], self.task.inputs[place].table.schema
-        rows = _above_watermark(entry, self.task.machine.all_plans)
+        # Every event is one of a state, be it only for the time that has passed with it.
+        asks = self.task.states is not None
+        rows = entry.frame if asks else _above_watermark(entry, self.task.machine.all_plans)
         keys = route(self.inputs, place, self.task.keys)
         bucket = F.pmod(F.xxhash64(*keys), F.lit(self.buckets)).cast("int") if keys else F.lit(0)
         return pack(rows, bucket, Packing(schema, place, self.buckets))
@@ -249,6 +252,7 @@ def plan_stream(
     options: Options,
     keys: Sequence[str],
     derivations: Sequence[Derivation] = (),
+    states: StateQuestions | None = None,
     *,
     eager: bool = False,
     late: bool = False,
@@ -257,7 +261,7 @@ def plan_stream(
 ) -> StreamPlan:
     """Checks the watermarks and puts together what runs on the stream. Events of all plans are kept apart by `keys`.
 
-    Where late rows are asked for, whole rows travel, otherwise only the columns that the queries use.
+    Where late rows or STATEs are asked for, whole rows travel, otherwise only the columns that the queries use.
     """
     for entry in inputs:
         check_watermark(entry)
@@ -268,7 +272,7 @@ def plan_stream(
         replace(
             entry.item,
             table=plain_schema(
-                (entry.item.table if late else needed_columns(everything, entry.item)).schema
+                (entry.item.table if late or states is not None else needed_columns(everything, entry.item)).schema
             ).empty_table(),
         )
         for entry in inputs
@@ -284,6 +288,7 @@ def plan_stream(
         late,
         keys=tuple(keys),
         derivations=tuple(derivations),
+        states=None if states is None else replace(states, settled=True),
     )
     return StreamPlan(tuple(inputs), task, count)
 

@@ -41,9 +41,7 @@ from ensue.kernels.joint import (
     Floats,
     Model,
 )
-
-LARGEST_JOINT = 4096
-"""Joint distributions of more numbers than this are kept as one distribution per variable, unless the user says so."""
+from ensue.plan.states import LARGEST_JOINT
 
 _POWERS = 62
 """As many periods as two times can lie apart are sums of so many powers of two."""

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from ensue.algebra.states import Both, Places, StateCondition
+from ensue.engine.filtering.answers import Answers, at, first_of_best, texts
 from ensue.errors import SchemaError
-from ensue.filtering.answers import Answers, at, first_of_best, texts
 from ensue.kernels.joint import Floats
 
 ERROR = "error"

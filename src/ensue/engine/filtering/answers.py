@@ -20,9 +20,9 @@ from ensue.algebra.states import (
     ProbabilityOf,
     StateCondition,
 )
+from ensue.engine.filtering.conditions import chosen, product_chances, truth
+from ensue.engine.filtering.model import StatePlan
 from ensue.errors import LimitError
-from ensue.filtering.conditions import chosen, product_chances, truth
-from ensue.filtering.model import StatePlan
 from ensue.kernels.joint import Floats
 
 EQUAL = 1e-12
@@ -155,11 +155,6 @@ def column_of(measure: Measure, sums: Floats, plan: StatePlan) -> pa.Array:
             return texts(first_of_best(sums), plan.statement.values, missing)
         case _:
             return pa.array(sums[:, 0], mask=missing)
-
-
-def type_of(measure: Measure) -> pa.DataType:
-    """The type of the column that a measure is."""
-    return pa.string() if isinstance(measure, MostLikely) else pa.float64()
 
 
 def texts(numbers: np.ndarray, values: Sequence[str], missing: np.ndarray | None = None) -> pa.Array:

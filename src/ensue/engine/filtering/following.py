@@ -10,14 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ensue.algebra.states import Measure
-from ensue.engine.keys import NO_KEY, encode_columns
-from ensue.engine.sources import EventSource, Mask
-from ensue.errors import Problem, QueryError, SchemaError, did_you_mean
-from ensue.expr.kinds import Kind
-from ensue.expr.types import kind_of
-from ensue.filtering.answers import Answers, column_of, sums_of, weights_of
-from ensue.filtering.model import StatePlan
-from ensue.filtering.reading import (
+from ensue.engine.filtering.answers import Answers, column_of, sums_of, weights_of
+from ensue.engine.filtering.model import StatePlan
+from ensue.engine.filtering.reading import (
     CONTRADICTION,
     FINE,
     NO_TIME,
@@ -27,9 +22,14 @@ from ensue.filtering.reading import (
     read_changes,
     undeclared_error,
 )
-from ensue.filtering.reading import (
+from ensue.engine.filtering.reading import (
     NO_KEY as WITHOUT_KEY,
 )
+from ensue.engine.keys import NO_KEY, encode_columns
+from ensue.engine.sources import EventSource, Mask
+from ensue.errors import Problem, QueryError, SchemaError, did_you_mean
+from ensue.expr.kinds import Kind
+from ensue.expr.types import kind_of
 from ensue.kernels.codes import number_by_appearance
 from ensue.kernels.compiled import Codes, Int64s
 from ensue.kernels.filtering import (

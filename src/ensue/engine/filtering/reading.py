@@ -21,12 +21,12 @@ from ensue.algebra.states import (
     Wander,
 )
 from ensue.engine.events import stream_codes
+from ensue.engine.filtering.model import StatePlan, miss_of
 from ensue.engine.sources import EventSource
 from ensue.errors import Problem, QueryError, SchemaError, did_you_mean
 from ensue.expr.kinds import Kind
 from ensue.expr.nodes import Field
 from ensue.expr.types import describe, kind_of
-from ensue.filtering.model import StatePlan, miss_of
 from ensue.kernels.filtering import Changes
 from ensue.kernels.joint import Floats
 

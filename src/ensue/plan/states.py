@@ -1,0 +1,161 @@
+"""The STATEs of a program and what is asked of them at every event: `P(anyone IN den)` is a column of the events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+
+import pyarrow as pa
+
+from ensue.algebra.nodes import Event, Statements, walk
+from ensue.algebra.state_checks import state_of
+from ensue.algebra.states import Measure, MostLikely, StateStatement
+from ensue.errors import Problem, QueryError, SchemaError, Source
+from ensue.expr.nodes import Field
+from ensue.expr.nodes import walk as walk_expression
+from ensue.lang.parser import parse_measure
+from ensue.plan.inputs import InputTable
+from ensue.plan.model import QueryPlan
+
+LARGEST_JOINT = 4096
+"""Joint distributions of more numbers than this are kept as one distribution per variable, unless the user says so."""
+
+POLICIES = ("error", "skip", "reset")
+
+
+@dataclass(frozen=True, slots=True)
+class StateColumn:
+    """A column that events get: its name, the question that it answers, and the number of the state that knows."""
+
+    name: str
+    measure: Measure
+    state: int
+
+    @property
+    def type(self) -> pa.DataType:
+        return pa.string() if isinstance(self.measure, MostLikely) else pa.float64()
+
+
+@dataclass(frozen=True, slots=True)
+class StateQuestions:
+    """The states that events change, which columns the events get, and what becomes of contradictions.
+
+    With `before` the columns say what was believed before the event. `probability` names a column with the probability
+    that an event happened, `reason` one that says of each event why it changed nothing. A joint distribution has at
+    most `limit` numbers. With `settled`, events of the same time come in the order of the values of their columns,
+    whatever way they came.
+    """
+
+    states: tuple[StateStatement, ...]
+    source: Source | None = None
+    columns: tuple[StateColumn, ...] = ()
+    before: bool = False
+    policy: str = "error"
+    probability: str | None = None
+    reason: str | None = None
+    limit: int = LARGEST_JOINT
+    settled: bool = False
+
+    @property
+    def fields(self) -> tuple[pa.Field, ...]:
+        """The columns that every event gets."""
+        reason = () if self.reason is None else (pa.field(self.reason, pa.string()),)
+        return (*(pa.field(column.name, column.type) for column in self.columns), *reason)
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """The streams whose events change a state."""
+        return tuple(dict.fromkeys(stream for state in self.states for stream in state.streams))
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The columns of events that the states need, besides time and type."""
+        changes = [response.change for state in self.states for response in state.responses]
+        terms = [getattr(change, part.name) for change in changes for part in fields(change)]
+        named = {term.name for term in terms if isinstance(term, Field)}
+        keys = {name for state in self.states for name in state.partition_by}
+        return frozenset(named | keys | ({self.probability} if self.probability is not None else set()))
+
+    def shared_keys(self, keys: Sequence[str]) -> tuple[str, ...]:
+        """Those of the keys that every state has: events that differ in them have nothing to do with each other."""
+        return tuple(name for name in keys if all(name in state.partition_by for state in self.states))
+
+    def are_asked_by(self, plan: QueryPlan) -> bool:
+        """Whether a plan uses one of the columns."""
+        names = {column.name for column in self.columns}
+        return any(columns is None or not names.isdisjoint(columns) for columns in plan.columns.values())
+
+    def widened(self, item: InputTable) -> InputTable:
+        """The table with the columns that its events get; it has no rows."""
+        taken = [field.name for field in self.fields if field.name in item.table.column_names]
+        if taken:
+            raise SchemaError("duplicate-column", f"the {item.label} has a column `{taken[0]}` already", "rename one")
+        schema = pa.schema([*item.table.schema, *self.fields])
+        return replace(item, table=schema.empty_table())
+
+
+def state_questions(
+    statements: Statements,
+    columns: Mapping[str, str | Measure] | None = None,
+    before: bool = False,
+    policy: str = "error",
+    probability: str | None = None,
+    reason: str | None = None,
+    limit: int = LARGEST_JOINT,
+) -> StateQuestions:
+    """The states of a program, with what the user says about them checked."""
+    if not statements.states:
+        hint = "add `STATE location OF alice, bob IN (...)`"
+        raise QueryError([Problem("no-state-declared", "the program declares no STATE", hint=hint)], statements.source)
+    if policy not in POLICIES:
+        raise SchemaError("state-policy", f"`policy` is 'error', 'skip' or 'reset', not {policy!r}")
+    if probability is not None and not isinstance(probability, str):
+        raise SchemaError("column-name", f"`probability` is the name of a column, not {probability!r}", "pass a text")
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        raise SchemaError("limit-type", f"`limit` is how many numbers a joint distribution may have, not {limit!r}")
+    wanted = tuple(_column(name, given, statements) for name, given in (columns or {}).items())
+    return StateQuestions(statements.states, statements.source, wanted, before, policy, probability, reason, limit)
+
+
+def _column(name: str, given: str | Measure, statements: Statements) -> StateColumn:
+    measure = parse_measure(given) if isinstance(given, str) else given
+    try:
+        state = state_of(measure, statements.states)
+    except QueryError as error:
+        raise QueryError(error.problems, Source(given, name) if isinstance(given, str) else None) from None
+    return StateColumn(name, measure, statements.states.index(state))
+
+
+def questions_of_patterns(statements: Statements, probability: str | None = None) -> StateQuestions | None:
+    """What the patterns of a program ask its states, a column for each question; None if they ask nothing."""
+    if not statements.states:
+        return None
+    asked = dict.fromkeys(field.name for field in _fields(statements) if field.asks_state)
+    return None if not asked else state_questions(statements, {name: name for name in asked}, probability=probability)
+
+
+def refuse_questions(statements: Statements, why: str, hint: str) -> None:
+    """Raises an error at the first question that a pattern asks a state, if one does."""
+    asking = next((field for field in _fields(statements) if field.asks_state), None) if statements.states else None
+    if asking is not None:
+        problem = Problem("state-ahead", f"`{asking.name}` {why}", asking.span, hint=hint)
+        raise QueryError([problem], statements.source)
+
+
+def refuse_ahead(statements: Statements, end: object, eager: bool = False) -> None:
+    """On events that are still to come, a question is answered when the watermark reaches the start of its event."""
+    if end is not None:
+        said = "is answered at the start of an event, but events with an `end` column arrive in the order of their ends"
+        refuse_questions(statements, said, "leave out `end`, or use `ensue.detect` on a table")
+    if eager:
+        said = 'is known only when the watermark reaches the event, which is too late for `emit="eager"`'
+        refuse_questions(statements, said, 'use `emit="complete"`')
+
+
+def _fields(statements: Statements) -> Iterator[Field]:
+    """The fields that conditions and results of patterns name."""
+    for query in statements.statements:
+        predicates = [node.predicate for node in walk(query.pattern) if isinstance(node, Event)]
+        for expression in (query.where, *predicates, *(column.expression for column in query.returns)):
+            if expression is not None:
+                yield from (part for part in walk_expression(expression) if isinstance(part, Field))
