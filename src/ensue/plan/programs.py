@@ -104,7 +104,7 @@ def plan_queries(
     if (declared or fixed) and (problems := [*_clashes(declarations(statements.declared), tables, fixed)]):
         raise QueryError(problems, statements.source)
     constrained = (name for entry in statements.constraints for name in entry.constraint.streams)
-    states = questions_of_patterns(statements)
+    states = questions_of_patterns(statements) if statements.states else None
     of_states = () if states is None else states.streams
     parts = (part for query in statements.statements for part in walk(query.pattern))
     named = dict.fromkeys((*(part.stream for part in parts if isinstance(part, Event)), *constrained, *of_states))
@@ -148,7 +148,7 @@ def plan_program(
         replace(item, elsewhere=declared, hierarchy=levels) if item.stream is None else item for item in inputs
     )
     probability = next((item.probability for item in inputs if item.probability is not None), None)
-    states = questions_of_patterns(statements, probability)
+    states = questions_of_patterns(statements, probability) if statements.states else None
     seen = inputs if states is None else tuple(map(states.widened, inputs))
     catalog = catalog_of(seen, statements.statements)
     laws = laws_by_query(statements, catalog) if lawful and statements.constraints else {}
