@@ -138,20 +138,34 @@ class QueryPlan:
     monitor: Monitor | None = None
     tracking: Tracking | None = None
 
-    @property
-    def uncertain(self) -> bool:
-        """Whether events of the query may be real or not, so that a match is more or less probable."""
-        return any(map(self.catalog.is_uncertain, self.columns))
+    streams: tuple[Stream, ...] = field(init=False, compare=False, repr=False)
+    watched: tuple[Stream, ...] = field(init=False, compare=False, repr=False)
+    """The streams of which every event counts, whatever its attributes."""
+    all_streams: tuple[Stream, ...] = field(init=False, compare=False, repr=False)
+    """The streams of the query and those that are only watched."""
+    uncertain: bool = field(init=False, compare=False, repr=False)
+    """Whether events of the query may be real or not, so that a match is more or less probable."""
+    uses_up: bool = field(init=False, compare=False, repr=False)
+    """Whether matches use events up, or are chosen pair by pair."""
+    grows: bool = field(init=False, compare=False, repr=False)
+    """Whether a repetition without a limit stands in the pattern, of which ever longer ones are looked for."""
 
-    @property
-    def uses_up(self) -> bool:
-        """Whether matches use events up, or are chosen pair by pair."""
-        return bool(self.query.consume) or self.query.policy in CONTEXTS
-
-    @property
-    def grows(self) -> bool:
-        """Whether a repetition without a limit stands in the pattern, of which ever longer ones are looked for."""
-        return bool(self.normal_form.repetitions.unrolled and growing_lists(self.normal_form.pattern))
+    def __post_init__(self) -> None:
+        streams = tuple(self.columns)
+        watched = streams if self.tracking is not None else ()
+        if self.tracking is None and self.monitor is not None:
+            watched = (*self.monitor.watched, *self.monitor.ends)
+        form = self.normal_form
+        follows: dict[str, object] = {
+            "streams": streams,
+            "watched": watched,
+            "all_streams": tuple(dict.fromkeys((*streams, *watched))),
+            "uncertain": any(map(self.catalog.is_uncertain, streams)),
+            "uses_up": bool(self.query.consume) or self.query.policy in CONTEXTS,
+            "grows": bool(form.repetitions.unrolled and growing_lists(form.pattern)),
+        }
+        for name, value in follows.items():
+            object.__setattr__(self, name, value)
 
     @property
     def by_arrival(self) -> bool:
@@ -159,22 +173,6 @@ class QueryPlan:
         every = (plan.collection for graph in self.graphs for inner in graph.with_inner() for plan in inner.collections)
         lists = any(collection.threat is None for collection in every)
         return self.counting or lists or chooses(self.query)
-
-    @property
-    def watched(self) -> tuple[Stream, ...]:
-        """The streams of which every event counts, whatever its attributes."""
-        if self.tracking is not None:
-            return self.streams
-        return (*self.monitor.watched, *self.monitor.ends) if self.monitor is not None else ()
-
-    @property
-    def all_streams(self) -> tuple[Stream, ...]:
-        """The streams of the query and those that are only watched."""
-        return tuple(dict.fromkeys((*self.streams, *self.watched)))
-
-    @property
-    def streams(self) -> tuple[Stream, ...]:
-        return tuple(self.columns)
 
 
 DEFAULT_LIMIT = 10_000_000

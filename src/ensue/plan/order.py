@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from ensue.graph.bounds import Network, start_of
+from ensue.graph.bounds import start_of
 from ensue.graph.model import Graph
 from ensue.names import Name
 
@@ -27,25 +27,20 @@ def join_order(graph: Graph, counts: Mapping[Name, int], span: int, bound: Colle
 
 def partner_share(graph: Graph, name: Name, bound: Collection[Name], span: int) -> float:
     """The share of a variable's candidates expected to fit one choice of the bound variables."""
-    if not bound:
-        return 1.0
-    share = min((_time_share(graph.times, name, other, span) for other in bound), default=1.0)
+    share = 1.0
+    for other in bound:
+        after = graph.times.limit(start_of(name), start_of(other))
+        before = graph.times.limit(start_of(other), start_of(name))
+        if after is not None and before is not None:
+            share = min(share, max(0, after.whole + before.whole + 1) / max(1, span))
+        elif after is not None or before is not None:
+            share = min(share, 0.5)
     joined = any(
         {equality.left.variable, equality.right.variable} <= {name, *bound}
         and name in (equality.left.variable, equality.right.variable)
         for equality in graph.equalities
     )
-    return share * SMALL_SHARE if joined else share
-
-
-def _time_share(times: Network, name: Name, other: Name, span: int) -> float:
-    after = times.limit(start_of(name), start_of(other))
-    before = times.limit(start_of(other), start_of(name))
-    if after is None and before is None:
-        return 1.0
-    if after is None or before is None:
-        return 0.5
-    return min(1.0, max(0, after.whole + before.whole + 1) / max(1, span))
+    return share * SMALL_SHARE if joined and bound else share
 
 
 def precedence(graph: Graph) -> list[Name]:

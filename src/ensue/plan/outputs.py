@@ -81,7 +81,15 @@ def output_schema(
         for name in positive_names(query.pattern):
             types = raw_types[streams[name]]
             events[name] = EventColumn(types, tuple(event_fields(types)))
-        fields = _default_fields(plan, raw_types, events)
+        lists = plan.normal_form.repetitions.groups
+        kinds = {name: pa.struct(column.fields) for name, column in events.items()}
+        fields = [
+            *(pa.field(name, _key_type(name, plan, raw_types)) for name in query.partition_by),
+            *(pa.field(name, plan.catalog.time_type) for name in ("start", "end")),
+            *(pa.field(str(name), pa.list_(kind) if name in lists else kind) for name, kind in kinds.items()),
+            *([pa.field("probability", pa.float64())] if plan.uncertain else ()),
+        ]
+        fields = _distinct_names(fields)
     if match_id:
         fields = _distinct_names([*fields, pa.field("match_id", pa.string())])
         fields = [fields[-1], *fields[:-1]]
@@ -167,20 +175,6 @@ def types_of(plan: QueryPlan) -> Callable[[Field], pa.DataType]:
         return plan.catalog.field_type(streams.get(field.variable) if field.variable else None, field.name)
 
     return field_type
-
-
-def _default_fields(
-    plan: QueryPlan, raw_types: Mapping[Stream, Mapping[str, pa.DataType]], events: Mapping[Name, EventColumn]
-) -> list[pa.Field]:
-    keys = [pa.field(name, _key_type(name, plan, raw_types)) for name in plan.query.partition_by]
-    interval = [pa.field(name, plan.catalog.time_type) for name in ("start", "end")]
-    lists = plan.normal_form.repetitions.groups
-    variables = []
-    for name, column in events.items():
-        event = pa.struct(column.fields)
-        variables.append(pa.field(str(name), pa.list_(event) if name in lists else event))
-    probability = [pa.field("probability", pa.float64())] if plan.uncertain else []
-    return _distinct_names([*keys, *interval, *variables, *probability])
 
 
 def _key_type(name: str, plan: QueryPlan, raw_types: Mapping[Stream, Mapping[str, pa.DataType]]) -> pa.DataType:
