@@ -19,10 +19,9 @@ from ensue.lang.citing import joined
 from ensue.lang.parser import parse_statements
 from ensue.lang.render import render_statements
 from ensue.lang.rules import ruleset_of
-from ensue.phases import Checked, Lowered, lower, rules_lowered
+from ensue.phases import Checked, Lowered, collector_paused, lower, rules_lowered
 from ensue.phases import stages as stages_of
 from ensue.plan.lawful import laws_by_query
-from ensue.plan.programs import collector_paused
 
 if TYPE_CHECKING:
     from ensue.dsl import PatternExpression, Query, RuleStatement, State

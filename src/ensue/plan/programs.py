@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -18,7 +16,7 @@ from ensue.algebra.streams import declarations
 from ensue.errors import Problem, QueryError, SchemaError
 from ensue.graph.law import Law
 from ensue.names import Stream
-from ensue.phases import Lowered, settle
+from ensue.phases import Lowered, collector_paused, settle
 from ensue.plan.build import plan_query
 from ensue.plan.declared import Derivation, all_plans
 from ensue.plan.derivations import PlannedGroup, derivations_of, plan_declared
@@ -113,19 +111,6 @@ def plan_queries(
     if columns.probability is not None or columns.alternatives is not None:
         inputs = uncertain_tables(inputs, columns.probability, columns.alternatives)
     return plan_program(statements, inputs, match_id, fixed=fixed)
-
-
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """Without a search for garbage, while values are made that stay: it would look through all of them again and again,
-    which takes a fifth of the time of a program of a thousand patterns."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 @collector_paused()
