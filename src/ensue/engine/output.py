@@ -251,7 +251,7 @@ def collect_ordered(chunks: Iterable[MatchChunk], output: OutputSchema, limit: i
     if not groups:
         return output.schema.empty_table()
     in_order = output.plan.query.rule is None
-    ordered = [_in_order(group, _sort_keys(group, output.plan)) if in_order else group for group in groups]
+    ordered = [_in_order(group, _sort_keys(group, output)) if in_order else group for group in groups]
     tables = [
         pa.Table.from_batches(
             [*(_render if group.rows.length <= piece else partial(_render_pieces, piece=piece))(group, output)]
@@ -260,7 +260,7 @@ def collect_ordered(chunks: Iterable[MatchChunk], output: OutputSchema, limit: i
     ]
     if len(tables) == 1 or not in_order:
         return pa.concat_tables(tables)
-    return _merge_ordered(tables, [_sort_keys(group, output.plan) for group in ordered], piece)
+    return _merge_ordered(tables, [_sort_keys(group, output) for group in ordered], piece)
 
 
 def _ended(chunks: Iterable[MatchChunk], output: OutputSchema) -> Iterator[MatchChunk]:
@@ -310,13 +310,14 @@ def _merge_ordered(tables: list[pa.Table], keys: list[list[Int64s]], piece: int)
     return pa.concat_tables(pieces)
 
 
-def _sort_keys(group: MatchChunk, plan: QueryPlan) -> list[Int64s]:
+def _sort_keys(group: MatchChunk, output: OutputSchema) -> list[Int64s]:
     """Completion and start, then the start of each variable's event, to settle ties the same way for every order of
     input; for events of a declared stream also their ends and arrival, in which they arrive."""
+    plan = output.plan
     keys = [completion_times(group, plan), group.starts]
     if plan.query.declares:
         return [*keys, *_event_ranks(group, plan)]
-    for name in positive_names(plan.query.pattern):
+    for name in output.events or positive_names(plan.query.pattern):
         bound = name in group.rows.places
         keys.append(
             group.space.value(start_of(name), group.rows) if bound else np.full(group.rows.length, -1, np.int64)
