@@ -138,9 +138,10 @@ def compile_missing(states: bool = False) -> None:
 
     Those of probabilistic state are among them only if a program has `states`.
     """
-    for calls in (CALLS, *([BELIEF_CALLS] if states else [])):
-        if not all(_is_cached(kernel) for kernel, _ in calls):
-            _call(calls)
+    if not all(_is_cached(kernel) for kernel, _ in CALLS):
+        warm_up()
+    if states and not all(_is_cached(kernel) for kernel, _ in BELIEF_CALLS):
+        warm_up_beliefs()
 
 
 def _is_cached(kernel: Any) -> bool:
@@ -164,7 +165,7 @@ def warm_up_beliefs() -> None:
 
 
 def _call(calls: tuple[tuple[Any, tuple[Any, ...]], ...]) -> None:
-    """Calls each once: what a call has changed is no input for another one."""
+    """Calls each once in a process: what a call has changed is no input for another one, nor for the same again."""
     for done, (kernel, arguments) in enumerate(calls):
         kernel(*arguments)
         if sum(kernel.stats.cache_misses.values()):
