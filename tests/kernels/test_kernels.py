@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from itertools import pairwise
 
 import numpy as np
@@ -147,3 +149,17 @@ def test_positions_go_on_from_what_is_known() -> None:
     positions, following = number_within_runs(keys, order, np.array([10, 0]))
     assert positions.tolist() == [11, 0, 12, -1, 10]
     assert following.tolist() == [13, 1]
+
+
+WARMING_TWICE = """
+from ensue.kernels import warm
+called = []
+warm._call, warm._is_cached = called.append, lambda kernel: False
+warm.compile_missing(), warm.warm_up(), warm.compile_missing(True), warm.warm_up_beliefs()
+assert list(map(id, called)) == [id(warm.CALLS), id(warm.BELIEF_CALLS)], called
+"""
+
+
+def test_kernels_are_warmed_up_once_in_a_process() -> None:
+    """A second call would take what the first one has changed, which is no input for it."""
+    subprocess.run([sys.executable, "-c", WARMING_TWICE], check=True)
