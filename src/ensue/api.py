@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -41,7 +41,7 @@ from ensue.programs import (
 from ensue.runtimes.beliefs import with_beliefs
 from ensue.runtimes.fixed import fixed_tables
 from ensue.runtimes.moments import ALL_TIME, Period
-from ensue.runtimes.tables import TableKind, are_frames, arrow_tables
+from ensue.runtimes.tables import TableKind, are_frames, arrow_tables, together
 
 MOST_SHOWN = 8
 """How many values of a type column a warning lists."""
@@ -54,10 +54,23 @@ class Results(dict[str, Any]):
     found (`shared`) for the others; `release` gives it back.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, together: Callable[[], Any] | None = None) -> None:
         super().__init__()
         self.reports: dict[str, Report] = {}
         self.shared: tuple[Any, ...] = ()
+        self._together = together
+
+    def together(self) -> Any:
+        """All matches in one table: the column `pattern`, then the columns of all patterns, null where one has none.
+
+        On Spark this is how to take the matches of many patterns in one action.
+
+        >>> table = pa.table({"t": [1, 2, 4], "type": ["A", "B", "C"]})
+        >>> program = "PATTERN p SEQ(A a, B b) RETURN a.t AS t; PATTERN q SEQ(A a, C c) RETURN c.t AS at"
+        >>> run(program, table, time="t", type="type").together().to_pylist()
+        [{'pattern': 'p', 't': 1, 'at': None}, {'pattern': 'q', 't': None, 'at': 4}]
+        """
+        return None if self._together is None else self._together()
 
     def release(self) -> None:
         """Gives back what Spark keeps for results that are used again; they can still be used, at the full cost."""
@@ -194,17 +207,18 @@ def run(
     options, eager = Options(limit=checked_limit(limit)), checked_emit(emit, statements)
     fixed, period = fixed_tables(tables, statements), Period(since, until)
     sources = with_beliefs(sources, statements, columns)
-    results = Results()
     if are_frames(sources):
         from ensue.runtimes.spark.detection import detect_frames
 
         emission = Emission(match_id, eager, tick, buckets)
         matched = detect_frames(sources, statements, columns, options, emission, fixed, period)
+        results = Results(lambda: matched.together(names))
         results.update(zip(names, matched.frames, strict=True))
-        results.shared = matched.shared
+        results.shared = tuple(group.frame for group in matched.shared)
         return results
     loaded = load_tables(sources, statements, columns, match_id, fixed, options, period)
     step = loaded.run()
+    results = Results(lambda: loaded.kind.from_arrow(together(names, step.outputs)))
     for name, table, report in zip(names, step.outputs, step.reports, strict=True):
         results[name] = loaded.kind.from_arrow(table)
         results.reports[name] = report

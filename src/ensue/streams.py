@@ -11,14 +11,14 @@ from ensue.dsl.constraints import ConstraintsLike
 from ensue.errors import QueryError, SchemaError, did_you_mean
 from ensue.lang.render import render_pattern
 from ensue.plan.build import plan_query
-from ensue.plan.grouping import by_keys
+from ensue.plan.grouping import Group, by_keys
 from ensue.plan.model import DEFAULT_LIMIT, Options, QueryPlan
 from ensue.plan.outputs import OutputSchema, partial_output
 from ensue.plan.programs import ColumnNames, Columns, ProgramPlan, plan_queries, with_violations
 from ensue.programs import Program, QueryLike, program_statements
 from ensue.runtimes.beliefs import refuse_beliefs
 from ensue.runtimes.fixed import fixed_tables
-from ensue.runtimes.tables import are_frames
+from ensue.runtimes.tables import are_frames, together_schema
 
 if TYPE_CHECKING:
     from ensue.runtimes.spark.running import Running
@@ -60,7 +60,8 @@ def start(
     `to` says where matches go, `late` where rows go that came too late, `timed_out` where partial matches go whose
     window has closed, `violations` where traces go that break a constraint. Each is a folder, which gets Parquet files,
     one folder `batch=N` per micro-batch, or a function `f(rows, batch)` of a DataFrame and the number of its
-    micro-batch. Several patterns have a mapping by their names;
+    micro-batch. Several patterns have a mapping by their names, or one
+    place for all of them, whose rows have a column `pattern` in front;
     late rows of one table per stream a mapping by stream. A micro-batch that is repeated after a crash has the same
     rows and number, so folders hold each match once; a function can tell by the number, or by `match_id`.
     On Spark Connect a function runs beside the server, as a copy: what it changes in this process is not seen there.
@@ -107,13 +108,18 @@ def start(
         )
     streams = [str(item.stream or "late") for item in planned.inputs] if len(inputs) > 1 else ["late"]
     patterns = names[: len(statements.results)]
-    match_sinks = _by_name(to, patterns, "to", complete=True)
+    one_place = None if isinstance(to, Mapping) or len(patterns) == 1 else to
+    match_sinks = _by_name(
+        to if one_place is None else dict.fromkeys(patterns, one_place), patterns, "to", complete=True
+    )
     if violations is not None:
         match_sinks.update(_by_name({VIOLATIONS: violations}, [VIOLATIONS], "violations", complete=True))
     late_sinks = _by_name(late, streams, "late", complete=False)
     partial_sinks = _by_name(timed_out, patterns, "timed_out", complete=False)
-    groups = []
-    for group in by_keys(planned):
+    groups, parts = [], by_keys(planned)
+    if one_place is not None:
+        _check_one_place(parts, patterns, planned)
+    for group in parts:
         places = group.places
         plans = [planned.plans[place] for place in places]
         outputs = [planned.outputs[place] for place in places]
@@ -139,7 +145,11 @@ def start(
             tick=tick,
             buckets=buckets,
         )
-        targets = [Target(sink, places, stream.task.schema_of(places[0])) for sink, places in numbers]
+        targets = [Target(sink, own) for sink, own in numbers]
+        results = [number for number, place in enumerate(places) if place < len(patterns)]
+        if one_place is not None and results:
+            together = Target(one_place, tuple(results), tuple(names[places[number]] for number in results))
+            targets = [together, *(target for target in targets if target.numbers[0] not in results)]
         groups.append(StreamGroup(stream, tuple(targets)))
     if late_sinks and len(groups) > 1:
         raise SchemaError(
@@ -150,6 +160,19 @@ def start(
     spark = inputs[0].frame.sparkSession
     advise(spark, streaming=True)
     return start_groups(spark, groups, checkpoint, _trigger(every, available_now), upgrade, status)
+
+
+def _check_one_place(groups: Sequence[Group], patterns: Sequence[str], planned: ProgramPlan) -> None:
+    """Matches go to one place if one stream finds them and their columns fit into one table."""
+    from ensue.runtimes.spark.batch import result_schema
+
+    if sum(any(place < len(patterns) for place in group.places) for group in groups) > 1:
+        raise SchemaError(
+            "sink-names",
+            "`to` is one place for patterns with different partition keys, which run as several streams",
+            f"pass a mapping such as {{{patterns[0]!r}: ...}}",
+        )
+    together_schema(patterns, [result_schema(output) for output in planned.outputs[: len(patterns)]])
 
 
 def stream_state(checkpoint: str, spark: Any = None, *, events: bool = False) -> Any:

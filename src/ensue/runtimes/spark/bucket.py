@@ -5,7 +5,7 @@ Everything here is a function of bytes, so that it runs the same in a worker, in
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -26,13 +26,16 @@ from ensue.plan.outputs import OutputSchema
 from ensue.plan.programs import ProgramPlan
 from ensue.plan.slices import reach_of_streams
 from ensue.plan.wakes import Wake, wakes_of
-from ensue.runtimes.spark.worker import in_settled_order
+from ensue.runtimes.spark.worker import Carrier, in_settled_order
 
 NO_WATERMARK = -(2**62)
 """The watermark before Spark has one: nothing is late, nothing is complete."""
 
 LARGEST_STATE = 1 << 29
 """A state of more bytes than this would not reach the worker any more."""
+
+CARRIED = -1
+"""The number of the output that holds the matches of several queries together."""
 
 Payload = tuple[int, bytes]
 """The number of an input, and rows of it as an Arrow record batch without its schema."""
@@ -64,7 +67,10 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one call gave. `outputs` are numbered: one per query, then one per input for its late rows."""
+    """What one call gave. `outputs` are numbered: one per query, then one per input for its late rows.
+
+    Where there are several queries, theirs are only counted, and CARRIED has the rows of all.
+    """
 
     state: bytes | None
     wake: int | None
@@ -99,8 +105,15 @@ class BucketTask:
         plan = ProgramPlan(self.inputs, self.plans, self.outputs, self.derivations)
         return compile_plan(plan, self.options, self.eager)
 
+    @cached_property
+    def carrier(self) -> Carrier:
+        """How matches of several queries travel together."""
+        return Carrier.of(self.matches)
+
     def schema_of(self, number: int) -> pa.Schema:
         """The columns of an output."""
+        if number == CARRIED:
+            return self.carrier.schema
         plans = len(self.plans)
         return self.matches[number] if number < plans else self.inputs[number - plans].table.schema
 
@@ -111,17 +124,22 @@ class BucketTask:
         reached = self.clock.ticks(watermark)
         until = reached if state.watermark is None else max(reached, state.watermark)
         step = machine.step(state, machine.read(fresh), until, late_until=until)
-        outputs = [
-            Output(number, rows, data)
-            for number, table in enumerate(step.outputs)
-            for rows, data in packed(table.cast(self.matches[number]))
-        ]
+        outputs = self._matches(step.outputs)
         for place, (table, mask) in enumerate(zip(tables, step.late, strict=True)):
             outputs += self._late(len(self.plans) + place, table.filter(pa.array(mask)))
         given = tuple(outputs)
         if not step.state.holds_anything:
             return Step(None, None, given)
         return Step(self._saved(step.state), self._wake(step.state, until), given)
+
+    def _matches(self, tables: Sequence[pa.Table]) -> list[Output]:
+        if len(tables) == 1:
+            return [Output(0, rows, data) for rows, data in packed(tables[0].cast(self.matches[0]))]
+        filled = [(number, table) for number, table in enumerate(tables) if table.num_rows]
+        carried = [self.carrier.carry(batch, number) for number, table in filled for batch in table.to_batches()]
+        together = pa.Table.from_batches(carried, self.carrier.schema)
+        counts = [Output(number, table.num_rows, None) for number, table in filled]
+        return [*counts, *(Output(CARRIED, 0, data) for _, data in packed(together))]
 
     def _late(self, number: int, rows: pa.Table) -> list[Output]:
         if rows.num_rows == 0:
