@@ -47,18 +47,34 @@ MOST_SHOWN = 8
 """How many values of a type column a warning lists."""
 
 
-class Results(dict[str, Any]):
-    """The result of each pattern by name. `reports` says what each read and set aside, in this process.
+class Results(Mapping[str, Any]):
+    """The result of each pattern by name; a mapping that cannot be changed.
 
-    On Spark, patterns with the same keys are found together when the first of them is used, and Spark keeps what was
-    found (`shared`) for the others; `release` gives it back.
+    `reports` says what each read and set aside, in this process. On Spark, patterns with the same keys are found
+    together when the first of them is used, and Spark keeps what was found (`shared`) for the others; `release` gives
+    it back.
     """
 
-    def __init__(self, together: Callable[[], Any] | None = None) -> None:
-        super().__init__()
+    def __init__(
+        self, names: Sequence[str] = (), tables: Sequence[Any] = (), together: Callable[[], Any] | None = None
+    ) -> None:
         self.reports: dict[str, Report] = {}
         self.shared: tuple[Any, ...] = ()
+        self._places = {name: place for place, name in enumerate(names)}
+        self._tables = tables
         self._together = together
+
+    def __getitem__(self, name: str) -> Any:
+        return self._tables[self._places[name]]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
 
     def together(self) -> Any:
         """All matches in one table: the column `pattern`, then the columns of all patterns, null where one has none.
@@ -212,15 +228,15 @@ def run(
 
         emission = Emission(match_id, eager, tick, buckets)
         matched = detect_frames(sources, statements, columns, options, emission, fixed, period)
-        results = Results(lambda: matched.together(names))
-        results.update(zip(names, matched.frames, strict=True))
+        results = Results(names, matched.frames, lambda: matched.together(names))
         results.shared = tuple(group.frame for group in matched.shared)
         return results
     loaded = load_tables(sources, statements, columns, match_id, fixed, options, period)
     step = loaded.run()
-    results = Results(lambda: loaded.kind.from_arrow(together(names, step.outputs)))
-    for name, table, report in zip(names, step.outputs, step.reports, strict=True):
-        results[name] = loaded.kind.from_arrow(table)
+    from_arrow = loaded.kind.from_arrow
+    tables_found = tuple(map(from_arrow, step.outputs))
+    results = Results(names, tables_found, lambda: from_arrow(together(names, step.outputs)))
+    for name, report in zip(names, step.reports, strict=True):
         results.reports[name] = report
         warn_set_aside(report)
     return results

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -44,11 +45,28 @@ class Shared:
     places: tuple[int, ...]
 
 
+class Frames(Sequence[DataFrame]):
+    """The frames of queries, each made when it is asked for: Spark takes some milliseconds to look at each."""
+
+    def __init__(self, made: Mapping[int, DataFrame], shared: Sequence[Shared], schemas: Sequence[pa.Schema]) -> None:
+        self._made, self._schemas = dict(made), schemas
+        self._shared = {place: (group, number) for group in shared for number, place in enumerate(group.places)}
+
+    def __len__(self) -> int:
+        return len(self._schemas)
+
+    def __getitem__(self, place: Any) -> Any:
+        if place not in self._made:
+            group, number = self._shared[place]
+            self._made[place] = of_patterns(group.frame, group.carrier, [number], self._schemas[place].names)
+        return self._made[place]
+
+
 @dataclass(frozen=True, slots=True)
 class Matched:
     """The matches of each query, the columns they have, and what several of them share."""
 
-    frames: tuple[DataFrame, ...]
+    frames: Sequence[DataFrame]
     schemas: tuple[pa.Schema, ...]
     shared: tuple[Shared, ...] = ()
 
@@ -151,9 +169,6 @@ def match_batch(inputs: Sequence[FrameInput], planned: ProgramPlan, options: Opt
         if len(places) == 1:
             frames[places[0]] = matches
             continue
-        carrier = carrier_of(outputs)
-        shared.append(Shared(matches.persist(), carrier, places))
-        for number, place in enumerate(places):
-            frames[place] = of_patterns(matches, carrier, [number], outputs[number].schema.names)
-    ordered = tuple(frames[place] for place in range(len(planned.plans)))
-    return Matched(ordered, tuple(map(result_schema, planned.outputs)), tuple(shared))
+        shared.append(Shared(matches.persist(), carrier_of(outputs), places))
+    schemas = tuple(map(result_schema, planned.outputs))
+    return Matched(Frames(frames, shared, schemas), schemas, tuple(shared))
