@@ -11,7 +11,7 @@ from ensue.dsl.constraints import ConstraintsLike
 from ensue.errors import QueryError, SchemaError, did_you_mean
 from ensue.lang.render import render_pattern
 from ensue.plan.build import plan_query
-from ensue.plan.grouping import Group, by_keys
+from ensue.plan.grouping import by_keys
 from ensue.plan.model import DEFAULT_LIMIT, Options, QueryPlan
 from ensue.plan.outputs import OutputSchema, partial_output
 from ensue.plan.programs import ColumnNames, Columns, ProgramPlan, plan_queries, with_violations
@@ -84,20 +84,15 @@ def start(
         )
     from ensue.runtimes.spark.frames import empty_tables, frame_inputs
     from ensue.runtimes.spark.java import require_pyspark
-    from ensue.runtimes.spark.running import StreamGroup, Target, start_groups
+    from ensue.runtimes.spark.running import StreamGroup, start_groups, targets_of
     from ensue.runtimes.spark.session import advise
     from ensue.runtimes.spark.stream import plan_stream
 
     require_pyspark()
     names = Program(statements).names
     options, eager = Options(limit=checked_limit(limit)), checked_emit(emit, statements)
-    planned = plan_queries(
-        empty_tables(sources),
-        statements,
-        Columns(time, type, end, probability, alternatives),
-        match_id,
-        fixed_tables(tables, statements),
-    )
+    columns = Columns(time, type, end, probability, alternatives)
+    planned = plan_queries(empty_tables(sources), statements, columns, match_id, fixed_tables(tables, statements))
     if violations is not None:
         planned = with_violations(planned, statements)
         names = (*names, VIOLATIONS)
@@ -109,17 +104,13 @@ def start(
     streams = [str(item.stream or "late") for item in planned.inputs] if len(inputs) > 1 else ["late"]
     patterns = names[: len(statements.results)]
     one_place = None if isinstance(to, Mapping) or len(patterns) == 1 else to
-    match_sinks = _by_name(
-        to if one_place is None else dict.fromkeys(patterns, one_place), patterns, "to", complete=True
-    )
-    if violations is not None:
-        match_sinks.update(_by_name({VIOLATIONS: violations}, [VIOLATIONS], "violations", complete=True))
+    match_sinks = _match_sinks(to if one_place is None else dict.fromkeys(patterns, one_place), patterns, violations)
     late_sinks = _by_name(late, streams, "late", complete=False)
     partial_sinks = _by_name(timed_out, patterns, "timed_out", complete=False)
-    groups, parts = [], by_keys(planned)
     if one_place is not None:
-        _check_one_place(parts, patterns, planned)
-    for group in parts:
+        _check_one_place(planned, patterns)
+    groups = []
+    for group in by_keys(planned):
         places = group.places
         plans = [planned.plans[place] for place in places]
         outputs = [planned.outputs[place] for place in places]
@@ -145,12 +136,8 @@ def start(
             tick=tick,
             buckets=buckets,
         )
-        targets = [Target(sink, own) for sink, own in numbers]
-        results = [number for number, place in enumerate(places) if place < len(patterns)]
-        if one_place is not None and results:
-            together = Target(one_place, tuple(results), tuple(names[places[number]] for number in results))
-            targets = [together, *(target for target in targets if target.numbers[0] not in results)]
-        groups.append(StreamGroup(stream, tuple(targets)))
+        results = {number: patterns[place] for number, place in enumerate(places) if place < len(patterns)}
+        groups.append(StreamGroup(stream, targets_of(numbers, one_place, results)))
     if late_sinks and len(groups) > 1:
         raise SchemaError(
             "late-keys",
@@ -162,11 +149,18 @@ def start(
     return start_groups(spark, groups, checkpoint, _trigger(every, available_now), upgrade, status)
 
 
-def _check_one_place(groups: Sequence[Group], patterns: Sequence[str], planned: ProgramPlan) -> None:
+def _match_sinks(to: Sinks, patterns: Sequence[str], violations: Sink | None) -> dict[str, Sink]:
+    sinks = _by_name(to, patterns, "to", complete=True)
+    if violations is not None:
+        sinks.update(_by_name({VIOLATIONS: violations}, [VIOLATIONS], "violations", complete=True))
+    return sinks
+
+
+def _check_one_place(planned: ProgramPlan, patterns: Sequence[str]) -> None:
     """Matches go to one place if one stream finds them and their columns fit into one table."""
     from ensue.runtimes.spark.batch import result_schema
 
-    if sum(any(place < len(patterns) for place in group.places) for group in groups) > 1:
+    if sum(any(place < len(patterns) for place in group.places) for group in by_keys(planned)) > 1:
         raise SchemaError(
             "sink-names",
             "`to` is one place for patterns with different partition keys, which run as several streams",

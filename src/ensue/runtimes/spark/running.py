@@ -35,6 +35,17 @@ class Target:
     names: tuple[str, ...] = ()
 
 
+def targets_of(
+    sinks: Sequence[tuple[Sink, tuple[int, ...]]], one_place: Sink | None, results: Mapping[int, str]
+) -> tuple[Target, ...]:
+    """The targets of sinks by the numbers of their outputs; with one place for all, the named results go there."""
+    targets = [Target(sink, numbers) for sink, numbers in sinks]
+    if one_place is None or not results:
+        return tuple(targets)
+    others = [target for target in targets if target.numbers[0] not in results]
+    return Target(one_place, tuple(results), tuple(results.values())), *others
+
+
 @dataclass(frozen=True, slots=True)
 class Delivery:
     """Hands the outputs of each micro-batch to their sinks."""
