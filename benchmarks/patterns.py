@@ -10,8 +10,9 @@ In process: one thread, the program as text, through `ensue.run`, from the text 
 of several runs. Parsing, checking and planning the largest program are measured once more on their own.
 
 `--spark` adds the 100 patterns on Spark, 2 cores. Batch: the same events in Parquet, from the text until all results
-are computed, by one action (a union) or by an action for each. Stream: `ensue.start` on the same events in 8 files,
-one file a micro-batch, against one pattern on the same files; the median of the last five micro-batches.
+are computed, by one action (`Results.together`) or by an action for each. Stream: `ensue.start` on the same events in 8
+files, one file a micro-batch, all matches to one place, against one pattern on the same files; the median of the last
+five micro-batches.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ import pstats
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from functools import reduce
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -133,7 +133,7 @@ def write_profile(path: Path, events: pa.Table, patterns: int, entries: int = 40
 # -- on Spark ----------------------------------------------------------------------------------------------------------
 
 
-def batch_seconds(spark: Any, folder: Path, program: str, action: Callable[[Mapping[str, Any]], None]) -> float:
+def batch_seconds(spark: Any, folder: Path, program: str, action: Callable[[ensue.Results], None]) -> float:
     """The time from the text until the matches of all patterns are computed."""
     began = time.perf_counter()
     found = ensue.run(program, spark.read.parquet(str(folder)), limit=None, **COLUMNS)
@@ -148,9 +148,9 @@ def one_by_one(found: Mapping[str, Any]) -> None:
         discard(frame)
 
 
-def together(found: Mapping[str, Any]) -> None:
-    """All matches in one action: the patterns return the same columns."""
-    discard(reduce(lambda one, other: one.union(other), found.values()))
+def together(found: ensue.Results) -> None:
+    """All matches in one action."""
+    discard(found.together())
 
 
 ACTIONS = {"one action": together, "an action for each": one_by_one}
@@ -165,10 +165,9 @@ def stream_seconds(spark: Any, folder: Path, program: str) -> float:
     """The median time of a micro-batch, each of one file."""
     frame = spark.readStream.schema("t timestamp, key long, type string, v long").option("maxFilesPerTrigger", 1)
     stream = frame.parquet(str(folder)).withWatermark("t", "1 second")
-    sinks = dict.fromkeys(ensue.parse(program).names, discard)
     with tempfile.TemporaryDirectory() as checkpoint:
         options = {"checkpoint": checkpoint, "available_now": True, "status": False, "limit": None}
-        running = ensue.start(program, stream, to=sinks, **options, **COLUMNS)
+        running = ensue.start(program, stream, to=discard, **options, **COLUMNS)
         running.wait()
         progress = [dict(entry) for entry in running.queries[0].recentProgress if entry["numInputRows"]]
     times = [entry["durationMs"]["triggerExecution"] / 1000 for entry in progress]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +39,7 @@ from ensue.programs import (
 )
 from ensue.runtimes.fixed import fixed_tables
 from ensue.runtimes.moments import ALL_TIME, Period
-from ensue.runtimes.tables import TableKind, are_frames, arrow_tables
+from ensue.runtimes.tables import TableKind, are_frames, arrow_tables, together
 
 if TYPE_CHECKING:
     from ensue.dsl.constraints import ConstraintsLike
@@ -48,17 +48,46 @@ MOST_SHOWN = 8
 """How many values of a type column a warning lists."""
 
 
-class Results(dict[str, Any]):
-    """The result of each pattern by name. `reports` says what each read and set aside, in this process.
+class Results(Mapping[str, Any]):
+    """The result of each pattern by name; a mapping that cannot be changed.
 
-    On Spark, patterns with the same keys are found together when the first of them is used, and Spark keeps what was
-    found (`shared`) for the others; `release` gives it back.
+    `reports` says what each read and set aside, in this process. On Spark, patterns with the same keys are found
+    together when the first of them is used, and Spark keeps what was found (`shared`) for the others; `release` gives
+    it back.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(
+        self, names: Sequence[str] = (), tables: Sequence[Any] = (), together: Callable[[], Any] | None = None
+    ) -> None:
         self.reports: dict[str, Report] = {}
         self.shared: tuple[Any, ...] = ()
+        self._places = {name: place for place, name in enumerate(names)}
+        self._tables = tables
+        self._together = together
+
+    def __getitem__(self, name: str) -> Any:
+        return self._tables[self._places[name]]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+    def together(self) -> Any:
+        """All matches in one table: the column `pattern`, then the columns of all patterns, null where one has none.
+
+        On Spark this is how to take the matches of many patterns in one action.
+
+        >>> table = pa.table({"t": [1, 2, 4], "type": ["A", "B", "C"]})
+        >>> program = "PATTERN p SEQ(A a, B b) RETURN a.t AS t; PATTERN q SEQ(A a, C c) RETURN c.t AS at"
+        >>> run(program, table, time="t", type="type").together().to_pylist()
+        [{'pattern': 'p', 't': 1, 'at': None}, {'pattern': 'q', 't': None, 'at': 4}]
+        """
+        return None if self._together is None else self._together()
 
     def release(self) -> None:
         """Gives back what Spark keeps for results that are used again; they can still be used, at the full cost."""
@@ -192,19 +221,20 @@ def run(
     columns = Columns(time, type, end, probability, alternatives)
     options, eager = Options(limit=checked_limit(limit)), checked_emit(emit, statements)
     fixed, period = fixed_tables(tables, statements), Period(since, until)
-    results = Results()
     if are_frames(sources):
         from ensue.runtimes.spark.detection import detect_frames
 
         emission = Emission(match_id, eager, tick, buckets)
         matched = detect_frames(sources, statements, columns, options, emission, fixed, period)
-        results.update(zip(names, matched.frames, strict=True))
-        results.shared = matched.shared
+        results = Results(names, matched.frames, lambda: matched.together(names))
+        results.shared = tuple(group.frame for group in matched.shared)
         return results
     loaded = load_tables(sources, statements, columns, match_id, fixed, options, period)
     step = loaded.run()
-    for name, table, report in zip(names, step.outputs, step.reports, strict=True):
-        results[name] = loaded.kind.from_arrow(table)
+    from_arrow = loaded.kind.from_arrow
+    tables_found = tuple(map(from_arrow, step.outputs))
+    results = Results(names, tables_found, lambda: from_arrow(together(names, step.outputs)))
+    for name, report in zip(names, step.reports, strict=True):
         results.reports[name] = report
         warn_set_aside(report)
     return results

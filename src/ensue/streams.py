@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ensue.algebra.partial import partial_problems, partial_queries
@@ -18,7 +20,7 @@ from ensue.plan.programs import ColumnNames, Columns, ProgramPlan, plan_queries,
 from ensue.plan.states import refuse_ahead
 from ensue.programs import Program, QueryLike, program_statements
 from ensue.runtimes.fixed import fixed_tables
-from ensue.runtimes.tables import are_frames
+from ensue.runtimes.tables import are_frames, together_schema
 
 if TYPE_CHECKING:
     from ensue.runtimes.spark.running import Running
@@ -60,9 +62,10 @@ def start(
     `to` says where matches go, `late` where rows go that came too late, `timed_out` where partial matches go whose
     window has closed, `violations` where traces go that break a constraint. Each is a folder, which gets Parquet files,
     one folder `batch=N` per micro-batch, or a function `f(rows, batch)` of a DataFrame and the number of its
-    micro-batch. Several patterns have a mapping by their names; late rows of one table per stream a mapping by stream.
-    A micro-batch that is repeated after a crash has the same rows and number, so folders hold each match once; a
-    function can tell by the number, or by `match_id`.
+    micro-batch. Several patterns have a mapping by their names, or one
+    place for all of them, whose rows have a column `pattern` in front;
+    late rows of one table per stream a mapping by stream. A micro-batch that is repeated after a crash has the same
+    rows and number, so folders hold each match once; a function can tell by the number, or by `match_id`.
     On Spark Connect a function runs beside the server, as a copy: what it changes in this process is not seen there.
 
     `checkpoint` is a folder of this query alone. With another query it is refused, unless `upgrade` is true and the
@@ -81,7 +84,7 @@ def start(
         )
     from ensue.runtimes.spark.frames import empty_tables, frame_inputs
     from ensue.runtimes.spark.java import require_pyspark
-    from ensue.runtimes.spark.running import StreamGroup, Target, start_groups
+    from ensue.runtimes.spark.running import start_groups
     from ensue.runtimes.spark.session import advise
     from ensue.runtimes.spark.stream import plan_stream
 
@@ -89,67 +92,109 @@ def start(
     names = Program(statements).names
     options, eager = Options(limit=checked_limit(limit)), checked_emit(emit, statements)
     refuse_ahead(statements, end, eager)
-    planned = plan_queries(
-        empty_tables(sources),
-        statements,
-        Columns(time, type, end, probability, alternatives),
-        match_id,
-        fixed_tables(tables, statements),
-    )
+    columns = Columns(time, type, end, probability, alternatives)
+    planned = plan_queries(empty_tables(sources), statements, columns, match_id, fixed_tables(tables, statements))
+    patterns = names[: len(statements.results)]
     if violations is not None:
-        planned = with_violations(planned, statements)
-        names = (*names, VIOLATIONS)
+        planned, names = with_violations(planned, statements), (*names, VIOLATIONS)
     inputs = frame_inputs(sources, planned.inputs)
     if not inputs[0].frame.isStreaming:
         raise SchemaError(
             "not-a-stream", "the DataFrame is not a stream", "`ensue.detect` and `ensue.run` take tables of the past"
         )
-    streams = [str(item.stream or "late") for item in planned.inputs] if len(inputs) > 1 else ["late"]
-    patterns = names[: len(statements.results)]
-    match_sinks = _by_name(to, patterns, "to", complete=True)
-    if violations is not None:
-        match_sinks.update(_by_name({VIOLATIONS: violations}, [VIOLATIONS], "violations", complete=True))
-    late_sinks = _by_name(late, streams, "late", complete=False)
-    partial_sinks = _by_name(timed_out, patterns, "timed_out", complete=False)
+    sinks = _Places.of(planned, patterns, to, late, timed_out, violations)
+    plan = partial(plan_stream, inputs, options=options, eager=eager, late=bool(sinks.late), tick=tick, buckets=buckets)
+    groups = _groups(planned, names, sinks, plan)
+    spark = inputs[0].frame.sparkSession
+    advise(spark, streaming=True)
+    return start_groups(spark, groups, checkpoint, _trigger(every, available_now), upgrade, status)
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Where the matches of each pattern, its partial matches, and the late rows of each of the `streams` go.
+
+    `together` is the one place for the matches of all `patterns`, if there is one.
+    """
+
+    patterns: Sequence[str]
+    matches: Mapping[str, Sink]
+    partial: Mapping[str, Sink]
+    late: Mapping[str, Sink]
+    streams: Sequence[str]
+    together: Sink | None
+
+    @classmethod
+    def of(
+        cls,
+        planned: ProgramPlan,
+        patterns: Sequence[str],
+        to: Sinks,
+        late: Sinks | None,
+        timed_out: Sinks | None,
+        violations: Sink | None,
+    ) -> _Places:
+        inputs = planned.inputs
+        streams = [str(item.stream or "late") for item in inputs] if len(inputs) > 1 else ["late"]
+        together = None if isinstance(to, Mapping) or len(patterns) == 1 else to
+        matches = _match_sinks(to if together is None else dict.fromkeys(patterns, together), patterns, violations)
+        late_rows = _by_name(late, streams, "late", complete=False)
+        partial_matches = _by_name(timed_out, patterns, "timed_out", complete=False)
+        if together is not None:
+            _check_one_place(planned, patterns)
+        return cls(patterns, matches, partial_matches, late_rows, streams, together)
+
+
+def _groups(planned: ProgramPlan, names: Sequence[str], sinks: _Places, plan: Callable[..., Any]) -> list[Any]:
+    """The streams of Spark, one for each set of keys, each with where its results go."""
+    from ensue.runtimes.spark.running import StreamGroup, targets_of
+
     groups = []
     for group in by_keys(planned):
         places = group.places
         plans = [planned.plans[place] for place in places]
         outputs = [planned.outputs[place] for place in places]
         numbers: list[tuple[Sink, tuple[int, ...]]] = [
-            (match_sinks[names[place]], (number,)) for number, place in enumerate(places)
+            (sinks.matches[names[place]], (number,)) for number, place in enumerate(places)
         ]
         for place in places:
-            if names[place] in partial_sinks:
+            if names[place] in sinks.partial:
                 partials = _partials(planned, place)
-                numbers.append((partial_sinks[names[place]], tuple(range(len(plans), len(plans) + len(partials)))))
+                numbers.append((sinks.partial[names[place]], tuple(range(len(plans), len(plans) + len(partials)))))
                 plans += [plan for plan, _ in partials]
                 outputs += [output for _, output in partials]
-        numbers += [(sink, (len(plans) + streams.index(name),)) for name, sink in late_sinks.items()]
-        stream = plan_stream(
-            inputs,
-            plans,
-            outputs,
-            options,
-            group.keys,
-            group.derivations,
-            group.states,
-            eager=eager,
-            late=bool(late_sinks),
-            tick=tick,
-            buckets=buckets,
-        )
-        targets = [Target(sink, places, stream.task.schema_of(places[0])) for sink, places in numbers]
-        groups.append(StreamGroup(stream, tuple(targets)))
-    if late_sinks and len(groups) > 1:
+        numbers += [(sink, (len(plans) + sinks.streams.index(name),)) for name, sink in sinks.late.items()]
+        stream = plan(plans=plans, outputs=outputs, keys=group.keys, derivations=group.derivations, states=group.states)
+        patterns = sinks.patterns
+        results = {number: patterns[place] for number, place in enumerate(places) if place < len(patterns)}
+        groups.append(StreamGroup(stream, targets_of(numbers, sinks.together, results)))
+    if sinks.late and len(groups) > 1:
         raise SchemaError(
             "late-keys",
             "the patterns have different partition keys and so run as several streams, each with late rows of its own",
             "start the patterns of each PARTITION BY by themselves",
         )
-    spark = inputs[0].frame.sparkSession
-    advise(spark, streaming=True)
-    return start_groups(spark, groups, checkpoint, _trigger(every, available_now), upgrade, status)
+    return groups
+
+
+def _match_sinks(to: Sinks, patterns: Sequence[str], violations: Sink | None) -> dict[str, Sink]:
+    sinks = _by_name(to, patterns, "to", complete=True)
+    if violations is not None:
+        sinks.update(_by_name({VIOLATIONS: violations}, [VIOLATIONS], "violations", complete=True))
+    return sinks
+
+
+def _check_one_place(planned: ProgramPlan, patterns: Sequence[str]) -> None:
+    """Matches go to one place if one stream finds them and their columns fit into one table."""
+    from ensue.runtimes.spark.batch import result_schema
+
+    if sum(any(place < len(patterns) for place in group.places) for group in by_keys(planned)) > 1:
+        raise SchemaError(
+            "sink-names",
+            "`to` is one place for patterns with different partition keys, which run as several streams",
+            f"pass a mapping such as {{{patterns[0]!r}: ...}}",
+        )
+    together_schema(patterns, [result_schema(output) for output in planned.outputs[: len(patterns)]])
 
 
 def stream_state(checkpoint: str, spark: Any = None, *, events: bool = False) -> Any:
@@ -210,7 +255,7 @@ def _partials(planned: ProgramPlan, place: int) -> list[tuple[QueryPlan, OutputS
     if problems:
         raise QueryError(problems, source)
     found = []
-    for partial in partial_queries(whole.query):
-        plan = plan_query(partial.query, catalog, source)
-        found.append((plan, partial_output(output, render_pattern(partial.missing))))
+    for part in partial_queries(whole.query):
+        plan = plan_query(part.query, catalog, source)
+        found.append((plan, partial_output(output, render_pattern(part.missing))))
     return found

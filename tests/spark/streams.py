@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from inside import spark_schema
+from inside import CARRIED, BucketTask, spark_schema
 
 SMALL = {"spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"}
 """Settings with which a micro-batch of a few rows takes as little time as it can."""
@@ -34,6 +34,22 @@ FAR = 3_000_000_000 * SECOND
 
 def instants(microseconds: Sequence[int] | np.ndarray) -> pa.Array:
     return pa.array(microseconds, pa.int64()).cast(INSTANT)
+
+
+def matches_in(found: pa.Table, task: BucketTask, number: int) -> Iterator[pa.Table]:
+    """The matches of a query among the packed outputs of buckets; those of several queries are packed together."""
+    several = len(task.plans) > 1
+    for row in found.to_pylist():
+        if row["output"] == (CARRIED if several else number):
+            schema = task.schema_of(row["output"])
+            table = pa.Table.from_batches([pa.ipc.read_record_batch(pa.py_buffer(row["payload"]), schema)])
+            yield own_matches(table, task, number) if several else table
+
+
+def own_matches(carried: pa.Table, task: BucketTask, number: int) -> pa.Table:
+    """The matches of one of several queries that are in one table."""
+    own = carried.filter(pa.array(carried.column(0).to_numpy() == number)).select(list(task.carrier.places[number]))
+    return own.rename_columns(task.matches[number].names)
 
 
 @contextmanager

@@ -382,6 +382,24 @@ def test_patterns_with_the_same_keys_share_a_scan_and_a_shuffle(parquet: DataFra
     assert not found.shared[0].storageLevel.useMemory
 
 
+def test_all_matches_come_in_one_action(parquet: DataFrame) -> None:
+    found, local = (ensue.run(PROGRAM, events, **COLUMNS) for events in (parquet, parquet.toArrow()))
+    together = found.together()
+    assert together.toArrow().schema == local.together().schema
+    assert rows(together) == rows(local.together())
+    assert {row["pattern"] for row in together.collect()} == {name for name, own in local.items() if own.num_rows}
+    found.release()
+
+
+def test_a_column_of_two_types_does_not_fit_into_one_table(parquet: DataFrame) -> None:
+    number, text = (f"PATTERN {name} (A a) PARTITION BY id RETURN a.{name} AS x" for name in ("t", "note"))
+    for program in (f"{number}; {text}", f"{number}; PATTERN (A a) PARTITION BY id RETURN a.t AS pattern"):
+        for events in (parquet, parquet.toArrow()):
+            found = ensue.run(program, events, **COLUMNS)
+            with pytest.raises(ensue.SchemaError, match="one-table"):
+                found.together()
+
+
 def test_matches_feed_another_pattern(spark: SparkSession) -> None:
     """As events at their end, and as events that last from their start to their end."""
     table = pa.table({"t": range(8), "type": ["A", "B"] * 4, "id": [1, 1, 2, 2, 1, 1, 2, 2]})

@@ -19,6 +19,7 @@ from engine.test_eager import positive_cases
 from ensue import LimitError, QueryError, StateError
 from harness import events_table, input_of
 from inside import (
+    CARRIED,
     BucketTask,
     Clock,
     Duration,
@@ -44,6 +45,7 @@ from inside import (
 )
 from inside import bucket as bucket_module
 from oracle.oracle import OracleEvent, OracleMatch, matches
+from spark.streams import own_matches
 from strategies.histories import histories
 from strategies.patterns import cases, queries
 
@@ -158,7 +160,7 @@ def rows_of(task: BucketTask, output: Output) -> list[object]:
 
 def table_of(task: BucketTask, output: Output) -> pa.Table:
     batch = pa.ipc.read_record_batch(pa.py_buffer(output.data), task.schema_of(output.number))
-    assert batch.num_rows == output.rows
+    assert output.number == CARRIED or batch.num_rows == output.rows
     return pa.Table.from_batches([batch])
 
 
@@ -175,8 +177,13 @@ class Run:
         self.reached.append(reached)
         self.found.append([Counter() for _ in task.plans])
         for output in outputs:
+            if output.number == CARRIED:
+                for number, found in enumerate(self.found[-1]):
+                    found += named_bindings(own_matches(table_of(task, output), task, number))
+                continue
             if output.number < len(task.plans):
-                self.found[-1][output.number] += named_bindings(table_of(task, output))
+                if output.data is not None:
+                    self.found[-1][output.number] += named_bindings(table_of(task, output))
                 continue
             self.late_rows += output.rows
             assert (output.data is not None) == task.gives_late

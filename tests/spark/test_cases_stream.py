@@ -45,7 +45,7 @@ from inside import (
     resolve_contexts,
 )
 from inside import walk_pattern as walk
-from spark.streams import FAR, INSTANT, Feed, Ran, disordered, run_to_end, settings
+from spark.streams import FAR, INSTANT, Feed, Ran, disordered, matches_in, run_to_end, settings
 from test_cases import (
     ALL,
     detect,
@@ -223,15 +223,10 @@ class Group:
                 self.plan, self.ran = self.run()
         assert self.plan is not None
         number = next(member.number for member in self.members if member.case is case)
-        schema = self.plan.task.schema_of(number)
         return [
-            (
-                without_zone(pa.Table.from_batches([pa.ipc.read_record_batch(pa.py_buffer(row["payload"]), schema)])),
-                batch,
-            )
+            (without_zone(matches), batch)
             for batch, table in self.ran.batches.items()
-            for row in table.to_pylist()
-            if row["output"] == number
+            for matches in matches_in(table, self.plan.task, number)
         ]
 
     def batch_of(self, completion: int) -> int | None:

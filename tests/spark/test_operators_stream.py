@@ -31,7 +31,7 @@ from inside import (
     render_query,
 )
 from spark.operators import OPERATOR_CASES
-from spark.streams import SECOND, START, feed_of, instants, run_to_end
+from spark.streams import SECOND, START, feed_of, instants, matches_in, run_to_end
 from spark.test_cases_stream import KINDS, Group, Kind, kind_of
 from test_cases import detect, node_of
 
@@ -191,11 +191,10 @@ def test_an_idle_key_fires_by_time(spark: SparkSession, tmp_path: Path) -> None:
     plan = plan_stream(inputs, planned.plans, planned.outputs, Options(), ("k",), buckets=64)
     ran = run_to_end(plan.found(), tmp_path / "checkpoint")
     given = [
-        (NAMES[row["output"]], match["k"], int(match["end"].timestamp()) - START // SECOND, batch)
+        (name, match["k"], int(match["end"].timestamp()) - START // SECOND, batch)
         for batch, table in ran.batches.items()
-        for row in table.to_pylist()
-        for match in pa.ipc.read_record_batch(
-            pa.py_buffer(row["payload"]), plan.task.schema_of(row["output"])
-        ).to_pylist()
+        for number, name in enumerate(NAMES)
+        for matches in matches_in(table, plan.task, number)
+        for match in matches.to_pylist()
     ]
     assert sorted(given) == [("silent", 1, 6, 3), ("ticking", 1, 11, 4), ("ticking", 1, 21, 4)]

@@ -39,7 +39,7 @@ from inside import (
     program_statements,
     render_statements,
 )
-from spark.streams import FAR, INSTANT, Feed, Ran, disordered, run_to_end, settings
+from spark.streams import FAR, INSTANT, Feed, Ran, disordered, matches_in, run_to_end, settings
 from spark.test_cases_stream import without_zone
 from test_cases import ALL, each, has_rules, is_beyond_sample, order_of_arrival_counts
 
@@ -129,12 +129,9 @@ class Group:
     def tables_of(self, place: int) -> Any:
         assert self.plan is not None
         assert self.ran is not None
-        schema = self.plan.task.schema_of(place)
         for batch, table in self.ran.batches.items():
-            for row in table.to_pylist():
-                if row["output"] == place:
-                    rows = pa.ipc.read_record_batch(pa.py_buffer(row["payload"]), schema)
-                    yield without_zone(pa.Table.from_batches([rows])), batch
+            for matches in matches_in(table, self.plan.task, place):
+                yield without_zone(matches), batch
 
     def batch_of(self, end: int) -> int | None:
         """The micro-batch whose watermark is the first to reach a time, None if none does."""

@@ -134,6 +134,24 @@ def folders_of(folder: Path) -> set[str]:
     return {entry.name for entry in folder.glob("batch=*")}
 
 
+def test_all_patterns_go_to_one_place(spark: SparkSession, tmp_path: Path) -> None:
+    table = history(400, seed=11)
+    feed = feed_of(tmp_path / "in", [table, one_row(FAR)])
+    start(
+        spark,
+        f"{PAIR}; {ALONE}",
+        feed.stream(spark, "t"),
+        to=str(tmp_path / "all"),
+        timed_out={"pair": str(tmp_path / "partial")},
+        checkpoint=str(tmp_path / "checkpoint"),
+        available_now=True,
+    ).wait()
+    expected = ensue.run(f"{PAIR}; {ALONE}", table, **COLUMNS)
+    assert all(own.num_rows > 10 for own in expected.values())
+    assert lines(written(spark, tmp_path / "all")) == lines(expected.together())
+    assert written(spark, tmp_path / "partial").column_names == ["id", "since", "until", "waiting_for"]
+
+
 def test_nothing_found_leaves_a_folder_that_can_be_read(spark: SparkSession, tmp_path: Path) -> None:
     feed = feed_of(tmp_path / "in", [one_row(START), one_row(FAR)])
     options = {"to": str(tmp_path / "pair"), "checkpoint": str(tmp_path / "checkpoint"), "available_now": True}
@@ -317,7 +335,16 @@ def test_a_narrower_query_goes_on(spark: SparkSession, begun: Begun, tmp_path: P
 
 
 SINKS: dict[str, tuple[str, str, dict[str, Any]]] = {
-    "one place for two patterns": ("sink-names", f"{PAIR}; {ALONE}", {"to": "out"}),
+    "one place for patterns of several streams": (
+        "sink-names",
+        f"{PAIR}; PATTERN anywhere SEQ(A a, C c) WITHIN 1 second",
+        {"to": "out"},
+    ),
+    "one place for columns of two types": (
+        "one-table",
+        f"{PAIR}; PATTERN told (A a) PARTITION BY id RETURN a.note AS since",
+        {"to": "out"},
+    ),
     "no place for one of them": ("sink-names", f"{PAIR}; {ALONE}", {"to": {"pair": "out"}}),
     "a place for none": ("sink-names", PAIR, {"to": {"pair": "out", "pairs": "out"}}),
     "late rows of a stream that is none": ("sink-names", PAIR, {"to": "out", "late": {"A": "late"}}),

@@ -38,13 +38,17 @@ REQUIRED = {"version", "query", "watermark", "per_stream", "report", "tables"}
 
 
 def snapshot(
-    machine: Machine, state: State, per_stream: bool, schemas: Mapping[Stream | None, pa.Schema] | None = None
+    machine: Machine,
+    state: State,
+    per_stream: bool,
+    schemas: Mapping[Stream | None, pa.Schema] | None = None,
+    text: str | None = None,
 ) -> pa.Table:
     """The state as one row: a column for each input with the list of its kept events, those of every stage apart.
 
     A query that watches its traces has a column with the list of what is known of each. `per_stream` says whether
     batches come as one table per stream, `schemas` what columns they have, of which the machine itself knows only
-    those that its queries use.
+    those that its queries use. `text` is that of the machine, if it is known: rendering many queries takes its time.
     """
     shapes = {item.stream: item.table.schema for item in machine.inputs} | dict(schemas or {})
     columns: dict[str, pa.Array] = {}
@@ -54,7 +58,7 @@ def snapshot(
             columns |= {prefix + _records_name(place, number): _as_list(table) for number, table in enumerate(tables)}
     header = {
         "version": STATE_VERSION,
-        "query": text_of(machine),
+        "query": text_of(machine) if text is None else text,
         "watermark": state.watermark,
         "horizon": state.horizon,
         "per_stream": per_stream,
@@ -116,13 +120,14 @@ def _all_plans(machine: Machine) -> list[QueryPlan]:
     return [plan for stage in machine.stages for plan in stage.plans]
 
 
-def restore(machine: Machine, saved: pa.Table, predecessors: Collection[str] = ()) -> State:
+def restore(machine: Machine, saved: pa.Table, predecessors: Collection[str] = (), text: str | None = None) -> State:
     """The state of a machine of the same query over tables of the same shape, as it was saved.
 
-    `predecessors` are other queries, as texts, whose kept events are known to suffice.
+    `predecessors` are other queries, as texts, whose kept events are known to suffice. `text` is that of the machine,
+    if it is known.
     """
     header = read_header(saved)
-    text = text_of(machine)
+    text = text_of(machine) if text is None else text
     if header["query"] != text and header["query"] not in predecessors:
         raise StateError(
             "state-query",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -190,6 +190,41 @@ def _without_views(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(kind):
         return pa.struct([field.with_type(_without_views(field.type)) for field in kind])
     return kind
+
+
+PATTERN = "pattern"
+"""The column that names the pattern of a match, where matches of several patterns are in one table."""
+
+
+def together_schema(names: Sequence[str], schemas: Sequence[pa.Schema]) -> pa.Schema:
+    """The columns of one table for the matches of several patterns: the name of the pattern, then those of all."""
+    fields: dict[str, tuple[pa.Field, str]] = {}
+    for name, schema in zip(names, schemas, strict=True):
+        for field in schema:
+            first, other = fields.setdefault(field.name, (field, name))
+            if field.name == PATTERN:
+                problem = f"pattern `{name}` has a column `{PATTERN}`, which says in one table which pattern matched"
+            elif field.type != first.type:
+                problem = (
+                    f"column `{field.name}` is {first.type} in pattern `{other}` and {field.type} in pattern `{name}`, "
+                    "so their matches do not fit into one table"
+                )
+            else:
+                continue
+            raise SchemaError("one-table", problem, "give the column another name, with `RETURN ... AS name`")
+    return pa.schema([pa.field(PATTERN, pa.string()), *(field for field, _ in fields.values())])
+
+
+def together(names: Sequence[str], tables: Sequence[pa.Table]) -> pa.Table:
+    """The matches of several patterns in one table, null where a pattern lacks a column."""
+    schema = together_schema(names, [table.schema for table in tables])
+    parts = []
+    for name, table in zip(names, tables, strict=True):
+        rows, own = table.num_rows, table.column_names
+        columns = [table.column(field.name) if field.name in own else pa.nulls(rows, field.type) for field in schema]
+        columns[0] = pa.repeat(pa.scalar(name, pa.string()), rows)
+        parts.append(pa.table(columns, schema=schema))
+    return pa.concat_tables(parts)
 
 
 def conform(table: pa.Table, schema: pa.Schema, label: str) -> pa.Table:

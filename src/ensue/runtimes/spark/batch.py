@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's own convention)
+from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import (
     BooleanType,
     DateType,
@@ -32,7 +33,18 @@ from ensue.plan.slices import Slicing, slicing_of
 from ensue.plan.wakes import is_endless
 from ensue.runtimes.spark.frames import FrameInput, carried, spark_schema
 from ensue.runtimes.spark.pushdown import column, in_streams, needed_rows, rows_between
-from ensue.runtimes.spark.worker import HORIZON, NEXT, PATTERN, SOURCE, BatchTask, Layout, struct_name, union_schema
+from ensue.runtimes.spark.worker import (
+    HORIZON,
+    NEXT,
+    PATTERN,
+    SOURCE,
+    BatchTask,
+    BatchWork,
+    Carrier,
+    Layout,
+    Shipped,
+    struct_name,
+)
 
 _KEYS = BooleanType | NumericType | DateType | TimestampType | TimestampNTZType | DayTimeIntervalType
 
@@ -50,32 +62,79 @@ def match_frames(
 ) -> DataFrame:
     """The matches of queries whose events are kept apart by `keys`, by one scan and one shuffle.
 
-    A single query gives its own columns; several give the number of the pattern and one struct each. Time is not cut
-    into slices where there are declared streams: a match of one reaches as far as all that it is made of.
+    A single query gives its own columns; several give those of a `Carrier`. Time is not cut into slices where there are
+    declared streams: a match of one reaches as far as all that it is made of.
     """
     everything = all_plans(derivations, plans)
     slicing = None if derivations else slicing_of(plans)
     layout = travelling(inputs, everything)
-    schemas = [result_schema(output) for output in outputs]
-    schema = schemas[0] if len(schemas) == 1 else union_schema(schemas)
+    carrier = carrier_of(outputs)
     task = BatchTask(
         layout,
         tuple(plans),
         tuple(outputs),
-        schema,
+        carrier if len(outputs) > 1 else result_schema(outputs[0]),
         slicing.width if slicing is not None else None,
         options,
         tuple(derivations),
     )
     bounds = bounds_of([entry.item for entry in inputs], plans, derivations, options.since, options.until)
     rows = shuffled(inputs, layout, everything, slicing, keys, bounds)
-    return rows.mapInArrow(task, spark_schema(schema))
+    schema = carrier.schema if len(outputs) > 1 else result_schema(outputs[0])
+    return rows.mapInArrow(BatchWork(Shipped(task)), spark_schema(schema))
 
 
-def of_pattern(matches: DataFrame, place: int, output: OutputSchema) -> DataFrame:
-    """The matches of one of several queries that were found together."""
-    found = matches.filter(column(PATTERN) == place).select(f"`{struct_name(place)}`.*")
-    return found.toDF(*output.schema.names)
+def carrier_of(outputs: Sequence[OutputSchema]) -> Carrier:
+    """The columns in which matches of several queries travel together."""
+    return Carrier.of([result_schema(output) for output in outputs])
+
+
+def of_patterns(matches: DataFrame, carrier: Carrier, places: Sequence[int], names: Sequence[str]) -> DataFrame:
+    """The matches of some of the queries that were found together, all with columns of these names.
+
+    As texts, because a program may have hundreds of queries, and every column is several calls to Java.
+    """
+    own = [_quoted(carrier.schema.names[number]) for number in carrier.places[places[0]]]
+    columns = [f"{column} AS {_quoted(name)}" for column, name in zip(own, names, strict=True)]
+    return matches.filter(f"{_quoted(PATTERN)} IN ({', '.join(map(str, places))})").selectExpr(*columns)
+
+
+def all_patterns(
+    matches: DataFrame, carrier: Carrier, names: Mapping[int, str], schemas: Sequence[pa.Schema], whole: pa.Schema
+) -> DataFrame:
+    """The matches of the queries of these names and columns, in the columns of one table for all of them."""
+    pattern, others = column(PATTERN), len(names) < len(carrier.places)
+    where: dict[str, dict[int, list[int]]] = {name: {} for name in whole.names[1:]}
+    for place, schema in zip(names, schemas, strict=True):
+        for name, number in zip(schema.names, carrier.places[place], strict=True):
+            where[name].setdefault(number, []).append(place)
+    columns = []
+    for field in list(whole)[1:]:
+        value = F.lit(None).cast(from_arrow_type(field.type))
+        for number, own in where[field.name].items():
+            carried = column(carrier.schema.names[number])
+            value = carried if len(own) == len(names) else F.when(pattern.isin(*own), carried).otherwise(value)
+        columns.append(value.alias(field.name))
+    called = F.element_at(F.create_map(*(F.lit(part) for entry in names.items() for part in entry)), pattern)
+    rows = matches.filter(pattern.isin(*names)) if others else matches
+    return rows.select(called.alias(whole.names[0]), *columns)
+
+
+def one_pattern(matches: DataFrame, name: str, whole: pa.Schema) -> DataFrame:
+    """The matches of one query in the columns of a table for several."""
+    places = {own: struct_name(place) for place, own in enumerate(matches.columns)}
+    columns = [
+        (column(places[field.name]) if field.name in places else F.lit(None).cast(from_arrow_type(field.type))).alias(
+            field.name
+        )
+        for field in list(whole)[1:]
+    ]
+    # By number, because Spark need not tell `x` and `X` apart.
+    return matches.toDF(*places.values()).select(F.lit(name).alias(whole.names[0]), *columns)
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
 
 
 def result_schema(output: OutputSchema) -> pa.Schema:

@@ -248,7 +248,8 @@ class TrackTask:
             rows = pa.concat_tables([step.told.rows[place], self._late(step, tables, place)])
             outputs += [Output(place, count, data) for count, data in packed(rows.cast(self.carried(place)))]
         kept = as_bytes(snapshot(machine, step.state, len(self.inputs) > 1), step.state)
-        moment = next_moment(machine, step.state, until)
+        # A machine that follows states alone has no stages.
+        moment = next_moment(machine, step.state, until, ())
         return bucket.Step(kept, None if moment is None else self.clock.milliseconds(moment), tuple(outputs))
 
     def _late(self, step: Step, tables: Sequence[pa.Table], place: int) -> pa.Table:

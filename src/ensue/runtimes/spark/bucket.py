@@ -8,32 +8,36 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from ensue.engine.events import in_streams
 from ensue.engine.machine import Machine, State, compile_plan
-from ensue.engine.snapshot import restore, snapshot
+from ensue.engine.snapshot import restore, snapshot, text_of
 from ensue.engine.sources import EventSource
 from ensue.engine.stage import Stage, StageState
 from ensue.engine.violations import ends_of_traces
 from ensue.errors import LimitError, StateError, counted
 from ensue.plan.declared import Derivation
 from ensue.plan.inputs import InputTable
-from ensue.plan.model import Options, QueryPlan
+from ensue.plan.model import Options, QueryPlan, Retention
 from ensue.plan.outputs import OutputSchema
 from ensue.plan.programs import ProgramPlan
 from ensue.plan.slices import reach_of_streams
 from ensue.plan.states import StateQuestions
 from ensue.plan.wakes import Wake, wakes_of
-from ensue.runtimes.spark.worker import in_settled_order
+from ensue.runtimes.spark.worker import Carrier, in_settled_order
 
 NO_WATERMARK = -(2**62)
 """The watermark before Spark has one: nothing is late, nothing is complete."""
 
 LARGEST_STATE = 1 << 29
 """A state of more bytes than this would not reach the worker any more."""
+
+CARRIED = -1
+"""The number of the output that holds the matches of several queries together."""
 
 Payload = tuple[int, bytes]
 """The number of an input, and rows of it as an Arrow record batch without its schema."""
@@ -65,7 +69,10 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one call gave. `outputs` are numbered: one per query, then one per input for its late rows."""
+    """What one call gave. `outputs` are numbered: one per query, then one per input for its late rows.
+
+    Where there are several queries, theirs are only counted, and CARRIED has the rows of all.
+    """
 
     state: bytes | None
     wake: int | None
@@ -101,8 +108,25 @@ class BucketTask:
         plan = ProgramPlan(self.inputs, self.plans, self.outputs, self.derivations, self.states)
         return compile_plan(plan, self.options, self.eager)
 
+    @cached_property
+    def text(self) -> str:
+        """The queries by which a saved state is known."""
+        return text_of(self.machine)
+
+    @cached_property
+    def times(self) -> tuple[Times, ...]:
+        """When the queries of each stage have something to do."""
+        return tuple(map(times_of, self.machine.stages))
+
+    @cached_property
+    def carrier(self) -> Carrier:
+        """How matches of several queries travel together."""
+        return Carrier.of(self.matches)
+
     def schema_of(self, number: int) -> pa.Schema:
         """The columns of an output."""
+        if number == CARRIED:
+            return self.carrier.schema
         plans = len(self.plans)
         return self.matches[number] if number < plans else self.inputs[number - plans].table.schema
 
@@ -113,17 +137,22 @@ class BucketTask:
         reached = self.clock.ticks(watermark)
         until = reached if state.watermark is None else max(reached, state.watermark)
         step = machine.step(state, machine.read(fresh), until, late_until=until)
-        outputs = [
-            Output(number, rows, data)
-            for number, table in enumerate(step.outputs)
-            for rows, data in packed(table.cast(self.matches[number]))
-        ]
+        outputs = self._matches(step.outputs)
         for place, (table, mask) in enumerate(zip(tables, step.late, strict=True)):
             outputs += self._late(len(self.plans) + place, table.filter(pa.array(mask)))
         given = tuple(outputs)
         if not step.state.holds_anything:
             return Step(None, None, given)
         return Step(self._saved(step.state), self._wake(step.state, until), given)
+
+    def _matches(self, tables: Sequence[pa.Table]) -> list[Output]:
+        if len(tables) == 1:
+            return [Output(0, rows, data) for rows, data in packed(tables[0].cast(self.matches[0]))]
+        filled = [(number, table) for number, table in enumerate(tables) if table.num_rows]
+        carried = [self.carrier.carry(batch, number) for number, table in filled for batch in table.to_batches()]
+        together = pa.Table.from_batches(carried, self.carrier.schema)
+        counts = [Output(number, table.num_rows, None) for number, table in filled]
+        return [*counts, *(Output(CARRIED, 0, data) for _, data in packed(together))]
 
     def _late(self, number: int, rows: pa.Table) -> list[Output]:
         if rows.num_rows == 0:
@@ -134,7 +163,9 @@ class BucketTask:
 
     def state(self, saved: bytes | None) -> State:
         """The state of a bucket as it was saved, or a new one."""
-        return self.machine.start() if saved is None else restore(self.machine, read_state(saved), self.predecessors)
+        if saved is None:
+            return self.machine.start()
+        return restore(self.machine, read_state(saved), self.predecessors, self.text)
 
     def _tables(self, payloads: Iterable[Payload]) -> list[pa.Table]:
         tables = tables_of(self.inputs, payloads)
@@ -145,11 +176,11 @@ class BucketTask:
         )
 
     def _saved(self, state: State) -> bytes:
-        return as_bytes(snapshot(self.machine, state, len(self.inputs) > 1), state)
+        return as_bytes(snapshot(self.machine, state, len(self.inputs) > 1, text=self.text), state)
 
     def _wake(self, state: State, until: int) -> int | None:
         """The millisecond at which the bucket has something to do without a new row, None if it never has."""
-        moment = next_moment(self.machine, state, until)
+        moment = next_moment(self.machine, state, until, self.times)
         return None if moment is None else self.clock.milliseconds(moment)
 
 
@@ -193,12 +224,25 @@ def packed(table: pa.Table) -> Iterator[tuple[int, bytes]]:
             yield batch.num_rows, batch.serialize().to_pybytes()
 
 
-def next_moment(machine: Machine, state: State, until: int) -> int | None:
+class Times(NamedTuple):
+    """When events may complete a match of some plans, and how long they are kept; equal ones of many plans once."""
+
+    wakes: tuple[Wake, ...]
+    kept: tuple[Retention, ...]
+
+
+def times_of(stage: Stage) -> Times:
+    wakes = dict.fromkeys(wake for plan in stage.plans for wake in wakes_of(plan))
+    kept = dict.fromkeys(own for plan in stage.plans for _, own in reach_of_streams(plan))
+    return Times(tuple(wakes), tuple(kept))
+
+
+def next_moment(machine: Machine, state: State, until: int, times: Sequence[Times]) -> int | None:
     """The first tick after `until` at which a match may complete or a trace is over, or else all can be forgotten."""
     candidates: list[int] = []
     forgotten: list[int | None] = []
-    for stage, part in zip(machine.stages, state.stages, strict=True):
-        own, gone = _moments(stage, part, until)
+    for stage, part, of_stage in zip(machine.stages, state.stages, times, strict=True):
+        own, gone = _moments(stage, part, until, of_stage)
         candidates += own
         forgotten += gone
     if machine.states is not None and state.believed is not None:
@@ -210,19 +254,18 @@ def next_moment(machine: Machine, state: State, until: int) -> int | None:
     return max(known) if known and len(known) == len(forgotten) and max(known) > until else None
 
 
-def _moments(stage: Stage, state: StageState, until: int) -> tuple[list[int], list[int | None]]:
+def _moments(stage: Stage, state: StageState, until: int, times: Times) -> tuple[list[int], list[int | None]]:
     """When something may happen in one stage, and when each of its tables can be forgotten."""
     candidates: list[int] = []
     forgotten: list[int | None] = []
-    wakes = [wake for plan in stage.plans for wake in wakes_of(plan)]
     for source in stage.loaded(state):
         if len(source.ends) == 0:
             continue
         if not stage.eager:
             candidates += _first_after(source.ends, until)
-        for wake in wakes:
+        for wake in times.wakes:
             candidates += _first_after(_wake_times(source, wake, until), until)
-        forgotten.append(_all_forgotten(stage, source.starts, source.ends))
+        forgotten.append(_all_forgotten(times.kept, source.starts, source.ends))
     for plan, records in zip(stage.plans, state.records, strict=True):
         candidates += _first_after(ends_of_traces(plan, records), until)
     return candidates, forgotten
@@ -246,17 +289,14 @@ def _first_after(moments: np.ndarray, until: int) -> list[int]:
     return [int(later.min())] if len(later) else []
 
 
-def _all_forgotten(stage: Stage, starts: np.ndarray, ends: np.ndarray) -> int | None:
+def _all_forgotten(retentions: Sequence[Retention], starts: np.ndarray, ends: np.ndarray) -> int | None:
     """When nothing of a table is needed any more; None if nothing says so."""
     moments: list[int] = []
-    for plan in stage.plans:
-        for _, kept in reach_of_streams(plan):
-            limits = [
-                int(origin.max()) + ticks
-                for origin, ticks in ((starts, kept.from_start), (ends, kept.from_end))
-                if ticks is not None
-            ]
-            if not limits:
-                return None
-            moments.append(min(limits))
+    latest = int(starts.max()), int(ends.max())
+    for kept in retentions:
+        of_kept = zip(latest, (kept.from_start, kept.from_end), strict=True)
+        limits = [moment + ticks for moment, ticks in of_kept if ticks is not None]
+        if not limits:
+            return None
+        moments.append(min(limits))
     return max(moments, default=None)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from ensue.errors import SchemaError
@@ -15,23 +18,72 @@ from ensue.plan.programs import Columns, Emission, FixedTables, ProgramPlan, pla
 from ensue.plan.slices import slicing_of
 from ensue.plan.states import refuse_ahead
 from ensue.runtimes.moments import Period
-from ensue.runtimes.spark.batch import match_frames, of_pattern
+from ensue.runtimes.spark.batch import (
+    all_patterns,
+    carrier_of,
+    match_frames,
+    of_patterns,
+    one_pattern,
+    result_schema,
+)
 from ensue.runtimes.spark.beliefs import answered, is_stream
 from ensue.runtimes.spark.frames import FrameInput, empty_tables, frame_inputs
 from ensue.runtimes.spark.java import require_pyspark
 from ensue.runtimes.spark.session import advise
-from ensue.runtimes.spark.stream import plan_stream, unpacked
+from ensue.runtimes.spark.stream import matches_in, plan_stream
+from ensue.runtimes.spark.worker import Carrier
+from ensue.runtimes.tables import together_schema
 
 CALLERS = 4
 """How many calls up from the notice about settings the user's line is."""
 
 
 @dataclass(frozen=True, slots=True)
-class Matched:
-    """The matches of each query, and the frames that several of them share and that Spark keeps for that."""
+class Shared:
+    """Matches that several queries have in one frame, which Spark keeps for them, by the places of the queries."""
 
-    frames: tuple[DataFrame, ...]
-    shared: tuple[DataFrame, ...] = ()
+    frame: DataFrame
+    carrier: Carrier
+    places: tuple[int, ...]
+
+
+class Frames(Sequence[DataFrame]):
+    """The frames of queries, each made when it is asked for: Spark takes some milliseconds to look at each."""
+
+    def __init__(self, made: Mapping[int, DataFrame], shared: Sequence[Shared], schemas: Sequence[pa.Schema]) -> None:
+        self._made, self._schemas = dict(made), schemas
+        self._shared = {place: (group, number) for group in shared for number, place in enumerate(group.places)}
+
+    def __len__(self) -> int:
+        return len(self._schemas)
+
+    def __getitem__(self, place: Any) -> Any:
+        if place not in self._made:
+            group, number = self._shared[place]
+            self._made[place] = of_patterns(group.frame, group.carrier, [number], self._schemas[place].names)
+        return self._made[place]
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """The matches of each query, the columns they have, and what several of them share."""
+
+    frames: Sequence[DataFrame]
+    schemas: tuple[pa.Schema, ...]
+    shared: tuple[Shared, ...] = ()
+
+    def together(self, names: Sequence[str]) -> DataFrame:
+        """The matches of all queries in one frame."""
+        whole = together_schema(names, self.schemas)
+        parts, rest = [], dict.fromkeys(range(len(names)))
+        for group in self.shared:
+            own = {number: names[place] for number, place in enumerate(group.places)}
+            schemas = [self.schemas[place] for place in group.places]
+            parts.append(all_patterns(group.frame, group.carrier, own, schemas, whole))
+            for place in group.places:
+                del rest[place]
+        parts += [one_pattern(self.frames[place], names[place], whole) for place in rest]
+        return reduce(DataFrame.union, parts)
 
 
 def detect_frames(
@@ -95,8 +147,8 @@ def match_stream(inputs: Sequence[FrameInput], planned: ProgramPlan, options: Op
             tick=emission.tick,
             buckets=emission.buckets,
         )
-        frames.append(unpacked(stream.counted(stream.found()), [0], stream.task.schema_of(0)))
-    return Matched(tuple(frames))
+        frames.append(matches_in(stream.counted(stream.found()), stream.task))
+    return Matched(tuple(frames), tuple(map(result_schema, planned.outputs)))
 
 
 def match_batch(inputs: Sequence[FrameInput], planned: ProgramPlan, options: Options) -> Matched:
@@ -114,7 +166,7 @@ def match_batch(inputs: Sequence[FrameInput], planned: ProgramPlan, options: Opt
             together.setdefault((group.keys, cut), []).extend(group.places)
     groups += [Group(keys, tuple(places)) for (keys, _), places in together.items()]
     frames: dict[int, DataFrame] = {}
-    shared: list[DataFrame] = []
+    shared: list[Shared] = []
     for group in groups:
         places = group.places
         plans = [planned.plans[place] for place in places]
@@ -123,6 +175,6 @@ def match_batch(inputs: Sequence[FrameInput], planned: ProgramPlan, options: Opt
         if len(places) == 1:
             frames[places[0]] = matches
             continue
-        shared.append(matches.persist())
-        frames.update({place: of_pattern(shared[-1], number, outputs[number]) for number, place in enumerate(places)})
-    return Matched(tuple(frames[place] for place in range(len(planned.plans))), tuple(shared))
+        shared.append(Shared(matches.persist(), carrier_of(outputs), places))
+    schemas = tuple(map(result_schema, planned.outputs))
+    return Matched(Frames(frames, shared, schemas), schemas, tuple(shared))

@@ -242,10 +242,7 @@ class _Rows:
 
     def of_streams(self, demands: Demands) -> Column | None:
         """The rows that meet the demands on some stream."""
-        accepted = {
-            stream: _any_of(_all_of(self.accepted(one, False) for one in conjunction) for conjunction in choices)
-            for stream, choices in demands.items()
-        }
+        accepted = {stream: self._of_variables(choices) for stream, choices in demands.items()}
         if self.item.type is None:
             return _any_of(accepted.values())
         names = in_streams(self.item, list(accepted))
@@ -261,6 +258,13 @@ class _Rows:
             arms.append(in_streams(self.item, whole))
         # The names come first by themselves: where files cannot be skipped by one of the arms, they still can by name.
         return _all_of([names, _any_of(arms) if arms else None])
+
+    def _of_variables(self, choices: Iterable[tuple[Expr, ...]]) -> Column | None:
+        """The rows that meet one of some conjunctions."""
+        choices = list(choices)
+        if () in choices:
+            return None
+        return _any_of(_all_of(self.accepted(one, False) for one in conjunction) for conjunction in choices)
 
     # --- predicates
 

@@ -9,13 +9,15 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from ensue.runtimes.spark.batch import all_patterns, of_patterns
+from ensue.runtimes.spark.bucket import BucketTask
 from ensue.runtimes.spark.manifest import Manifest, manifest_of, read_manifests, succeed, write_manifests
 from ensue.runtimes.spark.status import StatusLine
-from ensue.runtimes.spark.stream import StreamPlan, unpacked
+from ensue.runtimes.spark.stream import StreamPlan, matches_in, unpacked
+from ensue.runtimes.tables import together_schema
 
 TURN: Any = 0.2
 """Seconds for which one stream is waited for before the next; Spark takes parts of one, whatever its types say."""
@@ -26,31 +28,59 @@ Sink: TypeAlias = "str | Callable[[DataFrame, int], None]"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A sink and the outputs that go there, all in the same columns."""
+    """A sink and the outputs that go there, all in the same columns; those of `names` go there together."""
 
     sink: Sink
     numbers: tuple[int, ...]
-    schema: pa.Schema
+    names: tuple[str, ...] = ()
+
+
+def targets_of(
+    sinks: Sequence[tuple[Sink, tuple[int, ...]]], one_place: Sink | None, results: Mapping[int, str]
+) -> tuple[Target, ...]:
+    """The targets of sinks by the numbers of their outputs; with one place for all, the named results go there."""
+    targets = [Target(sink, numbers) for sink, numbers in sinks]
+    if one_place is None or not results:
+        return tuple(targets)
+    others = [target for target in targets if target.numbers[0] not in results]
+    return Target(one_place, tuple(results), tuple(results.values())), *others
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
     """Hands the outputs of each micro-batch to their sinks."""
 
+    task: BucketTask
     targets: tuple[Target, ...]
 
     def __call__(self, found: DataFrame, batch: int) -> None:
         kept = found.persist()
+        matches = matches_in(kept, self.task)
+        if sum(target.numbers[0] < len(self.task.plans) for target in self.targets) > 1:
+            matches = matches.persist()
         try:
-            filled = {row["output"] for row in kept.select("output").distinct().collect()}
+            filled = {row["output"] for row in kept.select("output").collect()}
             for target in self.targets:
-                rows = unpacked(kept, target.numbers, target.schema)
+                rows = self._rows(target, kept, matches)
                 if callable(target.sink):
                     target.sink(rows, batch)
                 elif batch == 0 or filled.intersection(target.numbers):
                     write_folder(rows, batch, target.sink)
         finally:
+            matches.unpersist()
             kept.unpersist()
+
+    def _rows(self, target: Target, kept: DataFrame, matches: DataFrame) -> DataFrame:
+        task, number = self.task, target.numbers[0]
+        if number >= len(task.plans):
+            return unpacked(kept, target.numbers, task.schema_of(number))
+        if target.names:
+            own = [task.matches[place] for place in target.numbers]
+            names = dict(zip(target.numbers, target.names, strict=True))
+            return all_patterns(matches, task.carrier, names, own, together_schema(target.names, own))
+        if len(task.plans) == 1:
+            return matches
+        return of_patterns(matches, task.carrier, target.numbers, task.matches[number].names)
 
 
 def write_folder(rows: DataFrame, batch: int, folder: str) -> None:
@@ -112,7 +142,9 @@ def _with_predecessors(group: StreamGroup, manifest: Manifest) -> StreamGroup:
 
 def _start(group: StreamGroup, checkpoint: str, trigger: Mapping[str, Any]) -> StreamingQuery:
     found = group.plan.counted(group.plan.found())
-    writer = found.writeStream.foreachBatch(Delivery(group.targets)).option("checkpointLocation", checkpoint)
+    writer = found.writeStream.foreachBatch(Delivery(group.plan.task, group.targets)).option(
+        "checkpointLocation", checkpoint
+    )
     return (writer.trigger(**trigger) if trigger else writer).start()
 
 

@@ -28,10 +28,10 @@ from ensue.plan.outputs import OutputSchema
 from ensue.plan.slices import reach_of_streams
 from ensue.plan.states import StateQuestions
 from ensue.runtimes.spark.batch import result_schema, route
-from ensue.runtimes.spark.bucket import BucketTask, Clock, Output, Payload, Step, packed
+from ensue.runtimes.spark.bucket import CARRIED, BucketTask, Clock, Output, Payload, Step, packed
 from ensue.runtimes.spark.frames import FrameInput, spark_schema
 from ensue.runtimes.spark.pushdown import column, needed_rows
-from ensue.runtimes.spark.worker import spare_imports, struct_name
+from ensue.runtimes.spark.worker import Shipped, spare_imports, struct_name
 
 DELAY = "spark.watermarkDelayMs"
 """The metadata by which Spark knows the column that has a watermark."""
@@ -130,7 +130,6 @@ class Operator:
     buckets: int
 
     def __call__(self, key: tuple[int], frames: Iterable[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
-        spare_imports()
         payloads = [
             (int(source), bytes(payload))
             for frame in frames
@@ -161,6 +160,17 @@ class Operator:
                 f"pass `buckets={buckets}`, or start from a new checkpoint",
             )
         return bytes(events)
+
+
+@dataclass(frozen=True, slots=True)
+class BucketWork:
+    """The same for Spark to carry to its workers."""
+
+    operator: Shipped[Operator]
+
+    def __call__(self, key: tuple[int], frames: Iterable[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+        spare_imports()
+        return self.operator.value(key, frames, state)
 
 
 def _as_frame(outputs: Sequence[Output]) -> pd.DataFrame:
@@ -226,13 +236,20 @@ def stateful(parts: Sequence[DataFrame], operator: Operator, schema: StructType)
     """All that the operator finds in packed rows; `schema` is that of a frame with the watermark."""
     together = reduce(DataFrame.union, parts)
     clocked = together.select("bucket", "source", "payload", _unreachable_clock(schema))
-    return clocked.groupBy("bucket").applyInPandasWithState(operator, FOUND, STATE, "append", "EventTimeTimeout")
+    work = BucketWork(Shipped(operator))
+    return clocked.groupBy("bucket").applyInPandasWithState(work, FOUND, STATE, "append", "EventTimeTimeout")
 
 
 def unpacked(found: DataFrame, numbers: Sequence[int], schema: pa.Schema) -> DataFrame:
     """The rows of some outputs that have the same columns."""
     payloads = found.filter(F.col("output").isin(*numbers)).select("payload")
     return payloads.mapInArrow(Unpacking(schema), spark_schema(schema))
+
+
+def matches_in(found: DataFrame, task: BucketTask) -> DataFrame:
+    """The matches of all queries, as they travel: those of a single one in its own columns."""
+    number = 0 if len(task.plans) == 1 else CARRIED
+    return unpacked(found, [number], task.schema_of(number))
 
 
 def _above_watermark(entry: FrameInput, plans: Sequence[QueryPlan]) -> DataFrame:

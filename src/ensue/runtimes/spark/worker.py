@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator, Sequence
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property
+from hashlib import blake2b
+from itertools import count
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
+from pyspark import cloudpickle
 
 from ensue.engine.machine import Machine, compile_plan
 from ensue.engine.output import render_in_batches
@@ -38,11 +43,50 @@ SOURCE = "ensue:source"
 PATTERN = "ensue:pattern"
 """The column that numbers the pattern of a match, where matches of several patterns travel together."""
 
+KEPT_PROGRAMS = 8
+"""How many programs a worker keeps for its next tasks."""
 
-@cache
+FEW_ROWS = 10_000
+"""Matches go to Spark in batches of at least so many rows, if there are as many."""
+
+T = TypeVar("T")
+
+
+_tasks = count(1)
+
+
 def spare_imports() -> None:
-    """PySpark collects garbage after every task; without this it would search all that was imported each time."""
-    gc.freeze()
+    """PySpark collects garbage after every task; without this it would search all that was imported each time.
+
+    Modules and kernels are loaded when a task first needs them, so the first task is too early to do it once for all.
+    After every task it would take the place of collecting; after 2, 4, 8, ... tasks it does not.
+    """
+    number = next(_tasks)
+    if number & (number - 1) == 0:
+        gc.freeze()
+
+
+@dataclass(frozen=True, slots=True)
+class Shipped(Generic[T]):
+    """A value on its way to workers. Each of them reads and compiles it once, however many tasks bring it."""
+
+    value: T
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        dumps: Callable[[Any], bytes] = cloudpickle.dumps
+        data = dumps(self.value)
+        return _received, (blake2b(data, digest_size=16).digest(), data)
+
+
+_programs: dict[bytes, Any] = {}
+
+
+def _received(digest: bytes, data: bytes) -> Shipped[Any]:
+    if digest not in _programs:
+        if len(_programs) >= KEPT_PROGRAMS:
+            del _programs[next(iter(_programs))]
+        _programs[digest] = pickle.loads(data)
+    return Shipped(_programs[digest])
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,28 +126,64 @@ def _as_schema(events: pa.Table, schema: pa.Schema, rows: pa.Table) -> pa.Table:
     return table.append_column(NEXT, rows.column(NEXT)) if NEXT in rows.column_names else table
 
 
+@dataclass(frozen=True, slots=True)
+class Carrier:
+    """How matches of several patterns travel together: the number of the pattern, then columns that they share.
+
+    Patterns share a column where they have one of its type, whatever its name, so that there are no more columns of a
+    type than the pattern with the most has. `places` say, per pattern, in which column of `schema` each of its own is.
+    """
+
+    schema: pa.Schema
+    places: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def of(cls, schemas: Sequence[pa.Schema]) -> Carrier:
+        """The columns for matches that have these."""
+        columns: dict[tuple[pa.DataType, int], int] = {}
+        places = []
+        for schema in schemas:
+            used: dict[pa.DataType, int] = {}
+            own = []
+            for field in schema:
+                nth = used[field.type] = used.get(field.type, -1) + 1
+                own.append(columns.setdefault((field.type, nth), len(columns) + 1))
+            places.append(tuple(own))
+        fields = [pa.field(struct_name(place), kind) for (kind, _), place in columns.items()]
+        return cls(pa.schema([pa.field(PATTERN, pa.int32()), *fields]), tuple(places))
+
+    def carry(self, batch: pa.RecordBatch, pattern: int) -> pa.RecordBatch:
+        """Matches of a pattern in the columns in which they travel."""
+        rows = batch.num_rows
+        own: dict[int, pa.Array] = dict(zip(self.places[pattern], batch.columns, strict=True))
+        columns = [
+            own[place].cast(field.type) if place in own else pa.nulls(rows, field.type)
+            for place, field in enumerate(list(self.schema)[1:], start=1)
+        ]
+        return pa.RecordBatch.from_arrays([pa.array(np.full(rows, pattern, np.int32)), *columns], schema=self.schema)
+
+
 @dataclass(frozen=True)
 class BatchTask:
     """Evaluates the plans over all rows of a partition at once. `width` is that of the slices of time, if there are.
 
     `derivations` are the declared streams that the plans use; then there are no slices. Matches go out in the columns
-    of `carried`: one per column of the result for a single plan; otherwise the number of the pattern and one struct per
-    plan.
+    of `carried`; in those of the result for a single plan.
     """
 
     layout: Layout
     plans: tuple[QueryPlan, ...]
     outputs: tuple[OutputSchema, ...]
-    carried: pa.Schema
+    carried: pa.Schema | Carrier
     width: int | None
     options: Options
     derivations: tuple[Derivation, ...] = ()
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        spare_imports()
+    def matches(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The matches in the rows of a partition."""
         filled = [batch for batch in batches if batch.num_rows]
         if filled:
-            yield from self._matches(pa.Table.from_batches(filled))
+            yield from in_larger_batches(self._matches(pa.Table.from_batches(filled)))
 
     @cached_property
     def machine(self) -> Machine:
@@ -136,13 +216,32 @@ class BatchTask:
             yield from render_in_batches(own, member.output, options.limit)
 
     def _carry(self, batch: pa.RecordBatch, place: int) -> pa.RecordBatch:
-        if len(self.plans) == 1:
-            return batch.cast(self.carried)
-        columns = [pa.array(np.full(batch.num_rows, place, np.int32))]
-        for number, field in enumerate(list(self.carried)[1:]):
-            own = batch.cast(pa.schema(list(field.type))).to_struct_array() if number == place else None
-            columns.append(own if own is not None else pa.nulls(batch.num_rows, field.type))
-        return pa.RecordBatch.from_arrays(columns, schema=self.carried)
+        return self.carried.carry(batch, place) if isinstance(self.carried, Carrier) else batch.cast(self.carried)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchWork:
+    """What Spark calls for each partition."""
+
+    task: Shipped[BatchTask]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        spare_imports()
+        return self.task.value.matches(batches)
+
+
+def in_larger_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows, small batches put together: each costs Spark some time whatever it holds."""
+    waiting: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows += batch.num_rows
+        if rows >= FEW_ROWS:
+            yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
+            waiting, rows = [], 0
+    if rows:
+        yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
 
 
 def _with_slices(item: InputTable, width: int, time_type: pa.DataType) -> pa.Table:
@@ -180,9 +279,3 @@ def in_settled_order(table: pa.Table) -> pa.Table:
     """The rows in an order that does not depend on how they came, so that positions are the same at every attempt."""
     plain = [field.name for field in table.schema if not pa.types.is_nested(field.type)]
     return table.sort_by([(name, "ascending") for name in plain])
-
-
-def union_schema(schemas: Sequence[pa.Schema]) -> pa.Schema:
-    """The columns in which matches of several patterns travel together."""
-    structs = [pa.field(struct_name(place), pa.struct(list(schema))) for place, schema in enumerate(schemas)]
-    return pa.schema([pa.field(PATTERN, pa.int32()), *structs])
