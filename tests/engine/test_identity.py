@@ -21,7 +21,7 @@ import ensue
 from draws import share
 from ensue import QueryError
 from harness import events_table, input_of
-from inside import PatternQuery, counts_events, output_schema, raw_types, render_query, union_schema
+from inside import Carrier, PatternQuery, counts_events, output_schema, raw_types, render_query
 from oracle.oracle import OracleEvent, matches
 from spark.test_slices import flat_rows, of_each_plan, planned, replicated, scattered, slicing_of, task_of, timed
 from strategies.histories import batches
@@ -126,12 +126,12 @@ def test_slices_and_other_plans_are_irrelevant(case: Case, other: PatternQuery, 
     slicing = slicing_of(plans)
     assert slicing is not None
     outputs = tuple(output_schema(plan, raw_types(plan, [shape]), match_id=True) for plan in plans)
-    carried = union_schema([output.schema for output in outputs])
+    carried = Carrier.of([output.schema for output in outputs])
     task = replace(task_of(plans, [shape], slicing.width), outputs=outputs, carried=carried)
     found: Counter[str] = Counter()
     for rows in scattered(replicated(history, slicing), query.partition_by, dice):
-        for batch in task(iter(flat_rows(rows, True).to_batches())):
-            found.update(ids_of(of_each_plan(pa.Table.from_batches([batch]), 2)[0]))
+        for batch in task.matches(iter(flat_rows(rows, True).to_batches())):
+            found.update(ids_of(of_each_plan(pa.Table.from_batches([batch]), task)[0]))
     assert found == Counter(ids_of(detect(events_table(history), render_query(query))))
 
 

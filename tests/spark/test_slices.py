@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -23,6 +24,7 @@ from inside import (
     PATTERN,
     SOURCE,
     BatchTask,
+    Carrier,
     Event,
     Events,
     InputTable,
@@ -34,6 +36,7 @@ from inside import (
     QueryPlan,
     Retention,
     Seq,
+    Shipped,
     Slicing,
     Ticks,
     Window,
@@ -48,7 +51,6 @@ from inside import (
     slices,
     slicing_of,
     struct_name,
-    union_schema,
 )
 from oracle.oracle import OracleEvent, matches
 from strategies.histories import histories
@@ -119,7 +121,7 @@ def task_of(plans: Sequence[QueryPlan], inputs: Sequence[InputTable], width: int
     shapes = tuple(replace(item, table=item.table.schema.empty_table()) for item in inputs)
     outputs = tuple(output_schema(plan, raw_types(plan, inputs)) for plan in plans)
     schemas = [output.schema for output in outputs]
-    carried = schemas[0] if len(schemas) == 1 else union_schema(schemas)
+    carried = schemas[0] if len(schemas) == 1 else Carrier.of(schemas)
     return BatchTask(Layout(shapes), tuple(plans), outputs, carried, width, Options())
 
 
@@ -184,22 +186,23 @@ def run(task: BatchTask, partitions: Iterable[pa.Table], dice: random.Random) ->
     """The matches of every plan, from all partitions."""
     found: list[Bindings] = [Counter() for _ in task.plans]
     for partition in partitions:
-        for batch in task(iter(in_pieces(partition, dice))):
-            assert batch.schema == task.carried
-            for place, own in enumerate(of_each_plan(pa.Table.from_batches([batch]), len(task.plans))):
+        for batch in task.matches(iter(in_pieces(partition, dice))):
+            for place, own in enumerate(of_each_plan(pa.Table.from_batches([batch]), task)):
                 found[place] += named_bindings(own)
     return found
 
 
-def of_each_plan(table: pa.Table, plans: int) -> list[pa.Table]:
-    if plans == 1:
+def of_each_plan(table: pa.Table, task: BatchTask) -> list[pa.Table]:
+    if not isinstance(task.carried, Carrier):
+        assert table.schema == task.carried
         return [table]
+    assert table.schema == task.carried.schema
     parts = []
-    for place in range(plans):
+    for place, (columns, output) in enumerate(zip(task.carried.places, task.outputs, strict=True)):
         own = table.filter(pa.array(table.column(PATTERN).to_numpy() == place))
-        others = [own.column(struct_name(other)) for other in range(plans) if other != place]
+        others = [own.column(number) for number in range(1, table.num_columns) if number not in columns]
         assert all(column.null_count == own.num_rows for column in others)
-        parts.append(pa.Table.from_struct_array(own.column(struct_name(place)).combine_chunks()))
+        parts.append(own.select(list(columns)).rename_columns(output.schema.names))
     return parts
 
 
@@ -368,5 +371,23 @@ def test_a_trailing_negation_is_decided_where_its_scope_closes() -> None:
 
 def test_an_empty_partition_gives_nothing() -> None:
     task = task_of([plan_of("PATTERN SEQ(A a, B b) WITHIN 5")], [input_of([], False)], 80)
-    assert list(task(iter([]))) == []
-    assert list(task(iter(flat_rows([], True).to_batches()))) == []
+    assert list(task.matches(iter([]))) == []
+    assert list(task.matches(iter(flat_rows([], True).to_batches()))) == []
+
+
+def test_patterns_share_columns_of_a_type() -> None:
+    """As many as the pattern with the most columns of the type has, whatever they are called."""
+    number, text = pa.int64(), pa.string()
+    schemas = [pa.schema({"a": number, "b": text}), pa.schema({"c": text, "d": number, "e": number}), pa.schema({})]
+    carrier = Carrier.of(schemas)
+    assert carrier.schema.types == [pa.int32(), number, text, number]
+    assert carrier.places == ((1, 2), (2, 1, 3), ())
+    rows = carrier.carry(pa.record_batch({"c": ["x"], "d": [4], "e": [None]}, schema=schemas[1]), 1)
+    assert rows.to_pylist() == [dict(zip(carrier.schema.names, (1, 4, "x", None), strict=True))]
+
+
+def test_a_worker_reads_a_program_once() -> None:
+    data = [pickle.dumps(Shipped(value)) for value in (("one", 1), ("one", 1), ("other", 1))]
+    first, again, other = (pickle.loads(part).value for part in data)
+    assert first is again
+    assert (first, other) == (("one", 1), ("other", 1))
