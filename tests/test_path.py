@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -27,20 +28,20 @@ def detect() -> pa.Table:
     return ensue.detect(EVENTS, QUERY, time="t", type="type")
 
 
-def functions_on_the_way() -> set[CodeType]:
-    """The functions of Ensue that one `detect` calls: not its comprehensions, lambdas and generator expressions."""
-    called: set[CodeType] = set()
+def functions_called(run: Callable[[], object]) -> list[CodeType]:
+    """The functions of Ensue that `run` calls, by their first call: not comprehensions, lambdas and generators."""
+    called: dict[CodeType, None] = {}
 
     def note(frame: FrameType, event: str, argument: Any) -> None:
-        called.add(frame.f_code)
+        called.setdefault(frame.f_code)
 
     before = sys.getprofile()
     sys.setprofile(note)
     try:
-        detect()
+        run()
     finally:
         sys.setprofile(before)
-    return {code for code in called if _is_ours(code) and not code.co_name.startswith("<")}
+    return [code for code in called if _is_ours(code) and not code.co_name.startswith("<")]
 
 
 def _is_ours(code: CodeType) -> bool:
@@ -49,10 +50,55 @@ def _is_ours(code: CodeType) -> bool:
 
 def test_the_way_of_a_query_is_short() -> None:
     assert detect().num_rows == 1  # the second call of a process counts: the first one also imports and compiles
-    functions = functions_on_the_way()
+    functions = functions_called(detect)
     files = {code.co_filename for code in functions}
     assert len(functions) <= MOST_FUNCTIONS
     assert len(files) <= MOST_FILES
+
+
+PAGE = Path(__file__).parents[1] / "docs" / "how-it-works.md"
+PLACE = re.compile(r"`([a-z_/]+\.py):([\w.]+)`")
+
+
+def places_named(part: str) -> list[str]:
+    """The functions and classes that a text names, as `file.py:name`."""
+    return [f"{file}:{name}" for file, name in PLACE.findall(part)]
+
+
+def rows_below(heading: str) -> str:
+    """The first table of a section of the page."""
+    below = PAGE.read_text("utf-8").split(f"\n### {heading}\n")[1]
+    after = below[below.index("| what happens | where |") :]
+    return after[: after.index("\n\n")]
+
+
+def assert_called_in_order(named: list[str], run: Callable[[], object]) -> None:
+    called = [
+        f"{Path(code.co_filename).relative_to(SOURCE).as_posix()}:{code.co_qualname}" for code in functions_called(run)
+    ]
+    assert named
+    assert [place for place in named if place not in called] == []
+    assert named == sorted(named, key=called.index)
+
+
+def test_the_page_follows_a_run() -> None:
+    detect()
+    assert QUERY in PAGE.read_text("utf-8")
+    assert_called_in_order(places_named(rows_below("In one run")), detect)
+
+
+def test_the_page_follows_a_step() -> None:
+    detector = ensue.Detector(QUERY, time="t", type="type")
+    detector.advance(EVENTS.slice(0, 4), watermark=4)
+    named = places_named(rows_below("Between two steps"))
+    assert_called_in_order(named, lambda: detector.advance(EVENTS.slice(4), watermark=6))
+
+
+def test_the_page_names_what_there_is() -> None:
+    for place in places_named(PAGE.read_text("utf-8")):
+        file, name = place.split(":")
+        last = name.rsplit(".", 1)[-1]
+        assert re.search(rf"^ *(?:def|class) {last}\b", (SOURCE / file).read_text("utf-8"), re.MULTILINE), place
 
 
 def long_functions() -> Iterator[tuple[str, int]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import repeat
 from typing import Any, TypeAlias
@@ -203,7 +203,11 @@ class Detector:
         if pushed is None or not pushed.takes(event, watermark):
             table = pa.Table.from_pylist([{**dict.fromkeys(self._columns_known()), **event}])
             return list(self.advance(table, watermark=watermark).matches.to_pylist())
-        return self._settle() if pushed.is_due else []
+        if not pushed.is_due:
+            return []
+        found = self._settle()
+        self._pushed = pushed.emptied()
+        return found
 
     def _columns_known(self) -> Sequence[str]:
         return next(iter(self._schemas.values())).names if self._schemas and not self._per_stream else ()
@@ -217,7 +221,8 @@ class Detector:
         item = self._machine.inputs[0]
         self._kind = ARROW
         self._state.report.rows += pushed.skipped
-        batch: Batch = {item.stream: pa.Table.from_pylist(pushed.rows, item.table.schema)}
+        columns = [pa.array([row.get(field.name) for row in pushed.rows], field.type) for field in item.table.schema]
+        batch: Batch = {item.stream: pa.Table.from_arrays(columns, schema=item.table.schema)}
         matches = self._step(batch, pushed.watermark, pushed.latest).matches
         return list(matches.to_pylist()) if matches.num_rows else []
 
@@ -329,11 +334,15 @@ class Pushed:
     completing: frozenset[Stream]
     watermark: int | None
     due: int | None
+    nothing_waited: bool
+    """Whether no row lay beyond the watermark before the first of these."""
     accepted: Mapping[str, Kinds]
     """What the values of each column are in Python; other ones get a closer look, and their error at once."""
     rows: list[Mapping[str, Any]]
     skipped: int = 0
     latest: int | None = None
+    furthest: int | None = None
+    """The latest end of a row that is wanted."""
 
     @classmethod
     def of(cls, machine: Machine, state: State) -> Pushed | None:
@@ -352,9 +361,14 @@ class Pushed:
             waiting = kept.ends if reached is None else kept.ends[kept.ends > reached]
             due = min(due, int(waiting.min(initial=FOREVER)))
         wanted = frozenset(stream for plan in machine.plans for stream in plan.streams)
-        return cls(
-            item.time, item.type, unit, wanted, completing, reached, None if due == FOREVER else due, accepted, []
-        )
+        first = None if due == FOREVER else due
+        return cls(item.time, item.type, unit, wanted, completing, reached, first, first is None, accepted, [])
+
+    def emptied(self) -> Pushed | None:
+        """What takes further rows after a step with these; None if one of them lies beyond the watermark and waits."""
+        if self.furthest is None or self.watermark is None or self.furthest > self.watermark or not self.nothing_waited:
+            return None
+        return replace(self, due=None, rows=[], skipped=0, latest=None, furthest=None)
 
     @property
     def is_due(self) -> bool:
@@ -373,6 +387,7 @@ class Pushed:
         self.latest = moment if self.latest is None or moment > self.latest else self.latest
         if kind in self.wanted:
             self.rows.append(event)
+            self.furthest = moment if self.furthest is None or moment > self.furthest else self.furthest
             if kind in self.completing and (self.due is None or moment < self.due):
                 self.due = moment
         else:
