@@ -136,3 +136,16 @@ def test_an_equality_is_a_condition_in_steps_in_which_it_is_no_join_key(monkeypa
     many = pa.table({"t": [*range(20, 28)], "type": [*"AAAABBBB"], "x": [*"abcdefcd"]})
     assert detector.advance(few, watermark=2).matches.to_pylist() == [{"a": "u", "b": "u"}]
     assert detector.advance(many, watermark=28).matches.to_pylist() == [{"a": "c", "b": "c"}, {"a": "d", "b": "d"}]
+
+
+def test_events_of_a_match_can_be_cast() -> None:
+    """Arrow does not cast structs that are cut out of longer ones."""
+    events = pa.table({"t": [1, 2, 3], "type": ["A", "B", "A"], "x": ["u", "v", "w"]})
+    found = ensue.detect(events, "PATTERN SEQ(A a, B b, A c) WITHIN 9", time="t", type="type")
+    wide = pa.struct([("t", pa.float64()), ("type", pa.large_string()), ("x", pa.large_string())])
+    target = pa.schema(
+        [pa.field(item.name, wide if pa.types.is_struct(item.type) else item.type) for item in found.schema]
+    )
+    cast = found.to_batches()[0].cast(target)
+    cast.validate(full=True)
+    assert [row["b"] for row in cast.to_pylist()] == [{"t": 2.0, "type": "B", "x": "v"}]

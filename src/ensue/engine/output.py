@@ -167,8 +167,8 @@ def _bound_events(chunk: MatchChunk, output: OutputSchema) -> dict[Name, pa.Arra
             own[name] = found.rows[chunk.rows.places[name]]
     events: dict[Name, pa.Array] = {}
     for source, event, rows in alike:
-        structs = _structs(source, np.concatenate([*rows.values()]), event)
-        events |= {name: structs.slice(at * chunk.rows.length, chunk.rows.length) for at, name in enumerate(rows)}
+        structs = _structs(source, np.concatenate([*rows.values()]), event, len(rows))
+        events |= dict(zip(rows, structs, strict=True))
     return events
 
 
@@ -209,13 +209,21 @@ def _event_struct(space: Workspace, matches: Rows, name: Name, event: EventColum
     if name not in matches.places:
         return pa.nulls(matches.length, event.kind)
     found = space.candidates[name]
-    return _structs(found.source, found.rows[matches.places[name]], event)
+    return _structs(found.source, found.rows[matches.places[name]], event, 1)[0]
 
 
-def _structs(source: EventSource, rows: Codes, event: EventColumn) -> pa.Array:
+def _structs(source: EventSource, rows: Codes, event: EventColumn, parts: int) -> list[pa.Array]:
+    """The events of some rows, in so many arrays of the same length. Arrow casts no struct that is cut out of another,
+    so its columns are cut."""
     taken = zip(source.taken(event.types, rows), event.types.values(), strict=True)
     columns = [column if column.type == kind else column.cast(kind) for column, kind in taken]
-    return pa.StructArray.from_arrays(columns, fields=event.fields)
+    if parts == 1:
+        return [pa.StructArray.from_arrays(columns, fields=event.fields)]
+    size = len(rows) // parts
+    return [
+        pa.StructArray.from_arrays([column.slice(part * size, size) for column in columns], fields=event.fields)
+        for part in range(parts)
+    ]
 
 
 def render_in_batches(
