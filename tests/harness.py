@@ -24,6 +24,7 @@ from inside import (
     QueryPlan,
     Round,
     catalog_of,
+    checked,
     completion_times,
     end_of,
     load_events,
@@ -74,7 +75,7 @@ def input_of(events: Sequence[OracleEvent], intervals: bool) -> InputTable:
 
 def plan_for(query: PatternQuery, shape: InputTable) -> QueryPlan:
     """Plans the query by way of its text, as a user's query would be."""
-    statements = parse_statements(render_query(query))
+    statements = checked(parse_statements(render_query(query)))
     return plan_query(statements.statements[0], catalog_of((shape,)), statements.source)
 
 

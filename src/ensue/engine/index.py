@@ -148,7 +148,9 @@ def _copied(column: pa.Array, more: pa.Array, rows: Int64s) -> tuple[pa.Array, R
     """A column and some rows of another in buffers of their own; with room, where its type and its size allow it."""
     if _can_have_room(column.type) and column.nbytes + more.nbytes < MOST_TEXT:
         room = Room(column, len(rows), more.nbytes)
-        return room.add(more, rows), room
+        found = room.add(more, rows)
+        if found is not None:
+            return found, room
     return one_chunk(pa.chunked_array([column, more.take(pa.array(rows))])), None
 
 
