@@ -82,7 +82,11 @@ def is_possible(partition: Partition, chosen: Candidate, leaves: list[Path]) -> 
     complete = {
         name
         for name in partition.home
-        if all(leaf in chosen.spans for leaf in leaves if is_inside(leaf, partition.named.get(name, leaf)))
+        if name in chosen.bindings
+        or (
+            name in partition.named
+            and all(leaf in chosen.spans for leaf in leaves if is_inside(leaf, partition.named[name]))
+        )
     }
     return all(
         partition.fits(part_of(partition, bound, path), path, window) for path, window in windows if path in bound.spans
