@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import ensue
 from draws import share
+from engine.test_batching import in_order_of_arrival
 from ensue import QueryError
 from harness import REFUSED, events_table
 from inside import CHRONICLE, CONTINUOUS, CUMULATIVE, RECENT, PatternQuery, positive_names, render_query
@@ -66,7 +67,7 @@ def check_batch(case: Case, intervals: bool) -> None:
 
 def check_cut(case: Case, data: st.DataObject, intervals: bool, restoring: bool) -> None:
     query, history = case
-    cut = data.draw(batches(history))
+    cut = in_order_of_arrival(data.draw(batches(history)))
     arrived = [event for events, _ in cut for event in events]
     try:
         detector = ensue.Detector(render_query(query), **_columns(intervals))
