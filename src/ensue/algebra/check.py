@@ -109,7 +109,7 @@ def check_shape(pattern: Pattern, place: Pattern | None = None) -> Iterator[Prob
     if isinstance(pattern, Repeat) and any(isinstance(node, Repeat) for node in walk(pattern.item)):
         yield Problem(
             "nested-repeat",
-            "a repetition stands inside of another",
+            "a repetition cannot contain another repetition",
             pattern.span,
             hint="declare the inner one as a STREAM of its own and repeat its events",
         )
@@ -183,7 +183,7 @@ def _check_endings(pattern: Pattern, ended: bool, outermost: bool) -> Iterator[P
         word = "LAST" if pattern.latest else "FIRST"
         yield Problem(
             "misplaced-pick",
-            f"{word} chooses among whole matches, so it does not stand inside of another operator than SEQ and AND",
+            f"{word} chooses among whole matches, so SEQ and AND are the only operators that can contain it",
             pattern.span,
             hint="declare that part as a STREAM of its own and pick there",
         )

@@ -93,15 +93,14 @@ def matches_of_graphs(
             yield from chunks()
             continue
         asked = ("matches", question, plan.normal_form.windows, frontier)
-        shared = store.once(asked, lambda chunks=chunks: _Again(chunks()))  # type: ignore[misc]
-        yield from _renamed(shared, graph_plan, plan)
+        yield from _renamed(store.once(asked, partial(_Again, chunks)), graph_plan, plan)
 
 
 class _Again:
     """Matches that several graphs have: found as far as somebody asks for them, and given again to the others."""
 
-    def __init__(self, chunks: Iterator[MatchChunk]) -> None:
-        self.chunks = chunks
+    def __init__(self, find: Callable[[], Iterator[MatchChunk]]) -> None:
+        self.chunks = find()
         self.given: list[MatchChunk] = []
 
     def __iter__(self) -> Iterator[MatchChunk]:
@@ -123,8 +122,21 @@ def _renamed(chunks: Iterable[MatchChunk], graph_plan: GraphPlan, plan: QueryPla
             continue
         names, space = dict(zip(chunk.plan.graph.names, graph_plan.graph.names, strict=True)), chunk.space
         if id(space) not in spaces:
-            own = _workspace(graph_plan, plan, space.store, space.options, space.found)
-            own.candidates = {names[name]: found for name, found in space.candidates.items()}
+            compiled = space.store.compiled.graph(graph_plan)
+            candidates = {names[name]: found for name, found in space.candidates.items()}
+            streams, graph = {**compiled.streams}, graph_plan.graph
+            own = Workspace(
+                compiled,
+                graph_plan,
+                graph,
+                plan.catalog,
+                space.store,
+                space.options,
+                candidates,
+                streams,
+                space.found,
+                compiled.moments,
+            )
             own.latest = space.latest
             spaces[id(space)] = own
         rows = Rows(chunk.rows.length, {names[name]: places for name, places in chunk.rows.places.items()})

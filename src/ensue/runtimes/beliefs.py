@@ -71,7 +71,7 @@ class Tracking:
         return self.stage.known(state.believed, until)
 
     def known_at(self, tables: Sequence[pa.Table], moments: Any) -> KnownAt:
-        """What was believed of each state at the moments of a table, each a key and a time; and what took no part."""
+        """What was believed of each state at the moments (key and time) of a table, and the rows that were ignored."""
         given = without_views(kind_of_table(moments).to_arrow(moments))
         time = self.inputs[0].time
         for name in (name for plan in self.plans for name in (*plan.statement.partition_by, time)):

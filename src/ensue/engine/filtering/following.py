@@ -86,7 +86,7 @@ NOTHING_ASKED = Question()
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """What a run gave: columns of the measures, beliefs at the moments, and why rows took no part."""
+    """What a run gave: columns of the measures, beliefs at the moments, and why rows were ignored."""
 
     columns: tuple[pa.Array, ...]
     chances: Floats

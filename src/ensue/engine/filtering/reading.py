@@ -42,12 +42,12 @@ REASONS = (
     "that contradict the state",
     "that contradict the state, which began anew",
 )
-"""Why a row took no part, or not the part that was meant, by its number."""
+"""Why a row was ignored, or used in another way than was meant, by its number."""
 
 
 @dataclass(slots=True)
 class EventChanges:
-    """The changes of all rows, tables one behind the other; `reasons` says which take no part, and why."""
+    """The changes of all rows, tables one behind the other; `reasons` says which are ignored, and why."""
 
     changes: Changes
     reasons: npt.NDArray[np.int8]

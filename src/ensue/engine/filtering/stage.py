@@ -24,12 +24,12 @@ from ensue.plan.inputs import InputTable
 from ensue.plan.states import StateQuestions
 
 REASON = "ensue_reason"
-"""The column that says why a row took no part."""
+"""The column that says why a row was ignored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a row took no part in a state, in words."""
+    """Why a state ignored a row, in words."""
 
     state: str
     words: str
@@ -40,7 +40,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
-    """The rows that took no part in a state, once for each such state: a table per input, and how many by reason."""
+    """The rows that a state ignored, once for each such state: a table per input, and how many by reason."""
 
     tables: tuple[pa.Table, ...]
     counts: Mapping[Reason, int]
@@ -71,7 +71,7 @@ class Believed:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a step gave: per input the rows whose time has come, with their columns, and those that took no part.
+    """What a step gave: per input the rows whose time has come, with their columns, and those that were ignored.
 
     `late` says of the new rows which came at or before the watermark.
     """
@@ -184,7 +184,7 @@ class StateStage:
         return load_sources(inputs, self.time_type)[0]
 
     def _said(self, reasons: Sequence[npt.NDArray[np.int8]]) -> pa.Array:
-        """Why each row took no part, in words: in the first state that says so; null where none does."""
+        """Why each row was ignored, in words, by the first state that did; null where none did."""
         code = np.zeros(len(reasons[0]), np.int32)
         for number, own in enumerate(reasons):
             code = np.where((code == FINE) & (own != FINE), own + number * len(REASONS), code)
@@ -192,7 +192,7 @@ class StateStage:
         return words.take(pa.array(code.astype(np.int32), mask=code == FINE))
 
     def _set_aside(self, tables: Sequence[pa.Table], reasons: Sequence[npt.NDArray[np.int8]]) -> SetAside:
-        """The rows that took no part; `reasons` are those of each state for the rows of all tables."""
+        """The rows that were ignored; `reasons` are those of each state for the rows of all tables."""
         found, counts, first = [], Counter[Reason](), 0
         for table in tables:
             parts = []
@@ -211,7 +211,7 @@ class StateStage:
 
 @dataclass(frozen=True, slots=True)
 class KnownAt:
-    """What was believed at some moments, of each state, and the rows that took no part."""
+    """What was believed at some moments, of each state, and the rows that were ignored."""
 
     known: list[Known]
     set_aside: SetAside
