@@ -80,3 +80,19 @@ def test_tables_per_stream_come_back_per_stream_and_in_their_kind() -> None:
 def test_before_the_first_step_there_are_none() -> None:
     with pytest.raises(StateError, match="no-state"):
         ensue.Detector("PATTERN A a", time="t", type="type").kept_events()
+
+
+def test_events_that_nobody_needs_go_when_nothing_new_comes() -> None:
+    """A step may put off to look for them, but not for ever."""
+    count = 2000
+    detector = ensue.Detector("PATTERN SEQ(A a, B b) PARTITION BY k WITHIN 10", time="t", type="type")
+    first = pa.table({"t": range(count), "type": ["A"] * count, "k": range(count)})
+    detector.advance(first, watermark=0)
+    detector.advance(pa.table({"t": [5000], "type": ["A"], "k": [1]}), watermark=4000)
+    detector.advance(None, watermark=4001)
+    assert detector.kept_rows == 1
+    detector.advance(first.set_column(0, "t", pa.array(range(6000, 6000 + count))), watermark=5900)
+    for step in range(20):
+        late = pa.table({"t": [9000 + step], "type": ["A"], "k": [1]})
+        detector.advance(late, watermark=8900)
+    assert detector.kept_rows < 40

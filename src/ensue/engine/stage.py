@@ -131,7 +131,8 @@ class StageState:
     spared: Int64s
     index: Index
     settled: int = 0
-    """How many events were kept when those that nobody needs were last looked for."""
+    put_off: int = 0
+    """How many events were kept when those that nobody needs were last looked for, and how many steps ago."""
 
     @property
     def holds_anything(self) -> bool:

@@ -41,8 +41,9 @@ from ensue.plan.declared import Derivation
 from ensue.plan.inputs import InputTable
 from ensue.plan.model import Options, QueryPlan
 
-FEW_KEPT, MOST_ADDED = 1024, 0.25
-"""With more events, those that nobody needs any more are looked for when such a share has been added."""
+FEW_KEPT, MOST_ADDED, MOST_PUT_OFF = 1024, 0.25, 16
+"""With more events, those that nobody needs any more are looked for when such a share has been added, after so many
+steps, and when nothing new comes."""
 
 MOST_IDLE_ROWS = 1024
 """How many rows that nobody needs a table may hold beyond as many as are kept."""
@@ -118,7 +119,9 @@ class Turn:
         if clock.until is not None and not stage.eager and not self.indexed:
             self.ready = [only_ready(source, waits) for source, waits in zip(self.sources, self.pending, strict=True)]
         rows = sum(len(source.starts) for source in self.sources)
-        self.forgets = not self.indexed or not FEW_KEPT < rows <= state.settled * (1 + MOST_ADDED)
+        few = rows <= FEW_KEPT or rows == sum(map(len, state.kept))
+        due = rows > state.settled * (1 + MOST_ADDED) or state.put_off >= MOST_PUT_OFF
+        self.forgets = not self.indexed or few or due
         self.kept = [np.full(len(source.starts), not self.forgets) for source in self.sources]
         self.reports = [Report() for _ in stage.members]
         self.records = list(state.records)
@@ -376,8 +379,9 @@ class Turn:
             table, where = _compacted(source, mask)
             rooms = self.rooms[place] if table is source.input.table else ()
             kept.append(Kept(table, starts, ends, marks, where, *codes, waiting[mask], rooms))
-        settled = sum(map(len, kept)) if self.forgets else self.state.settled
-        state = StageState(tuple(kept), tuple(self.records), spared, index.kept(self.runs, places), settled)
+        settled, put_off = (sum(map(len, kept)), 0) if self.forgets else (self.state.settled, self.state.put_off + 1)
+        left = index.kept(self.runs, places)
+        state = StageState(tuple(kept), tuple(self.records), spared, left, settled, put_off)
         return state if index.keys.count < 2 * sum(map(len, kept)) + IDLE_CODES else self._renumbered(state)
 
     def _renumbered(self, state: StageState) -> StageState:
