@@ -40,7 +40,7 @@ PYTEST := $(BIN)/pytest -n $(WORKERS)
 
 ready: $(DEVELOPMENT) # what the tests need beside .venv: Java, and kernels that are compiled
 	@$(ENSURE_JAVA)
-	@$(BIN)/python -c "from ensue.kernels.warm import warm_up, warm_up_beliefs; warm_up(); warm_up_beliefs()"
+	@$(BIN)/python -c "from ensue.kernels.warm_up import warm_up, warm_up_beliefs; warm_up(); warm_up_beliefs()"
 
 test: ready ## the tests, in some minutes; the same draws each time (WORKERS=0 for one process)
 	$(PYTEST)

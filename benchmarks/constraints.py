@@ -29,7 +29,7 @@ from rich.console import Console
 from rich.table import Table
 
 import ensue
-from ensue.workflows import workflow
+from ensue.process import workflow
 
 Q1 = """
 PATTERN SEQ(CheckInventory c, UseRemoteStock r, GenerateInvoice i [price > 200])

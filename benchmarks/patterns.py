@@ -33,8 +33,8 @@ import pyarrow.parquet as pq
 from figures import Figure, give
 
 import ensue
-from ensue.cli.measuring import seconds
-from ensue.plan.programs import Columns, plan_queries
+from ensue.apps.cli.measuring import seconds
+from ensue.plan.program_plans import Columns, plan_queries
 
 TYPES = 20
 VALUES = 1_000

@@ -27,8 +27,8 @@ from rich.table import Table
 
 import ensue
 from ensue.engine.machine import compile_plan
-from ensue.plan.model import Options
-from ensue.plan.programs import Columns, plan_queries
+from ensue.plan.plans import Options
+from ensue.plan.program_plans import Columns, plan_queries
 from ensue.programs import single_statement
 
 CHAIN = """

@@ -17,7 +17,7 @@ from statistics import median
 
 from figures import Figure, give
 
-from ensue.cli.measuring import seconds
+from ensue.apps.cli.measuring import seconds
 
 PROGRAM = """\
 PATTERN pair SEQ(A a, B b) PARTITION BY id WITHIN 1 hour RETURN a.id AS id, b.t AS at, b.t - a.t AS took;
@@ -65,7 +65,7 @@ def start_figures(runs: int) -> Iterator[Figure]:
         bare = seconds(lambda: subprocess.run([sys.executable, "-c", "pass"], check=True), runs)
         yield Figure("python -c pass", bare, "seconds", 0.1)
         for arguments, target in TARGETS.items():
-            command = [sys.executable, "-m", "ensue.cli", *arguments]
+            command = [sys.executable, "-m", "ensue.apps.cli", *arguments]
 
             def answer(command: list[str] = command) -> None:
                 subprocess.run(command, cwd=folder, check=False, capture_output=True)

@@ -452,7 +452,7 @@ def test_what_looks_at_programs_only_loads_nothing_that_works_on_data(folder: Pa
     """One process for all of them: what one loads would still be there after the others."""
     code = """
 import sys
-from ensue.cli import main
+from ensue.apps.cli import main
 for arguments in (["--version"], ["check", "pair.ensue"], ["fmt", "--check", "pair.ensue"], ["check", "gone.ensue"]):
     sys.argv[1:] = arguments
     try:
@@ -480,7 +480,7 @@ def test_a_reader_that_leaves_is_no_failure_of_a_process(folder: Path) -> None:
     os.close(reading)
     try:
         ran = subprocess.run(
-            [sys.executable, "-m", "ensue.cli", "explain", "pair.ensue"],
+            [sys.executable, "-m", "ensue.apps.cli", "explain", "pair.ensue"],
             stdout=writing,
             stderr=subprocess.PIPE,
             text=True,
@@ -531,16 +531,16 @@ def test_a_reader_that_leaves_is_no_failure(
 @pytest.mark.parametrize(
     ("arguments", "at"),
     [
-        (["check", "pair.ensue"], "ensue.cli.checking.check_files"),
-        (["check", "pair.ensue", "--format", "json"], "ensue.cli.checking.check_files"),
-        (["fmt", "pair.ensue"], "ensue.cli.formatting.formatted_files"),
-        (["explain", "pair.ensue"], "ensue.cli.programs.read_program"),
-        (["detect", "pair.ensue", "--events", "events.csv", "--time", "t"], "ensue.cli.detecting.detect_in_files"),
-        (["violations", "pair.ensue", "--events", "events.csv", "--time", "t"], "ensue.cli.programs.read_program"),
-        (["why-not", "pair.ensue", "--data", "events.csv", "--time", "t"], "ensue.cli.programs.read_program"),
-        (["init", "--data", "events.csv"], "ensue.cli.starting.start_project"),
-        (["bench"], "ensue.cli.benching.drawn_work"),
-        (["demo"], "ensue.cli.demo.run_demo"),
+        (["check", "pair.ensue"], "ensue.apps.cli.check.check_files"),
+        (["check", "pair.ensue", "--format", "json"], "ensue.apps.cli.check.check_files"),
+        (["fmt", "pair.ensue"], "ensue.apps.cli.formatting.formatted_files"),
+        (["explain", "pair.ensue"], "ensue.apps.cli.programs.read_program"),
+        (["detect", "pair.ensue", "--events", "events.csv", "--time", "t"], "ensue.apps.cli.detect.detect_in_files"),
+        (["violations", "pair.ensue", "--events", "events.csv", "--time", "t"], "ensue.apps.cli.programs.read_program"),
+        (["why-not", "pair.ensue", "--data", "events.csv", "--time", "t"], "ensue.apps.cli.programs.read_program"),
+        (["init", "--data", "events.csv"], "ensue.apps.cli.starter.start_project"),
+        (["bench"], "ensue.apps.cli.bench.drawn_work"),
+        (["demo"], "ensue.apps.cli.demo.run_demo"),
     ],
     ids=lambda value: value[0] + str(len(value)) if isinstance(value, list) else None,
 )

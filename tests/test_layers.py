@@ -49,10 +49,10 @@ def test_contracts_are_kept() -> None:
     [
         ("errors.py", "import ensue.api", [DOWN]),
         ("errors.py", "import ensue", [DOWN]),
-        ("lang/names.py", "import ensue.dsl", [DOWN]),
+        ("text/reserved.py", "import ensue.python", [DOWN]),
         ("kernels/ranges.py", "import ensue.errors", [DOWN]),
-        ("plan/model.py", "import ensue.kernels.ranges", [KERNELS]),
-        ("plan/model.py", "import ensue.kernels.warm", []),
+        ("plan/plans.py", "import ensue.kernels.ranges", [KERNELS]),
+        ("plan/plans.py", "import ensue.kernels.warm_up", []),
         ("engine/keys.py", "import pyspark", [SPARK]),
         ("runtimes/tables.py", "import pyspark.sql", []),
         ("shelf.py", "", [DOWN]),
@@ -116,11 +116,11 @@ LOOKED_FOR = {"evaluate", "matches_of_graphs", "load_events", "watch", "track", 
 THE_MACHINE = {
     "engine/machine.py",
     "engine/turn.py",
-    "engine/derived.py",
+    "engine/derivation.py",
     "engine/traces.py",
     "engine/violations.py",
-    "engine/evaluate.py",
-    "engine/filtering/stage.py",
+    "engine/evaluation.py",
+    "engine/belief/follower.py",
 }
 
 

@@ -8,10 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ensue.algebra.nodes import Events
 from ensue.api import Loaded, load_tables, warn_set_aside
-from ensue.dsl.literals import WindowLike
-from ensue.dsl.literals import window as window_of
 from ensue.engine.anymatch import SAMPLES
 from ensue.engine.anymatch import any_match as found_any
 from ensue.engine.diagrams import MOST_NODES
@@ -21,10 +18,13 @@ from ensue.engine.stage import Member
 from ensue.engine.traces import Watched
 from ensue.errors import LimitError, SchemaError, citing
 from ensue.graph.bounds import TimeScale
-from ensue.phases import Lowered
-from ensue.plan.model import Options
-from ensue.plan.programs import ColumnNames, Columns
+from ensue.lower.phases import Lowered
+from ensue.nodes.patterns import Events
+from ensue.plan.plans import Options
+from ensue.plan.program_plans import ColumnNames, Columns
 from ensue.programs import QueryLike, single_statement
+from ensue.python.literals import WindowLike
+from ensue.python.literals import window as window_of
 from ensue.runtimes.fixed import fixed_tables
 from ensue.runtimes.tables import are_frames
 

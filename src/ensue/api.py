@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ensue.algebra.partial import eager_constraint_problems, eager_problems
 from ensue.engine.events import stream_codes
 from ensue.engine.machine import Batch, Machine, Step, compile_plan
 from ensue.engine.output import render_in_batches
@@ -19,14 +18,23 @@ from ensue.engine.sources import EventSource, Report, load_sources
 from ensue.engine.stage import Collect, Member, ordered
 from ensue.engine.traces import Watched
 from ensue.errors import LimitError, QueryError, SchemaError, citing, closest, counted, warn
-from ensue.kernels.warm import compile_missing
-from ensue.names import AnyEvent, Stream
-from ensue.phases import Lowered, lower
-from ensue.plan.build import with_lists
+from ensue.kernels.warm_up import compile_missing
+from ensue.lower.phases import Lowered, lower
+from ensue.nodes.names import AnyEvent, Stream
 from ensue.plan.declared import all_plans
 from ensue.plan.inputs import InputTable, with_rows
-from ensue.plan.model import DEFAULT_LIMIT, Options, QueryPlan
-from ensue.plan.programs import ColumnNames, Columns, Emission, FixedTables, ProgramPlan, plan_queries, plan_violations
+from ensue.plan.partial import eager_constraint_problems, eager_problems
+from ensue.plan.planner import with_lists
+from ensue.plan.plans import DEFAULT_LIMIT, Options, QueryPlan
+from ensue.plan.program_plans import (
+    ColumnNames,
+    Columns,
+    Emission,
+    FixedTables,
+    ProgramPlan,
+    plan_queries,
+    plan_violations,
+)
 from ensue.programs import (
     EMPTY,
     Program,
@@ -42,7 +50,7 @@ from ensue.runtimes.moments import ALL_TIME, Period
 from ensue.runtimes.tables import TableKind, are_frames, arrow_tables, together
 
 if TYPE_CHECKING:
-    from ensue.dsl.constraints import ConstraintsLike
+    from ensue.constraints import ConstraintsLike
 
 MOST_SHOWN = 8
 """How many values of a type column a warning lists."""

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from ensue.api import checked_limit, warn_set_aside
-from ensue.dsl.constraints import ConstraintsLike
+from ensue.constraints import ConstraintsLike
 from ensue.engine.events import FOREVER
 from ensue.engine.kept import kept_derived, kept_events
 from ensue.engine.machine import Machine, State, compile_plan, completing_streams
@@ -19,11 +19,11 @@ from ensue.engine.snapshot import read_header, restore, saved_schemas, snapshot
 from ensue.engine.sources import SAFE_TIME, Mask, Report
 from ensue.errors import SchemaError, StateError, counted, warn
 from ensue.expr.kinds import NANOSECONDS_PER_UNIT
-from ensue.kernels.warm import compile_missing
-from ensue.names import Stream
-from ensue.phases import Lowered
-from ensue.plan.model import DEFAULT_LIMIT, Options
-from ensue.plan.programs import ColumnNames, Columns, plan_queries, with_violations
+from ensue.kernels.warm_up import compile_missing
+from ensue.lower.phases import Lowered
+from ensue.nodes.names import Stream
+from ensue.plan.plans import DEFAULT_LIMIT, Options
+from ensue.plan.program_plans import ColumnNames, Columns, plan_queries, with_violations
 from ensue.plan.states import refuse_ahead
 from ensue.programs import QueryLike, single_statement
 from ensue.runtimes.fixed import fixed_tables

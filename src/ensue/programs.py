@@ -8,25 +8,28 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from ensue.algebra.constraints import ConstraintStatement
-from ensue.algebra.nodes import PatternQuery, Statements
-from ensue.algebra.rules import Ruleset
-from ensue.algebra.rulesets import action_query, unused_heads
-from ensue.algebra.settling import with_keys
-from ensue.check import checked
+from ensue.check.gate import checked
 from ensue.errors import Problem, QueryError, Span
-from ensue.lang.citing import joined
-from ensue.lang.parser import parse_statements
-from ensue.lang.render import render_statements
-from ensue.lang.rules import ruleset_of
-from ensue.phases import Checked, Lowered, collector_paused, lower, rules_lowered
-from ensue.phases import stages as stages_of
-from ensue.plan.lawful import laws_by_query
+from ensue.lower.phases import Checked, Lowered, collector_paused, lower, rules_lowered
+from ensue.lower.phases import stages as stages_of
+from ensue.lower.rulesets import action_query, unused_heads
+from ensue.lower.settling import with_keys
+from ensue.nodes.constraints import ConstraintStatement
+from ensue.nodes.patterns import PatternQuery, Statements
+from ensue.nodes.rules import Ruleset
+from ensue.plan.lawfulness import laws_by_query
+from ensue.text.citations import joined
+from ensue.text.parser import parse_statements
+from ensue.text.render import render_statements
+from ensue.text.rule_builder import ruleset_of
 
 if TYPE_CHECKING:
-    from ensue.dsl import PatternExpression, Query, RuleStatement, State
-    from ensue.dsl.constraints import ConstraintsLike
-    from ensue.plan.explain import Explained
+    from ensue.constraints import ConstraintsLike
+    from ensue.dsl_rules import RuleStatement
+    from ensue.dsl_states import State
+    from ensue.plan.description import Explained
+    from ensue.python.patterns import PatternExpression
+    from ensue.python.query import Query
 
 Statement: TypeAlias = "str | Query | PatternExpression | RuleStatement | State | Program"
 QueryLike: TypeAlias = "Statement | Sequence[Statement]"
@@ -54,7 +57,7 @@ class Program:
     @property
     def queries(self) -> tuple[Query, ...]:
         """The patterns whose matches are the results."""
-        from ensue.dsl import Query
+        from ensue.python.query import Query
 
         return tuple(Query(node) for node in self.statements.results)
 
@@ -84,7 +87,7 @@ class Program:
 
     def _repr_html_(self) -> str:
         """Each pattern and rule and its graph, for a notebook."""
-        from ensue.plan.drawing import as_html
+        from ensue.plan.picture import as_html
 
         return as_html(explained_statements(checked(self.statements), "t"))
 
@@ -157,7 +160,7 @@ def explain(
 
 def stages_text(statements: Checked) -> str:
     """The program as it is written and after each lowering that changes it, each under the name and law of that."""
-    from ensue.lang.render_stages import render_stage
+    from ensue.text.render_stages import render_stage
 
     return "\n\n".join(
         stage.name.upper()
@@ -169,7 +172,7 @@ def stages_text(statements: Checked) -> str:
 
 def explained_statements(statements: Checked, time: str, end: str | None = None) -> list[Explained]:
     """What there is to say of each statement as it is written, of a head of each of its rules."""
-    from ensue.plan.explain import explain_without_data, with_shared
+    from ensue.plan.description import explain_without_data, with_shared
 
     acting = _acting(statements)
     if not statements.results and not statements.heads and not acting:
@@ -257,7 +260,7 @@ def written_statements(program: Program | QueryLike, constraints: ConstraintsLik
     parts = [part for part in _parts(program) if part != EMPTY]
     if constraints is None:
         return checked(joined(parts or [EMPTY]))
-    from ensue.dsl.constraints import constraint_statements
+    from ensue.constraints import constraint_statements
 
     known = {entry for part in parts for entry in part.constraints}
     further = constraint_statements(constraints)
@@ -270,7 +273,10 @@ def _parts(query: object) -> Iterator[Statements]:
     if isinstance(query, str):
         yield parse_statements(query)
         return
-    from ensue.dsl import PatternExpression, Query, RuleStatement, State, query_of
+    from ensue.dsl_rules import RuleStatement
+    from ensue.dsl_states import State
+    from ensue.python.patterns import PatternExpression, query_of
+    from ensue.python.query import Query
 
     match query:
         case Program():

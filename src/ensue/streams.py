@@ -7,23 +7,23 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ensue.algebra.partial import partial_problems, partial_queries
 from ensue.api import checked_emit, checked_limit
-from ensue.dsl.constraints import ConstraintsLike
+from ensue.constraints import ConstraintsLike
 from ensue.errors import QueryError, SchemaError, did_you_mean
-from ensue.lang.render import render_pattern
-from ensue.plan.build import plan_query
 from ensue.plan.grouping import by_keys
-from ensue.plan.model import DEFAULT_LIMIT, Options, QueryPlan
 from ensue.plan.outputs import OutputSchema, partial_output
-from ensue.plan.programs import ColumnNames, Columns, ProgramPlan, plan_queries, with_violations
+from ensue.plan.partial import partial_problems, partial_queries
+from ensue.plan.planner import plan_query
+from ensue.plan.plans import DEFAULT_LIMIT, Options, QueryPlan
+from ensue.plan.program_plans import ColumnNames, Columns, ProgramPlan, plan_queries, with_violations
 from ensue.plan.states import refuse_ahead
 from ensue.programs import Program, QueryLike, program_statements
 from ensue.runtimes.fixed import fixed_tables
 from ensue.runtimes.tables import are_frames, together_schema
+from ensue.text.render import render_pattern
 
 if TYPE_CHECKING:
-    from ensue.runtimes.spark.running import Running
+    from ensue.runtimes.spark.handle import Running
 
 Sink: TypeAlias = "str | Callable[[Any, int], None]"
 Sinks: TypeAlias = "Sink | Mapping[str, Sink]"
@@ -83,8 +83,8 @@ def start(
             "read them with `spark.readStream`; `ensue.detect` takes tables of every kind",
         )
     from ensue.runtimes.spark.frames import empty_tables, frame_inputs
+    from ensue.runtimes.spark.handle import start_groups
     from ensue.runtimes.spark.java import require_pyspark
-    from ensue.runtimes.spark.running import start_groups
     from ensue.runtimes.spark.session import advise
     from ensue.runtimes.spark.stream import plan_stream
 
@@ -147,7 +147,7 @@ class _Places:
 
 def _groups(planned: ProgramPlan, names: Sequence[str], sinks: _Places, plan: Callable[..., Any]) -> list[Any]:
     """The streams of Spark, one for each set of keys, each with where its results go."""
-    from ensue.runtimes.spark.running import StreamGroup, targets_of
+    from ensue.runtimes.spark.handle import StreamGroup, targets_of
 
     groups = []
     for group in by_keys(planned):

@@ -77,7 +77,7 @@ def ids_of_matches() -> dict[str, int]:
 @contextmanager
 def pipeline(folder: Path, servers: str) -> Iterator[subprocess.Popen[str]]:
     """`ensue run` as a process of its own."""
-    command = [sys.executable, "-m", "ensue.cli", "run", str(folder / "pipeline.yaml")]
+    command = [sys.executable, "-m", "ensue.apps.cli", "run", str(folder / "pipeline.yaml")]
     said = (folder / "said").open("a+")
     process = subprocess.Popen(command, stderr=said, text=True, env={**os.environ, "SERVERS": servers})
     try:

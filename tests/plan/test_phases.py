@@ -78,7 +78,7 @@ def test_only_the_gate_makes_checked_programs_and_only_the_driver_lowered_ones()
         for path in source.rglob("*.py")
         for found in made.finditer(path.read_text("utf-8"))
     }
-    assert makers == {("Checked", "check.py"), ("Lowered", "phases.py")}
+    assert makers == {("Checked", "check/gate.py"), ("Lowered", "lower/phases.py")}
 
 
 def test_phases_are_no_subtypes_of_each_other() -> None:

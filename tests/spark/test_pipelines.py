@@ -307,7 +307,7 @@ def test_a_process_that_is_killed_loses_nothing(spark: SparkSession, tmp_path: P
         tmp_path, 1, [("08:00", "Order", 1), ("08:05", "Paid", 1), ("08:06", "Order", 2), ("08:30", "Other", 0)]
     )
     (tmp_path / "pipeline.yaml").write_text(stream_text("1 second"))
-    command = [sys.executable, "-m", "ensue.cli", "run", str(tmp_path / "pipeline.yaml")]
+    command = [sys.executable, "-m", "ensue.apps.cli", "run", str(tmp_path / "pipeline.yaml")]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=dict(os.environ))
     try:
         deadline = time.monotonic() + 900

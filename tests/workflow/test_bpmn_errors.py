@@ -288,7 +288,7 @@ def test_reading_opens_no_connection_and_no_other_file(tmp_path: Path) -> None:
     path.write_text('<!DOCTYPE d [<!ENTITY x SYSTEM "file:///etc/hostname">]>' + wrap(['<task id="&x;"/>']))
     code = (
         "import sys\n"
-        "from ensue.workflows import read_bpmn\n"
+        "from ensue.process import read_bpmn\n"
         "from ensue.errors import QueryError\n"
         "seen = []\n"
         "sys.addaudithook(lambda event, args: seen.append((event, str(args[0]))) if event in\n"

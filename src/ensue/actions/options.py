@@ -13,9 +13,9 @@ from ensue.actions.delivery import Courier, Policy, Route
 from ensue.actions.journal import Journal
 from ensue.actions.receivers import TableReceiver
 from ensue.actions.tables import table_sink
-from ensue.dsl.literals import WindowLike, window
 from ensue.errors import QueryError, SchemaError
-from ensue.expr.nodes import Duration
+from ensue.nodes.expressions import Duration
+from ensue.python.literals import WindowLike, window
 
 PathLike: TypeAlias = "str | Path"
 DeadLettersLike: TypeAlias = "str | Path | list[dict[str, Any]] | TableReceiver"

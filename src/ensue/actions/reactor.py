@@ -8,17 +8,17 @@ from typing import Any
 
 import pyarrow as pa
 
+from ensue.actions.bindings import calls_table, resolve_actions
 from ensue.actions.delivery import Deliveries
 from ensue.actions.options import DeadLettersLike, PathLike, courier_of
 from ensue.actions.receivers import ReceiverLike
-from ensue.actions.resolve import calls_table, resolve_actions
+from ensue.constraints import ConstraintsLike
 from ensue.detector import Advance, Detector
-from ensue.dsl.constraints import ConstraintsLike
-from ensue.dsl.literals import WindowLike
-from ensue.phases import Lowered
-from ensue.plan.model import DEFAULT_LIMIT
-from ensue.plan.programs import ColumnNames
+from ensue.lower.phases import Lowered
+from ensue.plan.plans import DEFAULT_LIMIT
+from ensue.plan.program_plans import ColumnNames
 from ensue.programs import QueryLike, program_statements
+from ensue.python.literals import WindowLike
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import numpy as np
 from ensue.engine.diagrams import Possible, TooLargeError, estimate_of_any, probability_of_any
 from ensue.engine.rows import MatchChunk
 from ensue.engine.uncertainty import Floats
-from ensue.kernels.compiled import Int64s
+from ensue.kernels.compiler import Int64s
 from ensue.kernels.stretches import components
 
 SAMPLES = 100_000

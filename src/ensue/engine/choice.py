@@ -9,16 +9,16 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ensue.algebra.nodes import PatternQuery
-from ensue.algebra.operators import CHRONICLE, CUMULATIVE, NEXT_MATCH, RECENT
-from ensue.algebra.scopes import positive_names
+from ensue.analysis.scopes import positive_names
 from ensue.engine.events import Candidates
 from ensue.engine.rows import Elements, Lists, MatchChunk, Rows, completion_times
 from ensue.engine.sources import EventSource, Mask
 from ensue.kernels.choice import close_initiators, take_unused
-from ensue.kernels.compiled import Int64s
-from ensue.names import Name, Round
-from ensue.plan.model import QueryPlan
+from ensue.kernels.compiler import Int64s
+from ensue.nodes.names import Name, Round
+from ensue.nodes.operators import CHRONICLE, CUMULATIVE, NEXT_MATCH, RECENT
+from ensue.nodes.patterns import PatternQuery
+from ensue.plan.plans import QueryPlan
 
 Flags = npt.NDArray[np.uint8]
 

@@ -11,15 +11,15 @@ import pyarrow as pa
 from ensue.engine.rows import Elements, Lists, Rows
 from ensue.engine.sources import Mask
 from ensue.engine.workspace import Workspace
-from ensue.expr.evaluate import condition_mask, evaluate
+from ensue.expr.evaluation import condition_mask, evaluate
 from ensue.expr.lists import successive
-from ensue.expr.nodes import Elements as ListOf
-from ensue.expr.nodes import Expr, Field
-from ensue.expr.rewrite import substitute_lists
 from ensue.graph.bounds import end_of, start_of
-from ensue.kernels.compiled import Int64s
-from ensue.names import Before, Name, Values
-from ensue.plan.model import CollectionPlan
+from ensue.kernels.compiler import Int64s
+from ensue.nodes.expressions import Elements as ListOf
+from ensue.nodes.expressions import Expr, Field
+from ensue.nodes.names import Before, Name, Values
+from ensue.nodes.rewrite import substitute_lists
+from ensue.plan.plans import CollectionPlan
 
 
 def lists_of(parts: Sequence[Elements], count: int, names: Sequence[Name]) -> Lists:

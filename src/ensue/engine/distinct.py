@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ensue.algebra.streams import END, LINEAGE, START
+from ensue.analysis.declarations import END, LINEAGE, START
 from ensue.engine.keys import encode_values
 from ensue.engine.lineage import united_members
 from ensue.engine.sources import Mask, one_chunk
 from ensue.expr.types import element_type
 from ensue.kernels.codes import number_values
-from ensue.kernels.compiled import Codes
+from ensue.kernels.compiler import Codes
 
 BYTES_PER_NUMBER = 8
 

@@ -11,20 +11,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ensue.engine.compiled_graph import Compiled
 from ensue.engine.keys import NO_KEY, Texts, encode_columns, texts_of
 from ensue.engine.sources import EventSource, Mask
-from ensue.engine.steps import Compiled
-from ensue.kernels.compiled import Codes, Int64s
-from ensue.kernels.sorting import (
+from ensue.kernels.compiler import Codes, Int64s
+from ensue.kernels.sorted_runs import (
     group_by_key,
     is_sorted,
     number_within_runs,
     offsets_of_runs,
     order_by_time,
 )
-from ensue.names import AnyEvent, Stream
+from ensue.nodes.names import AnyEvent, Stream
 from ensue.plan.inputs import InputTable
-from ensue.plan.model import QueryPlan
+from ensue.plan.plans import QueryPlan
 
 Answer = TypeVar("Answer")
 

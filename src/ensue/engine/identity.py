@@ -15,10 +15,10 @@ from ensue.engine.events import Candidates
 from ensue.engine.rows import MatchChunk, Rows
 from ensue.engine.workspace import Workspace, cached_candidates
 from ensue.graph.bounds import end_of
-from ensue.kernels.compiled import Codes
-from ensue.lang.render import render_query
-from ensue.names import AnyEvent, Name, Stream, key_of, stream_key
-from ensue.plan.model import QueryPlan
+from ensue.kernels.compiler import Codes
+from ensue.nodes.names import AnyEvent, Name, Stream, key_of, stream_key
+from ensue.plan.plans import QueryPlan
+from ensue.text.render import render_query
 
 Hashes = npt.NDArray[np.uint64]
 

@@ -13,9 +13,9 @@ from ensue.engine.events import Candidates
 from ensue.engine.keys import Keys, texts_of
 from ensue.engine.sources import EventSource, Mask, one_chunk
 from ensue.kernels.codes import append_texts
-from ensue.kernels.compiled import Bytes, Codes, Int64s
-from ensue.kernels.sorting import keep_sorted, merge_sorted, offsets_of_kinds
-from ensue.names import Stream
+from ensue.kernels.compiler import Bytes, Codes, Int64s
+from ensue.kernels.sorted_runs import keep_sorted, merge_sorted, offsets_of_kinds
+from ensue.nodes.names import Stream
 
 IDLE_CODES = 4096
 """So many codes more than events may lie idle before keys are numbered anew."""

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ensue.engine.events import Candidates
-from ensue.expr.nodes import Field
-from ensue.graph.model import Equality
-from ensue.kernels.compiled import Codes, Int64s
-from ensue.kernels.sorting import group_by_key
-from ensue.names import Name
+from ensue.graph.graphs import Equality
+from ensue.kernels.compiler import Codes, Int64s
+from ensue.kernels.sorted_runs import group_by_key
+from ensue.nodes.expressions import Field
+from ensue.nodes.names import Name
 
 MOST_PACKED = 2**62
 Member = tuple[Name, str]

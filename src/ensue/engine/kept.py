@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from ensue.algebra.streams import END, START
+from ensue.analysis.declarations import END, START
 from ensue.engine.distinct import row_codes
 from ensue.engine.machine import Machine, State
 from ensue.engine.sources import one_chunk
 from ensue.engine.stage import Role
-from ensue.names import Stream
+from ensue.nodes.names import Stream
 from ensue.plan.outputs import event_fields
 
 OWN = "ensue:"

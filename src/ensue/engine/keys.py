@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from ensue.expr.kinds import NANOSECONDS_PER_UNIT, TIMES, Kind
 from ensue.expr.types import kind_of
 from ensue.kernels.codes import fill_table, find_texts, intern_texts, intern_values, number_values
-from ensue.kernels.compiled import Bytes, Codes, Int64s
+from ensue.kernels.compiler import Bytes, Codes, Int64s
 
 NO_KEY = -1
 """The code of null, which equals nothing."""

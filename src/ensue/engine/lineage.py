@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ensue.algebra.streams import LINEAGE
+from ensue.analysis.declarations import LINEAGE
 from ensue.engine.identity import LANES, Hashes, event_ids, hexadecimal
 from ensue.engine.rows import MatchChunk, Rows
 from ensue.engine.workspace import Workspace
-from ensue.kernels.compiled import Codes, Int64s
-from ensue.names import Name, Stream, written
+from ensue.kernels.compiler import Codes, Int64s
+from ensue.nodes.names import Name, Stream, written
 from ensue.plan.outputs import IDS, MEMBER
 
 

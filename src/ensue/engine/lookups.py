@@ -7,11 +7,11 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
-from ensue.algebra.nodes import Lookup
 from ensue.engine.keys import encode_columns
 from ensue.engine.sources import one_chunk
-from ensue.kernels.compiled import Codes
-from ensue.kernels.sorting import group_by_key
+from ensue.kernels.compiler import Codes
+from ensue.kernels.sorted_runs import group_by_key
+from ensue.nodes.patterns import Lookup
 
 
 def look_up(matches: pa.Table, lookup: Lookup, table: pa.Table, check: Callable[[int], None]) -> pa.Table:

@@ -12,11 +12,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from ensue.algebra.policies import chooses
-from ensue.engine.derived import settled, sources_of, together
-from ensue.engine.evaluate import Frontier, evaluate, matches_of_graphs
+from ensue.analysis.policies import chooses
+from ensue.engine.belief.follower import Believed, StateStage, Told
+from ensue.engine.derivation import settled, sources_of, together
+from ensue.engine.evaluation import Frontier, evaluate, matches_of_graphs
 from ensue.engine.events import EventStore, load_events
-from ensue.engine.filtering.stage import Believed, StateStage, Told
 from ensue.engine.past import in_range
 from ensue.engine.rows import MatchChunk
 from ensue.engine.sources import EventSource, Mask, Report, latest_end, latest_of, load_sources
@@ -32,12 +32,12 @@ from ensue.engine.stage import (
 )
 from ensue.engine.traces import Watched
 from ensue.engine.turn import events_of, step_stage
-from ensue.names import AnyEvent, Stream
+from ensue.nodes.names import AnyEvent, Stream
 from ensue.plan.declared import Derivation, all_plans, groups_of, is_recursive
 from ensue.plan.inputs import InputTable, catalog_of, plain_schema, raw_types
-from ensue.plan.model import Options, QueryPlan
 from ensue.plan.outputs import output_schema
-from ensue.plan.programs import ProgramPlan
+from ensue.plan.plans import Options, QueryPlan
+from ensue.plan.program_plans import ProgramPlan
 from ensue.plan.states import StateQuestions
 
 UNLIMITED = Options(limit=None)

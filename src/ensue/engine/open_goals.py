@@ -8,18 +8,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ensue.engine.events import FOREVER, NEVER, EventStore
-from ensue.engine.forget import last_positions
+from ensue.engine.goals import are_among
 from ensue.engine.machine import Look
-from ensue.engine.misses import are_among
+from ensue.engine.retention import last_positions
 from ensue.engine.rows import MatchChunk, completion_times
 from ensue.engine.sources import Mask
 from ensue.graph.bounds import Limit, Point, end_of, position_of, start_of
-from ensue.graph.model import Graph
-from ensue.kernels.compiled import Int64s
-from ensue.names import Name, in_order
-from ensue.plan.build import plan_graph
-from ensue.plan.model import QueryPlan
+from ensue.graph.graphs import Graph
+from ensue.kernels.compiler import Int64s
+from ensue.nodes.names import Name, in_order
 from ensue.plan.openings import Opening, is_point, openings_of
+from ensue.plan.planner import plan_graph
+from ensue.plan.plans import QueryPlan
 
 Listed = tuple[frozenset[Name], Sequence[Name], Int64s]
 """The variables of choices that are listed, in order, and the rows of their events."""

@@ -9,11 +9,10 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from ensue.algebra.catalog import Catalog
-from ensue.algebra.lineage import is_lineage, lineage_variable
-from ensue.algebra.probability import PROBABILITY_OF_MATCH
-from ensue.algebra.scopes import SERIES, positive_names
-from ensue.algebra.streams import LINEAGE, START
+from ensue.analysis.catalog import Catalog
+from ensue.analysis.declarations import LINEAGE, START
+from ensue.analysis.lineage import is_lineage, lineage_variable
+from ensue.analysis.scopes import SERIES, positive_names
 from ensue.engine.collections import element_values, list_values, with_list_fields
 from ensue.engine.events import FOREVER
 from ensue.engine.identity import match_ids
@@ -23,18 +22,19 @@ from ensue.engine.sources import EventSource
 from ensue.engine.workspace import Workspace
 from ensue.errors import LimitError, counted
 from ensue.expr.checked_types import expression_type
-from ensue.expr.evaluate import evaluate
-from ensue.expr.nodes import Expr, Field
+from ensue.expr.evaluation import evaluate
 from ensue.expr.reductions import gathered
-from ensue.expr.rewrite import substitute_fields
 from ensue.graph.bounds import TimeScale, end_of, start_of
 from ensue.graph.conditions import resolve_interval
+from ensue.graph.graphs import Series
 from ensue.graph.lists import lists_in, without_lists
-from ensue.graph.model import Series
-from ensue.kernels.compiled import Codes, Int64s
-from ensue.names import Name, Round, Stream
-from ensue.plan.model import QueryPlan
+from ensue.kernels.compiler import Codes, Int64s
+from ensue.nodes.expressions import Expr, Field
+from ensue.nodes.names import Name, Round, Stream
+from ensue.nodes.probability import PROBABILITY_OF_MATCH
+from ensue.nodes.rewrite import substitute_fields
 from ensue.plan.outputs import EventColumn, OutputSchema, spelt_out, types_of
+from ensue.plan.plans import QueryPlan
 
 FEW_MATCHES = 1000
 """So many are sorted sooner by all of their keys than by those that differ."""

@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from ensue.engine.sources import EventSource, Mask
-from ensue.names import Stream
+from ensue.nodes.names import Stream
 from ensue.plan.declared import Derivation, all_plans, groups_of, is_recursive
 from ensue.plan.inputs import InputTable
-from ensue.plan.model import QueryPlan, Retention
+from ensue.plan.plans import QueryPlan, Retention
 from ensue.plan.retention import longer
 from ensue.plan.slices import reach_of_streams, uncut_reason
 

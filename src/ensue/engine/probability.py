@@ -17,10 +17,10 @@ from ensue.engine.rows import Lists, MatchChunk
 from ensue.engine.sources import Mask
 from ensue.engine.uncertainty import CERTAIN, Floats, stretches_within
 from ensue.engine.workspace import Workspace
-from ensue.graph.model import Collection
-from ensue.kernels.compiled import Codes, Int64s
+from ensue.graph.graphs import Collection
+from ensue.kernels.compiler import Codes, Int64s
 from ensue.kernels.stretches import chances_of_none
-from ensue.names import Name
+from ensue.nodes.names import Name
 
 TOUCHING = 1e-12
 """Stretches that overlap by less lie side by side."""

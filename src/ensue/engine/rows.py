@@ -11,11 +11,11 @@ import numpy as np
 from ensue.engine.sources import Mask
 from ensue.engine.uncertainty import Floats
 from ensue.graph.bounds import WHOLE_END, WHOLE_START, Point, position_of, start_of
-from ensue.graph.model import Closing
-from ensue.kernels.compiled import Codes, Int64s
+from ensue.graph.graphs import Closing
+from ensue.kernels.compiler import Codes, Int64s
 from ensue.kernels.ranges import expand_ranges
-from ensue.names import Name
-from ensue.plan.model import GraphPlan, QueryPlan
+from ensue.nodes.names import Name
+from ensue.plan.plans import GraphPlan, QueryPlan
 
 if TYPE_CHECKING:
     from ensue.engine.probability import Lineage

@@ -11,23 +11,23 @@ from typing import Any
 
 import pyarrow as pa
 
-from ensue.algebra.causes import CHAINS, EDGES
-from ensue.algebra.nodes import PatternQuery
-from ensue.engine.filtering.following import Held
-from ensue.engine.filtering.stage import Believed, StateStage
+from ensue.engine.belief.follower import Believed, StateStage
+from ensue.engine.belief.updates import Held
 from ensue.engine.machine import Machine, State
 from ensue.engine.sources import Report, one_chunk
 from ensue.engine.stage import Stage, StageState
 from ensue.errors import StateError
-from ensue.kernels.filtering import Beliefs
-from ensue.lang.render import render_constraint, render_query
-from ensue.lang.render_rules import render_declarations, render_rule
-from ensue.lang.render_states import render_state
-from ensue.names import Stream
+from ensue.kernels.beliefs import Beliefs
+from ensue.nodes.causes import CHAINS, EDGES
+from ensue.nodes.names import Stream
+from ensue.nodes.patterns import PatternQuery
 from ensue.plan.declared import Derivation, all_plans
 from ensue.plan.inputs import InputTable
-from ensue.plan.model import QueryPlan
+from ensue.plan.plans import QueryPlan
 from ensue.plan.states import StateQuestions
+from ensue.text.render import render_constraint, render_query
+from ensue.text.render_parts import render_state
+from ensue.text.render_rules import render_declarations, render_rule
 
 STATE_VERSION = 4
 METADATA = b"ensue.state"

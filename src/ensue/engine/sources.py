@@ -11,11 +11,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ensue.algebra.hierarchies import Hierarchy
 from ensue.engine.uncertainty import Uncertainty, arrange_blocks, read_probabilities
 from ensue.errors import SchemaError
 from ensue.expr.types import readable
-from ensue.kernels.compiled import Codes, Int64s
+from ensue.kernels.compiler import Codes, Int64s
+from ensue.nodes.uncertainty import Hierarchy
 from ensue.plan.inputs import InputTable
 
 MOST_ROWS = 2**31 - 1

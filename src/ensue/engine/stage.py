@@ -9,23 +9,23 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from ensue.engine.compiled_graph import Compiled
 from ensue.engine.events import Request, key_column, request_of, stream_codes
 from ensue.engine.index import Index, Room
 from ensue.engine.keys import Keys, can_intern
 from ensue.engine.output import collect_ordered
 from ensue.engine.rows import MatchChunk
 from ensue.engine.sources import EventSource, Mask, Report, load_sources, read_uncertainty
-from ensue.engine.steps import Compiled
 from ensue.engine.traces import TRACE, Watched
 from ensue.engine.workspace import compared_column
 from ensue.errors import citing
 from ensue.expr.types import readable_type
-from ensue.kernels.compiled import Codes, Int64s
-from ensue.names import AnyEvent, Stream
+from ensue.kernels.compiler import Codes, Int64s
+from ensue.nodes.names import AnyEvent, Stream
 from ensue.plan.declared import Derivation, Way
 from ensue.plan.inputs import InputTable, plain_schema
-from ensue.plan.model import Options, QueryPlan
 from ensue.plan.outputs import OutputSchema
+from ensue.plan.plans import Options, QueryPlan
 
 USED = "ensue:used"
 POSITION = "ensue:position"

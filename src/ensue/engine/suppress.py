@@ -8,9 +8,9 @@ import numpy as np
 
 from ensue.engine.events import FOREVER, NEVER, Candidates
 from ensue.engine.sources import Mask
-from ensue.kernels.compiled import Int64s
+from ensue.kernels.compiler import Int64s
 from ensue.kernels.ranges import find_ranges
-from ensue.plan.model import Partner
+from ensue.plan.plans import Partner
 
 
 def have_partners(events: Candidates, partners: Iterable[tuple[Partner, Candidates]]) -> Mask:

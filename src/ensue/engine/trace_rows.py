@@ -13,9 +13,9 @@ from ensue.engine.sources import EventSource, one_chunk
 from ensue.errors import SchemaError
 from ensue.expr.types import common_type, readable_type
 from ensue.kernels.codes import number_by_appearance
-from ensue.kernels.compiled import Codes, Int64s
-from ensue.kernels.sorting import is_sorted, order_by_time
-from ensue.names import Stream
+from ensue.kernels.compiler import Codes, Int64s
+from ensue.kernels.sorted_runs import is_sorted, order_by_time
+from ensue.nodes.names import Stream
 
 KEY = "key"
 """How the key columns of what is known of traces begin."""

@@ -8,8 +8,8 @@ import numpy as np
 
 from ensue.graph.bounds import FAR
 from ensue.kernels.traces import Rules
-from ensue.names import Stream
-from ensue.plan.monitor import MOST_STEPS, GraphMonitor, Monitor
+from ensue.nodes.names import Stream
+from ensue.plan.monitors import MOST_STEPS, GraphMonitor, Monitor
 
 ENDED = np.uint64(1 << 63)
 """The bit of all streams that end a trace."""

@@ -20,12 +20,12 @@ from ensue.engine.trace_rules import ENDED, rules_of
 from ensue.engine.workspace import cached_candidates
 from ensue.graph.bounds import FAR
 from ensue.kernels.codes import number_by_appearance
-from ensue.kernels.compiled import Codes, Int64s
-from ensue.kernels.sorting import group_by_key
+from ensue.kernels.compiler import Codes, Int64s
+from ensue.kernels.sorted_runs import group_by_key
 from ensue.kernels.traces import NEVER, Arrivals, Bits, Traces, follow
-from ensue.names import Stream
-from ensue.plan.model import QueryPlan
-from ensue.plan.monitor import Monitor
+from ensue.nodes.names import Stream
+from ensue.plan.monitors import Monitor
+from ensue.plan.plans import QueryPlan
 
 TRACE = "ensue:trace"
 """The column that numbers the traces of a key, where a key has had several."""

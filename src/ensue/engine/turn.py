@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from ensue.engine.choice import Used
-from ensue.engine.derived import Search, as_events, grow, settled, together
-from ensue.engine.evaluate import Frontier, evaluate
+from ensue.engine.derivation import Search, as_events, grow, settled, together
+from ensue.engine.evaluation import Frontier, evaluate
 from ensue.engine.events import Candidates, EventStore, load_events
-from ensue.engine.forget import keep_markers, keep_ties, pending_rows, rows_to_keep
 from ensue.engine.index import IDLE_CODES, Room, Run, candidates_of, joined, new_places
+from ensue.engine.retention import keep_markers, keep_ties, pending_rows, rows_to_keep
 from ensue.engine.rows import MatchChunk, completion_times
 from ensue.engine.sources import EventSource, Mask, Report, load_sources, read_uncertainty
 from ensue.engine.stage import (
@@ -35,11 +35,11 @@ from ensue.engine.stage import (
 )
 from ensue.engine.traces import Watched, no_records, watch
 from ensue.engine.violations import track
-from ensue.kernels.compiled import Codes, Int64s
-from ensue.names import Stream
+from ensue.kernels.compiler import Codes, Int64s
+from ensue.nodes.names import Stream
 from ensue.plan.declared import Derivation
 from ensue.plan.inputs import InputTable
-from ensue.plan.model import Options, QueryPlan
+from ensue.plan.plans import Options, QueryPlan
 
 FEW_KEPT, MOST_ADDED, MOST_PUT_OFF = 1024, 0.25, 16
 """With more events, those that nobody needs any more are looked for when such a share has been added, after so many

@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ensue.algebra.hierarchies import Hierarchy
 from ensue.engine.keys import encode_columns
 from ensue.errors import SchemaError
-from ensue.kernels.compiled import Codes, Int64s
-from ensue.names import Stream
+from ensue.kernels.compiler import Codes, Int64s
+from ensue.nodes.names import Stream
+from ensue.nodes.uncertainty import Hierarchy
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 Floats: TypeAlias = npt.NDArray[np.float64]

@@ -7,19 +7,19 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from ensue.algebra.constraints import Constraint
 from ensue.engine.events import Request
 from ensue.engine.sources import EventSource, Report
 from ensue.engine.trace_rows import TraceRows, no_keys
 from ensue.engine.traces import BEGAN, no_records, watch
 from ensue.graph.bounds import FAR
 from ensue.graph.law import Law
-from ensue.kernels.compiled import Int64s
+from ensue.kernels.compiler import Int64s
 from ensue.kernels.violations import NEVER, Checks, Seen, find_violations
-from ensue.lang.render import render_constraint
-from ensue.names import Stream
-from ensue.plan.model import QueryPlan
+from ensue.nodes.constraints import Constraint
+from ensue.nodes.names import Stream
+from ensue.plan.plans import QueryPlan
 from ensue.plan.tracking import Tracking, violation_fields
+from ensue.text.render import render_constraint
 
 FIRST, LAST, JUDGED = "first", "last", "judged"
 

@@ -10,7 +10,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ensue.algebra.probability import Threshold
 from ensue.engine.output import value_of
 from ensue.engine.probability import Lineage
 from ensue.engine.rows import MatchChunk, Rows
@@ -18,8 +17,9 @@ from ensue.engine.sources import Mask
 from ensue.engine.uncertainty import Floats
 from ensue.engine.worlds import count_worlds, worlds_of
 from ensue.errors import Problem, QueryError
-from ensue.kernels.compiled import Int64s
-from ensue.names import Name
+from ensue.kernels.compiler import Int64s
+from ensue.nodes.names import Name
+from ensue.nodes.probability import Threshold
 from ensue.plan.outputs import expected_columns
 
 WORLDS_AT_ONCE = 1 << 20

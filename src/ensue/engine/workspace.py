@@ -9,25 +9,25 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ensue.algebra.catalog import WHOLE_EVENT, Catalog
-from ensue.algebra.probability import CERTAINTY
+from ensue.analysis.catalog import WHOLE_EVENT, Catalog
+from ensue.engine.compiled_graph import CompiledGraph, Range, Sight
 from ensue.engine.events import Candidates, EventStore
 from ensue.engine.joinkeys import EqualityClass, KeyedIndex, Member, build_index, usable_classes
 from ensue.engine.keys import encode_values
 from ensue.engine.rows import Rows
 from ensue.engine.sources import Mask
-from ensue.engine.steps import CompiledGraph, Range, Sight
 from ensue.engine.uncertainty import Floats, stretches_within
 from ensue.expr.checked_types import expression_type
-from ensue.expr.evaluate import condition_mask
+from ensue.expr.evaluation import condition_mask
 from ensue.expr.kinds import Kind
-from ensue.expr.nodes import Binary, Expr, Field, Literal
 from ensue.expr.types import arrow_type, kind_of
 from ensue.graph.bounds import Point
-from ensue.graph.model import Graph, Moment, Variable
-from ensue.kernels.compiled import Codes, Int64s
-from ensue.names import WHOLE, Name, Stream
-from ensue.plan.model import GraphPlan, Options
+from ensue.graph.graphs import Graph, Moment, Variable
+from ensue.kernels.compiler import Codes, Int64s
+from ensue.nodes.expressions import Binary, Expr, Field, Literal
+from ensue.nodes.names import WHOLE, Name, Stream
+from ensue.nodes.probability import CERTAINTY
+from ensue.plan.plans import GraphPlan, Options
 
 OWN_FIELDS = (CERTAINTY, WHOLE_EVENT)
 """Fields that are no columns."""

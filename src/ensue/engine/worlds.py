@@ -17,9 +17,9 @@ from ensue.engine.rows import Lists, Rows
 from ensue.engine.sources import Mask
 from ensue.engine.uncertainty import CERTAIN, Floats
 from ensue.errors import LimitError
-from ensue.kernels.compiled import Codes, Int64s
+from ensue.kernels.compiler import Codes, Int64s
 from ensue.kernels.ranges import expand_ranges
-from ensue.names import Name
+from ensue.nodes.names import Name
 
 MOST_WORLDS = 4096
 """In so many ways the lists of one match may turn out."""

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from ensue.errors import Problem
-from ensue.expr.check import check_expression
+from ensue.expr.checker import check_expression
 from ensue.expr.kinds import Type
-from ensue.expr.nodes import Expr, Field
 from ensue.expr.types import arrow_type, own_type
+from ensue.nodes.expressions import Expr, Field
 
 
 def expression_type(
@@ -18,7 +18,7 @@ def expression_type(
 ) -> pa.DataType:
     """The type of the expression; `field_type` gives the readable type of a field. Appends mistakes to `problems`.
 
-    >>> from ensue.expr.nodes import Binary, Literal
+    >>> from ensue.nodes.expressions import Binary, Literal
     >>> expression_type(Binary("/", Field("a", "x"), Literal(2)), lambda field: pa.int64(), [])
     DataType(double)
     """

@@ -9,7 +9,7 @@ from ensue.errors import did_you_mean
 from ensue.expr.aggregates import AGGREGATES, Aggregate
 from ensue.expr.functions import FUNCTIONS
 from ensue.expr.kinds import NUMBERS, ORDERED, PLAIN, Kind, Type, constant
-from ensue.expr.nodes import Binary, Expr, Literal
+from ensue.nodes.expressions import Binary, Expr, Literal
 
 # What other systems call our functions.
 _OTHER_NAMES: Mapping[str, str] = MappingProxyType(

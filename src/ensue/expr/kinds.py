@@ -13,7 +13,7 @@ from enum import Enum
 from functools import reduce
 from typing import Any
 
-from ensue.expr.nodes import NANOSECONDS_PER, Duration, Expr, Literal, Timestamp, Unary
+from ensue.nodes.expressions import NANOSECONDS_PER, Duration, Expr, Literal, Timestamp, Unary
 
 UNITS = ("s", "ms", "us", "ns")
 NANOSECONDS_PER_UNIT = {

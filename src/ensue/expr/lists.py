@@ -12,9 +12,9 @@ from typing import TypeGuard
 
 from ensue.errors import Problem, Span
 from ensue.expr.aggregates import AGGREGATES
-from ensue.expr.nodes import Call, Elements, Expr, Field, Literal, walk
-from ensue.expr.rewrite import rewrite, substitute_fields
-from ensue.names import Name, in_order
+from ensue.nodes.expressions import Call, Elements, Expr, Field, Literal, walk
+from ensue.nodes.names import Name, in_order
+from ensue.nodes.rewrite import rewrite, substitute_fields
 
 PREVIOUS = "prev"
 """The function that is the value of the element before."""

@@ -16,7 +16,7 @@ from pyarrow import compute
 from ensue.errors import SchemaError
 from ensue.expr import kinds
 from ensue.expr.kinds import LARGEST_INTEGER, NANOSECONDS_PER_UNIT, Kind, Type, literal_type
-from ensue.expr.nodes import Duration, Literal, Timestamp
+from ensue.nodes.expressions import Duration, Literal, Timestamp
 
 Array: TypeAlias = "pa.Array[Any]"
 Column: TypeAlias = "pa.Array[Any] | pa.ChunkedArray[Any]"

@@ -11,12 +11,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from ensue.algebra.nodes import Events, Ticks, Window
 from ensue.errors import Span
 from ensue.expr.kinds import NANOSECONDS_PER_UNIT
-from ensue.expr.nodes import Duration, Expr, Literal
-from ensue.lang.render_values import render_window
-from ensue.names import WHOLE, Name
+from ensue.nodes.expressions import Duration, Expr, Literal
+from ensue.nodes.names import WHOLE, Name
+from ensue.nodes.patterns import Events, Ticks, Window
+from ensue.text.render_values import render_window
 
 
 class Point(NamedTuple):

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ensue.algebra.catalog import Catalog
-from ensue.algebra.check import home_of
-from ensue.algebra.lists import list_names
-from ensue.algebra.nodes import PatternQuery
-from ensue.algebra.scopes import Aside, Scope, growing_lists, homes_of, list_groups
+from ensue.analysis.catalog import Catalog
+from ensue.analysis.scopes import Aside, Scope, growing_lists, homes_of, list_groups
+from ensue.check.lists import list_names
+from ensue.check.query import home_of
 from ensue.expr.lists import explicit_lists, has_prev, list_variables
-from ensue.expr.nodes import Binary, Call, Expr, Field, IsNull, Same, conjuncts, variables_of
-from ensue.expr.rewrite import substitute_fields
 from ensue.graph.bounds import Bound, Point, Reason, TimeScale, end_of
+from ensue.graph.graphs import Collection, Equality, Extent, Moment
 from ensue.graph.lists import Repetitions, lists_in, renamed_lists, under_name
-from ensue.graph.model import Collection, Equality, Extent, Moment
-from ensue.graph.reading import Parts
+from ensue.graph.reader import Parts
 from ensue.graph.temporal import bounds_of
-from ensue.lang.render import render_expression
-from ensue.names import Name, in_order
+from ensue.nodes.expressions import Binary, Call, Expr, Field, IsNull, Same, conjuncts, variables_of
+from ensue.nodes.names import Name, in_order
+from ensue.nodes.patterns import PatternQuery
+from ensue.nodes.rewrite import substitute_fields
+from ensue.text.render import render_expression
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise, product
 
-from ensue.algebra.constraints import Clause, Constraint, Ends, EndsWithin, Prior, clauses_of
-from ensue.algebra.nodes import Window
-from ensue.names import Name, Stream, Unnamed, in_order
+from ensue.nodes.constraints import Clause, Constraint, Ends, EndsWithin, Prior, clauses_of
+from ensue.nodes.names import Name, Stream, Unnamed, in_order
+from ensue.nodes.patterns import Window
 
 MOST_SUPPORTS = 64
 """So many ways to derive that a stream occurs are followed, the smallest first."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ensue.expr.nodes import Between, Binary, Duration, Expr, Field, Literal, Unary
 from ensue.graph.bounds import Bound, Limit, Point, Reason, TimeScale
+from ensue.nodes.expressions import Between, Binary, Duration, Expr, Field, Literal, Unary
 
 PointOf = Callable[[Field], Point | None]
 """The point of a field that is a time, None for other fields."""

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from ensue.kernels.compiled import Int64s, compiled
+from ensue.kernels.compiler import Int64s, compiled
 
 Flags = npt.NDArray[np.uint8]
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ensue.kernels.compiled import Bytes, Codes, Int64s, compiled
+from ensue.kernels.compiler import Bytes, Codes, Int64s, compiled
 
 SPREAD = np.uint64(0x9E3779B97F4A7C15)
 """An odd number near 2**64 divided by the golden ratio: multiples of it fall far apart in their upper bits."""

@@ -8,7 +8,7 @@ the entropy of all together. The functions give the latter, or a lower bound of 
 
 import numpy as np
 
-from ensue.kernels.compiled import compiled
+from ensue.kernels.compiler import compiled
 from ensue.kernels.joint import (
     MISREAD_ONE,
     MOVE_ANYONE,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ensue.kernels.compiled import Int64s, compiled
+from ensue.kernels.compiler import Int64s, compiled
 
 Floats = npt.NDArray[np.float64]
 Small = npt.NDArray[np.int16]

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from ensue.kernels.compiled import Codes, Int64s, compiled
+from ensue.kernels.compiler import Codes, Int64s, compiled
 
 Matrix = npt.NDArray[np.int64]
 

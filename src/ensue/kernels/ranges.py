@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ensue.kernels.compiled import Codes, Int64s, compiled
+from ensue.kernels.compiler import Codes, Int64s, compiled
 
 
 @compiled

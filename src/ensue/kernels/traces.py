@@ -1,7 +1,7 @@
 """Following traces event by event: what has been seen, how far matches have come, which traces are hopeless.
 
 Sets of streams and of steps are bits of 64-bit numbers. The arrays of `Rules` say what a query's monitor says
-(`ensue.plan.monitor`); those of `Traces` hold one entry per trace, or one per trace and graph.
+(`ensue.plan.monitors`); those of `Traces` hold one entry per trace, or one per trace and graph.
 """
 
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ensue.kernels.compiled import Codes, Int64s, compiled
+from ensue.kernels.compiler import Codes, Int64s, compiled
 
 Bits = npt.NDArray[np.uint64]
 Flags = npt.NDArray[np.bool_]

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ensue.kernels.compiled import Codes, Int64s, compiled
+from ensue.kernels.compiler import Codes, Int64s, compiled
 
 NEVER = np.iinfo(np.int64).min
 Times = npt.NDArray[np.int64]

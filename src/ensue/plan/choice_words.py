@@ -6,7 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from ensue.algebra.nodes import (
+from ensue.nodes.expressions import Duration
+from ensue.nodes.names import Handle, Stream, Unnamed, called
+from ensue.nodes.operators import (
+    CHRONICLE,
+    CONTINUOUS,
+    CUMULATIVE,
+    NEXT_MATCH,
+    OPERATORS,
+    RECENT,
+    STRICT,
+)
+from ensue.nodes.patterns import (
     And,
     Event,
     Named,
@@ -23,20 +34,9 @@ from ensue.algebra.nodes import (
     rewrite,
     walk,
 )
-from ensue.algebra.operators import (
-    CHRONICLE,
-    CONTINUOUS,
-    CUMULATIVE,
-    NEXT_MATCH,
-    OPERATORS,
-    RECENT,
-    STRICT,
-)
-from ensue.expr.nodes import Duration
-from ensue.lang.render import render_pattern, render_window
-from ensue.names import Handle, Stream, Unnamed, called
-from ensue.plan.graph_words import Given
-from ensue.plan.model import QueryPlan
+from ensue.plan.graph_description import Given
+from ensue.plan.plans import QueryPlan
+from ensue.text.render import render_pattern, render_window
 
 
 def choice_lines(plan: QueryPlan) -> Iterator[str]:

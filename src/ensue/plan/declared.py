@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from ensue.algebra.nodes import Event, walk
-from ensue.algebra.rules import Ruleset
-from ensue.algebra.streams import END, START, components
-from ensue.names import Stream
+from ensue.analysis.declarations import END, START, components
+from ensue.nodes.names import Stream
+from ensue.nodes.patterns import Event, walk
+from ensue.nodes.rules import Ruleset
 from ensue.plan.inputs import InputTable
-from ensue.plan.model import QueryPlan
 from ensue.plan.outputs import OutputSchema
+from ensue.plan.plans import QueryPlan
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,23 +7,23 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from ensue.algebra.catalog import Catalog, StreamSchema
-from ensue.algebra.check import column_name
-from ensue.algebra.nodes import PatternQuery, Return
-from ensue.algebra.rules import Ruleset
-from ensue.algebra.scopes import bound_events, list_groups, positive_names
-from ensue.algebra.streams import END, LINEAGE, START, columns_of, declarations, in_order, used_streams
+from ensue.analysis.catalog import Catalog, StreamSchema
+from ensue.analysis.declarations import END, LINEAGE, START, columns_of, declarations, in_order, used_streams
+from ensue.analysis.scopes import bound_events, list_groups, positive_names
+from ensue.check.query import column_name
 from ensue.errors import Problem, QueryError, Source, Span
-from ensue.expr.nodes import Call, Expr, Field
 from ensue.expr.types import common_type, describe, element_type, own_type, readable_type
 from ensue.graph.law import Law
-from ensue.names import Name, Stream
-from ensue.phases import Lowered
-from ensue.plan.build import lineage_streams, plan_query, query_columns
+from ensue.lower.phases import Lowered
+from ensue.nodes.expressions import Call, Expr, Field
+from ensue.nodes.names import Name, Stream
+from ensue.nodes.patterns import PatternQuery, Return
+from ensue.nodes.rules import Ruleset
 from ensue.plan.declared import Derivation, Way
 from ensue.plan.inputs import InputTable, raw_types
-from ensue.plan.model import QueryPlan
 from ensue.plan.outputs import derived_output
+from ensue.plan.planner import lineage_streams, plan_query, query_columns
+from ensue.plan.plans import QueryPlan
 
 HIDDEN = (START, END, LINEAGE)
 OWN = "ensue:"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ensue.algebra.nodes import PatternQuery
-from ensue.algebra.streams import connected, shared_keys
+from ensue.analysis.declarations import connected, shared_keys
+from ensue.nodes.patterns import PatternQuery
 from ensue.plan.declared import Derivation, all_plans, groups_of
-from ensue.plan.model import QueryPlan
-from ensue.plan.programs import ProgramPlan
+from ensue.plan.plans import QueryPlan
+from ensue.plan.program_plans import ProgramPlan
 from ensue.plan.states import StateQuestions
 
 

@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from ensue.algebra.catalog import Catalog, StreamSchema, inferred_catalog
-from ensue.algebra.hierarchies import NO_HIERARCHY, Hierarchy
-from ensue.algebra.nodes import PatternQuery
-from ensue.algebra.streams import LINEAGE
+from ensue.analysis.catalog import Catalog, StreamSchema, inferred_catalog
+from ensue.analysis.declarations import LINEAGE
 from ensue.errors import SchemaError, did_you_mean
 from ensue.expr.kinds import NUMBERS, UNITS, Kind
 from ensue.expr.types import kind_of, own_type, readable_type
-from ensue.names import AnyEvent, Stream
-from ensue.plan.model import QueryPlan
+from ensue.nodes.names import AnyEvent, Stream
+from ensue.nodes.patterns import PatternQuery
+from ensue.nodes.uncertainty import NO_HIERARCHY, Hierarchy
+from ensue.plan.plans import QueryPlan
 
 POSITION = "ensue:position"
 """The column of the state that holds the position of an event in its partition, -1 while it is not settled."""

@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from ensue.errors import LimitError
-from ensue.expr.nodes import variables_of
 from ensue.graph.bounds import end_of, start_of
-from ensue.graph.model import Absence, Extent, Graph, Moment, Scope
-from ensue.names import Name
+from ensue.graph.graphs import Absence, Extent, Graph, Moment, Scope
+from ensue.nodes.expressions import variables_of
+from ensue.nodes.names import Name
 
 MOST_PARTS = 4096
 """How many parts of one graph are looked at."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from ensue.graph.bounds import start_of
-from ensue.graph.model import Graph
-from ensue.names import Name
+from ensue.graph.graphs import Graph
+from ensue.nodes.names import Name
 
 SMALL_SHARE = 1e-6
 """The share of candidates that an equality is taken to leave."""

@@ -7,21 +7,21 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from ensue.algebra.check import column_name
-from ensue.algebra.lineage import is_lineage
-from ensue.algebra.nodes import Event, Return, walk
-from ensue.algebra.probability import PROBABILITY_OF_MATCH, with_probability_field
-from ensue.algebra.scopes import SERIES, positive_names, series_names
-from ensue.algebra.streams import END, LINEAGE, START
+from ensue.analysis.declarations import END, LINEAGE, START
+from ensue.analysis.lineage import is_lineage
+from ensue.analysis.scopes import SERIES, positive_names, series_names
+from ensue.check.query import column_name
 from ensue.errors import Problem, QueryError
 from ensue.expr.checked_types import expression_type
 from ensue.expr.kinds import NUMBERS, Kind
 from ensue.expr.lists import explicit_lists, is_aggregate, list_variables
-from ensue.expr.nodes import Expr, Field
-from ensue.expr.nodes import walk as walk_expression
 from ensue.expr.types import common_type, kind_of, readable_type
-from ensue.names import Name, Stream
-from ensue.plan.model import QueryPlan
+from ensue.nodes.expressions import Expr, Field
+from ensue.nodes.expressions import walk as walk_expression
+from ensue.nodes.names import Name, Stream
+from ensue.nodes.patterns import Event, Return, walk
+from ensue.nodes.probability import PROBABILITY_OF_MATCH, with_probability_field
+from ensue.plan.plans import QueryPlan
 from ensue.plan.tracking import violation_fields
 
 ID_COLUMNS = ("id_0", "id_1")

@@ -11,10 +11,15 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
 
-from ensue.algebra.check import home_of
-from ensue.algebra.choices import names_in
-from ensue.algebra.expand import as_written
-from ensue.algebra.nodes import (
+from ensue.analysis.choices import names_in
+from ensue.analysis.scopes import homes_of, is_aside, list_groups, without_names
+from ensue.check.query import home_of
+from ensue.errors import Source, Span
+from ensue.lower.operators import as_written
+from ensue.lower.phases import spelled_out
+from ensue.nodes.expressions import Binary, Duration, Expr, Same, conjuncts
+from ensue.nodes.names import Name, Stream, WithRow, called
+from ensue.nodes.patterns import (
     Event,
     Events,
     Lookup,
@@ -34,12 +39,7 @@ from ensue.algebra.nodes import (
     walk,
     with_children,
 )
-from ensue.algebra.scopes import homes_of, is_aside, list_groups, without_names
-from ensue.errors import Source, Span
-from ensue.expr.nodes import Binary, Duration, Expr, Same, conjuncts
-from ensue.lang.render import render_expression, render_pattern, render_window
-from ensue.names import Name, Stream, WithRow, called
-from ensue.phases import spelled_out
+from ensue.text.render import render_expression, render_pattern, render_window
 
 Path = tuple[int, ...]
 """The way to a part of a pattern: the number of the child at each level."""

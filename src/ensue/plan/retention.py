@@ -14,9 +14,9 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from ensue.graph.bounds import FAR, WHOLE_FIRST, WHOLE_LAST, WHOLE_START, Network, Point, end_of, position_of, start_of
-from ensue.graph.model import Graph, Windows
-from ensue.names import Name
-from ensue.plan.model import GraphPlan, Partner, Retention
+from ensue.graph.graphs import Graph, Windows
+from ensue.nodes.names import Name
+from ensue.plan.plans import GraphPlan, Partner, Retention
 
 
 def retention_of(plan: GraphPlan, windows: Windows, grows: bool = False) -> dict[Name, Retention]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ensue.algebra.operators import CONTEXTS
-from ensue.names import Stream
-from ensue.plan.model import QueryPlan, Retention
+from ensue.nodes.names import Stream
+from ensue.nodes.operators import CONTEXTS
+from ensue.plan.plans import QueryPlan, Retention
 from ensue.plan.retention import longer
 
 OVERLAPS_PER_SLICE = 16

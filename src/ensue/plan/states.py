@@ -7,15 +7,15 @@ from dataclasses import dataclass, fields, replace
 
 import pyarrow as pa
 
-from ensue.algebra.nodes import Event, Statements, walk
-from ensue.algebra.state_checks import state_of
-from ensue.algebra.states import Measure, MostLikely, StateStatement
+from ensue.check.state_problems import state_of
 from ensue.errors import Problem, QueryError, SchemaError, Source
-from ensue.expr.nodes import Field
-from ensue.expr.nodes import walk as walk_expression
-from ensue.lang.parser import parse_measure
+from ensue.nodes.expressions import Field
+from ensue.nodes.expressions import walk as walk_expression
+from ensue.nodes.patterns import Event, Statements, walk
+from ensue.nodes.states import Measure, MostLikely, StateStatement
 from ensue.plan.inputs import InputTable
-from ensue.plan.model import QueryPlan
+from ensue.plan.plans import QueryPlan
+from ensue.text.parser import parse_measure
 
 LARGEST_JOINT = 4096
 """Joint distributions of more numbers than this are kept as one distribution per variable, unless the user says so."""

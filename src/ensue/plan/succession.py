@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ensue.errors import counted
-from ensue.expr.nodes import Expr
-from ensue.expr.rewrite import substitute_fields
-from ensue.graph.model import Variable
-from ensue.names import covers
-from ensue.plan.model import QueryPlan, Retention
+from ensue.graph.graphs import Variable
+from ensue.nodes.expressions import Expr
+from ensue.nodes.names import covers
+from ensue.nodes.rewrite import substitute_fields
+from ensue.plan.plans import QueryPlan, Retention
 
 
 def missing_events(before: Sequence[QueryPlan], after: Sequence[QueryPlan]) -> list[str]:

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from ensue.algebra.catalog import Catalog
-from ensue.algebra.nodes import Event, PatternQuery
+from ensue.analysis.catalog import Catalog
 from ensue.errors import Source
-from ensue.expr.nodes import Field, walk
+from ensue.graph.graphs import NormalForm, Windows
 from ensue.graph.law import Law
-from ensue.graph.model import NormalForm, Windows
-from ensue.names import Stream
-from ensue.plan.model import QueryPlan
-from ensue.plan.monitor import lifetime_of
+from ensue.nodes.expressions import Field, walk
+from ensue.nodes.names import Stream
+from ensue.nodes.patterns import Event, PatternQuery
+from ensue.plan.monitors import lifetime_of
+from ensue.plan.plans import QueryPlan
 
 VIOLATION_COLUMNS = ("constraint", "event", "at", "other", "other_at", "matches_missing")
 """The columns of the table of violations besides the keys."""

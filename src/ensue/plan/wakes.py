@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import gcd
 
-from ensue.graph.model import Graph, Moment
-from ensue.names import Name, Stream
-from ensue.plan.model import QueryPlan
+from ensue.graph.graphs import Graph, Moment
+from ensue.nodes.names import Name, Stream
+from ensue.plan.plans import QueryPlan
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from ensue.algebra.rules import Fact, Ruleset, TableDeclaration
-from ensue.algebra.table_checks import different_kinds, fact_value, facts_by_table, table_columns
+from ensue.check.table_checks import different_kinds, fact_value, facts_by_table, table_columns
 from ensue.errors import Problem, QueryError, SchemaError, did_you_mean
 from ensue.expr.types import common_type, convert, describe, readable, scalar
-from ensue.phases import Lowered
+from ensue.lower.phases import Lowered
+from ensue.nodes.rules import Fact, Ruleset, TableDeclaration
 from ensue.plan.inputs import check_duplicates
-from ensue.plan.programs import FixedTables
+from ensue.plan.program_plans import FixedTables
 from ensue.runtimes.tables import are_frames, kind_of_table, without_views
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from ensue.errors import SchemaError
 from ensue.expr.kinds import NANOSECONDS_PER_UNIT
-from ensue.plan.model import Options
+from ensue.plan.plans import Options
 
 FARTHEST = 2**62
 """Moments beyond this are before or after everything: times and windows stay below half of it."""

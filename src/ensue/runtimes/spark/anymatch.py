@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame
 
 from ensue.engine.past import Bounds
 from ensue.errors import SchemaError
-from ensue.phases import Lowered
+from ensue.lower.phases import Lowered
 from ensue.plan.declared import all_plans
-from ensue.plan.programs import Columns, plan_queries
+from ensue.plan.program_plans import Columns, plan_queries
 from ensue.plan.states import refuse_questions
 from ensue.runtimes.fixed import fixed_tables
 from ensue.runtimes.spark.batch import shuffled, travelling

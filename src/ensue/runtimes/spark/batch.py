@@ -24,11 +24,11 @@ from pyspark.sql.types import (
 
 from ensue.engine.past import Bounds, bounds_of
 from ensue.engine.stage import needed_columns
-from ensue.names import Stream
+from ensue.nodes.names import Stream
 from ensue.plan.declared import Derivation, all_plans
 from ensue.plan.inputs import InputTable, plain_schema
-from ensue.plan.model import Options, QueryPlan, Retention
 from ensue.plan.outputs import OutputSchema
+from ensue.plan.plans import Options, QueryPlan, Retention
 from ensue.plan.slices import Slicing, slicing_of
 from ensue.plan.wakes import is_endless
 from ensue.runtimes.spark.frames import FrameInput, carried, spark_schema

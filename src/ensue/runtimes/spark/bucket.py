@@ -22,9 +22,9 @@ from ensue.engine.violations import ends_of_traces
 from ensue.errors import LimitError, StateError, counted
 from ensue.plan.declared import Derivation
 from ensue.plan.inputs import InputTable
-from ensue.plan.model import Options, QueryPlan, Retention
 from ensue.plan.outputs import OutputSchema
-from ensue.plan.programs import ProgramPlan
+from ensue.plan.plans import Options, QueryPlan, Retention
+from ensue.plan.program_plans import ProgramPlan
 from ensue.plan.slices import reach_of_streams
 from ensue.plan.states import StateQuestions
 from ensue.plan.wakes import Wake, wakes_of

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql.functions import col
 
 from ensue.errors import SchemaError
-from ensue.plan.programs import Columns
+from ensue.plan.program_plans import Columns
 
 
 def collect_events(

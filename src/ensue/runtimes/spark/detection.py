@@ -11,10 +11,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from ensue.errors import SchemaError
-from ensue.phases import Lowered
+from ensue.lower.phases import Lowered
 from ensue.plan.grouping import Group, components, of_result
-from ensue.plan.model import Options
-from ensue.plan.programs import Columns, Emission, FixedTables, ProgramPlan, plan_queries, plan_violations
+from ensue.plan.plans import Options
+from ensue.plan.program_plans import Columns, Emission, FixedTables, ProgramPlan, plan_queries, plan_violations
 from ensue.plan.slices import slicing_of
 from ensue.plan.states import refuse_ahead
 from ensue.runtimes.moments import Period
@@ -26,7 +26,7 @@ from ensue.runtimes.spark.batch import (
     one_pattern,
     result_schema,
 )
-from ensue.runtimes.spark.beliefs import answered, is_stream
+from ensue.runtimes.spark.belief_tasks import answered, is_stream
 from ensue.runtimes.spark.frames import FrameInput, empty_tables, frame_inputs
 from ensue.runtimes.spark.java import require_pyspark
 from ensue.runtimes.spark.session import advise

@@ -22,12 +22,12 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
-from ensue.algebra.catalog import StreamSchema
-from ensue.algebra.probability import CERTAINTY
+from ensue.analysis.catalog import StreamSchema
 from ensue.engine.past import Bounds
 from ensue.expr.kinds import NANOSECONDS_PER_UNIT, constant
 from ensue.expr.like import like_parts
-from ensue.expr.nodes import (
+from ensue.expr.types import own_type, readable_type
+from ensue.nodes.expressions import (
     COMPARISONS,
     Between,
     Binary,
@@ -42,11 +42,11 @@ from ensue.expr.nodes import (
     Unary,
     walk,
 )
-from ensue.expr.rewrite import anonymous_predicate
-from ensue.expr.types import own_type, readable_type
-from ensue.names import AnyEvent, Stream
+from ensue.nodes.names import AnyEvent, Stream
+from ensue.nodes.probability import CERTAINTY
+from ensue.nodes.rewrite import anonymous_predicate
 from ensue.plan.inputs import InputTable
-from ensue.plan.model import QueryPlan
+from ensue.plan.plans import QueryPlan
 
 Demands = Mapping[Stream, Mapping[tuple[Expr, ...], None]]
 """What is asked of the rows of each stream: one conjunction per variable, as the keys of an ordered set."""

@@ -11,8 +11,6 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from ensue.algebra.nodes import PatternQuery, Ticks
-from ensue.algebra.partial import open_queries
 from ensue.engine.events import EventStore
 from ensue.engine.machine import UNLIMITED, Look, Machine, State, compile_plan
 from ensue.engine.rows import completion_times
@@ -21,20 +19,22 @@ from ensue.engine.sources import SAFE_TIME, one_chunk
 from ensue.engine.workspace import cached_candidates
 from ensue.errors import StateError
 from ensue.expr.kinds import NANOSECONDS_PER_UNIT
-from ensue.expr.nodes import Duration
-from ensue.graph.model import Graph
-from ensue.lang.parser import parse_statements
-from ensue.lang.render import render_pattern
-from ensue.names import called
-from ensue.phases import lower_saved
-from ensue.plan.build import plan_query
+from ensue.graph.graphs import Graph
+from ensue.lower.phases import lower_saved
+from ensue.nodes.expressions import Duration
+from ensue.nodes.names import called
+from ensue.nodes.patterns import PatternQuery, Ticks
 from ensue.plan.inputs import InputTable
-from ensue.plan.model import QueryPlan
-from ensue.plan.programs import ProgramPlan, plan_program
+from ensue.plan.partial import open_queries
+from ensue.plan.planner import plan_query
+from ensue.plan.plans import QueryPlan
+from ensue.plan.program_plans import ProgramPlan, plan_program
 from ensue.runtimes.spark.bucket import read_state
 from ensue.runtimes.spark.frames import carried, spark_schema
+from ensue.runtimes.spark.handle import folder_of
 from ensue.runtimes.spark.manifest import read_manifests
-from ensue.runtimes.spark.running import folder_of
+from ensue.text.parser import parse_statements
+from ensue.text.render import render_pattern
 
 UNREPORTED = "the watermark"
 """What a key waits for whose match has all its events and is not complete yet."""

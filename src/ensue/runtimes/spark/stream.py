@@ -16,17 +16,17 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.state import GroupState
 from pyspark.sql.types import StructType, TimestampType
 
-from ensue.dsl.literals import window
 from ensue.engine.stage import needed_columns
 from ensue.errors import EnsueWarning, QueryError, SchemaError
 from ensue.expr.kinds import NANOSECONDS_PER_UNIT
-from ensue.expr.nodes import Duration
+from ensue.nodes.expressions import Duration
 from ensue.plan.declared import Derivation, all_plans
 from ensue.plan.inputs import plain_schema
-from ensue.plan.model import Options, QueryPlan
 from ensue.plan.outputs import OutputSchema
+from ensue.plan.plans import Options, QueryPlan
 from ensue.plan.slices import reach_of_streams
 from ensue.plan.states import StateQuestions
+from ensue.python.literals import window
 from ensue.runtimes.spark.batch import result_schema, route
 from ensue.runtimes.spark.bucket import CARRIED, BucketTask, Clock, Output, Payload, Step, packed
 from ensue.runtimes.spark.frames import FrameInput, spark_schema

@@ -24,9 +24,9 @@ from ensue.engine.traces import Watched
 from ensue.errors import citing
 from ensue.plan.declared import Derivation
 from ensue.plan.inputs import InputTable
-from ensue.plan.model import Options, QueryPlan
 from ensue.plan.outputs import OutputSchema
-from ensue.plan.programs import ProgramPlan
+from ensue.plan.plans import Options, QueryPlan
+from ensue.plan.program_plans import ProgramPlan
 
 NEXT = "ensue:next"
 """The column that is true for a row that stands for the slice of time after the one in which its event ends."""

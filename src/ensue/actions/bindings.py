@@ -1,0 +1,156 @@
+"""ON statements as queries: what has to be found for each call, and which receiver takes it. All checks come first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ensue.actions.calls import ACTION, ID, RESERVED, column_names
+from ensue.actions.delivery import Route
+from ensue.actions.receivers import Receiver, ReceiverLike, misfit, receiver_of
+from ensue.errors import Problem, QueryError, SchemaError, did_you_mean
+from ensue.lower.phases import Checked, rules_lowered
+from ensue.lower.rulesets import action_query
+from ensue.nodes.expressions import Field
+from ensue.nodes.patterns import PatternQuery, Return
+from ensue.nodes.rules import Action
+from ensue.programs import Program, QueryLike, written_statements
+
+END, START = "end", "start"
+
+
+@dataclass(frozen=True, slots=True)
+class Reactions:
+    """A program whose patterns find the calls, one for each ON statement, and where the calls go, in the same order."""
+
+    program: Program
+    routes: tuple[Route, ...]
+    results: tuple[PatternQuery, ...]
+    """The patterns and rules whose matches the program itself gives."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.program.names
+
+    @property
+    def with_results(self) -> Program:
+        """The program that finds its own results first, then the calls."""
+        own = self.program.statements
+        return Program(replace(own, statements=(*own.declared, *self.results, *own.results)))
+
+
+def resolve_actions(program: QueryLike, receivers: Mapping[str, ReceiverLike]) -> Reactions:
+    """Checks a program with ON statements against the receivers and turns the statements into patterns."""
+    statements = written_statements(program)
+    actions = statements.ruleset.actions if statements.ruleset is not None else ()
+    if not actions:
+        raise QueryError(
+            [
+                Problem(
+                    "nothing-to-do",
+                    "the program has no ON statement, so there is no action to call",
+                    hint="write `ON stream v DO action(v.field)` for a head of rules or a stream that is declared",
+                )
+            ],
+            statements.source,
+        )
+    known = {name: receiver_of(name, given) for name, given in receivers.items()}
+    problems = [problem for action in actions for problem in _problems(action, statements, known)]
+    if problems:
+        raise QueryError(problems, statements.source)
+    _check_unused(known, actions)
+    queries = tuple(_query(action, name) for action, name in zip(actions, _names(actions), strict=True))
+    routes = tuple(Route(action.action, _parameters(action), known[action.action]) for action in actions)
+    resolved = rules_lowered(statements)
+    found = Program(replace(resolved, statements=(*resolved.declared, *queries)))
+    return Reactions(found, routes, resolved.results)
+
+
+def calls_table(route: Route, found: pa.Table) -> pa.Table:
+    """The calls that the matches of an ON statement stand for, in the order in which their events ended."""
+    places = pc.sort_indices(found, [(END, "ascending"), (START, "ascending"), ("match_id", "ascending")])
+    found = found.take(places)
+    columns = {ID: found.column("match_id"), ACTION: pa.array([route.action] * found.num_rows, pa.string())}
+    for place, name in enumerate(column_names(route.parameters), start=1):
+        columns[name] = found.column(f"arg_{place}")
+    return pa.table(columns)
+
+
+def _parameters(action: Action) -> tuple[str | None, ...]:
+    return tuple(argument.parameter for argument in action.arguments)
+
+
+def _names(actions: Sequence[Action]) -> Iterator[str]:
+    """What each statement is called, by which its deliveries are known: they stay the same when others come or go."""
+    seen: Counter[str] = Counter()
+    for action in actions:
+        name = f"ON {action.stream} DO {action.action}"
+        seen[name] += 1
+        yield name if seen[name] == 1 else f"{name} {seen[name]}"
+
+
+def _query(action: Action, name: str) -> PatternQuery:
+    """The events that call for the action, with its arguments and their times."""
+    query = action_query(action)
+    times = (Return(Field(action.variable, "s"), START), Return(Field(action.variable, "e"), END))
+    return replace(query, name=name, returns=(*query.returns, *times))
+
+
+def _problems(action: Action, statements: Checked, receivers: Mapping[str, Receiver]) -> Iterator[Problem]:
+    declared = [*(query.name for query in statements.declared if isinstance(query.name, str)), *statements.heads]
+    if action.stream not in declared:
+        yield _no_stream(action, statements, declared)
+    if action.action not in receivers:
+        yield Problem(
+            "no-action",
+            f"no receiver was handed over for the action `{action.action}`",
+            action.span,
+            label=f"receivers: {', '.join(sorted(receivers))}" if receivers else "",
+            hint=did_you_mean(action.action, receivers) or f"pass one: {{{action.action!r}: ...}}",
+        )
+        return
+    yield from _misfits(action, receivers[action.action])
+
+
+def _no_stream(action: Action, statements: Checked, declared: Sequence[str]) -> Problem:
+    hint = did_you_mean(action.stream, declared) or "ON takes a head of rules or a stream that is declared"
+    if action.stream in [query.name for query in statements.results]:
+        hint = f"`{action.stream}` is a PATTERN: declare it as `STREAM {action.stream} FROM PATTERN ...`"
+    label = f"streams: {', '.join(declared)}" if declared else ""
+    return Problem("action-stream", f"no rule or STREAM gives events `{action.stream}`", action.span, label, hint)
+
+
+def _misfits(action: Action, receiver: Receiver) -> Iterator[Problem]:
+    """What is wrong with the arguments, for anyone or for this receiver."""
+    parameters = _parameters(action)
+    names = column_names(parameters)
+    twice = [name for name, times in Counter(names).items() if times > 1]
+    reserved = [name for name in names if name in RESERVED]
+    if twice:
+        yield Problem("action-arguments", f"there are two arguments `{twice[0]}`", action.span, hint="rename one")
+    elif reserved:
+        hint = "every call has it by itself: give the argument another name"
+        yield Problem("action-arguments", f"no argument can be called `{reserved[0]}`", action.span, hint=hint)
+    elif found := misfit(receiver, parameters):
+        wrong, signature = found
+        yield Problem(
+            "action-arguments",
+            f"the receiver of `{action.action}` cannot be called so: {wrong}",
+            action.span,
+            label=f"it takes {signature}",
+        )
+
+
+def _check_unused(receivers: Mapping[str, Receiver], actions: Sequence[Action]) -> None:
+    used = {action.action for action in actions}
+    unused = [name for name in receivers if name not in used]
+    if unused:
+        raise SchemaError(
+            "unused-action",
+            f"a receiver was handed over for `{unused[0]}`, and no ON statement calls it",
+            f"the program calls: {', '.join(sorted(used))}",
+        )

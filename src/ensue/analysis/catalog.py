@@ -1,0 +1,151 @@
+"""What is known about the streams: their fields and which of them carry time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from ensue.expr.functions import FUNCTIONS
+from ensue.expr.kinds import FLOAT, INTEGER, NULL_TYPE, Kind, Type
+from ensue.nodes.expressions import Call, Duration, Expr, Field, Same, Timestamp, conjuncts
+from ensue.nodes.expressions import walk as walk_expression
+from ensue.nodes.names import Stream
+from ensue.nodes.patterns import Event, Operation, PatternQuery, Window, walk, windows_of
+from ensue.nodes.probability import CERTAINTY
+from ensue.nodes.uncertainty import NO_HIERARCHY, Hierarchy
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+TIME_NAMES = {"s": "s", "t": "s", "e": "e"}
+"""`x.s`, `x.t` and `x.e`, by the endpoint they stand for."""
+
+
+WHOLE_EVENT = "*"
+"""The field that is the whole event, all its columns together."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSchema:
+    """The fields of one stream, in the types that expressions see, and its time columns.
+
+    The events of a stream that is `derived` are the matches of a pattern. They are uncertain if a column says how
+    probable each is; of those that agree on the columns `alternatives` at most one is real.
+    """
+
+    name: Stream
+    fields: Mapping[str, Type]
+    time: str
+    end: str | None = None
+    derived: bool = False
+    probability: str | None = None
+    alternatives: tuple[str, ...] = ()
+
+    def endpoint(self, field: str) -> str | None:
+        """The endpoint ("s" or "e") that a field name stands for, None for an ordinary field."""
+        if field == self.time:
+            return "s"
+        if self.end is not None and field == self.end:
+            return "e"
+        return TIME_NAMES.get(field) if field not in self.fields else None
+
+    @property
+    def whole(self) -> Type:
+        """The type of a whole event."""
+        return Type(Kind.OTHER, parts=tuple(self.fields.items()))
+
+    def hides(self, field: str) -> bool:
+        """True if `x.field` is a word for time and an ordinary column as well."""
+        return field in TIME_NAMES and field in self.fields and field not in (self.time, self.end)
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """All streams, and the one type of time: integer or a timestamp.
+
+    Where streams are the values of a type column, every name is a stream, perhaps an empty one, and `any_stream` is
+    the schema of all of them.
+    """
+
+    streams: Mapping[Stream, StreamSchema]
+    time: Type
+    any_stream: StreamSchema | None = None
+    hierarchy: Hierarchy = NO_HIERARCHY
+
+    def stream(self, name: Stream) -> StreamSchema | None:
+        return self.streams.get(name, self.any_stream)
+
+    def endpoint(self, stream: Stream, field: Field) -> str | None:
+        schema = self.stream(stream)
+        return None if schema is None else schema.endpoint(field.name)
+
+    def field_type(self, stream: Stream | None, field: str) -> pa.DataType:
+        """Arrow's type of a field of a bound query; without a stream (an AS name) it is a time."""
+        schema = self.stream(stream) if stream is not None else None
+        if field == CERTAINTY:
+            return _in_arrow(FLOAT)
+        if schema is None or schema.endpoint(field) is not None:
+            return self.time_type
+        return _in_arrow(schema.whole if field == WHOLE_EVENT else schema.fields[field])
+
+    @property
+    def time_type(self) -> pa.DataType:
+        """Arrow's type of time."""
+        return _in_arrow(self.time)
+
+    def is_uncertain(self, stream: Stream) -> bool:
+        """Whether the events of a stream may be real or not."""
+        schema = self.stream(stream)
+        named = schema is not None and schema.probability is not None
+        return named or stream in self.hierarchy.parts
+
+    @property
+    def unit(self) -> str | None:
+        """The unit of a timestamp, None for integer time."""
+        return self.time.unit or None
+
+
+@lru_cache(maxsize=256)
+def _in_arrow(own: Type) -> pa.DataType:
+    # Arrow is loaded where there is data, not where a program is only checked.
+    from ensue.expr.types import arrow_type
+
+    return arrow_type(own)
+
+
+MOMENTS = Type(Kind.TIMESTAMP, "us")
+"""The type of time where a program speaks of moments and there is no data."""
+
+
+def inferred_catalog(
+    query: PatternQuery, time: str = "t", other_windows: Iterable[Window] = (), end: str | None = None
+) -> Catalog:
+    """A catalog that gives every stream whatever the query asks of it, for looking at a query without data.
+
+    `time` names the time column. Time is a timestamp iff the query, or one of `other_windows`, measures it in units, or
+    if it names a moment or asks for a part of one; otherwise it is an integer. Events last iff CONCURRENT asks for it,
+    or if `end` names the column of their ends.
+    """
+    patterns = list(walk(query.pattern))
+    windows = [query.within, *other_windows]
+    windows += [window for node in patterns for window in windows_of(node)]
+    roots = [node.predicate for node in patterns if isinstance(node, Event) and node.predicate is not None]
+    roots += [*conjuncts(query.where), *(column.expression for column in query.returns)]
+    parts = [part for root in roots for part in walk_expression(root)]
+    names = {part.name for part in parts if isinstance(part, Field)}
+    names |= {name for part in parts if isinstance(part, Same) for name in part.fields}
+    names |= set(query.partition_by)
+    fields = {name: NULL_TYPE for name in sorted(names) if name not in (*TIME_NAMES, time, end)}
+    has_units = any(isinstance(window, Duration) for window in windows) or any(map(_speaks_of_moments, parts))
+    lasting = any(isinstance(node, Operation) and node.operator == "CONCURRENT" for node in patterns)
+    schema = StreamSchema("*", fields, time, end=end or ("e" if lasting else None))
+    return Catalog({}, MOMENTS if has_units else INTEGER, schema)
+
+
+def _speaks_of_moments(part: Expr) -> bool:
+    if isinstance(part, Call):
+        function = FUNCTIONS.get(part.name)
+        return function is not None and any(parameter.kinds == {Kind.TIMESTAMP} for parameter in function.parameters)
+    return isinstance(part, Duration | Timestamp)

@@ -1,0 +1,291 @@
+"""Every way to resolve what an expanded pattern leaves open: branches of OR, lengths of repetitions, and who is last.
+
+An operator that compares the end of an AND needs to know which of its items ends last (and one that compares its start,
+which is first). Each item in turn is taken to be it, with relations to the others, so that every match has one order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise, product
+from math import prod
+
+from ensue.analysis.scopes import is_aside
+from ensue.nodes.names import Name, Round
+from ensue.nodes.patterns import (
+    And,
+    Copied,
+    Event,
+    Named,
+    Not,
+    Operation,
+    Or,
+    Pattern,
+    Pick,
+    Place,
+    Related,
+    Relation,
+    Repeat,
+    Seq,
+    Within,
+    children,
+    walk,
+    with_children,
+)
+
+MOST_CHOICES = 256
+"""How many choices one scope may have."""
+
+Needs = frozenset[str]
+"""For which ends of a part ("s", "e": in time; "first", "last": in position) one item has to be known that holds it."""
+
+
+def settled_forms(
+    pattern: Pattern, longest: int = 1, needs: Needs = frozenset()
+) -> Iterator[tuple[Pattern, Iterator[Pattern]]]:
+    """Each choice of branches and lengths of an expanded pattern, with the orders of its items to tell apart.
+
+    Most patterns leave nothing open.
+    """
+    if not needs and not any(isinstance(part, Or | Repeat | Pick | Related) for part in walk(pattern)):
+        yield pattern, iter((pattern,))
+    else:
+        for chosen in choices(pattern, longest):
+            yield chosen, orders(chosen, needs)
+
+
+def choices(pattern: Pattern, longest: int = 1) -> Iterator[Pattern]:
+    """The pattern without OR and repetition, once per choice. What NOT forbids and a collection lists stays as it is.
+
+    A repetition without an upper limit is unrolled up to `longest` rounds; none is with `longest` 0.
+
+    >>> [chosen.stream for chosen in choices(Or((Event("A"), Event("B"))))]
+    ['A', 'B']
+    """
+    if is_aside(pattern):
+        yield pattern
+    elif isinstance(pattern, Or):
+        for item in pattern.items:
+            yield from choices(item, longest)
+    elif isinstance(pattern, Repeat) and longest:
+        for rounds in lengths(pattern, longest):
+            yield from choices(unrolled(pattern, rounds), longest)
+    else:
+        if isinstance(pattern, Pick):
+            pattern = replace(pattern, contenders=pattern.item)
+        elif isinstance(pattern, Related) and pattern.rival is not None:
+            pattern = replace(pattern, contenders=pattern.items[pattern.rival])
+        for below in product(*(tuple(choices(item, longest)) for item in children(pattern))):
+            yield with_children(pattern, below)
+
+
+def count_choices(pattern: Pattern, longest: int = 1) -> int:
+    """How many choices a pattern has, and in each how many orders of the items of its operators at most."""
+    if is_aside(pattern):
+        return 1
+    below = [count_choices(item, longest) for item in children(pattern)]
+    match pattern:
+        case Or():
+            return sum(below)
+        case Repeat():
+            return sum(min(below[0], MOST_CHOICES + 1) ** min(rounds, 64) for rounds in lengths(pattern, longest))
+        case Related():
+            return prod(below) * prod(map(_most_orders, pattern.items))
+        case _:
+            return prod(below)
+
+
+def _most_orders(pattern: Pattern) -> int:
+    """How many items can be the last one of a part that an operator compares."""
+    match pattern:
+        case And():
+            return sum(_most_orders(item) for item in pattern.items if not is_aside(item))
+        case Seq():
+            return _most_orders(pattern.items[_edges(pattern.items)[1]])
+        case Within() | Named() | Pick():
+            return _most_orders(pattern.item)
+        case Related():
+            return sum(_most_orders(item) for item in pattern.items if not is_aside(item))
+        case _:
+            return 1
+
+
+def lengths(repeat: Repeat, longest: int) -> range:
+    """How often the item of a repetition can come, as far as it is unrolled."""
+    return range(repeat.least, (max(longest, repeat.least) if repeat.most is None else repeat.most) + 1)
+
+
+def unrolled(repeat: Repeat, rounds: int) -> Pattern:
+    """So many copies of the item, each before the next; the names of the copies are numbered."""
+    copies = tuple(_in_round(repeat.item, number) for number in range(rounds))
+    return copies[0] if rounds == 1 else Seq(copies, repeat.span)
+
+
+def _in_round(pattern: Pattern, number: int) -> Pattern:
+    return renamed(pattern, {name: Round(name, number) for name in names_in(pattern)})
+
+
+def names_in(pattern: Pattern) -> tuple[Name, ...]:
+    """Every variable, AS name and moment of a pattern, what is forbidden and listed included."""
+    names: list[Name] = []
+    for part in walk(pattern):
+        match part:
+            case Event(variable=name) if name is not None:
+                names.append(name)
+            case Named(name=name):
+                names.append(name)
+            case Related(timers=timers):
+                names += [timer.name for timer in timers]
+    return tuple(dict.fromkeys(names))
+
+
+def renamed(pattern: Pattern, names: Mapping[Name, Name]) -> Pattern:
+    """The pattern with other names; NOTs and collections remember of what they are copies."""
+    below = tuple(renamed(child, names) for child in children(pattern))
+    copy = with_children(pattern, below) if below else pattern
+    if isinstance(copy, Related | Pick) and copy.contenders is not None:
+        copy = replace(copy, contenders=renamed(copy.contenders, names))
+    match copy:
+        case Event(variable=name) if name is not None:
+            return replace(copy, variable=names.get(name, name))
+        case Named():
+            return replace(copy, name=names.get(copy.name, copy.name))
+        case Related(timers=timers) if timers:
+            own = (replace(timer, name=names.get(timer.name, timer.name)) for timer in timers)
+            return replace(copy, timers=tuple(own))
+        case Not() | Repeat():
+            return replace(copy, copied=_copied(pattern, names))
+        case _:
+            return copy
+
+
+def _copied(pattern: Pattern, names: Mapping[Name, Name]) -> Copied:
+    assert isinstance(pattern, Not | Repeat)
+    if pattern.copied is None:
+        return Copied(pattern, names)
+    earlier = pattern.copied.names
+    again = {name: names.get(new, new) for name, new in earlier.items()}
+    return Copied(pattern.copied.original, {**names, **again})
+
+
+# -- orders ------------------------------------------------------------------------------------------------------------
+
+NOTHING: Needs = frozenset()
+OF_START: Needs = frozenset({"s", "first"})
+OF_END: Needs = frozenset({"e", "last"})
+
+
+def orders(pattern: Pattern, needs: Needs = NOTHING) -> Iterator[Pattern]:
+    """A chosen pattern, once for each order of the items of an AND that its operators have to tell apart."""
+    match pattern:
+        case Seq(loose=loose) if loose and needs:
+            yield from orders(_related(pattern), needs)
+        case Seq():
+            first, last = _edges(pattern.items)
+            wanted = [
+                (needs & OF_START if place == first else NOTHING) | (needs & OF_END if place == last else NOTHING)
+                for place in range(len(pattern.items))
+            ]
+            yield from _with_items(pattern, wanted)
+        case And():
+            positive = _positive(pattern.items)
+            if needs and len(positive) > 1:
+                yield from orders(Related("AND", pattern.items, (), positive, positive, span=pattern.span), needs)
+            else:
+                yield from _with_items(pattern, [needs] * len(pattern.items))
+        case Related():
+            yield from _orders_of_items(pattern, needs)
+        case Within() | Named() | Pick():
+            for item in orders(pattern.item, needs | {"e"} if isinstance(pattern, Pick) else needs):
+                yield replace(pattern, item=item)
+        case Event() | Not() | Repeat():
+            yield pattern
+        case Or() | Operation():
+            raise AssertionError("operators are expanded and branches chosen before")
+
+
+def _related(pattern: Seq) -> Related:
+    """A SEQ of which some gaps are loose, and no item is beside the match, as the relations that are left."""
+    gaps = enumerate(pairwise(range(len(pattern.items))))
+    relations = [
+        Relation(Place(one, "e"), Place(other, "s"), strict=True)
+        for number, (one, other) in gaps
+        if number not in pattern.loose
+    ]
+    positive = _positive(pattern.items)
+    return Related("SEQ", pattern.items, tuple(relations), positive, positive, span=pattern.span)
+
+
+def _orders_of_items(pattern: Related, needs: Needs) -> Iterator[Pattern]:
+    for end in sorted(needs):
+        holders = _holders(pattern, end)
+        if len(holders) > 1:
+            for holder in holders:
+                yield from _orders_of_items(_held_by(pattern, end, holder, holders), needs)
+            return
+    wanted = [_needs_of(pattern, place, needs) for place in range(len(pattern.items))]
+    yield from _with_items(pattern, wanted)
+
+
+def _holders(pattern: Related, end: str) -> tuple[int, ...]:
+    """The items that can hold an end of the part."""
+    match end:
+        case "s":
+            return pattern.starts
+        case "e":
+            return pattern.ends
+        case _:
+            settled = pattern.first if end == "first" else pattern.last
+            return _positive(pattern.items) if settled is None else (settled,)
+
+
+def _held_by(pattern: Related, end: str, holder: int, holders: Sequence[int]) -> Related:
+    """The part if one item holds an end of it; of two with the same end it is the one that is written first."""
+    least = end in OF_START
+    relations = []
+    for other in holders:
+        if other != holder:
+            left, right = (holder, other) if least else (other, holder)
+            relations.append(Relation(Place(left, end), Place(right, end), strict=other < holder))
+    extended = replace(pattern, relations=(*pattern.relations, *relations))
+    match end:
+        case "s":
+            return replace(extended, starts=(holder,))
+        case "e":
+            return replace(extended, ends=(holder,))
+        case "first":
+            return replace(extended, first=holder)
+        case _:
+            return replace(extended, last=holder)
+
+
+def _needs_of(pattern: Related, place: int, needs: Needs) -> Needs:
+    """For which ends of an item one holder has to be known: those that a relation compares from their open side."""
+    found: set[str] = set()
+    for relation in pattern.relations:
+        if relation.left.item == place and relation.left.side in OF_START:
+            found.add(relation.left.side)
+        if relation.right.item == place and relation.right.side in OF_END:
+            found.add(relation.right.side)
+    found |= {timer.base.side for timer in pattern.timers if timer.base.item == place}
+    if place == pattern.rival or pattern.moments:
+        found.add("e")
+    for end in needs:
+        if _holders(pattern, end) == (place,):
+            found.add(end)
+    return frozenset(found)
+
+
+def _with_items(pattern: Seq | And | Related, wanted: Sequence[Needs]) -> Iterator[Pattern]:
+    for items in product(*(tuple(orders(item, needs)) for item, needs in zip(pattern.items, wanted, strict=True))):
+        yield replace(pattern, items=items)
+
+
+def _positive(items: Sequence[Pattern]) -> tuple[int, ...]:
+    return tuple(place for place, item in enumerate(items) if not is_aside(item))
+
+
+def _edges(items: Sequence[Pattern]) -> tuple[int, int]:
+    positive = _positive(items)
+    return positive[0], positive[-1]

@@ -1,0 +1,307 @@
+"""Streams that a program declares: which statement uses which, in what order they are worked out, what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from ensue.analysis.catalog import MOMENTS, TIME_NAMES, Catalog, StreamSchema, inferred_catalog
+from ensue.analysis.scopes import counts_events
+from ensue.check.query import column_name
+from ensue.errors import Problem, Span
+from ensue.expr.kinds import NULL_TYPE
+from ensue.nodes.constraints import ConstraintStatement
+from ensue.nodes.expressions import Call, Expr, Field
+from ensue.nodes.names import Stream
+from ensue.nodes.operators import STRICT
+from ensue.nodes.patterns import Event, Operation, PatternQuery, Statements, Window, walk
+
+START, END, LINEAGE = "ensue:start", "ensue:end", "ensue:lineage"
+"""The columns beside those of RETURN that say when an event of a declared stream began and was complete, and of which
+events of the tables it is made."""
+
+
+def streams_of(queries: Iterable[PatternQuery]) -> tuple[Stream, ...]:
+    """The streams that the queries name, in the order of the text."""
+    names = [node.stream for query in queries for node in walk(query.pattern) if isinstance(node, Event)]
+    return tuple(dict.fromkeys(names))
+
+
+def declarations(queries: Iterable[PatternQuery]) -> dict[Stream, tuple[PatternQuery, ...]]:
+    """The statements that declare a stream, by its name: one, or the rules with this head."""
+    found: dict[Stream, tuple[PatternQuery, ...]] = {}
+    for query in queries:
+        if query.declares and query.name is not None:
+            found[query.name] = (*found.get(query.name, ()), query)
+    return found
+
+
+def columns_of(query: PatternQuery) -> tuple[str, ...]:
+    """The columns of a declared stream that its statement names: of RETURN, and of the table it looks in."""
+    returned = (column_name(column, place) for place, column in enumerate(query.returns))
+    added = (name for _, name in query.lookup.columns) if query.lookup is not None else ()
+    return (*returned, *added)
+
+
+def used_streams(query: PatternQuery, declared: Iterable[Stream]) -> tuple[Stream, ...]:
+    """The declared streams whose events the pattern speaks of, the forbidden ones included."""
+    known = set(declared)
+    return tuple(name for name in streams_of([query]) if name in known)
+
+
+def unclear_traces(constraints: Iterable[ConstraintStatement], queries: Iterable[PatternQuery]) -> Iterator[Problem]:
+    """Constraints that speak of the traces of queries without anything to say what a trace is."""
+    keys = {frozenset(query.partition_by) for query in queries}
+    for entry in constraints:
+        if entry.partition_by:
+            continue
+        if frozenset() in keys:
+            yield Problem(
+                "constraint-partition",
+                "a constraint speaks of traces, but a pattern has no PARTITION BY that says what a trace is",
+                entry.span,
+                hint="add PARTITION BY with the key of a trace to the pattern, or to a constraint about others",
+            )
+        elif len(keys) > 1:
+            yield Problem(
+                "constraint-partition",
+                "the patterns have different PARTITION BY, so it is not clear what a trace of this constraint is",
+                entry.span,
+                hint="add PARTITION BY with the key of a trace to the constraint",
+            )
+
+
+def users_of(name: str, queries: Iterable[PatternQuery]) -> tuple[PatternQuery, ...]:
+    """The statements that use a stream."""
+    return tuple(query for query in queries if name in streams_of([query]))
+
+
+def in_order(queries: Sequence[PatternQuery]) -> tuple[tuple[Stream, ...], ...]:
+    """The declared streams, each after those that it uses; those that use each other stand together."""
+    declared = declarations(queries)
+    return components({name: _used_by_any(ways, declared) for name, ways in declared.items()})
+
+
+def components(uses: Mapping[Stream, Collection[Stream]]) -> tuple[tuple[Stream, ...], ...]:
+    """Names in groups, each after those that it uses; a group of several is one whose members use each other.
+
+    These are the strongly connected components, by Tarjan's algorithm.
+    """
+    found: list[tuple[Stream, ...]] = []
+    number: dict[Stream, int] = {}
+    lowest: dict[Stream, int] = {}
+    waiting: list[Stream] = []
+
+    def visit(name: Stream) -> None:
+        number[name] = lowest[name] = len(number)
+        waiting.append(name)
+        for used in uses[name]:
+            if used not in number:
+                visit(used)
+            if used in waiting:
+                lowest[name] = min(lowest[name], lowest[used])
+        if lowest[name] == number[name]:
+            place = waiting.index(name)
+            found.append(tuple(waiting[place:]))
+            del waiting[place:]
+
+    for name in uses:
+        if name not in number:
+            visit(name)
+    return tuple(found)
+
+
+def _used_by_any(ways: Sequence[PatternQuery], declared: Iterable[Stream]) -> tuple[Stream, ...]:
+    known = tuple(declared)
+    return tuple(dict.fromkeys(name for query in ways for name in used_streams(query, known)))
+
+
+def streams_below(query: PatternQuery, queries: Iterable[PatternQuery]) -> tuple[PatternQuery, ...]:
+    """The statements that declare what a query uses, at any depth, in the order of the text."""
+    declared = declarations(queries)
+    found = list(used_streams(query, declared))
+    for name in found:
+        found += [used for used in _used_by_any(declared[name], declared) if used not in found]
+    return tuple(statement for name, ways in declared.items() if name in found for statement in ways)
+
+
+def connected(query: PatternQuery, queries: Sequence[PatternQuery]) -> tuple[PatternQuery, ...]:
+    """The statements that have to run in one place with this one, because of the streams between them."""
+    declared = declarations(queries)
+    together = [query]
+    for current in together:
+        below = [way for name in used_streams(current, declared) for way in declared[name]]
+        beside = declared.get(current.name or "", ()) if current.declares else ()
+        above = [other for other in queries if current.declares and current.name in streams_of([other])]
+        together += [other for other in (*below, *beside, *above) if other not in together]
+    return tuple(other for other in queries if other in together)
+
+
+def shared_keys(queries: Sequence[PatternQuery]) -> tuple[str, ...]:
+    """The keys by which the events of connected statements can be kept apart.
+
+    Each statement has them in its PARTITION BY, or is about each event by itself, and each stream hands them on, as
+    they are and under their name: then an event of a declared stream and the events it is made of have the same key,
+    at any depth.
+    """
+    together = [query for query in queries if not _is_about_one(query)]
+    if not together:
+        return ()
+    streams = [query for query in queries if query.declares]
+    return tuple(
+        key
+        for key in together[0].partition_by
+        if key not in TIME_NAMES
+        and all(key in query.partition_by for query in together)
+        and all(_hands_on(key, query) for query in streams)
+    )
+
+
+def _is_about_one(query: PatternQuery) -> bool:
+    """Whether a statement is about each event of a stream by itself, wherever it is."""
+    events = [node for node in walk(query.pattern) if isinstance(node, Event)]
+    alone = len(events) == 1 and (query.rule is not None or isinstance(query.pattern, Event))
+    return alone and not query.partition_by and query.policy is None and not query.consume
+
+
+def _hands_on(key: str, query: PatternQuery) -> bool:
+    if not query.returns:
+        return True
+    columns = [column.expression for place, column in enumerate(query.returns) if column_name(column, place) == key]
+    return any(_is_key(key, expression) for expression in columns)
+
+
+def _is_key(key: str, expression: Expr) -> bool:
+    """All events of a match have the key, so that it does not matter whose it is."""
+    if isinstance(expression, Call) and expression.name in ("coalesce", "first"):
+        return all(_is_key(key, argument) for argument in expression.arguments)
+    return isinstance(expression, Field) and expression.name == key
+
+
+def program_catalog(
+    query: PatternQuery,
+    program: Sequence[PatternQuery],
+    time: str = "t",
+    other_windows: Iterable[Window] = (),
+    end: str | None = None,
+) -> Catalog:
+    """What a query among the statements of a program knows of its streams without data (see `inferred_catalog`).
+
+    A declared stream has the columns of its RETURN, or without one whatever is asked of it.
+    """
+    catalog = inferred_catalog(query, time, other_windows, end)
+    declared = declarations(program)
+    asked = catalog.any_stream.fields if catalog.any_stream is not None else {}
+    schemas: dict[Stream, StreamSchema] = {}
+    for name in used_streams(query, declared):
+        columns = columns_of(declared[name][0]) if declared[name][0].returns else ()
+        schemas[name] = StreamSchema(name, dict.fromkeys(columns or asked, NULL_TYPE), START, END, derived=True)
+    if declared and any(inferred_catalog(other, time).time == MOMENTS for other in program):
+        catalog = replace(catalog, time=MOMENTS)
+    return replace(catalog, streams=schemas) if schemas else catalog
+
+
+def check_streams(statements: Statements) -> list[Problem]:
+    """What is wrong with the streams that a program declares, whatever the tables are."""
+    problems = [*_repeated(statements.declared)]
+    declared = declarations(statements.declared)
+    problems += _cycles(declared)
+    problems += [problem for query in statements.statements for problem in _counted_positions(query, declared)]
+    problems += _constrained(statements, declared)
+    return problems
+
+
+def _repeated(queries: Sequence[PatternQuery]) -> Iterator[Problem]:
+    """Streams that several statements declare; several rules may have one head."""
+    seen: dict[Stream | None, PatternQuery] = {}
+    for query in queries:
+        first = seen.setdefault(query.name, query)
+        if first is not query and (query.rule is None or first.rule is None):
+            yield Problem(
+                "duplicate-stream",
+                f"stream `{query.name}` is declared twice",
+                query.span,
+                hint="give one another name; for events of two patterns in one stream write one pattern with OR",
+            )
+
+
+def _cycles(declared: Mapping[Stream, tuple[PatternQuery, ...]]) -> Iterator[Problem]:
+    """One problem for each group of streams that use each other and are not all made by rules."""
+    uses = {name: _used_by_any(ways, declared) for name, ways in declared.items()}
+    for group in components(uses):
+        if all(_may_grow(query) for name in group for query in declared[name]):
+            continue
+        name = next(name for name in declared if name in group)
+        cycle = _cycle_from(name, uses)
+        if cycle is not None:
+            used = cycle[1] if len(cycle) > 1 else name
+            query = next(query for query in declared[name] if used in streams_of([query]))
+            yield Problem(
+                "stream-cycle",
+                f"stream `{name}` depends on itself: {' -> '.join(map(str, (*cycle, name)))}",
+                _place_of(query, used),
+                hint="the matches of a pattern cannot be its own events: break the cycle at one of these streams",
+            )
+
+
+def _may_grow(query: PatternQuery) -> bool:
+    """Whether a statement may depend on its own events: a rule, or what puts rows of tables beside those of one."""
+    return query.rule is not None or query.lookup is not None
+
+
+def _cycle_from(name: Stream, uses: Mapping[Stream, Collection[Stream]]) -> tuple[Stream, ...] | None:
+    """A shortest way from a stream by the streams that it uses back to itself."""
+    ways: dict[Stream, tuple[Stream, ...]] = {name: (name,)}
+    waiting = [name]
+    for current in waiting:
+        for used in uses[current]:
+            if used == name:
+                return ways[current]
+            if used not in ways:
+                ways[used] = (*ways[current], used)
+                waiting.append(used)
+    return None
+
+
+def _counted_positions(query: PatternQuery, declared: Collection[Stream]) -> Iterator[Problem]:
+    used = used_streams(query, declared)
+    how = _way_of_counting(query)
+    if used and how is not None:
+        words, hint = how
+        yield Problem(
+            "derived-positions",
+            f"{words} goes by the positions of events, and events of the declared stream `{used[0]}` have none",
+            _place_of(query, used[0]),
+            hint=hint,
+        )
+
+
+def _constrained(statements: Statements, declared: Collection[Stream]) -> Iterator[Problem]:
+    for entry in statements.constraints:
+        for name in entry.constraint.streams:
+            if name in declared:
+                yield Problem(
+                    "derived-constraint",
+                    f"constraints are about events of tables, and `{name}` is declared",
+                    entry.constraint.span or entry.span,
+                    hint="constrain the streams that its pattern names",
+                )
+
+
+def _way_of_counting(query: PatternQuery) -> tuple[str, str] | None:
+    """What in a query goes by the positions of events, and what could be written instead."""
+    if counts_events(query):
+        return "WITHIN ... EVENTS", "write a WITHIN in time"
+    if any(isinstance(node, Operation) and node.operator == "NEXT" for node in walk(query.pattern)):
+        return "NEXT", "write SEQ, with a NOT between its items for what must not come between"
+    if query.policy == STRICT:
+        return "MATCH STRICT", "write MATCH NEXT, which binds the next event that fits"
+    return None
+
+
+def _place_of(query: PatternQuery, stream: Stream) -> Span | None:
+    """Where a statement first names a stream."""
+    for node in walk(query.pattern):
+        if isinstance(node, Event) and node.stream == stream and node.span is not None:
+            return node.span.head(len(str(stream)))
+    return query.span

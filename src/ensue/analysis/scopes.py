@@ -1,0 +1,243 @@
+"""Who binds which name: the scopes of a pattern, what a match binds, and what AS names stand for.
+
+A scope is the whole pattern, one NOT or one collection. Both the checks and the normal form stand on this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import TypeGuard
+
+from ensue.nodes.names import Handle, Name, Spoken, Stream, Unnamed
+from ensue.nodes.operators import OPERATORS, STRICT
+from ensue.nodes.patterns import (
+    Event,
+    Events,
+    Named,
+    Not,
+    Operation,
+    Pattern,
+    PatternQuery,
+    Pick,
+    Related,
+    Repeat,
+    Window,
+    Within,
+    children,
+    rewrite,
+    walk,
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scope:
+    """A region of names: `pattern` is the whole pattern, or what one NOT forbids or one collection lists.
+
+    `aside` is that NOT or collection. Two scopes are the same if theirs is the same object: equal NOTs at two places
+    are two scopes, but one that an operator means at two places is one.
+    """
+
+    pattern: Pattern
+    parent: Scope | None = None
+    aside: Aside | None = None
+
+    @property
+    def chain(self) -> tuple[Scope, ...]:
+        """This scope and those around it, innermost first."""
+        return (self,) + (self.parent.chain if self.parent else ())
+
+    @property
+    def is_negated(self) -> bool:
+        """True if nothing of it is bound by a match: it is what a NOT forbids, or inside of that."""
+        return any(isinstance(scope.aside, Not) for scope in self.chain)
+
+    def is_same(self, other: Scope) -> bool:
+        return self.aside is other.aside
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """A name where it is written: a variable (with its stream) or an AS name (stream None); `repeat` may be around."""
+
+    name: Name
+    stream: Stream | None
+    scope: Scope
+    node: Event | Named
+    repeat: Repeat | None = None
+
+
+Aside = Not | Repeat
+"""A NOT, or a repetition that lists every match in its scope: what stands beside the events that make a match."""
+
+
+def is_aside(pattern: Pattern) -> TypeGuard[Aside]:
+    """Whether a part stands beside the events that make a match: a NOT or a collection."""
+    return isinstance(pattern, Not) or (isinstance(pattern, Repeat) and pattern.every)
+
+
+def own_nodes(pattern: Pattern) -> Iterator[Pattern]:
+    """The pattern and everything below it, NOTs and collections included, what they forbid or list excluded."""
+    yield pattern
+    if not is_aside(pattern):
+        for child in children(pattern):
+            yield from own_nodes(child)
+
+
+def scopes_of(pattern: Pattern, parent: Scope | None = None, aside: Aside | None = None) -> Iterator[Scope]:
+    """Every scope of an expanded pattern, outermost first."""
+    scope = Scope(pattern, parent, aside)
+    yield scope
+    for node in own_nodes(pattern):
+        if is_aside(node):
+            yield from scopes_of(node.item, scope, node)
+
+
+def list_groups(pattern: Pattern) -> dict[Name, Name]:
+    """The variables and AS names that stand for lists, each with the name of its repetition."""
+    groups: dict[Name, Name] = {}
+    for node in walk(pattern):
+        if isinstance(node, Repeat):
+            names = [part.variable if isinstance(part, Event) else part.name for part in _naming(node.item)]
+            groups.update({name: names[0] for name in names if name is not None and names[0] is not None})
+    return groups
+
+
+def growing_lists(pattern: Pattern) -> frozenset[Name]:
+    """The repetitions of an expanded pattern that come any number of times, every choice of so many: RELATIVE+."""
+    growing = [node for node in walk(pattern) if isinstance(node, Repeat) and not node.every and node.most is None]
+    return frozenset(name for node in growing if (name := group_of(node)) is not None)
+
+
+def group_of(repeat: Repeat) -> Name | None:
+    """The name of a repetition: that of the first variable or AS name inside of it."""
+    return next((part.variable if isinstance(part, Event) else part.name for part in _naming(repeat.item)), None)
+
+
+def _naming(pattern: Pattern) -> Iterator[Event | Named]:
+    for node in own_nodes(pattern):
+        if isinstance(node, Named) or (isinstance(node, Event) and node.variable is not None):
+            yield node
+
+
+def names_in_scopes(scope: Scope, *, inner: bool = True) -> Iterator[Occurrence]:
+    """The names that are written in a scope of an expanded pattern; with `inner`, then those of the scopes in it."""
+    asides: list[Aside] = []
+    waiting: list[tuple[Pattern, Repeat | None]] = [(scope.pattern, None)]
+    while waiting:
+        part, repeat = waiting.pop()
+        if isinstance(part, Event):
+            if part.variable is not None:
+                yield Occurrence(part.variable, part.stream, scope, part, repeat)
+            continue
+        if is_aside(part):
+            asides.append(part)
+            continue
+        if isinstance(part, Named):
+            yield Occurrence(part.name, None, scope, part, repeat)
+        around = part if isinstance(part, Repeat) else repeat
+        waiting += [(child, around) for child in reversed(children(part))]
+    for aside in asides if inner else ():
+        yield from names_in_scopes(Scope(aside.item, scope, aside))
+
+
+def homes_of(pattern: Pattern) -> dict[Name, Scope]:
+    """The scope of each name."""
+    return {occurrence.name: occurrence.scope for occurrence in names_in_scopes(Scope(pattern))}
+
+
+def name_anonymous(query: PatternQuery) -> PatternQuery:
+    """The query with a variable for every event that has none."""
+    if not any(isinstance(part, Event) and part.variable is None for part in walk(query.pattern)):
+        return query
+    numbers = count(1)
+
+    def name(event: Event) -> Event:
+        if event.variable is not None:
+            return event
+        return replace(event, variable=Unnamed(event.stream, next(numbers)))
+
+    return replace(query, pattern=change_events(query.pattern, name))
+
+
+def without_names(pattern: Pattern, *, by_stream: bool = False) -> Pattern:
+    """The pattern as it was before its anonymous events were named; with `by_stream`, an event that is called like its
+    stream, as rules call those without a name, has none.
+
+    What an operator under a context gives is called by what it is made of.
+    """
+
+    def name(event: Event) -> Event:
+        if isinstance(event.variable, Handle):
+            return replace(event, variable=Spoken(event.variable.words))
+        made = isinstance(event.variable, Unnamed) or (by_stream and event.variable == event.stream)
+        return replace(event, variable=None) if made else event
+
+    return change_events(pattern, name)
+
+
+def change_events(pattern: Pattern, change: Callable[[Event], Event]) -> Pattern:
+    """The pattern with every event replaced, from left to right."""
+    return rewrite(pattern, lambda part: change(part) if isinstance(part, Event) else part)
+
+
+def whole_windows(query: PatternQuery, *, limiting: bool = False) -> tuple[Window, ...]:
+    """The windows that hold for the whole match: the WITHIN clause and every WITHIN around the whole pattern; if
+    `limiting`, without those that limit nothing."""
+    found = [] if query.within is None else [query.within]
+    pattern = query.pattern
+    while isinstance(pattern, Within | Named):
+        if isinstance(pattern, Within) and not (limiting and pattern.loose):
+            found.append(pattern.window)
+        pattern = pattern.item
+    return tuple(found)
+
+
+def counts_events(query: PatternQuery) -> bool:
+    """True if positions of events matter to the query, so that irrelevant events matter."""
+    if query.policy == STRICT or isinstance(query.within, Events):
+        return True
+    return any(
+        isinstance(part.window, Events)
+        if isinstance(part, Within)
+        else isinstance(part, Operation | Related) and part.operator == "NEXT"
+        for part in walk(query.pattern)
+    )
+
+
+def positive_names(pattern: Pattern) -> tuple[Name, ...]:
+    """The variables a match binds, lists included, in the order of the text."""
+    names = [event.variable for event in bound_events(pattern) if event.variable is not None]
+    return tuple(dict.fromkeys(names))
+
+
+def bound_events(pattern: Pattern) -> Iterator[Event]:
+    """The events of a pattern, but for those that must not happen."""
+    if isinstance(pattern, Event):
+        yield pattern
+    forbidden = OPERATORS[pattern.operator].forbidden if isinstance(pattern, Operation) else ()
+    for place, child in enumerate(children(pattern)):
+        if not isinstance(pattern, Not) and place not in forbidden:
+            yield from bound_events(child)
+
+
+def interval_names(pattern: Pattern) -> frozenset[Name]:
+    """The AS names at any depth."""
+    return frozenset(node.name for node in walk(pattern) if isinstance(node, Named))
+
+
+SERIES = "times"
+"""The field of the AS name of a PERIODIC* that lists its moments."""
+
+
+def series_names(pattern: Pattern) -> frozenset[Name]:
+    """The AS names of PERIODIC*."""
+    named = [node for node in walk(pattern) if isinstance(node, Named)]
+    return frozenset(node.name for node in named if _is_series(node.item))
+
+
+def _is_series(pattern: Pattern) -> bool:
+    while isinstance(pattern, Within | Named | Pick):
+        pattern = pattern.item
+    return isinstance(pattern, Operation) and pattern.operator == "PERIODIC*"

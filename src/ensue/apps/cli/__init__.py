@@ -1,0 +1,40 @@
+"""The command line. What only looks at program files answers at once: it loads nothing that works on data.
+
+`main` is `ensue`; the commands themselves, with their options and help, are in `commands`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ensue.apps.cli.commands import app as app
+
+
+def main() -> None:
+    """Runs the command in `sys.argv`."""
+    from ensue.apps.cli.quick import quick_command
+    from ensue.apps.cli.terminal import INTERRUPTED
+
+    try:
+        if "_ENSUE_COMPLETE" not in os.environ and (command := quick_command(sys.argv[1:])) is not None:
+            sys.exit(command())
+        from ensue.apps.cli.commands import app
+
+        app(prog_name="ensue")
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:
+        # The reader has read enough and left. What Python flushes at the end goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "app":
+        from ensue.apps.cli.commands import app
+
+        return app
+    raise AttributeError(f"module 'ensue.apps.cli' has no attribute '{name}'")

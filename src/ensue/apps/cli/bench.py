@@ -1,0 +1,195 @@
+"""`ensue bench`: how many events a second this machine looks at, for drawn events or for a user's own program."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as parquet
+from rich.table import Table
+
+from ensue.api import run
+from ensue.apps.cli.cli_terminal import open_console
+from ensue.apps.cli.files import read_sources
+from ensue.apps.cli.measuring import PATTERNS, make_events, query_text, seconds, unit_of
+from ensue.apps.cli.programs import choose_pattern, name_patterns
+from ensue.apps.cli.terminal import counted, messages, show
+from ensue.kernels.warm_up import warm_up
+from ensue.programs import Program, parse
+
+EVENTS_PER_KEY = 100
+
+Sources: TypeAlias = "pa.Table | Mapping[str, pa.Table]"
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A program of one pattern, and the events that it is measured on; `unit` is the time of a sort of its rows."""
+
+    name: str
+    program: Program
+    sources: Sources
+    time: str
+    type: str | None
+    end: str | None = None
+    unit: float | None = None
+
+    @property
+    def events(self) -> int:
+        return sum(table.num_rows for table in _tables(self.sources))
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """What was measured of one pattern: the best run, in seconds, and in units where there is one."""
+
+    name: str
+    runtime: str
+    events: int
+    matches: int
+    seconds: float
+    units: float | None
+
+    @property
+    def events_per_second(self) -> int:
+        return round(self.events / self.seconds)
+
+
+def drawn_work(events: int) -> list[Work]:
+    """The three patterns of README's table of speed over drawn events, a hundred for each key."""
+    keys = max(1, events // EVENTS_PER_KEY)
+    table = make_events(events, keys)
+    unit = unit_of(table.column("t").to_numpy(), table.column("key").to_numpy())
+    return [
+        Work(name, parse(query_text(pattern, share, events, keys)), table, "t", "type", unit=unit)
+        for name, (pattern, share) in PATTERNS.items()
+    ]
+
+
+def own_work(program: Program, events: Sequence[str], time: str, type: str | None, end: str | None) -> list[Work]:
+    """Each pattern of a user's program over the user's events."""
+    sources = read_sources(events, [name for name in (time, end) if name is not None])
+    named = name_patterns(program)
+    work = []
+    for name in named.names:
+        chosen = choose_pattern(named, name)
+        keys = chosen.statements.results[0].partition_by if chosen.statements.results else ()
+        unit = _sorting_time(sources, time, keys)
+        work.append(Work(name, chosen, sources, time, type, end, unit))
+    return work
+
+
+def measure(work: Sequence[Work], on_spark: bool, repeat: int) -> list[Speed]:
+    """Measures each pattern: a first run that does not count, then the best of `repeat`."""
+    messages("Getting ready; the first run on a machine compiles for some seconds ...")
+    warm_up()
+    if on_spark:
+        return _measure_on_spark(work, repeat)
+    return [_measure_in_process(item, repeat) for item in work]
+
+
+def show_speeds(speeds: Sequence[Speed], as_json: bool) -> None:
+    """Writes what was measured to stdout."""
+    if as_json:
+        rows = [{**asdict(speed), "events_per_second": speed.events_per_second} for speed in speeds]
+        show(json.dumps(rows, indent=2, ensure_ascii=False))
+        return
+    table = Table("pattern", "where", "events", "matches", "seconds", "events a second", "units")
+    for column in table.columns[2:]:
+        column.justify = "right"
+    for speed in speeds:
+        units = "" if speed.units is None else f"{speed.units:.2f}"
+        cells = (f"{speed.events:,}", f"{speed.matches:,}", f"{speed.seconds:.3f}", f"{speed.events_per_second:,}")
+        table.add_row(speed.name, speed.runtime, *cells, units)
+    open_console().print(table)
+    messages("A unit is the time of numpy.lexsort((time, key)) over the same rows, on one core of this machine.")
+
+
+def _tables(sources: Sources) -> list[pa.Table]:
+    return [sources] if isinstance(sources, pa.Table) else list(sources.values())
+
+
+def _sorting_time(sources: Sources, time: str, keys: Sequence[str]) -> float | None:
+    """How long it takes to sort the rows of one table by its keys and time; None if there are several tables."""
+    if not isinstance(sources, pa.Table) or {time, *keys} - set(sources.column_names):
+        return None
+    times = sources.column(time).cast(pa.int64(), safe=False).fill_null(0).to_numpy()
+    codes = np.zeros(len(times), np.int64)
+    for key in keys:
+        encoded = pc.dictionary_encode(sources.column(key).combine_chunks())
+        codes = codes * (len(encoded.dictionary) + 1) + encoded.indices.fill_null(-1).to_numpy().astype(np.int64)
+    return unit_of(times, codes)
+
+
+def _measure_in_process(work: Work, repeat: int) -> Speed:
+    messages(f"Measuring {work.name} on {counted(work.events, 'event')} ...")
+    found: dict[str, pa.Table] = {}
+
+    def once() -> None:
+        found.update(run(work.program, work.sources, time=work.time, type=work.type, end=work.end, limit=None))
+
+    once()
+    matches = sum(table.num_rows for table in found.values())
+    return _speed(work, "in process", matches, seconds(once, repeat))
+
+
+def _speed(work: Work, runtime: str, matches: int, spent: float) -> Speed:
+    units = spent / work.unit if work.unit else None
+    return Speed(work.name, runtime, work.events, matches, round(spent, 4), None if units is None else round(units, 3))
+
+
+def _measure_on_spark(work: Sequence[Work], repeat: int) -> list[Speed]:
+    messages("Starting Spark ...")
+    with _session() as spark, tempfile.TemporaryDirectory(prefix="ensue-bench-") as folder:
+        return [_measure_frames(item, spark, Path(folder, str(place)), repeat) for place, item in enumerate(work)]
+
+
+@contextmanager
+def _session() -> Iterator[Any]:
+    """The running Spark session, or one that ends with this."""
+    from ensue.runtimes.spark.session import running_session, spark_session
+
+    was_there = running_session() is not None
+    spark = spark_session("ensue bench")
+    try:
+        yield spark
+    finally:
+        if not was_there:
+            spark.stop()
+
+
+def _measure_frames(work: Work, spark: Any, folder: Path, repeat: int) -> Speed:
+    messages(f"Measuring {work.name} on {counted(work.events, 'event')} ...")
+    frames = _frames(work.sources, spark, folder)
+
+    def found() -> Any:
+        results = run(work.program, frames, time=work.time, type=work.type, end=work.end, limit=None)
+        (frame,) = results.values()
+        return frame
+
+    matches = found().count()
+    spent = seconds(lambda: found().write.format("noop").mode("overwrite").save(), repeat)
+    return _speed(work, "Spark, batch", matches, spent)
+
+
+def _frames(sources: Sources, spark: Any, folder: Path) -> Any:
+    """The events as DataFrames over files, in Spark's unit of time."""
+    folder.mkdir()
+    if isinstance(sources, pa.Table):
+        return _frame(sources, spark, folder / "events.parquet")
+    return {
+        name: _frame(table, spark, folder / f"{place}.parquet") for place, (name, table) in enumerate(sources.items())
+    }
+
+
+def _frame(table: pa.Table, spark: Any, path: Path) -> Any:
+    parquet.write_table(table, path, coerce_timestamps="us", allow_truncated_timestamps=True)
+    return spark.read.parquet(str(path))

@@ -1,0 +1,126 @@
+"""Checking program files without data; imports neither the engine nor its compiler, so that it answers soon."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ensue.analysis.declarations import program_catalog
+from ensue.apps.cli.terminal import UsageError, counted, existing_file, messages, reported, show
+from ensue.check.gate import checked
+from ensue.errors import Problem, QueryError, Source, render_problem
+from ensue.lower.contexts import resolve_contexts
+from ensue.lower.phases import rules_lowered
+from ensue.lower.settling import with_keys
+from ensue.nodes.patterns import Statements
+from ensue.plan.lawfulness import laws_by_query
+from ensue.plan.planner import plan_query
+from ensue.text.parser import parse_statements
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A problem and the text it stands in."""
+
+    problem: Problem
+    source: Source
+
+    @property
+    def rendered(self) -> str:
+        return render_problem(self.problem, self.source)
+
+    @property
+    def fields(self) -> dict[str, str | int | None]:
+        """What a program reads of it; `line` and `column` count from 1."""
+        span = self.problem.span
+        line, column = self.source.position(span.start) if span is not None else (None, None)
+        return {
+            "code": self.problem.code,
+            "message": self.problem.message,
+            "file": self.source.name,
+            "line": line,
+            "column": column,
+            "label": self.problem.label,
+            "hint": self.problem.hint,
+        }
+
+
+def run_check(paths: Sequence[str], as_json: bool) -> int:
+    """Reports the problems of the files and gives the exit code: 1 if there are some."""
+    with reported():
+        found = check_files(paths)
+    if as_json:
+        show(problems_as_json(found))
+    else:
+        # At once, so that the exit code is that of the check even if the reader leaves after the first lines.
+        summary = f"{counted(len(paths), 'file')} checked, {counted(len(found), 'problem')}"
+        messages("".join(f"{item.rendered}\n\n" for item in found) + summary)
+    return 1 if found else 0
+
+
+def check_files(paths: Sequence[str]) -> list[Finding]:
+    """Every problem of every file, as far as it can be seen without data; `-` is what comes from stdin."""
+    return [finding for path in paths for finding in _check_text(read_input(path), input_name(path))]
+
+
+def problems_as_json(findings: Sequence[Finding]) -> str:
+    return json.dumps([finding.fields for finding in findings], indent=2, ensure_ascii=False)
+
+
+def _check_text(text: str, name: str) -> list[Finding]:
+    source = Source(text, name)
+    try:
+        statements = checked(parse_statements(text, name))
+    except QueryError as error:
+        return [Finding(problem, error.source or source) for problem in error.problems]
+    try:
+        laws = laws_by_query(statements)
+    except QueryError as error:
+        return [Finding(problem, source) for problem in error.problems]
+    findings = []
+    everything = with_keys(rules_lowered(statements).statements)
+    for node in everything:
+        law = laws.get(node)
+        try:
+            stages = resolve_contexts(Statements((node,), source)).statements
+            for stage in stages:
+                own = law if len(stages) == 1 else None
+                catalog = program_catalog(stage, (*everything, *stages), other_windows=own.windows if own else ())
+                plan_query(stage, catalog, source, own)
+        except QueryError as error:
+            findings += [Finding(problem, source) for problem in error.problems]
+    return findings
+
+
+STDIN = "-"
+"""Stands for what comes from stdin, where a file is named."""
+
+
+def input_name(path: str) -> str:
+    """What messages call a file, or stdin."""
+    return "stdin" if path == STDIN else path
+
+
+def read_input(path: str) -> str:
+    """The text of a file, or what comes from stdin."""
+    if path != STDIN:
+        return read_text(Path(path))
+    try:
+        return sys.stdin.read()
+    except UnicodeDecodeError as error:
+        raise UsageError("not-text", f"stdin is not UTF-8 text: byte {error.start}") from error
+
+
+def read_text(path: Path) -> str:
+    """The text of a file that the user has named."""
+    try:
+        return existing_file(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            "not-text", f"`{path}` is not UTF-8 text: byte {error.start}", "is it an .ensue file?"
+        ) from error
+    except OSError as error:
+        raise UsageError("unreadable-file", f"`{path}` cannot be read: {error.strerror}") from error

@@ -1,0 +1,197 @@
+"""`ensue demo`: a drawn week of orders, a program with patterns, a rule and constraints, and what it finds."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+from time import perf_counter
+
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from ensue.api import run, violations
+from ensue.apps.cli.cli_terminal import open_console
+from ensue.apps.cli.detect import matches_table, plain_value
+from ensue.apps.cli.order_stream import Found, find_in_stream
+from ensue.apps.cli.orders import draw_orders
+from ensue.apps.cli.signals import STOPPED
+from ensue.apps.cli.terminal import UsageError, counted, messages
+from ensue.explanation.report import report
+from ensue.kernels.warm_up import warm_up
+from ensue.programs import Program, parse
+
+SHOWN_ROWS = 4
+SHOWN_OF_VIOLATIONS = ["order_id", "event", "at", "other", "other_at"]
+PROGRAM_FILE = "demo.ensue"
+EVENTS_FILE = "orders.parquet"
+REPORT_FILE = "demo.html"
+
+
+def demo_program() -> Program:
+    """The patterns, the rule and the constraints of the demo."""
+    return parse(files("ensue.apps.cli").joinpath(PROGRAM_FILE).read_text(encoding="utf-8"), PROGRAM_FILE)
+
+
+def paragraphs(program: Program) -> Iterator[tuple[str, str, str]]:
+    """Each part of the demo's program: the name of its result (none: constraints), its comment and its statements."""
+    source = program.statements.source
+    assert source is not None
+    for paragraph in source.text.strip().split("\n\n"):
+        comment, _, statements = paragraph.partition("\n")
+        named = re.match(r"(?:PATTERN|RULE) (\w+)", statements)
+        yield named[1] if named else "", comment, statements
+
+
+def run_demo(orders: int, seed: int, save: Path | None, on_spark: bool, as_json: bool = False) -> None:
+    """Draws the orders, finds what goes wrong, shows each part of the program with its first matches, writes a page.
+
+    With `as_json` everything that is found is printed as one object, and nothing else.
+    """
+    program = demo_program()
+    messages("Getting ready; the first run on a machine compiles for some seconds ...")
+    try:
+        warm_up()
+        messages(f"Drawing {counted(orders, 'order')} ...")
+        events = draw_orders(orders, seed)
+        if save is not None:
+            _save(program, events, save)
+        started = perf_counter()
+        found = find_in_stream(program, events) if on_spark else find_in_process(program, events)
+        seconds = perf_counter() - started
+        if not as_json:
+            _show_found(program, events, found, seconds, on_spark)
+        page = write_page(program, events, save or Path())
+    except KeyboardInterrupt:
+        messages("Stopped.")
+        raise typer.Exit(STOPPED + signal.SIGINT) from None
+    if as_json:
+        typer.echo(json.dumps(_as_object(found, page), ensure_ascii=False))
+    else:
+        messages(f"\n{next_steps(save, page)}")
+
+
+def _show_found(program: Program, events: pa.Table, found: Found, seconds: float, on_spark: bool) -> None:
+    console = open_console()
+    show(console, program, found)
+    console.print(Text(f"\n{_total(events, found)}, {seconds:.1f} s", style="bold"))
+    if on_spark:
+        same = comparable(found) == comparable(find_in_process(program, events))
+        console.print("One pass over all events in this process finds", "the same." if same else "something ELSE.")
+
+
+def _as_object(found: Found, page: Path) -> dict[str, object]:
+    """What was found, and where the page is."""
+    rows = {name: plain_value(in_order(table).to_pylist()) for name, table in found.matches.items()}
+    return {"matches": rows, "violations": plain_value(in_order(found.violations).to_pylist()), "page": str(page)}
+
+
+def _total(events: pa.Table, found: Found) -> str:
+    matches, broken = sum(table.num_rows for table in found.matches.values()), found.violations.num_rows
+    parts = f"{counted(matches, 'match', 'matches')}, {counted(broken, 'broken promise')}"
+    return f"{counted(events.num_rows, 'event')}, {counted(matches + broken, 'alert')} ({parts})"
+
+
+def find_in_process(program: Program, events: pa.Table) -> Found:
+    """What the program finds in all events at once, without Spark."""
+    messages(f"Looking at {counted(events.num_rows, 'event')} ...")
+    matches = run(program, events, time="t", type="type")
+    return Found(matches, violations(events, program, time="t", type="type"))
+
+
+def comparable(found: Found) -> dict[str, list[str]]:
+    """What was found as sorted texts: Spark counts microseconds and has no order."""
+    tables = {**found.matches, "": found.violations}
+    return {name: sorted(map(str, table.to_pylist())) for name, table in tables.items()}
+
+
+def show(console: Console, program: Program, found: Found) -> None:
+    """Each part of the program, how much it has found, and the first rows."""
+    for name, comment, statements in paragraphs(program):
+        table = in_order(found.matches[name] if name else found.violations.select(SHOWN_OF_VIOLATIONS))
+        what = counted(table.num_rows, "match", "matches") if name else f"broken by {counted(table.num_rows, 'order')}"
+        console.print(Text(f"\n{comment}", style="dim"))
+        console.print(Text(statements, style="cyan"))
+        console.print(Text(f"{name or 'promises'}: {what}", style="bold"))
+        console.print(matches_table(table, SHOWN_ROWS))
+
+
+def in_order(table: pa.Table) -> pa.Table:
+    """The rows by their first column of times and the number of the order."""
+    first = next(field.name for field in table.schema if pa.types.is_timestamp(field.type))
+    return table.sort_by([(first, "ascending"), ("order_id", "ascending")])
+
+
+def write_page(program: Program, events: pa.Table, folder: Path) -> Path:
+    """Writes the report of the demo; gives its place."""
+    messages("Writing the report ...")
+    page = report(events, program, time="t", type="type", title="A week of orders")
+    with _written_to(folder):
+        return Path(page.save(folder / REPORT_FILE))
+
+
+def next_steps(saved: Path | None, page: Path) -> str:
+    """What to do after the demo, as commands that run as they are written; `saved` is where the files are."""
+    ensue = _this_command()
+    folder = saved or Path()
+    program, events = (shlex.quote(str(folder / name)) for name in (PROGRAM_FILE, EVENTS_FILE))
+    keep = f"""
+  {ensue} demo --save .
+      keep the program and the events: {program}, {events}"""
+    return f"""\
+What next:
+  open {page} in a browser
+      orders on a timeline: click a match for its events and what proves it{"" if saved else keep}
+  {ensue} explain {program}
+      what a pattern means, how it runs, what a stream would have to keep
+  {ensue} detect {program} --events {events} --time t --type type
+      the same result from files; edit {program} and look again
+  {ensue} why-not {program} --data {events} --time t --type type --name call_first
+      how far others came that did not match, and what stopped them
+  {ensue} init --data YOUR_TABLE.parquet
+      a first program and a pipeline for a table of your own
+README.md has the same from Python."""
+
+
+def _this_command() -> str:
+    """How to call `ensue` from here: by its name, or by its path where the shell would not find it."""
+    if shutil.which("ensue"):
+        return "ensue"
+    beside = Path(sys.executable).with_name("ensue")
+    if not beside.exists():
+        return f"{shlex.quote(sys.executable)} -m ensue.apps.cli"
+    near = beside.is_relative_to(Path.cwd())
+    return shlex.quote(os.path.relpath(beside) if near else str(beside))
+
+
+def _save(program: Program, events: pa.Table, folder: Path) -> None:
+    source = program.statements.source
+    assert source is not None
+    with _written_to(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / PROGRAM_FILE).write_text(source.text, encoding="utf-8")
+        parquet.write_table(events, folder / EVENTS_FILE)
+    messages(f"Saved {folder / PROGRAM_FILE} and {folder / EVENTS_FILE}")
+
+
+@contextmanager
+def _written_to(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(
+            "unwritable-folder",
+            f"nothing can be saved in `{folder}`: {error.strerror}",
+            "--save FOLDER names another",
+        ) from error

@@ -1,0 +1,123 @@
+"""Files of events, and folders of them, as Arrow tables: Parquet, CSV and JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.json
+import pyarrow.parquet
+
+from ensue.apps.cli.terminal import UsageError, existing_file
+
+SUFFIXES = ".parquet, .csv, .json, .jsonl or .ndjson"
+
+
+def read_sources(given: Sequence[str], times: Sequence[str]) -> dict[str, pa.Table] | pa.Table:
+    """One table, or one per stream where each file is given as STREAM=FILE. Text in the columns `times` is parsed."""
+    named = [_split(item) for item in given]
+    if len(named) == 1 and named[0][0] is None:
+        return _read_table(named[0][1], times)
+    if any(stream is None for stream, _ in named):
+        raise UsageError(
+            "unnamed-stream", "with several files of events, each says which stream it is", "--events STREAM=FILE"
+        )
+    streams = [str(stream) for stream, _ in named]
+    repeated = [stream for stream in streams if streams.count(stream) > 1]
+    if repeated:
+        raise UsageError("repeated-stream", f"stream `{repeated[0]}` is given two files", "put its events into one")
+    return {stream: _read_table(path, times) for stream, (_, path) in zip(streams, named, strict=True)}
+
+
+def read_tables(given: Sequence[str]) -> dict[str, pa.Table]:
+    """The tables that are given as NAME=FILE."""
+    named = [_split(item) for item in given]
+    if any(name is None for name, _ in named):
+        raise UsageError("unnamed-table", "a file of a TABLE says which one it is", "--table NAME=FILE")
+    return {str(name): _read_table(path, ()) for name, path in named}
+
+
+def _split(item: str) -> tuple[str | None, Path]:
+    stream, equals, path = item.partition("=")
+    if not equals or not stream or Path(item).exists():
+        return None, Path(item)
+    return stream, Path(path)
+
+
+def format_of(path: Path) -> str:
+    """`parquet`, `csv` or `json`: by the name of a file, or of the files in a folder, as Spark writes them."""
+    if not path.is_dir():
+        return _format_of_file(existing_file(path))
+    inside = [file for file in path.rglob("*") if file.is_file() and not file.name.startswith(("_", "."))]
+    formats = {_format_of_file(file) for file in inside}
+    if len(formats) != 1:
+        found = f"those in `{path}` are {' and '.join(sorted(formats))}" if formats else f"there are none in `{path}`"
+        raise UsageError("unknown-format", f"the files of a folder of events have one format, and {found}")
+    return formats.pop()
+
+
+def _format_of_file(path: Path) -> str:
+    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() not in (".gz", ".zst", ".bz2")]
+    match suffixes[-1] if suffixes else "":
+        case ".parquet":
+            return "parquet"
+        case ".csv":
+            return "csv"
+        case ".json" | ".jsonl" | ".ndjson":
+            return "json"
+        case _:
+            raise UsageError("unknown-format", f"events come as {SUFFIXES}, not as `{path}`")
+
+
+def _read_table(path: Path, times: Sequence[str]) -> pa.Table:
+    format = format_of(path)
+    try:
+        table = _read_folder(path, format) if path.is_dir() else _read_file(path, format)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, json.JSONDecodeError, UnicodeDecodeError, OSError) as error:
+        raise UsageError("unreadable-events", f"`{path}` cannot be read as {format}: {error}") from error
+    for name in times:
+        if name in table.column_names:
+            place = table.column_names.index(name)
+            table = table.set_column(place, name, as_time(table.column(name)))
+    return table
+
+
+def _read_file(path: Path, format: str) -> pa.Table:
+    match format:
+        case "parquet":
+            return pyarrow.parquet.read_table(path)
+        case "csv":
+            return pyarrow.csv.read_csv(path)
+        case _:
+            return _read_json(path)
+
+
+def _read_folder(path: Path, format: str) -> pa.Table:
+    """All files, with the columns that the names of their folders say: `day=2025-03-10`."""
+    import pyarrow.dataset
+
+    return pyarrow.dataset.dataset(path, format=format, partitioning="hive").to_table()
+
+
+def _read_json(path: Path) -> pa.Table:
+    """Rows one to a line, or one list of them."""
+    with path.open("rb") as file:
+        if not file.read(64).lstrip().startswith(b"["):
+            return pyarrow.json.read_json(path)
+    return pa.Table.from_pylist(json.loads(path.read_text(encoding="utf-8")))
+
+
+def as_time(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Text as moments, where all of it reads as ISO 8601; anything else as it is, for the engine to judge."""
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        return column.cast(pa.timestamp("s")) if pa.types.is_date(column.type) else column
+    for kind in (pa.timestamp("us"), pa.timestamp("us", "UTC")):
+        try:
+            return pc.cast(column, kind)
+        except pa.ArrowInvalid:
+            continue
+    return column

@@ -1,0 +1,47 @@
+"""`ensue check`, `ensue fmt` and `ensue --version` as they are mostly called.
+
+The library that reads options takes longer to load than a check takes. So the plain forms are read here, and whatever
+else is written goes there: other options, help, mistakes. Both ways run the same commands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from ensue.apps.cli.terminal import show
+
+
+def quick_command(arguments: Sequence[str]) -> Callable[[], int] | None:
+    """What to run for these arguments, which gives the exit code; None if they are not of a plain form.
+
+    >>> quick_command(["check", "--help"]), quick_command(["demo"])
+    (None, None)
+    """
+    match arguments:
+        case ["--version"]:
+            return show_version
+        case ["check" | "fmt" as name, *rest]:
+            files = [word for word in rest if not word.startswith("-") or word == "-"]
+            options = [word for word in rest if word not in files]
+            if files and (not options or (name == "fmt" and options == ["--check"])):
+                return partial(_look_at, name, files, bool(options))
+    return None
+
+
+def show_version() -> int:
+    """Writes the version."""
+    from ensue import __version__
+
+    show(f"ensue {__version__}")
+    return 0
+
+
+def _look_at(name: str, files: Sequence[str], only_check: bool) -> int:
+    if name == "check":
+        from ensue.apps.cli.check import run_check
+
+        return run_check(files, as_json=False)
+    from ensue.apps.cli.formatting import run_fmt
+
+    return run_fmt(files, only_check, as_json=False)

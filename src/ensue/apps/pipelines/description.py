@@ -1,0 +1,160 @@
+"""What a pipeline will do, for `--dry-run`: as text and as JSON. Variables are shown by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ensue.apps.pipelines.model import (
+    ConsoleSink,
+    Delivery,
+    Options,
+    Pipeline,
+    Session,
+    Sink,
+    SourceOfEvents,
+    SparkSinkOf,
+    Table,
+    WebhookSink,
+)
+from ensue.apps.pipelines.variables import Given, redact
+
+
+def described(pipeline: Pipeline) -> dict[str, Any]:
+    """The pipeline as JSON has it."""
+    return {
+        "name": pipeline.name,
+        "mode": "stream" if pipeline.streaming else "batch",
+        "program": _raw(pipeline.program_file),
+        "sources": [_source(source) for source in pipeline.sources],
+        "tables": {name: _table(table) for name, table in pipeline.tables.items()},
+        "patterns": list(pipeline.program.names),
+        "outputs": _sinks(pipeline.outputs),
+        "timed_out": _sinks(pipeline.timed_out),
+        "violations": None if pipeline.violations is None else _sink(pipeline.violations),
+        "actions": _sinks(pipeline.actions),
+        "delivery": _delivery(pipeline.delivery) if pipeline.calls else None,
+        "checkpoint": _raw(pipeline.checkpoint),
+        "trigger": _raw(pipeline.trigger),
+        "spark": _session(pipeline.session),
+        "variables": list(pipeline.variables),
+        "explain": _explained(pipeline),
+    }
+
+
+def describe(pipeline: Pipeline) -> str:
+    """The pipeline for people."""
+    plan = described(pipeline)
+    lines = [f"PIPELINE {plan['name']} ({plan['mode']})", "", "SOURCES"]
+    lines += [f"  {_line(source)}" for source in plan["sources"]]
+    for title in ("tables", "outputs", "timed_out", "actions"):
+        if plan[title]:
+            lines += ["", _title(title), *(f"  {name}: {_line(item)}" for name, item in plan[title].items())]
+        unnamed = [name for name in plan["patterns"] if name not in plan["outputs"]]
+        if title == "outputs" and unnamed and plan["outputs"]:
+            lines.append(f"  (not kept: {', '.join(unnamed)})")
+    for title in ("violations", "delivery"):
+        if plan[title]:
+            lines += ["", _title(title), f"  {_line(plan[title])}"]
+    if pipeline.streaming:
+        lines += [
+            "",
+            "STREAM",
+            f"  checkpoint: {plan['checkpoint']}",
+            f"  trigger: {plan['trigger'] or 'as rows come'}",
+        ]
+    if any(plan["spark"].values()):
+        lines += ["", "SPARK", f"  {_line(plan['spark'])}"]
+    if plan["variables"]:
+        lines += ["", "VARIABLES", f"  {', '.join(plan['variables'])}"]
+    return "\n".join([*lines, "", "PROGRAM", *_indented(plan["explain"])])
+
+
+def _title(key: str) -> str:
+    return key.upper().replace("_", " ")
+
+
+def _indented(text: str) -> list[str]:
+    return [f"  {line}" if line else "" for line in text.split("\n")]
+
+
+def _line(item: dict[str, Any]) -> str:
+    """One line of names and values, those that are there."""
+    parts = []
+    for name, value in item.items():
+        if value in (None, {}, []):
+            continue
+        if isinstance(value, dict):
+            value = "{" + ", ".join(f"{key}: {text}" for key, text in value.items() if text not in (None, {})) + "}"
+        elif isinstance(value, list):
+            value = f"[{', '.join(value)}]"
+        parts.append(f"{name} {value}")
+    return ", ".join(parts)
+
+
+def _table(table: Table) -> dict[str, Any]:
+    return {
+        "format": table.format.raw,
+        "path": _raw(table.path),
+        "schema": _raw(table.schema),
+        "options": _shown(table.options),
+        "columns": _shown(table.columns),
+    }
+
+
+def _source(source: SourceOfEvents) -> dict[str, Any]:
+    own = {name: _raw(getattr(source, name)) for name in ("time", "type", "end", "watermark", "watermark_column")}
+    made: dict[str, Any] = {"stream": _raw(source.stream), **_table(source.table), "value": _raw(source.value), **own}
+    made["late"] = None if source.late is None else _sink(source.late)
+    if source.value is not None:
+        made["rejected"] = source.rejected if isinstance(source.rejected, str) else _sink(source.rejected)
+    return made
+
+
+def _sinks(sinks: Mapping[str, Sink]) -> dict[str, Any]:
+    return {name: _sink(sink) for name, sink in sinks.items()}
+
+
+def _sink(sink: Sink) -> dict[str, Any]:
+    match sink:
+        case ConsoleSink():
+            return {"format": "console"}
+        case SparkSinkOf():
+            options = _shown(sink.options)
+            return {"format": sink.format.raw, "path": _raw(sink.path), "mode": sink.mode, "options": options}
+        case WebhookSink():
+            return {"webhook": sink.url.raw, "headers": _shown(sink.headers), "timeout": sink.timeout}
+
+
+def _delivery(delivery: Delivery) -> dict[str, Any]:
+    return {
+        "dead_letters": _raw(delivery.dead_letters),
+        "journal": _raw(delivery.journal),
+        "retries": delivery.retries,
+        "backoff": delivery.backoff,
+        "patience": delivery.patience,
+    }
+
+
+def _session(session: Session) -> dict[str, Any]:
+    return {
+        "master": _raw(session.master),
+        "memory": _raw(session.memory),
+        "packages": [package.raw for package in session.packages],
+        "config": _shown(session.config),
+    }
+
+
+def _explained(pipeline: Pipeline) -> str:
+    """The plan of the program. Only a program with variables in its text has values to hide."""
+    text = pipeline.program.explain(time=pipeline.sources[0].time.value)
+    with_variables = pipeline.query is not None and pipeline.query.raw != pipeline.query.value
+    return redact(text, pipeline.hidden) if with_variables else text
+
+
+def _shown(options: Options) -> dict[str, str]:
+    return {name: given.raw for name, given in options.items()}
+
+
+def _raw(given: Given | None) -> str | None:
+    return None if given is None else given.raw

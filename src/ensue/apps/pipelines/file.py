@@ -1,0 +1,263 @@
+"""A pipeline file to a `Pipeline`: YAML, definition, program, and what must fit together. All without Spark."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ensue.apps.pipelines.consistency import check_fit, not_there
+from ensue.apps.pipelines.definition import PIPELINE
+from ensue.apps.pipelines.model import (
+    ConsoleSink,
+    Delivery,
+    Pipeline,
+    Session,
+    Sink,
+    SourceOfEvents,
+    SparkSinkOf,
+    Table,
+    WebhookSink,
+)
+from ensue.apps.pipelines.validation import Checker, Mapped
+from ensue.apps.pipelines.variables import Environment, Given, masked
+from ensue.apps.pipelines.yaml_tree import Entries, Text, parse_tree
+from ensue.errors import Problem, QueryError, Source, Span
+from ensue.plan.plans import DEFAULT_LIMIT
+from ensue.programs import Program, parse
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+
+
+def read_pipeline(path: str | Path, environment: Mapping[str, str] | None = None) -> Pipeline:
+    """Reads and checks a pipeline file; every problem that can be seen without Spark is in one QueryError."""
+    return read_pipeline_text(Path(path).read_text(encoding="utf-8"), path, environment)
+
+
+def read_pipeline_text(text: str, path: str | Path, environment: Mapping[str, str] | None = None) -> Pipeline:
+    """The same for a text; `path` is what problems cite, and paths in the text are relative to its folder.
+
+    >>> read_pipeline_text("mode: batch", "pipeline.yaml")
+    Traceback (most recent call last):
+    ensue.errors.QueryError: error[pipeline-key]: a pipeline of Ensue needs `sources`
+     --> pipeline.yaml:1:1
+      |
+    1 | mode: batch
+      | ^
+    hint: `sources` is where events come from: one, or one for each stream
+    <BLANKLINE>
+    error[pipeline-key]: a pipeline of Ensue needs `program` or `query`
+     --> pipeline.yaml:1:1
+      |
+    1 | mode: batch
+      | ^
+    hint: `program` is the `.ensue` file; relative to the pipeline file; `query` is the program itself
+    """
+    source = Source(text, str(path))
+    tree = parse_tree(source)
+    checker = Checker(Environment(os.environ if environment is None else environment))
+    values = checker.check(tree, PIPELINE)
+    shown = Source(masked(text, checker.secrets), str(path))
+    if not isinstance(values, Mapped):
+        raise QueryError(checker.problems, shown)
+    program = None
+    if isinstance(tree, Entries):
+        program = _program(values, tree, source, Path(path), checker.problems)
+    checker.problems += check_fit(values, program, Path(path).parent)
+    if checker.problems or program is None:
+        raise QueryError(_in_order(checker.problems), shown)
+    return _Building(values, Path(path), shown).pipeline(program, checker.environment)
+
+
+def _in_order(problems: list[Problem]) -> list[Problem]:
+    """By their places, so that a reader goes through the file once."""
+    return sorted(problems, key=lambda problem: problem.span.start if problem.span is not None else -1)
+
+
+def _program(values: Mapped, tree: Entries, source: Source, path: Path, problems: list[Problem]) -> Program | None:
+    """The program, or None with a problem; problems of its own text are raised, with their places in it."""
+    if isinstance(given := values.values.get("program"), Given):
+        file = path.parent / given.value
+        if not file.is_file():
+            problems.append(not_there("the program", given, file))
+            return None
+        try:
+            text = file.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            problems.append(
+                Problem("pipeline-file", f"`{given}` is not UTF-8 text", given.span, hint="save it as UTF-8")
+            )
+            return None
+        return _parsed(text, str(file), given.span, problems)
+    if isinstance(given := values.values.get("query"), Given):
+        entry = tree.get("query")
+        block = entry.value if entry is not None else None
+        if isinstance(block, Text) and block.literal and given.raw == given.value:
+            return _parsed_in_place(source, block.span, problems)
+        return _parsed(given.value, f"{source.name}, query", given.span, problems)
+    return None
+
+
+def _parsed(text: str, name: str, place: Span, problems: list[Problem]) -> Program | None:
+    try:
+        return parse(text, name)
+    except QueryError as error:
+        if not problems:
+            raise
+        first = str(error).partition("\n")[0]
+        message = f"the program has problems as well: {first}"
+        problems.append(Problem("pipeline-program", message, place, hint="see `ensue check`"))
+        return None
+
+
+def _parsed_in_place(source: Source, span: Span, problems: list[Problem]) -> Program | None:
+    """The program in a block after `|`. All before it is made blank, so that its places are places of the file."""
+    begin = source.text.index("\n", span.start) + 1
+    blank = re.sub(r"[^\n]", " ", source.text[:begin])
+    try:
+        program = parse(blank + source.text[begin : span.end], source.name)
+    except QueryError as error:
+        problems += error.problems
+        return None
+    return program
+
+
+@dataclass(frozen=True, slots=True)
+class _Building:
+    """Checked values to dataclasses."""
+
+    values: Mapped
+    file: Path
+    shown: Source
+
+    def pipeline(self, program: Program, environment: Environment) -> Pipeline:
+        top = self.values
+        sources = top.values["sources"]
+        assert isinstance(sources, list)
+        limit = _number(top, "limit")
+        violations = top.values.get("violations")
+        name = _given(top, "name")
+        return Pipeline(
+            file=self.file,
+            source=self.shown,
+            name=self.file.stem if name is None else name.raw,
+            streaming=_text(top, "mode") == "stream",
+            program=program,
+            program_file=_given(top, "program"),
+            query=_given(top, "query"),
+            sources=tuple(self._source(item) for item in sources if isinstance(item, Mapped)),
+            tables={name: self._table(item) for name, item in _named(top, "tables").items()},
+            outputs=self._sinks("outputs"),
+            timed_out=self._sinks("timed_out"),
+            violations=None if violations is None else self._sink(violations),
+            actions=self._sinks("actions"),
+            delivery=self._delivery(top.values.get("delivery")),
+            checkpoint=self._path(top, "checkpoint"),
+            trigger=_given(top, "trigger"),
+            limit=DEFAULT_LIMIT if limit is None else limit,
+            match_id=_text(top, "match_id") == "true",
+            emit=_text(top, "emit"),
+            tick=_given(top, "tick"),
+            buckets=_number(top, "buckets"),
+            session=_session(top.values.get("spark")),
+            variables=tuple(sorted(environment.used)),
+            hidden=dict(environment.hidden),
+        )
+
+    def _path(self, mapped: Mapped, key: str) -> Given | None:
+        """The place of a path; where it lies in the folder of the file, what is shown says so too."""
+        given = _given(mapped, key)
+        if given is None:
+            return None
+        value = resolved_path(given.value, self.file.parent)
+        raw = given.raw if value == given.value else resolved_path(given.raw, self.file.parent)
+        return Given(raw, value, given.span)
+
+    def _table(self, item: Any) -> Table:
+        return Table(
+            item.values["format"],
+            self._path(item, "path"),
+            _options(item, "options"),
+            _given(item, "schema"),
+            _options(item, "columns"),
+        )
+
+    def _source(self, item: Mapped) -> SourceOfEvents:
+        names = ("stream", "value", "time", "type", "end", "watermark", "watermark_column")
+        given: dict[str, Any] = {name: _given(item, name) for name in names}
+        late, rejected = item.values.get("late"), item.values.get("rejected")
+        return SourceOfEvents(
+            self._table(item),
+            **given,
+            late=None if late is None else self._sink(late),
+            rejected="fail" if rejected is None else self._policy(rejected),
+        )
+
+    def _policy(self, item: Any) -> Any:
+        if isinstance(item, Given) and item.value in ("fail", "ignore"):
+            return item.value
+        return self._sink(item)
+
+    def _sinks(self, key: str) -> dict[str, Sink]:
+        return {name: self._sink(item) for name, item in _named(self.values, key).items()}
+
+    def _sink(self, item: Any) -> Sink:
+        if isinstance(item, Given):
+            return ConsoleSink()
+        if "webhook" in item.values:
+            timeout = float(_text(item, "timeout") or 10)
+            return WebhookSink(item.values["webhook"], _options(item, "headers"), timeout)
+        mode = _text(item, "mode") or "append"
+        return SparkSinkOf(item.values["format"], self._path(item, "path"), _options(item, "options"), mode)
+
+    def _delivery(self, item: Any) -> Delivery:
+        usual = Delivery()
+        if item is None:
+            return usual
+        retries = _number(item, "retries")
+        return Delivery(
+            self._path(item, "dead_letters"),
+            self._path(item, "journal"),
+            usual.retries if retries is None else retries,
+            _text(item, "backoff") or usual.backoff,
+            _text(item, "patience") or usual.patience,
+        )
+
+
+def resolved_path(given: str, folder: Path) -> str:
+    """A path relative to the folder; an address such as `s3a://bucket/x` as it is."""
+    return given if _SCHEME.match(given) else str(folder.absolute() / given)
+
+
+def _given(mapped: Mapped, key: str) -> Given | None:
+    found = mapped.values.get(key)
+    return found if isinstance(found, Given) else None
+
+
+def _text(mapped: Mapped, key: str) -> str | None:
+    given = _given(mapped, key)
+    return None if given is None else given.value
+
+
+def _number(mapped: Mapped, key: str) -> int | None:
+    text = _text(mapped, key)
+    return None if text is None else int(text)
+
+
+def _options(mapped: Mapped, key: str) -> dict[str, Given]:
+    return {name: given for name, given in _named(mapped, key).items() if isinstance(given, Given)}
+
+
+def _named(mapped: Mapped, key: str) -> dict[str, Any]:
+    item = mapped.values.get(key)
+    return dict(item.values) if isinstance(item, Mapped) else {}
+
+
+def _session(item: Any) -> Session:
+    if item is None:
+        return Session()
+    packages = tuple(item.values.get("packages", ()))
+    return Session(_given(item, "master"), _given(item, "memory"), packages, _options(item, "config"))

@@ -1,0 +1,395 @@
+"""A pipeline on Spark: reads its sources, runs its program, writes what it finds, until it ends or is told to stop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from ensue.actions import act, spark_sink, webhook
+from ensue.actions.calls import ACTION, ID, RESERVED
+from ensue.actions.delivery import Courier, Deliveries, Route
+from ensue.actions.options import courier_of
+from ensue.api import run, violations
+from ensue.apps.pipelines.model import ConsoleSink, Pipeline, Sink, SourceOfEvents, SparkSinkOf, Table, WebhookSink
+from ensue.apps.pipelines.session import session_of, values_of
+from ensue.apps.pipelines.variables import Given, redact
+from ensue.errors import CodedError
+from ensue.explanation.report import HtmlReport, report
+from ensue.streams import start
+
+Show: TypeAlias = "Callable[[str, pa.Table], None]"
+"""Shows rows of an output to whoever has started the pipeline."""
+
+MATCH_ID = "match_id"
+OFFSETS = frozenset({"startingoffsets", "startingoffsetsbytimestamp", "startingtimestamp", "maxoffsetspertrigger"})
+"""Options that say where a stream of Kafka begins; as a table, it is read from its beginning."""
+PAUSE = 0.5
+"""Seconds between two looks whether the pipeline shall stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What a run did. `stopped` says that it was told to stop before its end; a stream goes on at the next run."""
+
+    stopped: bool = False
+    deliveries: Deliveries | None = None
+
+
+def run_pipeline(
+    pipeline: Pipeline, show: Show, *, stop: Callable[[], bool] = lambda: False, upgrade: bool = False
+) -> Ran:
+    """Runs a pipeline to its end, or until `stop` gives True. Values of variables are in no error that it raises."""
+    with _clean_session_of(pipeline) as spark:
+        job = _Job(pipeline, spark, show)
+        return job.stream(stop, upgrade) if pipeline.streaming else job.batch()
+
+
+def report_pipeline(pipeline: Pipeline, *, title: str, most_keys: int) -> HtmlReport:
+    """What the program of a pipeline finds in its sources as they are now; streams are read from their start.
+
+    Nothing is written to its outputs, and its checkpoint stays as it is.
+    """
+    with _clean_session_of(pipeline) as spark:
+        return _Job(_as_batch(pipeline), spark, _show_nothing).report(title, most_keys)
+
+
+def _as_batch(pipeline: Pipeline) -> Pipeline:
+    def whole(source: SourceOfEvents) -> SourceOfEvents:
+        table = source.table
+        if table.format.value != "kafka":
+            return source
+        options = {name: value for name, value in table.options.items() if name.lower() not in OFFSETS}
+        return replace(source, table=replace(table, options=options))
+
+    return replace(pipeline, streaming=False, sources=tuple(map(whole, pipeline.sources)))
+
+
+def _show_nothing(name: str, rows: pa.Table) -> None:
+    """A report has no outputs."""
+
+
+@contextmanager
+def _clean_session_of(pipeline: Pipeline) -> Iterator[Any]:
+    """The Spark session that a pipeline wants; one that was there before stays. Errors show no secrets."""
+    from ensue.runtimes.spark.connectors import spark_errors
+
+    with _without_secrets(pipeline.hidden), spark_errors(), session_of(pipeline) as spark:
+        yield spark
+
+
+@contextmanager
+def _without_secrets(hidden: Mapping[str, str]) -> Iterator[None]:
+    try:
+        yield
+    except CodedError as error:
+        hint = f"\nhint: {error.hint}" if error.hint else ""
+        message = str(error).removeprefix(f"error[{error.code}]: ").removesuffix(hint)
+        clean = redact(message, hidden), redact(error.hint, hidden)
+        if clean == (message, error.hint):
+            raise
+        raise type(error)(error.code, *clean) from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    pipeline: Pipeline
+    spark: Any
+    show: Show
+
+    def batch(self) -> Ran:
+        own = self.pipeline
+        sources = self._sources()
+        events, reading = self._events(sources), self._reading()
+        total = None
+        for source in sources:
+            if source.rejected is not None:
+                total = _sum(total, self._write(*source.rejected))
+        if own.violations is not None:
+            columns = {key: reading[key] for key in ("time", "type") if key in reading}
+            total = _sum(total, self._write("violations", own.violations, violations(events, own.program, **columns)))
+        if own.outputs:
+            found = run(own.program, events, match_id=self._needs_ids, **reading)
+            try:
+                for name, sink in own.outputs.items():
+                    total = _sum(total, self._write(name, sink, found[name]))
+            finally:
+                found.release()
+        if own.actions:
+            total = _sum(total, act(own.program, events, self._receivers(), **reading, **self._delivery_options()))
+        return Ran(deliveries=total)
+
+    def report(self, title: str, most_keys: int) -> HtmlReport:
+        events = self._events(self._sources())
+        return report(events, self.pipeline.program, title=title, most_keys=most_keys, **self._reading())
+
+    def _write(self, name: str, sink: Sink, rows: Any) -> Deliveries | None:
+        from ensue.runtimes.spark.connectors import identified, write_frame
+
+        match sink:
+            case ConsoleSink():
+                self.show(name, self._shown(rows.toArrow()))
+            case SparkSinkOf():
+                write_frame(rows, self._writing(sink))
+            case WebhookSink():
+                return self._courier(name, sink).deliver(identified(rows).toArrow())
+        return None
+
+    def stream(self, stop: Callable[[], bool], upgrade: bool) -> Ran:
+        running: list[Any] = []
+        try:
+            for start_one in self._streams(upgrade):
+                running.append(start_one())
+            return Ran(stopped=not _wait(running, stop))
+        finally:
+            for query in running:
+                query.stop()
+
+    def _streams(self, upgrade: bool) -> Iterator[Callable[[], Any]]:
+        """The streams of Spark to start: that of the program, and one for what is no event of it."""
+        own, sources = self.pipeline, self._sources()
+        events, reading = self._events(sources), self._reading()
+        place = "" if own.checkpoint is None else own.checkpoint.value
+        for source in sources:
+            if source.rejected is not None:
+                name, sink, rows = source.rejected
+                yield partial(self._start_frame, rows, name, sink, f"{place}/{name}")
+        states: dict[str, Any] = {"tick": _value(own.tick), "buckets": own.buckets}
+        if own.violations is not None and not self._finds_results:
+            columns = {key: reading[key] for key in ("time", "type") if key in reading}
+            rows = violations(events, own.program, **columns, **states)
+            yield partial(self._start_frame, rows, "violations", own.violations, f"{place}/violations")
+        if self._finds_results:
+            options = {**reading, **states, **self._others(sources), "checkpoint": f"{place}/program"}
+            yield partial(self._start_program, events, {**options, "upgrade": upgrade, "emit": own.emit or "complete"})
+
+    @property
+    def _finds_results(self) -> bool:
+        """Whether there is more to find than violations."""
+        own = self.pipeline
+        return bool(own.program.names or own.actions)
+
+    def _start_program(self, events: Any, options: dict[str, Any]) -> Any:
+        """One stream for results, partial matches, late rows, violations and calls of actions."""
+        own = self.pipeline
+        trigger = _value(own.trigger)
+        options |= {"available_now": True} if trigger in ("available-now", "once") else {"every": trigger}
+        if own.outputs or own.timed_out or not own.actions:
+            options["to"] = {name: self._stream_sink(name, own.outputs.get(name)) for name in own.program.names}
+        if own.actions:
+            return act(own.program, events, self._receivers(), **options, **self._delivery_options())
+        return start(own.program, events, match_id=self._needs_ids, **options)
+
+    def _others(self, sources: list[_Source]) -> dict[str, Any]:
+        """Where goes what is not a match."""
+        own = self.pipeline
+        late = {source.stream: self._stream_sink(*source.late) for source in sources if source.late is not None}
+        timed_out = {name: self._stream_sink(f"timed_out.{name}", sink) for name, sink in own.timed_out.items()}
+        options: dict[str, Any] = {}
+        if late:
+            options["late"] = late if len(sources) > 1 else next(iter(late.values()))
+        if timed_out:
+            options["timed_out"] = timed_out
+        if own.violations is not None:
+            options["violations"] = self._stream_sink("violations", own.violations)
+        return options
+
+    def _start_frame(self, rows: Any, name: str, sink: Sink, checkpoint: str) -> Any:
+        from ensue.runtimes.spark.connectors import start_frame
+
+        trigger = _value(self.pipeline.trigger)
+        once = trigger in ("available-now", "once")
+        paced = {"availableNow": True} if once else {"processingTime": trigger} if trigger else {}
+        return start_frame(rows, self._stream_sink(name, sink), checkpoint, paced)
+
+    def _stream_sink(self, name: str, sink: Sink | None) -> Callable[[Any, int], None]:
+        from ensue.runtimes.spark.connectors import MicroBatchSink
+
+        match sink:
+            case None:
+                return _ignore
+            case ConsoleSink():
+                return _Shown(self, name)
+            case SparkSinkOf():
+                return MicroBatchSink(self._writing(sink))
+            case WebhookSink():
+                courier = self._courier(name, sink)
+                return lambda rows, batch: _deliver(courier, rows)
+
+    @property
+    def _needs_ids(self) -> bool:
+        """Webhooks and Kafka know a row by its id."""
+        calls = (
+            isinstance(sink, WebhookSink) or (isinstance(sink, SparkSinkOf) and sink.format.value == "kafka")
+            for sink in (*self.pipeline.outputs.values(), *self.pipeline.timed_out.values())
+        )
+        return self.pipeline.match_id or any(calls)
+
+    def _shown(self, rows: pa.Table) -> pa.Table:
+        left_out = MATCH_ID in rows.column_names and not self.pipeline.match_id
+        return rows.drop_columns([MATCH_ID]) if left_out else rows
+
+    def _events(self, sources: list[_Source]) -> Any:
+        """One DataFrame, or one per stream."""
+        frames = {source.stream: source.events for source in sources}
+        return frames.get(None) if None in frames else frames
+
+    def _sources(self) -> list[_Source]:
+        several = len(self.pipeline.sources) > 1
+        return [self._source(source, f".{source.stream}" if several else "") for source in self.pipeline.sources]
+
+    def _source(self, source: SourceOfEvents, ending: str) -> _Source:
+        from ensue.runtimes.spark.connectors import read_frame, with_watermark
+        from ensue.runtimes.spark.records import accepted, rejected
+
+        reading = self._reading_of(source.table, source.value)
+        frame = read_frame(self.spark, reading, streaming=self.pipeline.streaming)
+        wrong = None
+        if source.value is not None:
+            if not isinstance(source.rejected, str):
+                wrong = (f"rejected{ending}", source.rejected, rejected(frame, source.time.value))
+            frame = accepted(frame, source.time.value, failing=source.rejected == "fail")
+        if source.watermark is not None:
+            column = source.watermark_column or source.time
+            frame = with_watermark(frame, column.value, source.watermark.value)
+        late = None if source.late is None else (f"late{ending}", source.late)
+        return _Source(_value(source.stream), frame, late, wrong)
+
+    def _reading_of(self, table: Table, value: Given | None = None) -> Any:
+        from ensue.runtimes.spark.connectors import Reading
+
+        options, columns = values_of(table.options), values_of(table.columns)
+        return Reading(table.format.value, _value(table.path), options, _value(table.schema), _value(value), columns)
+
+    def _writing(self, sink: SparkSinkOf) -> Any:
+        from ensue.runtimes.spark.connectors import Writing
+
+        return Writing(sink.format.value, _value(sink.path), values_of(sink.options), sink.mode, self.pipeline.match_id)
+
+    def _reading(self) -> dict[str, Any]:
+        """What `ensue.run`, `ensue.start` and `ensue.act` are told about the events."""
+        from ensue.runtimes.spark.connectors import read_frame
+
+        sources = self.pipeline.sources
+        tables = {
+            name: read_frame(self.spark, self._reading_of(table), streaming=False)
+            for name, table in self.pipeline.tables.items()
+        }
+        common = {"limit": self.pipeline.limit, "tables": tables or None}
+        first = sources[0]
+        if first.stream is None:
+            return {"time": first.time.value, "type": _value(first.type), "end": _value(first.end), **common}
+        times = {source.stream.value: source.time.value for source in sources if source.stream is not None}
+        ends = {source.stream.value: source.end.value for source in sources if source.stream and source.end}
+        return {"time": times, "end": ends or None, **common}
+
+    def _receivers(self) -> dict[str, Any]:
+        return {name: _receiver(sink) for name, sink in self.pipeline.actions.items()}
+
+    def _delivery_options(self) -> dict[str, Any]:
+        own = self.pipeline.delivery
+        return {
+            "retries": own.retries,
+            "backoff": own.backoff,
+            "patience": own.patience,
+            "dead_letters": _value(own.dead_letters),
+            "delivered": _value(own.journal),
+        }
+
+    def _courier(self, name: str, sink: WebhookSink) -> RowCourier:
+        return RowCourier(name, _receiver(sink), self._delivery_options())
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A source as it is read: its events, and where its other rows go, each with a name that people are shown."""
+
+    stream: str | None
+    events: Any
+    late: tuple[str, Sink] | None
+    rejected: tuple[str, Sink, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class RowCourier:
+    """Posts the rows of an output; the id of a match is that of its delivery."""
+
+    name: str
+    receiver: Any
+    options: Mapping[str, Any]
+
+    def deliver(self, rows: pa.Table) -> Deliveries:
+        calls = row_calls(rows, self.name)
+        parameters = tuple(calls.column_names[2:])
+        courier: Courier = courier_of([Route(self.name, parameters, self.receiver)], **self.options)
+        return courier.deliver([calls])
+
+
+def row_calls(rows: pa.Table, name: str) -> pa.Table:
+    """Rows with an id as calls. Columns that are called as those of a call get an underscore.
+
+    >>> row_calls(pa.table({"match_id": ["8f"], "action": ["pay"]}), "late").to_pylist()
+    [{'delivery_id': '8f', 'action': 'late', 'action_': 'pay'}]
+    """
+    columns = {ID: rows.column(MATCH_ID), ACTION: pa.array([name] * rows.num_rows, pa.string())}
+    for column in rows.column_names[1:]:
+        columns[f"{column}_" if column in RESERVED else column] = rows.column(column)
+    return pa.table(columns)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """Shows the rows of micro-batches that have some."""
+
+    job: _Job
+    name: str
+
+    def __call__(self, rows: Any, batch: int) -> None:
+        table = self.job._shown(rows.toArrow())
+        if table.num_rows:
+            self.job.show(self.name, table)
+
+
+def _deliver(courier: RowCourier, rows: Any) -> None:
+    from ensue.runtimes.spark.connectors import identified
+
+    courier.deliver(identified(rows).toArrow())
+
+
+def _ignore(rows: Any, batch: int) -> None:
+    """The output of a pattern that the pipeline does not name."""
+
+
+def _wait(running: list[Any], stop: Callable[[], bool]) -> bool:
+    """Waits until all have ended; False if it was told to stop before."""
+    while not stop():
+        # Each is waited for, so that what ends one of them is raised although the others go on.
+        ended = [query.wait(PAUSE) for query in running]
+        if all(ended):
+            return True
+    return False
+
+
+def _receiver(sink: Sink) -> Any:
+    match sink:
+        case WebhookSink():
+            return webhook(sink.url.value, headers=values_of(sink.headers), timeout=sink.timeout)
+        case SparkSinkOf():
+            options = values_of(sink.options)
+            if sink.path is not None:
+                options["path"] = sink.path.value
+            return spark_sink(sink.format.value, mode=sink.mode, **options)
+        case ConsoleSink():
+            raise AssertionError("the definition lets no action go to the console")
+
+
+def _value(given: Given | None) -> str | None:
+    return None if given is None else given.value
+
+
+def _sum(left: Deliveries | None, right: Deliveries | None) -> Deliveries | None:
+    return left if right is None else right if left is None else left + right

@@ -1,0 +1,228 @@
+"""A tree against the definition: every problem with its place, and the values that were given."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from ensue.apps.pipelines.definition import Flag, Key, ListOf, MapOf, Number, Record, Settings, Shape, TextOf
+from ensue.apps.pipelines.variables import Environment, Given, secret_part
+from ensue.apps.pipelines.yaml_tree import Entries, Entry, Items, Text, Tree
+from ensue.errors import Problem, Span, did_you_mean
+
+Values: TypeAlias = "Given | list[Values] | Mapped"
+
+
+@dataclass(slots=True)
+class Mapped:
+    """The values of a mapping; `places` says where each key stands, `span` where the mapping does."""
+
+    span: Span
+    values: dict[str, Values] = field(default_factory=dict)
+    places: dict[str, Span] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Checker:
+    """Walks a tree along the definition and collects what is wrong."""
+
+    environment: Environment
+    problems: list[Problem] = field(default_factory=list)
+    secrets: list[Span] = field(default_factory=list)
+
+    def check(self, tree: Tree, shape: Shape, key: str = "") -> Values | None:
+        """The values of a tree, or None where it is not of this shape."""
+        match shape, tree:
+            case Record(), Entries():
+                return self._record(tree, shape, key)
+            case Record(short=TextOf() as short), Text():
+                return self._text(tree, short, key, "or a mapping")
+            case MapOf(item), Entries():
+                return self._mapping(tree, item)
+            case Settings(), Entries():
+                return self._mapping(tree, TextOf(multiline=True), any_scalar=True)
+            case ListOf(item), Items():
+                return self._list(tree, item, key)
+            case TextOf(), Text():
+                return self._text(tree, shape, key)
+            case ((Number() | Flag()), Text()):
+                return self._plain(tree, shape, key)
+        self._wrong(tree.span, key, _described(shape), tree, hint=_advice(shape))
+        return None
+
+    def _record(self, tree: Entries, record: Record, key: str) -> Mapped:
+        found = self._entries(tree)
+        known = [item.name for item in record.keys]
+        for entry in tree.entries:
+            if entry.key not in known:
+                self._unknown(entry, known, key)
+                continue
+            value = self.check(entry.value, record.key(entry.key).shape, entry.key)
+            found.places[entry.key] = entry.key_span
+            if value is not None:
+                found.values[entry.key] = value
+        self._missing(found, record, key)
+        return found
+
+    def _missing(self, found: Mapped, record: Record, key: str) -> None:
+        place = Span(found.span.start, found.span.start + 1)
+        for item in record.keys:
+            if item.required and item.name not in found.places:
+                hint = f"`{item.name}` is {item.meaning}"
+                self.problems.append(Problem("pipeline-key", f"{record.title} needs `{item.name}`", place, hint=hint))
+        there = [name for name in record.one_of if name in found.places]
+        if record.one_of and len(there) != 1:
+            choice = " or ".join(f"`{name}`" for name in record.one_of)
+            if there:
+                message, place = f"{record.title} has either {choice}, not both", found.places[there[-1]]
+            else:
+                message = f"{record.title} needs {choice}"
+            meanings = "; ".join(_meaning(record.key(name)) for name in record.one_of)
+            self.problems.append(Problem("pipeline-key", message, place, hint=meanings))
+
+    def _entries(self, tree: Entries) -> Mapped:
+        for entry in tree.repeated:
+            message = f"`{entry.key}` stands here for the second time"
+            self.problems.append(Problem("pipeline-key", message, entry.key_span, hint="leave one out"))
+        return Mapped(tree.span)
+
+    def _unknown(self, entry: Entry, known: Sequence[str], key: str) -> None:
+        where = f"`{key}`" if key else "a pipeline"
+        self.problems.append(
+            Problem(
+                "pipeline-key",
+                f"{where} has no key `{entry.key}`",
+                entry.key_span,
+                label=f"keys: {', '.join(known)}",
+                hint=did_you_mean(entry.key, known) or "leave it out; `ensue schema` says what each key means",
+            )
+        )
+
+    def _mapping(self, tree: Entries, item: Shape, any_scalar: bool = False) -> Mapped:
+        found = self._entries(tree)
+        for entry in tree.entries:
+            found.places[entry.key] = entry.key_span
+            value = entry.value
+            if any_scalar and isinstance(value, Text) and value.value is not None:
+                value = Text(_as_option(value.value), value.span, value.literal)
+            checked = self.check(value, item, entry.key)
+            if checked is not None:
+                found.values[entry.key] = checked
+        return found
+
+    def _list(self, tree: Items, item: Shape, key: str) -> list[Values]:
+        if not tree.items:
+            self.problems.append(Problem("pipeline-value", f"`{key}` is empty", tree.span, hint="give at least one"))
+        checked = [self.check(part, item, key) for part in tree.items]
+        return [value for value in checked if value is not None]
+
+    def _text(self, tree: Text, shape: TextOf, key: str, otherwise: str = "") -> Given | None:
+        if not isinstance(tree.value, str) or not tree.value.strip():
+            self._wrong(tree.span, key, f"{_described(shape)} {otherwise}".strip(), tree, hint=_advice(shape))
+            return None
+        secret = secret_part(key, tree.value)
+        if secret is not None:
+            self._secret(tree, key)
+            return None
+        value, problems = self.environment.filled(tree.value, tree.span)
+        self.problems += problems
+        given = Given(tree.value, value, tree.span)
+        if problems:
+            return None
+        if not _fits(value, shape):
+            expected = f"{_described(shape)} {otherwise}".strip()
+            self._wrong(tree.span, key, expected, tree, shape.choices, hint=_advice(shape))
+            return None
+        return given
+
+    def _secret(self, tree: Text, key: str) -> None:
+        self.secrets.append(tree.span)
+        name = re.sub(r"\W+", "_", key).strip("_").upper() or "SECRET"
+        self.problems.append(
+            Problem(
+                "pipeline-secret",
+                f"`{key}` is a secret that stands in the file",
+                tree.span,
+                hint=f"put it into a variable of the environment and write `${{{name}}}`",
+            )
+        )
+
+    def _plain(self, tree: Text, shape: Number | Flag, key: str) -> Given | None:
+        raw = tree.value if isinstance(tree.value, str) else _as_option(tree.value)
+        value, problems = self.environment.filled(raw, tree.span)
+        self.problems += problems
+        if problems:
+            return None
+        if not _fits_plain(value, shape):
+            self._wrong(tree.span, key, _described(shape), tree, hint=_advice(shape))
+            return None
+        return Given(raw, value, tree.span)
+
+    def _wrong(
+        self, span: Span, key: str, expected: str, tree: Tree, choices: Sequence[str] = (), *, hint: str
+    ) -> None:
+        found = {Entries: "a mapping", Items: "a list"}.get(type(tree), "")
+        if isinstance(tree, Text):
+            found = "nothing" if tree.value in (None, "") else f"`{_as_option(tree.value)}`"
+        near = did_you_mean(str(tree.value), choices) if isinstance(tree, Text) else ""
+        subject = f"`{key}`" if key else "a pipeline"
+        problem = Problem("pipeline-value", f"{subject} is {expected}, not {found}", span, hint=near or hint)
+        self.problems.append(problem)
+
+
+def _meaning(key: Key) -> str:
+    return f"`{key.name}` is {key.meaning}" if key.name != "webhook" else "`webhook` is an address to POST rows to"
+
+
+def _as_option(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else "" if value is None else str(value)
+
+
+def _fits(value: str, shape: TextOf) -> bool:
+    if shape.choices:
+        return value in shape.choices
+    if not shape.multiline and "\n" in value:
+        return False
+    return not shape.pattern or re.fullmatch(shape.pattern, value) is not None
+
+
+def _fits_plain(value: str, shape: Number | Flag) -> bool:
+    if isinstance(shape, Flag):
+        return value in ("true", "false")
+    return re.fullmatch("[0-9]+", value) is not None and int(value) >= shape.least
+
+
+def _described(shape: Shape) -> str:
+    match shape:
+        case TextOf():
+            choices = [f"`{choice}`" for choice in shape.choices]
+            return " or ".join(choices) if choices else shape.expected
+        case Number():
+            return f"a number from {shape.least}"
+        case Flag():
+            return "`true` or `false`"
+        case ListOf():
+            return "a list"
+        case Record(short=TextOf() as short):
+            return f"{_described(short)} or a mapping"
+        case _:
+            return "a mapping"
+
+
+def _advice(shape: Shape) -> str:
+    """What to write, for a value of another shape."""
+    match shape:
+        case TextOf(choices=(), expected="a text"):
+            return "put it between quotes"
+        case TextOf(choices=()):
+            return f"write {shape.expected}"
+        case TextOf() | Flag():
+            return "write one of these"
+        case Number():
+            return "write a whole number, without a unit"
+        case ListOf():
+            return "begin each item with `- `, in a line of its own"
+        case _:
+            return "write `key: value`, each in a line of its own and further to the right"

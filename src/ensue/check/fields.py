@@ -1,0 +1,334 @@
+"""What can be wrong with a query once the streams are known: names of streams and fields, and types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from ensue.analysis.catalog import WHOLE_EVENT, Catalog
+from ensue.analysis.lineage import is_lineage
+from ensue.analysis.scopes import SERIES, counts_events, interval_names, list_groups, series_names
+from ensue.check.lists import lists_of_result, typed_form
+from ensue.errors import Problem, Span, did_you_mean
+from ensue.expr.checker import check_condition, check_expression, check_without_data
+from ensue.expr.kinds import FLOAT, NANOSECONDS_PER_UNIT, NULL_TYPE, Kind, Type, list_of
+from ensue.expr.lists import explicit_lists
+from ensue.lower.operators import expand_pattern
+from ensue.nodes.constraints import Constraint, EndsWithin
+from ensue.nodes.expressions import Duration, Field, Same, conjuncts
+from ensue.nodes.names import AnyEvent, Edge, Stream
+from ensue.nodes.patterns import Event, Operation, PatternQuery, Related, Ticks, Window, walk, windows_of
+from ensue.nodes.probability import PROBABILITY_OF_MATCH, with_probability_field
+
+FieldType = Callable[[Field], "Type | None"]
+
+
+def bind_query(query: PatternQuery, catalog: Catalog) -> list[Problem]:
+    """Every problem of a query with these streams; the structure has been checked before."""
+    parts = list(walk(query.pattern))
+    events = [part for part in parts if isinstance(part, Event)]
+    unknown = [
+        _unknown_stream(event, catalog)
+        for event in events
+        if (catalog.any_stream if isinstance(event.stream, AnyEvent) else catalog.stream(event.stream)) is None
+    ]
+    if unknown:
+        return unknown
+    problems: list[Problem] = []
+    used = tuple(dict.fromkeys(event.stream for event in events))
+    # Where positions are counted, every table has keys, not only those that the pattern names.
+    keyed = tuple(dict.fromkeys((*used, *catalog.streams))) if counts_events(query) else used
+    for name in query.partition_by:
+        problems += _check_common_field(name, keyed, catalog, "PARTITION BY", query.partition_span)
+    windows = [window for part in parts for window in windows_of(part)]
+    problems += _check_windows(windows if query.within is None else [*windows, query.within], catalog)
+    for part in parts:
+        if isinstance(part, Operation | Related):
+            problems += _check_ticks(part, catalog)
+    if query.where is None and not query.returns and all(event.predicate is None for event in events):
+        return problems
+    groups = list_groups(expand_pattern(query.pattern))
+    streams = {event.variable: event.stream for event in events if event.variable is not None}
+    intervals, series = interval_names(query.pattern), series_names(query.pattern)
+
+    def field_type(field: Field) -> Type | None:
+        assert field.variable is not None
+        if field == PROBABILITY_OF_MATCH:
+            return FLOAT
+        if field.variable in series and field.name == SERIES:
+            return list_of(catalog.time)
+        if field.variable in intervals:
+            return _interval_field(field, catalog, problems)
+        return _stream_field(field, streams[field.variable], catalog, problems)
+
+    for event in events:
+        if event.predicate is not None:
+            check_condition(event.predicate, _local(event.stream, catalog, problems), problems)
+    for conjunct in conjuncts(query.where):
+        if isinstance(conjunct, Same):
+            for name in conjunct.fields:
+                problems += _check_common_field(name, used, catalog, "SAME", conjunct.span)
+        else:
+            check_condition(typed_form(conjunct, groups), field_type, problems)
+    for column in query.returns:
+        if not is_lineage(column.expression):
+            spelt_out = explicit_lists(column.expression, lists_of_result(query), [])
+            check_expression(with_probability_field(spelt_out), field_type, problems)
+    return problems
+
+
+def check_expressions(query: PatternQuery) -> list[Problem]:
+    """Every problem of the expressions of a query that no data can mend; the structure has been checked before."""
+    problems: list[Problem] = []
+    found = (node.predicate for node in walk(query.pattern) if isinstance(node, Event))
+    predicates = [predicate for predicate in found if predicate is not None]
+    if query.where is None and not query.returns and not predicates:
+        return problems
+    groups, results = list_groups(expand_pattern(query.pattern)), lists_of_result(query)
+    intervals, series = interval_names(query.pattern), series_names(query.pattern)
+
+    def field_type(field: Field) -> Type | None:
+        if field == PROBABILITY_OF_MATCH:
+            return FLOAT
+        is_series = field.variable in series and field.name == SERIES
+        if field.variable in intervals and field.name not in ("s", "e") and not is_series:
+            problems.append(_no_interval_field(field))
+        return list_of(NULL_TYPE) if is_series else NULL_TYPE
+
+    conditions = [
+        *predicates,
+        *(typed_form(part, groups) for part in conjuncts(query.where) if not isinstance(part, Same)),
+    ]
+    for condition in conditions:
+        check_without_data(condition, field_type, problems, condition=True)
+    for column in query.returns:
+        if not is_lineage(column.expression):
+            spelt_out = with_probability_field(explicit_lists(column.expression, results, []))
+            check_without_data(spelt_out, field_type, problems, condition=False)
+    return problems
+
+
+def bind_constraint(
+    constraint: Constraint, keys: tuple[str, ...], span: Span | None, catalog: Catalog
+) -> list[Problem]:
+    """What is wrong with a constraint over these streams; `keys` say what a trace is."""
+    place = constraint.span or span
+    if isinstance(constraint, EndsWithin):
+        return list(_check_windows([constraint.window], catalog))
+    problems: list[Problem] = []
+    for name in constraint.streams:
+        schema = catalog.stream(name)
+        if schema is None:
+            problems.append(
+                Problem(
+                    "unknown-stream",
+                    f"there is no stream `{name}`",
+                    place,
+                    label=f"streams: {', '.join(map(str, catalog.streams))}",
+                    hint=did_you_mean(name, map(str, catalog.streams)),
+                )
+            )
+        elif schema.end is not None:
+            problems.append(
+                Problem(
+                    "constraint-interval",
+                    f"events of `{name}` last until `{schema.end}`, and constraints are about events of one moment",
+                    place,
+                    hint="leave `end` out, or the constraint",
+                )
+            )
+    if not problems:
+        for key in keys:
+            problems += _check_common_field(key, constraint.streams, catalog, "PARTITION BY", place)
+    return problems
+
+
+def _unknown_stream(event: Event, catalog: Catalog) -> Problem:
+    if isinstance(event.stream, AnyEvent):
+        return _no_table_of_all(event)
+    return Problem(
+        "unknown-stream",
+        f"there is no stream `{event.stream}`",
+        _name_span(event.span, str(event.stream)),
+        label=f"streams: {', '.join(map(str, catalog.streams))}",
+        hint=did_you_mean(str(event.stream), map(str, catalog.streams)),
+    )
+
+
+def _no_table_of_all(event: Event) -> Problem:
+    return Problem(
+        "any-event-tables",
+        f"`{event.stream}` needs one table of all events, and these come without a column of their types",
+        event.span,
+        hint="pass one table and `type=` with the column that holds the name of each event's stream",
+    )
+
+
+def _name_span(span: Span | None, name: str) -> Span | None:
+    return None if span is None else span.head(len(name))
+
+
+def _local(stream: Stream, catalog: Catalog, problems: list[Problem]) -> FieldType:
+    return lambda field: _stream_field(field, stream, catalog, problems)
+
+
+def _interval_field(field: Field, catalog: Catalog, problems: list[Problem]) -> Type | None:
+    if field.name in ("s", "e"):
+        hiding = [name for name, schema in catalog.streams.items() if schema.hides(field.name)]
+        if hiding or (catalog.any_stream is not None and catalog.any_stream.hides(field.name)):
+            problems.append(_ambiguous(field, hiding[0] if hiding else "*", catalog))
+            return None
+        return catalog.time
+    problems.append(_no_interval_field(field))
+    return None
+
+
+def _no_interval_field(field: Field) -> Problem:
+    return Problem(
+        "no-such-field",
+        f"`{field.variable}` names an interval and has no field `{field.name}`",
+        _field_span(field),
+        label="fields: s, e",
+        hint=f"use a variable inside of `{field.variable}` for its attributes",
+    )
+
+
+def _stream_field(field: Field, stream: Stream, catalog: Catalog, problems: list[Problem]) -> Type | None:
+    schema = catalog.stream(stream)
+    assert schema is not None
+    if schema.hides(field.name):
+        problems.append(_ambiguous(field, stream, catalog))
+        return None
+    if schema.endpoint(field.name) is not None:
+        return catalog.time
+    if field.name in schema.fields:
+        return schema.fields[field.name]
+    if field.name == WHOLE_EVENT:
+        return schema.whole
+    problems.append(
+        Problem(
+            "no-such-field",
+            f"{_holder(stream)} no field `{field.name}`",
+            _field_span(field),
+            label=f"fields: {', '.join(schema.fields)}",
+            hint=did_you_mean(field.name, schema.fields),
+        )
+    )
+    return None
+
+
+def _holder(stream: Stream) -> str:
+    if not isinstance(stream, AnyEvent):
+        return f"stream `{stream}` has"
+    return f"the events of `{stream}` have"
+
+
+def _ambiguous(field: Field, stream: Stream, catalog: Catalog) -> Problem:
+    schema = catalog.stream(stream)
+    if schema is not None and schema.derived:
+        hint = f"give the column another name in the RETURN of `{stream}`"
+    else:
+        hint = f"rename the column `{field.name}` of the data, or name it as the time or end column"
+    holder = f"of stream `{stream}`" if not isinstance(stream, AnyEvent) else "of the events"
+    return Problem(
+        "ambiguous-field",
+        f"`{field.name}` is both the {_time_word(field.name)} of an event and a column {holder}",
+        _field_span(field),
+        hint=hint,
+    )
+
+
+def _time_word(name: str) -> str:
+    return {"s": "start", "t": "time", "e": "end"}[name]
+
+
+def _field_span(field: Field) -> Span | None:
+    """The part of `a.amount` behind the dot."""
+    if field.span is None:
+        return None
+    before = len(str(field.variable)) + 1 if field.variable is not None else 0
+    return field.span.tail(before, len(field.name))
+
+
+def _check_common_field(
+    name: str, streams: tuple[Stream, ...], catalog: Catalog, clause: str, span: Span | None
+) -> Iterator[Problem]:
+    """A field that all streams share, with types that can be equal; the first problem is enough."""
+    first: tuple[Stream, Kind] | None = None
+    for stream in streams:
+        schema = catalog.stream(stream)
+        assert schema is not None
+        is_time = schema.endpoint(name) is not None
+        if not is_time and name not in schema.fields:
+            holder = f"stream `{stream}` does" if catalog.any_stream is None else "the events do"
+            yield Problem(
+                "no-such-field",
+                f"{clause} names `{name}`, which {holder} not have",
+                span,
+                label=f"fields: {', '.join(schema.fields)}",
+                hint=did_you_mean(name, schema.fields),
+            )
+            return
+        found = catalog.time if is_time else schema.fields[name]
+        kind = Kind.FLOAT if found.kind is Kind.INTEGER else found.kind
+        if kind is Kind.OTHER:
+            yield Problem("type-clash", f"{clause} names `{name}`, whose type {found.name} cannot be compared", span)
+            return
+        if first is None or first[1] is Kind.NULL:
+            first = (stream, kind)
+        elif kind not in (first[1], Kind.NULL):
+            yield Problem(
+                "type-clash",
+                f"{clause} names `{name}`, which is {first[1].word} in `{first[0]}` and {kind.word} in `{stream}`",
+                span,
+                hint="bring both to one type before detection",
+            )
+            return
+
+
+def _check_ticks(part: Operation | Related, catalog: Catalog) -> Iterator[Problem]:
+    """An operator's duration is one tick of time or more: less would be nothing; a timer is a whole number of them."""
+    if isinstance(part, Related):
+        for timer in part.timers:
+            if isinstance(timer.name, Edge):
+                yield from _check_timer(timer.name.interval, timer.window, catalog)
+    elif isinstance(part.window, Duration) and part.window.nanoseconds < NANOSECONDS_PER_UNIT.get(catalog.time.unit, 0):
+        yield Problem(
+            "window-size",
+            f"the duration of {part.operator} is shorter than one tick of the time column, which counts in "
+            f"{catalog.unit}",
+            part.window.span,
+            hint="write a longer one, or give times in a finer unit",
+        )
+
+
+def _check_timer(name: str, window: Window, catalog: Catalog) -> Iterator[Problem]:
+    """A timer is a whole number of ticks long, so that its end is a time."""
+    if not isinstance(window, Duration) or catalog.unit is None:
+        return
+    if window.nanoseconds % NANOSECONDS_PER_UNIT[catalog.unit]:
+        yield Problem(
+            "window-size",
+            f"the timer `{name}` ends between two ticks of the time column, which counts in {catalog.unit}",
+            window.span,
+            hint="write a length in whole ticks, or give times in a finer unit",
+        )
+
+
+def _check_windows(windows: Iterable[Window], catalog: Catalog) -> Iterator[Problem]:
+    """Durations for timestamps, plain numbers for integer time."""
+    unit = catalog.unit
+    for window in windows:
+        if unit is None and isinstance(window, Duration):
+            yield Problem(
+                "window-unit",
+                "the time column holds integers, so a window has no unit",
+                window.span,
+                hint="write the plain number, e.g. `WITHIN 100`, or turn the column into a timestamp",
+            )
+        if unit is not None and isinstance(window, Ticks):
+            yield Problem(
+                "window-unit",
+                f"the time column holds timestamps, so `WITHIN {window.count}` needs a unit",
+                window.span,
+                hint=f"write `WITHIN {window.count} seconds`, or another unit",
+            )

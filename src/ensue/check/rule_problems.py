@@ -1,0 +1,410 @@
+"""What is wrong with the rules of a program, whatever the data are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from ensue.analysis.attributes import Attributes, attribute_names, declared_attributes, in_order_of, tables_of
+from ensue.analysis.catalog import TIME_NAMES
+from ensue.analysis.declarations import declarations, streams_of
+from ensue.errors import Problem, Span, did_you_mean
+from ensue.nodes.causes import identified
+from ensue.nodes.expressions import Call, Duration, Expr, Field, children
+from ensue.nodes.patterns import Events, Statements
+from ensue.nodes.rules import Atom, Causes, Condition, Name, Rule, Ruleset, Temporal, TimerItem, Together, While
+
+INTERVAL_COLUMNS = ("start", "end")
+"""The columns of a result that are not the head's."""
+
+
+def check_rules(statements: Statements) -> list[Problem]:
+    """Every problem of the rules of a program."""
+    ruleset = statements.ruleset
+    if ruleset is None:
+        return []
+    problems = [*_clashes(statements, ruleset)]
+    problems += [problem for head in ruleset.heads for problem in _check_heads(_rules_of(head, ruleset))]
+    if not problems:
+        attributes = declared_attributes(statements)
+        for rule in ruleset.rules:
+            problems += RuleCheck(rule, ruleset, attributes).problems()
+    return problems or [*_check_recursion(ruleset)]
+
+
+def _rules_of(head: str, ruleset: Ruleset) -> list[Rule]:
+    return [rule for rule in ruleset.rules if rule.head == head]
+
+
+def _clashes(statements: Statements, ruleset: Ruleset) -> Iterator[Problem]:
+    """A name stands for one thing: a head, a declared stream, a stream of the input, or a table."""
+    tables, declared = tables_of(ruleset), declarations(statements.statements)
+    inputs = {entry.stream: entry.span for entry in ruleset.streams if entry.stream is not None}
+    patterns = {query.name: query.span for query in statements.results if query.name is not None}
+    for rule in [_rules_of(head, ruleset)[0] for head in ruleset.heads]:
+        for others, words in (
+            (declared, "is declared as a stream"),
+            (patterns, "is the name of a pattern"),
+            (tables, "is a table"),
+            (inputs, "is declared as a stream of the input"),
+        ):
+            if rule.head in others:
+                yield Problem(
+                    "stream-clash",
+                    f"`{rule.head}` is the head of a rule and {words}",
+                    rule.span,
+                    hint="rename one of them: a name stands for one stream",
+                )
+    used = streams_of(statements.statements)
+    for name in sorted(tables & {*inputs, *declared, *used}):
+        yield Problem(
+            "stream-clash",
+            f"`{name}` is a table and a stream",
+            _span_of_table(name, ruleset),
+            hint="rename one of them: a table's rows have no time",
+        )
+
+
+def _span_of_table(name: str, ruleset: Ruleset) -> Span | None:
+    declared = [entry.span for entry in ruleset.tables if entry.name == name]
+    return next(iter([*declared, *(fact.span for fact in ruleset.facts if fact.table == name)]))
+
+
+def _check_heads(rules: Sequence[Rule]) -> Iterator[Problem]:
+    """The rules of one head agree on its attributes."""
+    first = rules[0]
+    names = attribute_names(first)
+    for name in (*INTERVAL_COLUMNS, *TIME_NAMES):
+        if name in names:
+            word = {"s": "start", "e": "end", "t": "time"}.get(name, name)
+            yield Problem(
+                "reserved-column",
+                f"`{name}` is the {word} of every derived event, and no name for an attribute of `{first.head}`",
+                first.arguments[names.index(name)].span or first.span,
+                hint=f"give it another name: `{first.head}(value = ...)`",
+            )
+    for rule in rules:
+        named = [argument.attribute for argument in rule.arguments if argument.attribute is not None]
+        repeated = next((name for place, name in enumerate(named) if name in named[:place]), None)
+        if repeated is not None:
+            yield Problem(
+                "duplicate-column", f"the head names `{repeated}` twice", rule.span, hint="rename one of them"
+            )
+        if len(rule.arguments) != len(names):
+            yield Problem(
+                "arity",
+                f"`{rule.head}` has {_arguments(len(names))} in its first rule and {len(rule.arguments)} here",
+                rule.span,
+                hint="rules with one head have the same number of arguments",
+            )
+        elif rule is not first:
+            yield from _check_named(rule, names)
+
+
+def _check_named(rule: Rule, names: Sequence[str]) -> Iterator[Problem]:
+    """Arguments by name are those of the first rule; where not all are named, they go by position."""
+    ordered = in_order_of(rule, names)
+    for place, argument in enumerate(ordered):
+        if argument.attribute is not None and argument.attribute != names[place]:
+            yield Problem(
+                "head-names",
+                f"the first rule of `{rule.head}` calls this argument `{names[place]}`",
+                argument.span or rule.span,
+                hint=f"name all of them, in any order: {', '.join(names)}; or none, in this order",
+            )
+
+
+def _arguments(number: int) -> str:
+    return f"{number} argument{'' if number == 1 else 's'}"
+
+
+class RuleCheck:
+    """Checks one rule by itself."""
+
+    def __init__(self, rule: Rule, ruleset: Ruleset, attributes: Attributes) -> None:
+        self.rule = rule
+        self.ruleset = ruleset
+        self.attributes = attributes
+        self.tables = tables_of(ruleset)
+        atoms = [item for item in rule.body if isinstance(item, Atom)]
+        self.events = [atom for atom in atoms if atom.stream not in self.tables]
+        self.rows = [atom for atom in atoms if atom.stream in self.tables]
+        self.whiles = [item for item in rule.body if isinstance(item, While)]
+        self.timers = {item.name: item for item in rule.body if isinstance(item, TimerItem)}
+        self.intervals = {atom.name for atom in self.events if atom.name} | set(self.timers)
+
+    def problems(self) -> list[Problem]:
+        found = [*self._check_events(), *self._check_item_names(), *self._check_timers()]
+        found += [problem for item in self.rule.body for problem in self._check_item(item)]
+        found += [problem for atom in self._atoms() for problem in self._check_atom(atom)]
+        return found or [*self._check_safety()]
+
+    def _atoms(self) -> list[Atom]:
+        return [*self.events, *self.rows, *(item.atom for item in self.whiles)]
+
+    def _check_events(self) -> Iterator[Problem]:
+        if not self.events:
+            yield Problem(
+                "rule-without-event",
+                f"the rule for `{self.rule.head}` has no event, so that nothing says when it holds",
+                self.rule.span,
+                hint="add an event to the body; what always holds is a FACT or a TABLE",
+            )
+
+    def _check_item_names(self) -> Iterator[Problem]:
+        """A name is that of one item, or a value's."""
+        seen: set[str] = set()
+        named = [(atom.name, atom.span) for atom in self._atoms() if atom.name is not None]
+        for name, span in (*named, *((timer.name, timer.span) for timer in self._timer_items())):
+            if name in seen:
+                yield Problem("duplicate-item", f"two items are called `{name}`", span, hint="rename one of them")
+            seen.add(name)
+        for name, span in self._values():
+            if name in seen:
+                yield Problem(
+                    "duplicate-item",
+                    f"`{name}` is the name of an item, and that of a value as well",
+                    span,
+                    hint="rename one of them",
+                )
+
+    def _timer_items(self) -> list[TimerItem]:
+        return [item for item in self.rule.body if isinstance(item, TimerItem)]
+
+    def _values(self, atoms: Iterable[Atom] | None = None) -> Iterator[tuple[str, Span | None]]:
+        for atom in self._atoms() if atoms is None else atoms:
+            for argument in atom.arguments:
+                if isinstance(argument.term, Name):
+                    yield argument.term.name, argument.span or atom.span
+
+    def _check_timers(self) -> Iterator[Problem]:
+        for timer in self._timer_items():
+            length = timer.window.nanoseconds if isinstance(timer.window, Duration) else timer.window.count
+            if isinstance(timer.window, Events) or length < 0:
+                yield Problem(
+                    "timer-length",
+                    f"the length of a timer is a time, from zero on; `{timer.name}` has another",
+                    timer.window.span or timer.span,
+                    hint="a timer that goes back is called `..._backward`",
+                )
+            yield from self._check_interval(timer.base, timer.span, f"{timer.kind} of")
+            chain = [timer.name]
+            while chain[-1] in self.timers and self.timers[chain[-1]].base not in chain:
+                chain.append(self.timers[chain[-1]].base)
+            if chain[-1] in self.timers and self.timers[chain[-1]].base == timer.name:
+                yield Problem(
+                    "timer-cycle",
+                    f"timer `{timer.name}` depends on itself: {' -> '.join((*chain, timer.name))}",
+                    timer.span,
+                    hint="let one of them go by an event",
+                )
+
+    def _check_item(self, item: object) -> Iterator[Problem]:
+        match item:
+            case While():
+                yield from self._check_interval(item.interval, item.span, "while")
+                if item.atom.stream in self.tables:
+                    yield Problem(
+                        "table-in-while",
+                        f"`{item.atom.stream}` is a table, and its rows have no time",
+                        item.atom.span or item.span,
+                        hint="`while` is about events: write a condition over a row of the table instead",
+                    )
+            case Together():
+                for name in item.names:
+                    yield from self._check_interval(name, item.span, "within")
+            case Temporal():
+                for name in (item.left, item.right):
+                    yield from self._check_interval(name, item.span, item.relation)
+            case Causes():
+                for name in (item.cause, item.effect):
+                    yield from self._check_cause(name, item)
+
+    def _check_interval(self, name: str, span: Span | None, words: str) -> Iterator[Problem]:
+        if name not in self.intervals:
+            yield Problem(
+                "unknown-item",
+                f"`{words}` names `{name}`, which is no event or timer of this rule",
+                span,
+                label=f"events and timers: {', '.join(sorted(self.intervals))}" if self.intervals else "",
+                hint=did_you_mean(name, self.intervals) or f"give an event its name: `{name}: stream(...)`",
+            )
+
+    def _check_cause(self, name: str, item: Causes) -> Iterator[Problem]:
+        atom = next((atom for atom in self.events if atom.name == name), None)
+        if atom is None:
+            yield from (
+                self._check_interval(name, item.span, "causes")
+                if name not in self.timers
+                else [Problem("unknown-item", f"`causes` names the timer `{name}`; it is about events", item.span)]
+            )
+        elif atom.stream in self.ruleset.heads or not self._is_identified(atom.stream, name == item.effect):
+            derived = atom.stream in self.ruleset.heads
+            yield Problem(
+                "no-identity",
+                f"`causes` is about events with an id, and nothing says which column of `{atom.stream}` it is",
+                item.span,
+                hint="a derived event is made of its `lineage`: `RETURN lineage(v)` of a PATTERN shows it"
+                if derived
+                else f"declare it: `STREAM {atom.stream} ID column PARENT column`",
+            )
+
+    def _is_identified(self, stream: str, as_effect: bool) -> bool:
+        """Whether something says how an event is identified, or which column of an effect names its parent."""
+        entry = identified(stream, self.ruleset)
+        return entry is not None and (entry.parent if as_effect else entry.identity) is not None
+
+    def _check_atom(self, atom: Atom) -> Iterator[Problem]:
+        known = self.attributes.get(atom.stream)
+        if known is None:
+            return
+        named = [argument for argument in atom.arguments if argument.attribute is not None]
+        if atom.arguments and not named and len(atom.arguments) != len(known):
+            yield Problem(
+                "arity",
+                f"`{atom.stream}` has {_arguments(len(known))}, not {len(atom.arguments)}",
+                atom.span,
+                label=", ".join(known),
+                hint=f"write `_` for one that does not matter, or name those that do: `{atom.stream}({known[0]}=x)`"
+                if known
+                else "",
+            )
+        declared = atom.stream in self.ruleset.heads or atom.stream in self.tables
+        for argument in named if declared else ():
+            if argument.attribute not in known:
+                yield Problem(
+                    "no-such-field",
+                    f"`{atom.stream}` has no attribute `{argument.attribute}`",
+                    argument.span or atom.span,
+                    label=f"attributes: {', '.join(known)}",
+                    hint=did_you_mean(argument.attribute or "", known),
+                )
+
+    # -- what is bound ------------------------------------------------------------------------------------------------
+
+    def _check_safety(self) -> Iterator[Problem]:
+        """Every name of the head and of conditions gets a value from the body."""
+        bound = {name for name, _ in self._values([*self.events, *self.rows])}
+        forbidden = {name for name, _ in self._values(item.atom for item in self.whiles if not item.collects)}
+        listed = {name for name, _ in self._values(item.atom for item in self.whiles if item.collects)}
+        yield from self._shared_by_whiles(bound)
+        items = {atom.name for atom in self._atoms() if atom.name} | set(self.timers)
+        lists = {item.atom.name for item in self.whiles if item.collects and item.atom.name}
+        for argument in self.rule.arguments:
+            for part in _names(argument.expression, lists):
+                if part.name not in bound | listed:
+                    where = "only a `not` has it" if part.name in forbidden else "nothing in the body binds it"
+                    yield self._unsafe(part, f"the head uses `{part.name}`, but {where}", bound | listed)
+            yield from self._check_variables(argument.expression, items)
+        for item in self.rule.body:
+            if isinstance(item, Condition):
+                for part in _names(item.expression, lists):
+                    if part.name not in bound | listed | forbidden:
+                        words = f"the condition uses `{part.name}`, but nothing in the body binds it"
+                        yield self._unsafe(part, words, bound | listed | forbidden)
+                yield from self._check_variables(item.expression, items)
+
+    def _unsafe(self, part: Field, message: str, names: Iterable[str]) -> Problem:
+        hint = did_you_mean(part.name, names) or "a name gets its value in an argument of an event or a row of a table"
+        return Problem("unsafe-rule", message, part.span or self.rule.span, hint=hint)
+
+    def _check_variables(self, expression: Expr, items: set[str]) -> Iterator[Problem]:
+        for part in _fields(expression):
+            if part.variable is not None and part.variable not in items:
+                yield Problem(
+                    "unknown-item",
+                    f"there is no item `{part.variable}` in this rule",
+                    part.span or self.rule.span,
+                    label=f"items: {', '.join(sorted(items))}" if items else "",
+                    hint=did_you_mean(str(part.variable), items),
+                )
+            if part.variable in self.timers and part.name not in ("s", "t", "e"):
+                yield Problem(
+                    "no-such-field",
+                    f"`{part.variable}` is a timer and has no field `{part.name}`",
+                    part.span or self.rule.span,
+                    label="fields: s, e",
+                )
+
+    def _shared_by_whiles(self, bound: set[str]) -> Iterator[Problem]:
+        """A name that two `while` share has to have its value from elsewhere."""
+        seen: dict[str, While] = {}
+        for item in self.whiles:
+            for name, span in self._values([item.atom]):
+                other = seen.setdefault(name, item)
+                if other is not item and name not in bound:
+                    yield Problem(
+                        "unsafe-rule",
+                        f"`{name}` stands in two `while` items, but nothing else in the body binds it",
+                        span,
+                        hint="bind it in an event, or use two names",
+                    )
+
+
+def _names(expression: Expr, lists: Iterable[str]) -> Iterator[Field]:
+    """The names without a variable, except that of a list that is counted."""
+    known = frozenset(lists)
+    for part in _fields(expression):
+        if part.variable is None and part.name not in known:
+            yield part
+
+
+def _fields(expression: Expr) -> Iterator[Field]:
+    if isinstance(expression, Field):
+        yield expression
+    if isinstance(expression, Call) and expression.name == "lineage":
+        return
+    for child in children(expression):
+        yield from _fields(child)
+
+
+# -- recursion ---------------------------------------------------------------------------------------------------------
+
+
+def _check_recursion(ruleset: Ruleset) -> Iterator[Problem]:
+    uses = {head: _used(head, ruleset) for head in ruleset.heads}
+    for rule in ruleset.rules:
+        for item in rule.body:
+            stream = item.atom.stream if isinstance(item, While) else None
+            if stream is not None and (way := _way(stream, rule.head, uses)) is not None:
+                assert isinstance(item, While)
+                word = "aggregate" if item.collects else "absence"
+                yield Problem(
+                    "unstratified",
+                    f"`{rule.head}` depends on its own {word}: {' -> '.join((rule.head, *way))}",
+                    item.span or rule.span,
+                    hint="break the cycle: what a `not` or `collect` is about has to be known before",
+                )
+        recursive = any(isinstance(item, Atom) and _way(item.stream, rule.head, uses) for item in rule.body)
+        late = next((item for item in rule.body if isinstance(item, TimerItem) and _is_late(item)), None)
+        if recursive and late is not None:
+            yield Problem(
+                "endless-rule",
+                f"`{rule.head}` depends on itself, and the timer `{late.name}` makes each of its events end later",
+                late.span or rule.span,
+                hint="such a rule would go on for ever: leave the timer out, or write `while` over an event",
+            )
+
+
+def _is_late(timer: TimerItem) -> bool:
+    return timer.kind in ("extend", "shift", "from_end", "from_start")
+
+
+def _used(head: str, ruleset: Ruleset) -> tuple[str, ...]:
+    rules = _rules_of(head, ruleset)
+    atoms = [item for rule in rules for item in rule.body if isinstance(item, Atom)]
+    atoms += [item.atom for rule in rules for item in rule.body if isinstance(item, While)]
+    return tuple(dict.fromkeys(atom.stream for atom in atoms))
+
+
+def _way(start: str, goal: str, uses: Mapping[str, tuple[str, ...]]) -> tuple[str, ...] | None:
+    """A shortest way from a stream by what it uses to another."""
+    ways: dict[str, tuple[str, ...]] = {start: (start,)}
+    waiting = [start]
+    for current in waiting:
+        if current == goal:
+            return ways[current]
+        for used in uses.get(current, ()):
+            if used not in ways:
+                ways[used] = (*ways[current], used)
+                waiting.append(used)
+    return None

@@ -1,0 +1,281 @@
+"""Checks of states and of questions to them that need no data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+
+from ensue.errors import Problem, QueryError, Span, did_you_mean
+from ensue.nodes.expressions import Field, Literal
+from ensue.nodes.patterns import Events
+from ensue.nodes.states import (
+    ANYONE,
+    EVERYONE,
+    NOBODY,
+    Arrow,
+    Change,
+    Constant,
+    Counted,
+    ExpectedCount,
+    Located,
+    Measure,
+    MostLikely,
+    Move,
+    Observe,
+    Place,
+    Places,
+    ProbabilityOf,
+    Response,
+    Someone,
+    Start,
+    StateCondition,
+    StateStatement,
+    Wander,
+    Who,
+    atoms,
+)
+
+TOLERANCE = 1e-9
+"""How far from 1 the sum of probabilities may be that should add to it: they are written in decimals."""
+
+
+def check_states(states: Sequence[StateStatement]) -> Iterator[Problem]:
+    """Everything that is wrong with the states of a program."""
+    for number, state in enumerate(states):
+        for other in states[:number]:
+            if other.name == state.name:
+                yield Problem("state-repeats", f"two states are called `{state.name}`", state.span, hint="rename one")
+            for variable in state.variables:
+                if variable in other.variables:
+                    said = f"`{variable}` is a variable of the states `{other.name}` and `{state.name}`"
+                    yield Problem("state-repeats", said, state.span, hint="rename one: a question names it alone")
+        yield from _check_state(state)
+
+
+def _check_state(state: StateStatement) -> Iterator[Problem]:
+    for names, kind in ((state.variables, "variable"), (state.values, "value")):
+        for name in dict.fromkeys(name for name in names if names.count(name) > 1):
+            said = f"the state `{state.name}` has the {kind} `{name}` twice"
+            yield Problem("state-repeats", said, state.span, hint="name it once")
+    if len(set(state.values)) < 2:
+        said = f"the state `{state.name}` has a single value, so nothing about it is uncertain"
+        yield Problem("state-domain", said, state.span, hint="list every value that a variable can have behind IN")
+    yield from _check_starts(state)
+    for response in state.responses:
+        yield from _check_response(state, response)
+    if state.drift is not None:
+        yield from _check_drift(state)
+
+
+def _check_starts(state: StateStatement) -> Iterator[Problem]:
+    named = [start.variable for start in state.starts]
+    for place, start in enumerate(state.starts):
+        if start.variable is not None:
+            yield from _known(start.variable, state.variables, "variable", state, start.span)
+        if start.variable in named[:place]:
+            said = f"STARTS speaks of `{start.variable}` twice"
+            yield Problem("state-repeats", said, start.span, hint="keep one of them")
+        yield from _check_start(state, start)
+
+
+def _check_start(state: StateStatement, start: Start) -> Iterator[Problem]:
+    if start.chances is None:
+        return
+    for chance in start.chances:
+        yield from _known(chance.value, state.values, "value", state, chance.span)
+        yield from _in_range(chance.probability, chance.span)
+    values = [chance.value for chance in start.chances]
+    if len(set(values)) < len(values):
+        yield Problem("state-repeats", "STARTS names a value twice", start.span, hint="add the probabilities up")
+    total = sum(chance.probability for chance in start.chances)
+    if abs(total - 1) > TOLERANCE:
+        said = f"the probabilities of a start add to {total:.6g}, not to 1"
+        yield Problem("state-probability", said, start.span, hint="name the values that are left, too")
+
+
+def _check_response(state: StateStatement, response: Response) -> Iterator[Problem]:
+    for reference in _references(response.change):
+        if reference.variable != response.variable:
+            said = f"`{reference.variable}` is not the event of this ON, which is `{response.variable}`"
+            hint = f"write `{response.variable}.{reference.name}`"
+            yield Problem("unknown-variable", said, reference.span, hint=hint)
+    yield from _check_change(state, response.change)
+
+
+def _references(change: Change) -> Iterator[Field]:
+    """The fields of the event that a change reads."""
+    parts: tuple[object, ...]
+    match change:
+        case Move():
+            parts = (change.who, change.source, change.target, change.probability)
+        case Wander():
+            parts = (change.who,)
+        case Observe():
+            parts = (change.who, change.place, change.reliability, change.false_alarm)
+    for part in parts:
+        if isinstance(part, Field):
+            yield part
+
+
+def _check_change(state: StateStatement, change: Change) -> Iterator[Problem]:
+    yield from _check_who(state, change)
+    match change:
+        case Move():
+            yield from _known_place(change.source, state)
+            yield from _known_place(change.target, state)
+            yield from _number_in_range(change.probability)
+        case Wander():
+            yield from _check_arrows(state, change.arrows)
+        case Observe():
+            yield from _known_place(change.place, state)
+            yield from _number_in_range(change.reliability)
+            yield from _number_in_range(change.false_alarm)
+            yield from _check_arrows(state, change.errors or ())
+            yield from _check_model(change)
+
+
+def _check_who(state: StateStatement, change: Change) -> Iterator[Problem]:
+    who: Who = change.who
+    if isinstance(who, Constant):
+        yield from _known(who.name, state.variables, "variable", state, who.span)
+    if not isinstance(who, Someone):
+        return
+    match change, who.word:
+        case Move(), word if word == NOBODY:
+            yield Problem("state-change", "nobody moves", who.span, hint="leave it out, or name who moves")
+        case Wander(), word if word in (ANYONE, NOBODY):
+            said = f"a transition model moves one or all, not {word.upper()}"
+            yield Problem("state-change", said, who.span, hint="write EVERYONE, a variable or a field of the event")
+        case Observe(), word if word == EVERYONE:
+            hint = "write one OBSERVE for each of them, or ANYONE"
+            yield Problem("state-change", "EVERYONE is observed one by one", who.span, hint=hint)
+
+
+def _check_model(change: Observe) -> Iterator[Problem]:
+    if change.errors is not None and (change.reliability is not None or change.false_alarm is not None):
+        hint = "keep ERRORS, which says for each value how often it is read rightly"
+        yield Problem("state-change", "RELIABILITY and ERRORS say the same in two ways", change.span, hint=hint)
+    if change.errors is not None and isinstance(change.who, Someone):
+        said = "ERRORS say as what the value of one variable is read"
+        yield Problem("state-change", said, change.span, hint="write RELIABILITY and FALSE ALARM")
+    if change.false_alarm is not None and not isinstance(change.who, Someone):
+        said = "FALSE ALARM goes with ANYONE or NOBODY"
+        hint = "for one variable ERRORS say as what its values are read"
+        yield Problem("state-change", said, change.span, hint=hint)
+
+
+def _check_drift(state: StateStatement) -> Iterator[Problem]:
+    assert state.drift is not None
+    window = state.drift.window
+    if isinstance(window, Events) or not (window.count if hasattr(window, "count") else window.nanoseconds):
+        said = "EVERY takes a length of time that is more than nothing"
+        yield Problem("window-size", said, window.span or state.drift.span, hint="for example `EVERY 10 minutes`")
+    if isinstance(state.drift.change.who, Field):
+        said = "there is no event whose field could be read at a moment of time"
+        yield Problem("state-change", said, state.drift.change.who.span, hint="name a variable, or leave it out")
+    else:
+        yield from _check_change(state, state.drift.change)
+
+
+def _check_arrows(state: StateStatement, arrows: Iterable[Arrow]) -> Iterator[Problem]:
+    totals: dict[str, float] = {}
+    seen: set[tuple[str, str]] = set()
+    for arrow in arrows:
+        yield from _known(arrow.source, state.values, "value", state, arrow.span)
+        yield from _known(arrow.target, state.values, "value", state, arrow.span)
+        yield from _in_range(arrow.probability, arrow.span)
+        if arrow.source == arrow.target:
+            said = f"what stays at `{arrow.source}` is what the other arrows leave over"
+            yield Problem("state-change", said, arrow.span, hint="leave it out")
+        if (arrow.source, arrow.target) in seen:
+            said = f"there are two arrows from `{arrow.source}` to `{arrow.target}`"
+            yield Problem("state-repeats", said, arrow.span, hint="add the probabilities up")
+        seen.add((arrow.source, arrow.target))
+        before = totals.get(arrow.source, 0.0)
+        totals[arrow.source] = before + arrow.probability
+        if totals[arrow.source] > 1 + TOLERANCE >= before:
+            said = f"the probabilities of the arrows from `{arrow.source}` add to more than 1"
+            yield Problem("state-probability", said, arrow.span, hint="what they leave over of 1 stays")
+
+
+def _known_place(place: Place | None, state: StateStatement) -> Iterator[Problem]:
+    if isinstance(place, Constant):
+        yield from _known(place.name, state.values, "value", state, place.span)
+
+
+def _known(
+    name: str, candidates: Sequence[str], kind: str, state: StateStatement, span: Span | None
+) -> Iterator[Problem]:
+    if name not in candidates:
+        said = f"the state `{state.name}` has no {kind} `{name}`"
+        label = f"{kind}s: {', '.join(candidates)}"
+        yield Problem("state-unknown", said, span, label, did_you_mean(name, candidates))
+
+
+def _number_in_range(number: Literal | Field | None) -> Iterator[Problem]:
+    if isinstance(number, Literal):
+        assert isinstance(number.value, float)
+        yield from _in_range(number.value, number.span)
+
+
+def _in_range(probability: float, span: Span | None) -> Iterator[Problem]:
+    if not 0 <= probability <= 1:
+        said = f"{probability:g} is no probability"
+        yield Problem("state-probability", said, span, hint="a probability lies between 0 and 1")
+
+
+# Questions
+
+
+def state_of(question: Measure | StateCondition, states: Sequence[StateStatement]) -> StateStatement:
+    """The one state that a question is about; what is wrong with the question is raised, all of it at once."""
+    variables, values, span = _named(question)
+    unknown = [name for name in variables if not any(name.name in state.variables for state in states)]
+    known = list(chain.from_iterable(state.variables for state in states))
+    problems = [
+        Problem("state-unknown", f"no state has a variable `{name.name}`", name.span,
+                f"variables: {', '.join(known)}", did_you_mean(name.name, known))
+        for name in unknown
+    ]  # fmt: skip
+    everywhere = list(dict.fromkeys(chain.from_iterable(state.values for state in states)))
+    problems += [
+        Problem("state-unknown", f"no state has a value `{value}`", places.span,
+                f"values: {', '.join(everywhere)}", did_you_mean(value, everywhere))
+        for places in values for value in places.values if value not in everywhere
+    ]  # fmt: skip
+    if problems:
+        raise QueryError(problems)
+    fitting = [state for state in states if _fits(state, variables, values)]
+    if len(fitting) == 1:
+        return fitting[0]
+    if not fitting:
+        said = "the question speaks of several states, or of a value that the variable cannot have"
+        hint = "; ".join(
+            f"{state.name}: {', '.join(state.variables)} in ({', '.join(state.values)})" for state in states
+        )
+        raise QueryError([Problem("state-mixed", said, span, hint=hint)])
+    names = ", ".join(f"`{state.name}`" for state in fitting)
+    hint = 'say which one is meant: `beliefs.of("...")`, or name a variable in the question'
+    raise QueryError([Problem("state-mixed", f"the question fits the states {names}", span, hint=hint)])
+
+
+def _fits(state: StateStatement, variables: Sequence[Constant], values: Sequence[Places]) -> bool:
+    return all(name.name in state.variables for name in variables) and all(
+        set(places.values) <= set(state.values) for places in values
+    )
+
+
+def _named(question: Measure | StateCondition) -> tuple[list[Constant], list[Places], Span | None]:
+    """The variables and values that a question names."""
+    match question:
+        case MostLikely():
+            return [question.variable], [], question.span
+        case ExpectedCount():
+            return [], [question.places], question.span
+        case ProbabilityOf():
+            conditions = [question.condition, *([question.given] if question.given is not None else [])]
+        case condition:
+            conditions = [condition]
+    found: list[Located | Counted] = [atom for condition in conditions for atom in atoms(condition)]
+    variables = [atom.who for atom in found if isinstance(atom, Located) and isinstance(atom.who, Constant)]
+    return variables, [atom.places for atom in found], question.span

@@ -1,5 +1,0 @@
-"""`python -m ensue.cli` is `ensue`."""
-
-from ensue.cli import main
-
-main()

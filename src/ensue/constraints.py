@@ -1,0 +1,173 @@
+"""Constraints in Python, equal to those in text. Wherever constraints are expected, their text is accepted too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Protocol, TypeAlias, TypeVar
+
+from ensue.check.gate import checked
+from ensue.errors import Problem, QueryError
+from ensue.lower.phases import Checked
+from ensue.nodes.constraints import (
+    Constraint,
+    ConstraintStatement,
+    Ends,
+    EndsWithin,
+    Exclusive,
+    Implies,
+    Prior,
+    Require,
+)
+from ensue.nodes.patterns import Statements
+from ensue.python.literals import WindowLike, window
+from ensue.text.citations import joined
+from ensue.text.constraints import size_problem
+from ensue.text.parser import parse_statements
+
+Kind = TypeVar("Kind", bound=Constraint)
+
+
+class HasStatements(Protocol):
+    """A program."""
+
+    @property
+    def statements(self) -> Statements: ...
+
+
+class Constrained(Protocol):
+    """A workflow, say: what knows its own constraints."""
+
+    def constraints(self) -> ConstraintsLike: ...
+
+
+ConstraintsLike: TypeAlias = (
+    "str | Constraint | ConstraintStatement | HasStatements | Constrained | Iterable[ConstraintsLike]"
+)
+
+
+def prior(earlier: str, later: str) -> Prior:
+    """No event of `earlier` comes after one of `later`: `PRIOR(earlier, later)`.
+
+    >>> prior("Order", "Shipped")
+    Prior(earlier='Order', later='Shipped')
+    """
+    _check_names("prior", earlier, later)
+    return _checked(Prior(earlier, later))
+
+
+def exclusive(*streams: str) -> Exclusive:
+    """At most one of the streams occurs in a trace: `EXCLUSIVE(a, b)`.
+
+    >>> exclusive("Shipped", "Cancelled")
+    Exclusive(streams=('Shipped', 'Cancelled'))
+    """
+    _check_names("exclusive", *streams)
+    return _checked(Exclusive(streams))
+
+
+def require(stream: str, required: str) -> Require:
+    """Where `stream` occurs, `required` does, before or after: `REQUIRE(stream, required)`.
+
+    >>> require("Shipped", "Paid")
+    Require(stream='Shipped', required='Paid')
+    """
+    _check_names("require", stream, required)
+    return _checked(Require(stream, required))
+
+
+def ends(*streams: str) -> Ends:
+    """Nothing comes after an event of one of the streams: `ENDS(a, b)`.
+
+    >>> ends("Delivered", "Cancelled")
+    Ends(streams=('Delivered', 'Cancelled'))
+    """
+    _check_names("ends", *streams)
+    return _checked(Ends(streams))
+
+
+def ends_within(size: WindowLike) -> EndsWithin:
+    """Nothing comes later than this after the first event of a trace: `ENDS WITHIN 30 days`.
+
+    >>> ends_within(100)
+    EndsWithin(window=Ticks(count=100))
+    """
+    return _checked(EndsWithin(window(size)))
+
+
+def implies(*given: str, then: str | None = None, never: str | None = None) -> Implies:
+    """Where all of the streams occur, `then` does, or `never` does not: `a AND b IMPLIES c`, `a IMPLIES NOT c`.
+
+    >>> implies("Paid", "Packed", then="Shipped")
+    Implies(given=('Paid', 'Packed'), then='Shipped', negated=False)
+    """
+    conclusions = [stream for stream in (then, never) if stream is not None]
+    if len(conclusions) != 1:
+        hint = 'write `implies("A", then="B")` or `implies("A", never="B")`'
+        raise QueryError([Problem("constraint-size", "`implies` takes either `then` or `never`", hint=hint)])
+    _check_names("implies", *given, *conclusions)
+    if problem := size_problem("IMPLIES", (*given, *conclusions)):
+        raise QueryError([problem])
+    return _checked(Implies(given, conclusions[0], negated=never is not None))
+
+
+def statements_of(constraints: ConstraintsLike) -> tuple[ConstraintStatement, ...]:
+    """The constraints of a text, a program, a workflow, of constraints built in Python, or of several of these.
+
+    >>> [statement.constraint for statement in statements_of("CONSTRAINT ENDS(A); CONSTRAINT PRIOR(B, A)")]
+    [Ends(streams=('A',)), Prior(earlier='B', later='A')]
+    """
+    return constraint_statements(constraints).constraints
+
+
+def constraint_statements(constraints: ConstraintsLike) -> Checked:
+    """The constraints of all these, each with its place if it has one.
+
+    >>> constraint_statements([prior("A", "B"), "CONSTRAINT ENDS(C) PARTITION BY id"]).source.text
+    'CONSTRAINT PRIOR(A, B);\\nCONSTRAINT ENDS(C) PARTITION BY id\\n'
+    """
+    return checked(joined([*_gathered(constraints)] or [Statements(())], "constraints"))
+
+
+def _written(constraints: object) -> Statements | None:
+    """What a text or a program says; None for anything else."""
+    if isinstance(constraints, str):
+        found: object = parse_statements(constraints, "constraints")
+    else:
+        found = getattr(constraints, "statements", None)
+    if not isinstance(found, Statements):
+        return None
+    if not found.constraints:
+        place = next((query.span for query in found.statements), None)
+        hint = "constraints are statements such as `CONSTRAINT PRIOR(A, B)`"
+        raise QueryError([Problem("not-a-constraint", "the text has no constraint", place, hint=hint)], found.source)
+    return found
+
+
+def _gathered(constraints: object) -> Iterator[Statements]:
+    if isinstance(constraints, ConstraintStatement):
+        yield Statements((), constraints=(constraints,))
+    elif isinstance(constraints, Constraint):
+        yield Statements((), constraints=(ConstraintStatement(constraints),))
+    elif written := _written(constraints):
+        yield Statements((), written.source, written.constraints)
+    elif callable(own := getattr(constraints, "constraints", None)):
+        yield from _gathered(own())
+    elif isinstance(constraints, Iterable) and not isinstance(constraints, Mapping | bytes):
+        for item in constraints:
+            yield from _gathered(item)
+    else:
+        given = "constraints are a text, or built with `ensue.prior` and its like"
+        raise QueryError([Problem("not-a-constraint", f"{given}, not {type(constraints).__name__}")])
+
+
+def _checked(constraint: Kind) -> Kind:
+    constraint_statements(constraint)
+    return constraint
+
+
+def _check_names(function: str, *streams: object) -> None:
+    for stream in streams:
+        if isinstance(stream, list | tuple):
+            raise TypeError(f"{function} takes the streams one by one, as in {function}(*streams), not {stream!r}")
+        if not isinstance(stream, str):
+            raise TypeError(f'{function} takes the names of streams, such as "Order", not {stream!r}')

@@ -1,0 +1,275 @@
+"""Events as changes of a state: which variable, which values, which numbers, and what cannot take part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ensue.engine.belief.model import StatePlan, miss_of
+from ensue.engine.events import stream_codes
+from ensue.engine.sources import EventSource
+from ensue.errors import Problem, QueryError, SchemaError, did_you_mean
+from ensue.expr.kinds import Kind
+from ensue.expr.types import describe, kind_of
+from ensue.kernels.beliefs import Changes
+from ensue.kernels.joint import Floats
+from ensue.nodes.expressions import Field
+from ensue.nodes.states import (
+    Constant,
+    Move,
+    Number,
+    Observe,
+    Response,
+    Someone,
+    StateStatement,
+    Wander,
+)
+
+Small = npt.NDArray[np.int16]
+
+FINE, NO_TIME, NO_KEY, NO_FIELD, UNDECLARED, CONTRADICTION, RESTART = range(7)
+REASONS = (
+    "",
+    "without a time",
+    "without a key",
+    "without a value that the change needs",
+    "of an undeclared variable or value",
+    "that contradict the state",
+    "that contradict the state, which began anew",
+)
+"""Why a row was ignored, or used in another way than was meant, by its number."""
+
+
+@dataclass(slots=True)
+class EventChanges:
+    """The changes of all rows, tables one behind the other; `reasons` says which are ignored, and why."""
+
+    changes: Changes
+    reasons: npt.NDArray[np.int8]
+    undeclared: Undeclared | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Undeclared:
+    """The first value that no declaration knows: where it stands, and what is known."""
+
+    row: int
+    response: Response
+    field: Field
+    value: str
+    known: tuple[str, ...]
+
+
+def read_changes(plan: StatePlan, sources: Sequence[EventSource], probability: str | None) -> EventChanges:
+    """What every row does to the state."""
+    statement = plan.statement
+    rows = sum(len(source.starts) for source in sources)
+    per_stream = [sum(r.stream == stream for r in statement.responses) for stream in statement.streams]
+    reader = _Reader(plan, max([1, *per_stream]), rows)
+    first = 0
+    for source in sources:
+        reader.read(source, first)
+        if probability is not None:
+            reader.chances[first : first + len(source.starts)] = _chances(source, probability)
+        first += len(source.starts)
+    changes = Changes(reader.responses, reader.who, reader.source, reader.target, reader.numbers, reader.chances)
+    return EventChanges(changes, reader.reasons, reader.undeclared)
+
+
+class _Reader:
+    """Fills the arrays of changes, response by response."""
+
+    def __init__(self, plan: StatePlan, depth: int, rows: int) -> None:
+        self.plan = plan
+        self.responses: Small = np.full((depth, rows), -1, np.int16)
+        self.who: Small = np.zeros((depth, rows), np.int16)
+        self.source: Small = np.full((depth, rows), -1, np.int16)
+        self.target: Small = np.zeros((depth, rows), np.int16)
+        reads = any(isinstance(number, Field) for r in plan.statement.responses for number in _numbers(r))
+        self.numbers: Floats = np.zeros((3, depth, rows if reads else 0))
+        self.chances: Floats = np.ones(rows)
+        self.reasons: npt.NDArray[np.int8] = np.zeros(rows, np.int8)
+        self.undeclared: Undeclared | None = None
+
+    def read(self, source: EventSource, first: int) -> None:
+        """Reads the rows of a table, which are numbered from `first` on."""
+        statement = self.plan.statement
+        depths: dict[str, int] = {}
+        own = slice(first, first + len(source.starts))
+        codes = None
+        if source.input.type is not None and statement.streams:
+            codes = stream_codes(source.input, statement.streams)
+        for number, response in enumerate(statement.responses):
+            if not source.input.holds(response.stream):
+                continue
+            depth = depths.get(response.stream, 0)
+            depths[response.stream] = depth + 1
+            rows = None if codes is None else np.flatnonzero(codes == statement.streams.index(response.stream))
+            self._respond(source, response, number, depth, own, rows)
+        # An event is one: where a part of it cannot be read, no part of it counts.
+        spoilt = self.reasons[own] != FINE
+        if spoilt.any():
+            self.responses[:, own][:, spoilt] = -1
+
+    def _respond(
+        self,
+        source: EventSource,
+        response: Response,
+        number: int,
+        depth: int,
+        own: slice,
+        rows: npt.NDArray[np.int64] | None,
+    ) -> None:
+        """One response of a table: `rows` are those of its stream (None: all)."""
+        statement, change = self.plan.statement, response.change
+        place = slice(None) if rows is None else rows
+
+        def put(target: np.ndarray, values: object) -> None:
+            target[own][place] = values
+
+        put(self.responses[depth], number)
+        named: list[tuple[Small, object, tuple[str, ...]]] = []
+        if not isinstance(change.who, Someone):
+            named.append((self.who[depth], change.who, statement.variables))
+        match change:
+            case Move():
+                named.append((self.target[depth], change.target, statement.values))
+                if change.source is not None:
+                    named.append((self.source[depth], change.source, statement.values))
+            case Observe():
+                named.append((self.target[depth], change.place, statement.values))
+            case Wander():
+                pass
+        for target, term, known in named:
+            if isinstance(term, Constant):
+                put(target, known.index(term.name))
+            elif isinstance(term, Field):
+                put(target, self._indices(source, response, term, known, own, rows))
+        if self.numbers.shape[2]:
+            for target, values in zip(
+                self.numbers[:, depth], self._numbers(source, number, response, rows), strict=True
+            ):
+                put(target, values)
+
+    def _indices(
+        self,
+        source: EventSource,
+        response: Response,
+        term: Field,
+        known: tuple[str, ...],
+        own: slice,
+        rows: npt.NDArray[np.int64] | None,
+    ) -> Small:
+        """The numbers of the names in a column; rows without a name, or with an unknown one, are noted."""
+        column = _text_column(source, response, term, self.plan)
+        values = column if rows is None else column.take(pa.array(rows))
+        found = pc.index_in(values, value_set=pa.array(known, values.type), skip_nulls=True)
+        if found.null_count:
+            absent = found.is_null().to_numpy(zero_copy_only=False)
+            empty = values.is_null().to_numpy(zero_copy_only=False)
+            numbers = np.arange(own.start, own.stop) if rows is None else own.start + rows
+            self.reasons[numbers[empty]] = np.maximum(self.reasons[numbers[empty]], NO_FIELD)
+            strange = np.flatnonzero(absent & ~empty)
+            self.reasons[numbers[strange]] = UNDECLARED
+            if len(strange):
+                row, value = int(numbers[strange[0]]), str(values[int(strange[0])])
+                if self.undeclared is None or row < self.undeclared.row:
+                    self.undeclared = Undeclared(row, response, term, value, known)
+        indices: Small = found.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int16)
+        return indices
+
+    def _numbers(
+        self, source: EventSource, number: int, response: Response, rows: npt.NDArray[np.int64] | None
+    ) -> tuple[object, object, object]:
+        """The weight, hit and miss of a response, where events have their own."""
+        fixed, change = self.plan.responses, response.change
+        weight: object = fixed.weights[number]
+        hit, miss = fixed.hits[number], fixed.misses[number]
+        if isinstance(change, Move) and isinstance(change.probability, Field):
+            weight = self._column_of(source, response, change.probability, rows)
+        if isinstance(change, Observe) and isinstance(change.reliability, Field):
+            hit = self._column_of(source, response, change.reliability, rows)
+            miss = miss_of(change, hit, len(self.plan.statement.values))
+        if isinstance(change, Observe) and isinstance(change.false_alarm, Field):
+            miss = self._column_of(source, response, change.false_alarm, rows)
+        return weight, hit, miss
+
+    def _column_of(
+        self, source: EventSource, response: Response, term: Field, rows: npt.NDArray[np.int64] | None
+    ) -> Floats:
+        _check_field(source, response, term, self.plan)
+        return probabilities_of(source, term.name, rows)
+
+
+def _numbers(response: Response) -> Iterator[Number | None]:
+    if isinstance(response.change, Move):
+        yield response.change.probability
+    if isinstance(response.change, Observe):
+        yield from (response.change.reliability, response.change.false_alarm)
+
+
+def _chances(source: EventSource, name: str) -> Floats:
+    if name not in source.input.table.column_names:
+        names = source.input.table.column_names
+        said = f"the {source.input.label} has no column `{name}` for `probability`; columns: {', '.join(names)}"
+        raise SchemaError("no-such-column", said, did_you_mean(name, names))
+    return probabilities_of(source, name)
+
+
+def probabilities_of(source: EventSource, name: str, rows: npt.NDArray[np.int64] | None = None) -> Floats:
+    """A column of probabilities; each of them lies between 0 and 1."""
+    column = source.column(name)
+    if kind_of(column.type) not in (Kind.FLOAT, Kind.INTEGER, Kind.NULL):
+        said = f"column `{name}` of the {source.input.label} holds {describe(column.type)}, which is no probability"
+        raise SchemaError("probability-value", said, "a probability is a number between 0 and 1")
+    values = column if rows is None else column.take(pa.array(rows))
+    numbers: Floats = pc.fill_null(values.cast(pa.float64()), float("nan")).to_numpy(zero_copy_only=False)
+    wrong = np.flatnonzero(~((numbers >= 0) & (numbers <= 1)))
+    if len(wrong):
+        place = int(wrong[0]) if rows is None else int(rows[wrong[0]])
+        shown = "null or NaN" if np.isnan(numbers[wrong[0]]) else f"{numbers[wrong[0]]:g}"
+        said = f"row {place} of the {source.input.label} has {shown} in column `{name}`, which is no probability"
+        raise SchemaError("probability-value", said, "a probability is a number between 0 and 1")
+    return numbers
+
+
+def _text_column(source: EventSource, response: Response, term: Field, plan: StatePlan) -> pa.Array:
+    """A column of names; whole numbers are names, too."""
+    _check_field(source, response, term, plan)
+    column = source.column(term.name)
+    kind = kind_of(column.type)
+    if kind is Kind.TEXT:
+        return column
+    if kind in (Kind.INTEGER, Kind.NULL):
+        return column.cast(pa.string())
+    said = f"`{term.variable}.{term.name}` holds {describe(column.type)}, which names no variable or value"
+    raise QueryError([Problem("state-column", said, term.span, hint="cast the column to text")], plan.source)
+
+
+def _check_field(source: EventSource, response: Response, term: Field, plan: StatePlan) -> None:
+    names = source.input.table.column_names
+    if term.name not in names:
+        said = f"stream `{response.stream}` has no field `{term.name}`"
+        label = f"fields: {', '.join(names)}"
+        problem = Problem("no-such-field", said, term.span, label, did_you_mean(term.name, names))
+        raise QueryError([problem], plan.source)
+
+
+def undeclared_error(plan: StatePlan, found: Undeclared, moment: object) -> QueryError:
+    """The error of a value that no declaration knows."""
+    statement: StateStatement = plan.statement
+    kind = "variable" if found.known == statement.variables else "value"
+    said = (
+        f"the event of `{found.response.stream}` at {moment} has `{found.value}` in `{found.field.name}`, which is no "
+        f"{kind} of the state `{statement.name}`"
+    )
+    label = f"{kind}s: {', '.join(found.known)}"
+    guess = did_you_mean(found.value, found.known)
+    hint = f"{guess}; " if guess else ""
+    hint += 'declare it, or pass `policy="skip"` to have such events handed back'
+    return QueryError([Problem("state-value", said, found.field.span, label, hint)], plan.source)

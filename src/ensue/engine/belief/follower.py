@@ -1,0 +1,256 @@
+"""The part of a machine that follows STATEs: events change beliefs in the order of their times, before any pattern is
+looked for, and get a column for each question."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ensue.engine.belief.answers import Answers
+from ensue.engine.belief.changes import FINE, REASONS
+from ensue.engine.belief.model import StatePlan, plan_state
+from ensue.engine.belief.tables import Known
+from ensue.engine.belief.updates import Followed, Held, Moments, Question, follow, nothing_held
+from ensue.engine.sources import EventSource, Mask, load_sources
+from ensue.engine.stage import Clock, conformed
+from ensue.kernels.beliefs import Beliefs
+from ensue.nodes.uncertainty import NO_HIERARCHY
+from ensue.plan.inputs import InputTable
+from ensue.plan.states import StateQuestions
+
+REASON = "ensue_reason"
+"""The column that says why a row was ignored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a state ignored a row, in words."""
+
+    state: str
+    words: str
+
+    def __str__(self) -> str:
+        return f"{self.state}: rows {self.words}"
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """The rows that a state ignored, once for each such state: a table per input, and how many by reason."""
+
+    tables: tuple[pa.Table, ...]
+    counts: Mapping[Reason, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Believed:
+    """What is kept between steps: beliefs by key, one for each state, and per input the rows that the watermark has not
+    reached."""
+
+    held: tuple[Held, ...]
+    waiting: tuple[pa.Table, ...]
+
+    @property
+    def holds_anything(self) -> bool:
+        return any(own.count for own in self.held) or self.waiting_rows > 0
+
+    @property
+    def waiting_rows(self) -> int:
+        return sum(int(table.num_rows) for table in self.waiting)
+
+    @property
+    def nbytes(self) -> int:
+        """The size in memory."""
+        held = sum(own.keys.nbytes + sum(part.nbytes for part in own.beliefs) for own in self.held)
+        return int(held) + sum(int(table.nbytes) for table in self.waiting)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a step gave: per input the rows whose time has come, with their columns, and those that were ignored.
+
+    `late` says of the new rows which came at or before the watermark.
+    """
+
+    rows: tuple[pa.Table, ...]
+    set_aside: SetAside
+    late: tuple[Mask, ...]
+    state: Believed
+
+
+@dataclass(frozen=True, slots=True)
+class StateStage:
+    """The states of a program over some inputs, whose tables hold no rows but say what columns there are."""
+
+    questions: StateQuestions
+    inputs: tuple[InputTable, ...]
+    time_type: pa.DataType
+    plans: tuple[StatePlan, ...]
+
+    @classmethod
+    def of(cls, questions: StateQuestions, inputs: Sequence[InputTable], time_type: pa.DataType) -> StateStage:
+        """A state reads the time at which an event starts, and its own probability; how sure a row is, and of what
+        stream it may be, matters to patterns."""
+        plain = tuple(
+            replace(item, end=None, probability=None, alternatives=(), hierarchy=NO_HIERARCHY, elsewhere=frozenset())
+            for item in inputs
+        )
+        plans = (plan_state(state, questions.source, time_type, questions.limit) for state in questions.states)
+        return cls(questions, plain, time_type, tuple(plans))
+
+    def start(self) -> Believed:
+        """What is believed before any event."""
+        return Believed(tuple(map(nothing_held, self.plans)), tuple(item.table for item in self.inputs))
+
+    def taken_over(self, state: Believed) -> Believed:
+        """The state of a stage for tables of whose columns less was known."""
+        tables = zip(self.inputs, state.waiting, strict=True)
+        return replace(state, waiting=tuple(table.cast(item.table.schema) for item, table in tables))
+
+    def step(self, state: Believed, tables: Sequence[pa.Table], clock: Clock) -> Told:
+        """Takes new rows and follows all whose time has come: those up to `clock.until`, or all in the last step."""
+        late = tuple(_at_or_before(source, clock.reached) for source in self._loaded(tables))
+        joined = [
+            _behind(waiting, table.filter(pa.array(~mask)) if mask.any() else table)
+            for waiting, table, mask in zip(state.waiting, tables, late, strict=True)
+        ]
+        due = [_due(source, None if clock.last else clock.until) for source in self._loaded(joined)]
+        now = [table if mask.all() else table.filter(pa.array(mask)) for table, mask in zip(joined, due, strict=True)]
+        if self.questions.settled:
+            now = [in_settled_order(table) for table in now]
+        # What is held is copied first, so that an error leaves it as it was.
+        held = tuple(map(_copied, state.held))
+        rows, aside = self._followed(held, now)
+        waiting = tuple(
+            item.table if mask.all() else _shaped(table.filter(pa.array(~mask)), item)
+            for item, table, mask in zip(self.inputs, joined, due, strict=True)
+        )
+        return Told(rows, aside, late, Believed(held, waiting))
+
+    def _followed(self, held: Sequence[Held], tables: Sequence[pa.Table]) -> tuple[tuple[pa.Table, ...], SetAside]:
+        """Leads rows through all states, and gives them with their columns."""
+        asked, sources = self.questions, self._loaded(tables)
+        columns: dict[str, pa.Array] = {}
+        followed: list[Followed] = []
+        for number, (plan, own) in enumerate(zip(self.plans, held, strict=True)):
+            of_state = [column for column in asked.columns if column.state == number]
+            question = Question(tuple(column.measure for column in of_state), asked.before)
+            found = follow(plan, own, sources, asked.policy, asked.probability, question)
+            columns |= {column.name: values for column, values in zip(of_state, found.columns, strict=True)}
+            followed.append(found)
+        given, first = [], 0
+        for table in tables:
+            rows = slice(first, first + table.num_rows)
+            first = rows.stop
+            for column in asked.columns:
+                values = columns[column.name].slice(rows.start, rows.stop - rows.start)
+                table = table.append_column(pa.field(column.name, column.type), values)
+            if asked.reason is not None:
+                table = table.append_column(asked.reason, self._said([found.reasons[rows] for found in followed]))
+            given.append(table)
+        return tuple(given), self._set_aside(tables, [found.reasons for found in followed])
+
+    def waiting(self, state: Believed) -> tuple[EventSource, ...]:
+        """The rows that the watermark has not reached."""
+        return self._loaded(state.waiting)
+
+    def known(self, state: Believed, until: int | None = None) -> list[Known]:
+        """What is believed of each state after all events that were followed; or later, at a moment."""
+        found, nothing = [], self._loaded([item.table for item in self.inputs])
+        for plan, held in zip(self.plans, map(_copied, state.held), strict=True):
+            if until is not None:
+                follow(plan, held, nothing, question=Question(until=until))
+            found.append(Known(held.keys, held.count, Answers(plan, held.beliefs.chances), held.beliefs.lost))
+        return found
+
+    def known_at(self, tables: Sequence[pa.Table], moments: pa.Table, times: npt.NDArray[np.int64]) -> KnownAt:
+        """What was believed of each state at some moments, each a key and a time, in events of the past."""
+        asked, sources = self.questions, self._loaded(tables)
+        question, found, reasons = Question(moments=Moments(moments, times)), [], []
+        for plan in self.plans:
+            followed = follow(plan, nothing_held(plan), sources, asked.policy, asked.probability, question)
+            reasons.append(followed.reasons)
+            names = [*plan.statement.partition_by, self.inputs[0].time]
+            answers = Answers(plan, followed.chances)
+            found.append(Known(moments.select(names), moments.num_rows, answers, followed.lost))
+        return KnownAt(found, self._set_aside(tables, reasons))
+
+    def _loaded(self, tables: Sequence[pa.Table]) -> tuple[EventSource, ...]:
+        inputs = [item.of(table) for item, table in zip(self.inputs, tables, strict=True)]
+        return load_sources(inputs, self.time_type)[0]
+
+    def _said(self, reasons: Sequence[npt.NDArray[np.int8]]) -> pa.Array:
+        """Why each row was ignored, in words, by the first state that did; null where none did."""
+        code = np.zeros(len(reasons[0]), np.int32)
+        for number, own in enumerate(reasons):
+            code = np.where((code == FINE) & (own != FINE), own + number * len(REASONS), code)
+        words = pa.array([str(Reason(plan.statement.name, words)) for plan in self.plans for words in REASONS])
+        return words.take(pa.array(code.astype(np.int32), mask=code == FINE))
+
+    def _set_aside(self, tables: Sequence[pa.Table], reasons: Sequence[npt.NDArray[np.int8]]) -> SetAside:
+        """The rows that were ignored; `reasons` are those of each state for the rows of all tables."""
+        found, counts, first = [], Counter[Reason](), 0
+        for table in tables:
+            parts = []
+            for own, plan in zip(reasons, self.plans, strict=True):
+                codes = own[first : first + table.num_rows]
+                rows = np.flatnonzero(codes != FINE)
+                words = [Reason(plan.statement.name, said) for said in REASONS]
+                numbers = np.bincount(codes[rows], minlength=len(REASONS)).tolist()
+                counts.update({reason: many for reason, many in zip(words, numbers, strict=True) if many})
+                said = pa.array(map(str, words), pa.string()).take(pa.array(codes[rows]))
+                parts.append(table.take(pa.array(rows)).append_column(REASON, said))
+            found.append(pa.concat_tables(parts))
+            first += table.num_rows
+        return SetAside(tuple(found), counts)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownAt:
+    """What was believed at some moments, of each state, and the rows that were ignored."""
+
+    known: list[Known]
+    set_aside: SetAside
+
+
+def in_settled_order(table: pa.Table) -> pa.Table:
+    """The rows in an order that does not depend on how they came."""
+    plain = [field.name for field in table.schema if not pa.types.is_nested(field.type)]
+    return table.sort_by([(name, "ascending") for name in plain]) if table.num_rows else table
+
+
+def _behind(waiting: pa.Table, table: pa.Table) -> pa.Table:
+    """The new rows behind those that wait; without any, they stay as they are."""
+    if not waiting.num_rows:
+        return table
+    return pa.concat_tables([waiting, conformed(table.select(waiting.column_names), waiting.schema)])
+
+
+def _shaped(table: pa.Table, item: InputTable) -> pa.Table:
+    return conformed(table.select(item.table.column_names), item.table.schema).combine_chunks()
+
+
+def _copied(held: Held) -> Held:
+    beliefs = held.beliefs
+    copied = Beliefs(beliefs.chances.copy(), beliefs.moments.copy(), beliefs.lost.copy())
+    return Held(held.keys, held.count, copied)
+
+
+def _at_or_before(source: EventSource, limit: int | None) -> Mask:
+    """Which rows are late; those without a time are neither late nor on time."""
+    if limit is None:
+        return np.zeros(len(source.starts), bool)
+    late: Mask = source.starts <= limit
+    return late if source.valid is None else late & source.valid
+
+
+def _due(source: EventSource, until: int | None) -> Mask:
+    """Which rows are followed now; those without a time wait for nothing."""
+    if until is None:
+        return np.ones(len(source.starts), bool)
+    due: Mask = source.starts <= until
+    return due if source.valid is None else due | ~source.valid

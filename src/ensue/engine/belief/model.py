@@ -1,0 +1,219 @@
+"""A STATE as arrays: its start, its transitions, the tables by which changes are worked out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ensue.check.state_problems import TOLERANCE
+from ensue.errors import Problem, QueryError, Source
+from ensue.expr.kinds import NANOSECONDS_PER_UNIT
+from ensue.kernels.beliefs import Responses
+from ensue.kernels.joint import (
+    MISREAD_ONE,
+    MOVE_ANYONE,
+    MOVE_EVERYONE,
+    MOVE_ONE,
+    SEE_ANYONE,
+    SEE_NOBODY,
+    SEE_ONE,
+    WANDER_EVERYONE,
+    WANDER_ONE,
+    Floats,
+    Model,
+)
+from ensue.nodes.expressions import Duration, Literal
+from ensue.nodes.patterns import Ticks
+from ensue.nodes.states import (
+    ANYONE,
+    EVERYONE,
+    Arrow,
+    Change,
+    Constant,
+    Move,
+    Number,
+    Observe,
+    Someone,
+    StateStatement,
+    Wander,
+)
+from ensue.plan.states import LARGEST_JOINT
+
+_POWERS = 62
+"""As many periods as two times can lie apart are sums of so many powers of two."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatePlan:
+    """A state, ready to be led through events."""
+
+    statement: StateStatement
+    source: Source | None
+    model: Model
+    responses: Responses
+
+    @property
+    def exact(self) -> bool:
+        """Whether the joint distribution is kept, or only that of each variable."""
+        return not self.model.factored
+
+    @property
+    def size(self) -> int:
+        """How many numbers the belief of one key is."""
+        return len(self.model.start)
+
+
+def plan_state(
+    statement: StateStatement, source: Source | None, time_type: pa.DataType, limit: int = LARGEST_JOINT
+) -> StatePlan:
+    """The arrays of a state, whose joint distribution is kept if it has at most `limit` numbers."""
+    variables, values = len(statement.variables), len(statement.values)
+    factored = variables * np.log(values) > np.log(limit) + TOLERANCE
+    starts = _starts(statement)
+    digits = np.zeros((variables, 0), np.int16) if factored else _digits(variables, values)
+    matrices = [np.eye(values)]
+    responses = _responses([response.change for response in statement.responses], statement, matrices)
+    drift = statement.drift
+    nodes, shares = np.polynomial.legendre.leggauss(variables // 2 + 1) if factored else (np.zeros(0), np.zeros(0))
+    model = Model(
+        variables,
+        values,
+        bool(factored),
+        digits,
+        np.stack([(digits == value).sum(axis=0) for value in range(values)]).astype(np.int16),
+        np.array([values ** (variables - 1 - v) if not factored else 0 for v in range(variables)], np.int64),
+        np.stack(matrices),
+        np.zeros((0, values, values)) if drift is None else _powers(transition(drift.change.arrows, statement.values)),
+        _drifting(statement),
+        _period(statement, source, time_type),
+        np.concatenate(starts) if factored else _product(starts),
+        (nodes + 1) / 2,
+        shares / 2,
+    )
+    return StatePlan(statement, source, model, responses)
+
+
+def transition(arrows: Iterable[Arrow], values: Sequence[str]) -> Floats:
+    """The matrix of some arrows; what a row leaves over of 1 stays where it is."""
+    matrix = np.zeros((len(values), len(values)))
+    for arrow in arrows:
+        matrix[values.index(arrow.source), values.index(arrow.target)] = arrow.probability
+    left = 1 - matrix.sum(axis=1)
+    # Decimals that add to 1 need not do so in floats: then nothing stays.
+    left[np.abs(left) <= TOLERANCE] = 0.0
+    matrix[np.diag_indices(len(values))] += left
+    scaled: Floats = matrix / matrix.sum(axis=1, keepdims=True)
+    return scaled
+
+
+def _digits(variables: int, values: int) -> npt.NDArray[np.int16]:
+    """The value of each variable in each combination; the last variable changes fastest."""
+    grid = np.indices((values,) * variables).reshape(variables, -1)
+    return np.ascontiguousarray(grid.astype(np.int16))
+
+
+def _starts(statement: StateStatement) -> list[Floats]:
+    chosen = {start.variable: start for start in statement.starts}
+    found = []
+    for variable in statement.variables:
+        start = chosen.get(variable, chosen.get(None))
+        if start is None or start.chances is None:
+            found.append(np.full(len(statement.values), 1 / len(statement.values)))
+            continue
+        own = np.zeros(len(statement.values))
+        for chance in start.chances:
+            own[statement.values.index(chance.value)] = chance.probability
+        found.append(own / own.sum())
+    return found
+
+
+def _product(parts: Sequence[Floats]) -> Floats:
+    together = np.ones(1)
+    for part in parts:
+        together = np.outer(together, part).ravel()
+    return together
+
+
+def _powers(matrix: Floats) -> Floats:
+    powers = [matrix]
+    while len(powers) < _POWERS:
+        powers.append(powers[-1] @ powers[-1])
+    return np.stack(powers)
+
+
+def _drifting(statement: StateStatement) -> npt.NDArray[np.bool_]:
+    who = statement.drift.change.who if statement.drift is not None else None
+    return np.array([who is not None and who in (Someone(EVERYONE), Constant(name)) for name in statement.variables])
+
+
+def _period(statement: StateStatement, source: Source | None, time_type: pa.DataType) -> int:
+    if statement.drift is None:
+        return 0
+    window, unit = statement.drift.window, None if pa.types.is_integer(time_type) else time_type.unit
+    if isinstance(window, Ticks) and unit is None:
+        return window.count
+    problem = None
+    if isinstance(window, Duration) and unit is not None:
+        ticks, rest = divmod(window.nanoseconds, NANOSECONDS_PER_UNIT[unit])
+        if not rest:
+            return ticks
+        said = f"EVERY takes whole ticks of the time column, which counts in {unit}"
+        problem = Problem("window-size", said, window.span, hint="write a longer time")
+    elif isinstance(window, Duration):
+        said = "the time column holds integers, so EVERY has no unit"
+        hint = "write the plain number, e.g. `EVERY 100`, or turn the column into a timestamp"
+        problem = Problem("window-unit", said, window.span, hint=hint)
+    else:
+        said = "the time column holds timestamps, so EVERY needs a unit"
+        problem = Problem("window-unit", said, window.span, hint="write `EVERY 10 minutes`, say")
+    raise QueryError([problem], source)
+
+
+def _responses(changes: Sequence[Change], statement: StateStatement, matrices: list[Floats]) -> Responses:
+    """The changes as numbers; their transitions and errors are appended to `matrices`."""
+    rows = [_response(change, statement, matrices) for change in changes]
+    codes, weights, hits, misses, places = zip(*rows, strict=True) if rows else ((), (), (), (), ())
+    return Responses(
+        np.array(codes, np.int32),
+        np.array(weights, np.float64),
+        np.array(hits, np.float64),
+        np.array(misses, np.float64),
+        np.array(places, np.int32),
+    )
+
+
+def _response(
+    change: Change, statement: StateStatement, matrices: list[Floats]
+) -> tuple[int, float, float, float, int]:
+    word = change.who.word if isinstance(change.who, Someone) else None
+    match change:
+        case Move():
+            code = MOVE_ONE if word is None else MOVE_ANYONE if word == ANYONE else MOVE_EVERYONE
+            return code, _fixed(change.probability, 1.0), 1.0, 0.0, 0
+        case Wander():
+            matrices.append(transition(change.arrows, statement.values))
+            return (WANDER_ONE if word is None else WANDER_EVERYONE), 1.0, 1.0, 0.0, len(matrices) - 1
+        case Observe(errors=None):
+            code = SEE_ONE if word is None else SEE_ANYONE if word == ANYONE else SEE_NOBODY
+            hit = _fixed(change.reliability, 1.0)
+            return code, 1.0, hit, float(miss_of(change, hit, len(statement.values))), 0
+        case Observe():
+            assert change.errors is not None
+            matrices.append(transition(change.errors, statement.values))
+            return MISREAD_ONE, 1.0, 1.0, 0.0, len(matrices) - 1
+
+
+def _fixed(number: Number | None, otherwise: float) -> float:
+    """A number of the declaration; those of fields are read with the events."""
+    return float(number.value) if isinstance(number, Literal) else otherwise  # type: ignore[arg-type]
+
+
+def miss_of(change: Observe, hit: float | Floats, values: int) -> float | Floats:
+    """The probability of what was seen where it is not so: of one variable's other values each takes an equal share."""
+    if isinstance(change.false_alarm, Literal):
+        return float(change.false_alarm.value)  # type: ignore[arg-type]
+    return 1 - hit if isinstance(change.who, Someone) else (1 - hit) / (values - 1)

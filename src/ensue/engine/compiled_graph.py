@@ -1,0 +1,270 @@
+"""One step of a join: what the bound variables say about the next one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from ensue.graph.bounds import (
+    WHOLE_END,
+    WHOLE_FIRST,
+    WHOLE_LAST,
+    WHOLE_START,
+    Limit,
+    Network,
+    Point,
+    end_of,
+    position_of,
+    start_of,
+)
+from ensue.graph.graphs import Graph, Moment
+from ensue.nodes.expressions import Expr, variables_of
+from ensue.nodes.names import Name, Stream, in_order
+from ensue.nodes.rewrite import substitute_fields
+from ensue.plan.comparison import alike, graphs_of
+from ensue.plan.planner import longer
+from ensue.plan.plans import AbsencePlan, GraphPlan, QueryPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Bounds of one point: at least each lower point minus its constant, at most each upper point plus its constant."""
+
+    lower: tuple[tuple[Point, int], ...]
+    upper: tuple[tuple[Point, int], ...]
+
+    @property
+    def open(self) -> bool:
+        return not self.lower and not self.upper
+
+
+UNBOUNDED = Range((), ())
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Binding `variable` when others are bound: its ranges, and what can be checked once it is bound."""
+
+    variable: Name
+    start: Range
+    end: Range
+    position: Range
+    conditions: tuple[Expr, ...]
+    distinct: tuple[tuple[Name, Name], ...]
+    deadlines: tuple[AbsencePlan, ...]
+    earliest: tuple[AbsencePlan, ...]
+    checks: tuple[AbsencePlan, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What a graph sees around it: the bound variables and moments of outer graphs, and whether they are all."""
+
+    outer: frozenset[Name]
+    whole: bool
+    moments: frozenset[Name] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledGraph:
+    """A graph as it is evaluated. What depends on the sizes of streams is worked out when they first come, and kept.
+
+    `last_events` are the points that a match may end with, each with how long before its end; None where it ends with
+    a moment that comes again, or where two ends lie at one point.
+    """
+
+    plan: GraphPlan
+    streams: Mapping[Name, Stream]
+    list_streams: Mapping[Name, Stream]
+    moments: Mapping[Name, Moment]
+    last_events: tuple[tuple[Point, int], ...] | None
+    all_judged: bool
+    """Whether nothing is left to judge once all variables are bound, where absences are judged on the way."""
+    orders: dict[Hashable, list[Name]] = field(default_factory=dict)
+    steps: dict[Hashable, Step] = field(default_factory=dict)
+    ranges: dict[Hashable, Range] = field(default_factory=dict)
+    returned: dict[Hashable, Any] = field(default_factory=dict)
+    """The expressions of RETURN in terms of what the graph binds."""
+
+    @classmethod
+    def of(cls, plan: GraphPlan) -> CompiledGraph:
+        graph = plan.graph
+        streams = {variable.name: variable.stream for variable in graph.variables}
+        listed = [inner.graph for collection in plan.collections for inner in collection.graphs]
+        list_streams = {variable.name: variable.stream for inner in listed for variable in inner.variables}
+        moments = {moment.name: moment for moment in graph.moments}
+        ends = []
+        for name in graph.extent.ends:
+            point, ticks = end_of(name), 0
+            while point.variable in moments and not moments[point.variable].repeated:
+                ticks += moments[point.variable].ticks
+                point = moments[point.variable].base
+            ends.append((point, ticks))
+        names = [point.variable for point, _ in ends]
+        alone = moments.keys().isdisjoint(names) and len(set(names)) == len(names)
+        late = graph.repeated or graph.succession or plan.collections or graph.list_conditions
+        judged = not late and all(absence.lower is not None for absence in plan.absences)
+        return cls(plan, streams, list_streams, moments, tuple(ends) if alone else None, judged)
+
+
+def own_conditions(graph: Graph, name: Name) -> list[Expr]:
+    """What a variable asks of itself, as conditions."""
+    variable = graph.variables[graph.names.index(name)]
+    return [
+        substitute_fields(predicate, lambda field: replace(field, variable=name)) for predicate in variable.predicates
+    ]
+
+
+class Compiled:
+    """The graphs of the plans of a machine as they are evaluated, compiled when a step first needs them."""
+
+    def __init__(self, plans: tuple[QueryPlan, ...] = ()) -> None:
+        self._plans = plans
+        self._graphs: dict[int, CompiledGraph] = {}
+        self._longer: dict[tuple[int, int], tuple[QueryPlan, QueryPlan]] = {}
+
+    def __reduce__(self) -> tuple[type[Compiled], tuple[tuple[QueryPlan, ...]]]:
+        """Another process compiles for itself."""
+        return Compiled, (self._plans,)
+
+    @cached_property
+    def alike(self) -> dict[int, Hashable]:
+        """What graphs ask, by the identity of their plan, where several ask the same."""
+        graphs = [graph for plan in self._plans for graph in plan.graphs]
+        if len(graphs) == 1 and len(graphs[0].absences) < 2:
+            return {}
+        return alike(graphs_of(self._plans))
+
+    def graph(self, plan: GraphPlan) -> CompiledGraph:
+        # A compiled graph holds its plan, so that no other one can have its number.
+        found = self._graphs.get(id(plan))
+        if found is None:
+            found = self._graphs[id(plan)] = CompiledGraph.of(plan)
+        return found
+
+    def longer(self, plan: QueryPlan, rounds: int) -> QueryPlan:
+        """The plan for matches in which a repetition without a limit comes so many times."""
+        wanted = id(plan), rounds
+        if wanted not in self._longer:
+            self._longer[wanted] = plan, longer(plan, rounds)
+        return self._longer[wanted][1]
+
+
+def plan_step(
+    plan: GraphPlan,
+    variable: Name,
+    bound: frozenset[Name],
+    sight: Sight,
+    conditions: Iterable[Expr],
+    summaries: bool,
+    points: bool,
+) -> Step:
+    """What follows for `variable` from the bound ones.
+
+    `conditions` are all conditions of the graph that no join key takes care of; `summaries` says whether absences are
+    decided by earliest completion, `points` whether its events end where they start.
+    """
+    graph = plan.graph
+    around = bound | sight.outer
+    now = around | {variable} | sight.moments
+    judged = [absence for absence in plan.absences if summaries and absence.lower is not None]
+    deadlines = tuple(absence for absence in judged if _caps_start(absence, variable, around, graph.times))
+    earliest = tuple(
+        absence for absence in judged if absence not in deadlines and _floors_end(absence, variable, around)
+    )
+    times = _time_points(around, sight)
+    return Step(
+        variable,
+        _range(graph.times, start_of(variable), times, bound),
+        UNBOUNDED if points else _range(graph.times, end_of(variable), times, bound),
+        _range(graph.positions, position_of(variable), _position_points(around, sight.whole), bound)
+        if graph.positions.paths
+        else UNBOUNDED,
+        tuple(c for c in conditions if variables_of(c) <= now and _is_new(variables_of(c), variable, bound, graph)),
+        tuple(pair for pair in plan.distinct if variable in pair and set(pair) <= now),
+        deadlines,
+        earliest,
+        tuple(
+            absence
+            for absence in judged
+            if absence not in deadlines
+            and absence not in earliest
+            and _becomes_decidable(absence, variable, bound, sight.outer)
+        ),
+    )
+
+
+def _is_new(names: frozenset[Name], variable: Name, bound: frozenset[Name], graph: Graph) -> bool:
+    """Whether a condition is judged first at this step: one about what is around the graph with its first variable."""
+    return variable in names or (not bound and names.isdisjoint(graph.names))
+
+
+def plan_moment(plan: GraphPlan, moment: Name, earlier: frozenset[Name], sight: Sight) -> Range:
+    """Between what the variables of a graph, its `earlier` moments, all bound, and what is around it allow a moment."""
+    graph = plan.graph
+    own = frozenset(graph.names)
+    known = replace(sight, moments=sight.moments | earlier)
+    return _range(graph.times, end_of(moment), _time_points(own | sight.outer, known), own | earlier)
+
+
+def _time_points(bound: Collection[Name], sight: Sight) -> list[Point]:
+    points = [point for name in in_order(bound) for point in (start_of(name), end_of(name))]
+    points += map(end_of, in_order(sight.moments))
+    return [*points, WHOLE_START, WHOLE_END] if sight.whole else points
+
+
+def _position_points(bound: Collection[Name], whole: bool) -> list[Point]:
+    points = [position_of(name) for name in in_order(bound)]
+    return [*points, WHOLE_FIRST, WHOLE_LAST] if whole else points
+
+
+def _range(network: Network, point: Point, points: list[Point], own: frozenset[Name]) -> Range:
+    lower = [(other, limit.whole) for other in points if (limit := network.limit(other, point)) is not None]
+    upper = [(other, limit.whole) for other in points if (limit := network.limit(point, other)) is not None]
+    return Range(
+        _needed(lower, own, lambda near, far: network.limit(far, near)),
+        _needed(upper, own, network.limit),
+    )
+
+
+def _needed(
+    limits: list[tuple[Point, int]], own: frozenset[Name], between: Callable[[Point, Point], Limit | None]
+) -> tuple[tuple[Point, int], ...]:
+    """Without the bounds that follow from another one by way of a bound between the two bound points themselves.
+
+    Between two points outside of the graph nothing is relied on: the closure may have learned it from this very graph.
+    """
+    kept = list(limits)
+    for far, wide in limits:
+        for near, narrow in kept:
+            if near == far or not {near.variable, far.variable} & own:
+                continue
+            link = between(near, far)
+            if link is not None and narrow + link.whole <= wide:
+                kept.remove((far, wide))
+                break
+    return tuple(kept)
+
+
+def _caps_start(absence: AbsencePlan, variable: Name, bound: frozenset[Name], times: Network) -> bool:
+    """The scope begins at bound points and ends just before the start of this variable alone: a latest start."""
+    assert absence.lower is not None and absence.upper is not None
+    longest = times.limit(end_of(variable), start_of(variable))
+    is_point = longest is not None and longest.value == 0
+    starts = [(start_of(variable),), *([(end_of(variable),)] if is_point else [])]
+    return absence.lower.variables <= bound and absence.upper.points in starts and absence.upper.shift == -1
+
+
+def _floors_end(absence: AbsencePlan, variable: Name, bound: frozenset[Name]) -> bool:
+    """The scope ends at bound points and begins just after the end of this variable alone: an earliest end."""
+    assert absence.lower is not None and absence.upper is not None
+    return absence.upper.variables <= bound and absence.lower.points == (end_of(variable),) and absence.lower.shift == 1
+
+
+def _becomes_decidable(absence: AbsencePlan, variable: Name, bound: frozenset[Name], outer: frozenset[Name]) -> bool:
+    """Both ends of the scope are known from this step on; scopes between outer events from the first step on."""
+    assert absence.lower is not None and absence.upper is not None
+    needed = (absence.lower.variables | absence.upper.variables) - outer
+    return needed <= bound | {variable} and (variable in needed or not (needed or bound))

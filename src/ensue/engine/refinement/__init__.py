@@ -1,1 +1,0 @@
-"""What an event was, learned from its context: counting, models, and coarse events as alternatives."""

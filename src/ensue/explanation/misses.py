@@ -1,0 +1,311 @@
+"""`ensue.why_not`: how far matches came, and what stopped them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from ensue.api import Loaded
+from ensue.constraints import ConstraintsLike
+from ensue.engine.goals import Search
+from ensue.engine.trace_rows import KEY
+from ensue.errors import LimitError, citing
+from ensue.explanation.near_misses import Example, Examples
+from ensue.explanation.question import Asked, Chosen, chosen_statements, load_for, plain, tables_of
+from ensue.explanation.words import length_in_words
+from ensue.graph.graphs import Variable
+from ensue.nodes.names import Name, in_words, written
+from ensue.nodes.patterns import Events
+from ensue.plan.program_plans import ColumnNames, Columns
+from ensue.plan.requirements import ORDER, PREDICATE, RELATION, WINDOW, Question, Requirement, question_of, what_chooses
+from ensue.programs import Program, QueryLike
+
+MOST_CHOICES = 1_000_000
+"""So many choices of events are counted for one requirement unless the user says otherwise."""
+
+STREAM = "stream"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One requirement: how many were judged by it, how many failed it, and how many failed nothing else.
+
+    Of a stream or a predicate, events are judged; of everything else, choices of events that have passed the steps
+    before. `near_misses` are the choices that are no match because of this alone; None: it cannot be told apart.
+    """
+
+    kind: str
+    what: str
+    tried: int
+    failed: int
+    near_misses: int | None
+    cut: bool
+    closest: str
+    distance: float | None
+    examples: tuple[Example, ...]
+
+    @property
+    def in_words(self) -> str:
+        """What was missed and by how much: `WITHIN 10 minutes failed 3 times, closest 10 min 4 s`."""
+        least = "at least " if self.cut else ""
+        times = "once" if self.near_misses == 1 else f"{least}{self.near_misses:,} times"
+        return f"{self.what} failed {times}" + (f", closest {self.closest}" if self.closest else "")
+
+
+@dataclass(frozen=True, slots=True)
+class WhyNot:
+    """Why a pattern has no matches, or no more than it has: `verdict` in one line, `table` and `to_text()` in full."""
+
+    name: str
+    matches: int
+    verdict: str
+    steps: tuple[Step, ...]
+    time_type: pa.DataType
+
+    @property
+    def blamed(self) -> Step | None:
+        """The step whose removal gives most matches, if there is one; the key only where nothing else is it."""
+        return _blamed(self.steps)
+
+    @property
+    def table(self) -> pa.Table:
+        """One row for each step."""
+        rows = [
+            {
+                "step": number,
+                "kind": step.kind,
+                "what": step.what,
+                "tried": step.tried,
+                "failed": step.failed,
+                "near_misses": step.near_misses,
+                "cut": step.cut,
+                "closest": step.closest or None,
+                "distance": step.distance,
+                "examples": [example.as_row() for example in step.examples],
+            }
+            for number, step in enumerate(self.steps, start=1)
+        ]
+        return pa.Table.from_pylist(rows, schema=_schema(self.time_type))
+
+    def to_text(self) -> str:
+        """All of it in lines for people."""
+        lines = [f"{self.name}: {self.verdict}", "", "how far they came"]
+        lines += [f"  {line}" for line in _funnel(self.steps)]
+        near = [step for step in self.steps if step.near_misses]
+        if near:
+            lines += ["", "what alone stood between"]
+            for step in near:
+                lines.append(f"  {step.in_words}")
+                lines += [f"    {example.in_words}" for example in step.examples]
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+
+def why_not(
+    events: Any,
+    query: Program | QueryLike,
+    *,
+    time: ColumnNames,
+    type: str | None = None,
+    end: ColumnNames | None = None,
+    name: str | None = None,
+    constraints: ConstraintsLike | None = None,
+    tables: Mapping[str, Any] | None = None,
+    examples: int = 3,
+    limit: int = MOST_CHOICES,
+    where: Any = None,
+) -> WhyNot:
+    """How far matches of a pattern came in these events, what stopped how many of them, and the nearest misses.
+
+    `events`, `time`, `type`, `end` and `tables` are as in `ensue.detect`; `name` chooses a statement of a program.
+    `examples` is how many of the nearest misses are shown for each requirement, `limit` how many choices of events are
+    counted. Of a Spark DataFrame the rows of the pattern's streams are brought into this process, `limit` at most:
+    `where`, a condition of Spark, narrows them.
+
+    >>> table = pa.table({"t": [1, 15], "type": ["Order", "Paid"], "id": [7, 7]})
+    >>> query = "PATTERN SEQ(Order o, Paid p) PARTITION BY id WITHIN 10"
+    >>> why_not(table, query, time="t", type="type").verdict
+    'no match: WITHIN 10 failed once, closest 14'
+    """
+    chosen = chosen_statements(query, name, constraints)
+    asked = Asked(events, Columns(time, type, end), where, tables)
+    found = [_explained(one, asked, examples, limit) for one in chosen]
+    return found[0] if len(found) == 1 else _together(found)
+
+
+def _explained(chosen: Chosen, asked: Asked, shown: int, limit: int) -> WhyNot:
+    loaded, _ = load_for(chosen, plain(chosen.query), asked, limit)
+    plan = loaded.planned.plans[0]
+    question = replace(question_of(plan.query, plan.source), chosen=what_chooses(chosen.query))
+    search = Search(question, plan, loaded.sources, limit)
+    with citing(plan.source):
+        steps = tuple(_steps(search, loaded, shown))
+        if search.matches.cut:
+            raise LimitError(
+                "too-many-matches",
+                f"pattern `{chosen.name}` has more than {limit:,} matches, so what it lacks is no question",
+                "ask about fewer events, or raise `limit=`",
+            )
+    matches = search.matches.count
+    kept = matches
+    if question.chosen and matches:
+        kept = _kept(chosen, asked, limit)
+    verdict = _verdict(question, steps, matches, kept)
+    return WhyNot(chosen.name, kept, verdict, steps, plan.catalog.time_type)
+
+
+def _kept(chosen: Chosen, asked: Asked, limit: int) -> int:
+    """How many matches the query has as it is written."""
+    result = replace(chosen.query, name=None, declares=False)
+    _, chunks = load_for(chosen, result, asked, limit)
+    return sum(chunk.rows.length for chunk in chunks)
+
+
+def _together(found: Sequence[WhyNot]) -> WhyNot:
+    """Several rules with one head: the steps of each, and the verdict on the one that came closest."""
+    matches = sum(one.matches for one in found)
+    closest = max(found, key=lambda one: (one.blamed is not None, one.blamed.near_misses or 0 if one.blamed else 0))
+    steps = tuple(
+        replace(step, what=f"rule {number}: {step.what}")
+        for number, one in enumerate(found, start=1)
+        for step in one.steps
+    )
+    verdict = _times(matches) if matches else closest.verdict
+    return WhyNot(closest.name, matches, verdict, steps, closest.time_type)
+
+
+def _steps(search: Search, loaded: Loaded, shown: int) -> Iterator[Step]:
+    question = search.question
+    variables = _variables(search)
+    yield from _streams(search, loaded, variables)
+    pictures = Examples(search, tables_of(loaded), shown)
+    judged = [requirement for requirement in question.requirements if requirement.kind != PREDICATE]
+    for requirement in question.requirements:
+        if requirement.kind == PREDICATE:
+            tried, failed = _judged_events(search, requirement, variables)
+            yield _step(search, pictures, requirement, tried, failed, False)
+    before = search.choices(question.without(judged)) if judged else None
+    for place, requirement in enumerate(judged):
+        assert before is not None
+        after = search.choices(question.without(judged[place + 1 :]))
+        cut = before.cut or after.cut
+        yield _step(search, pictures, requirement, before.count, max(0, before.count - after.count), cut)
+        before = after
+
+
+def _step(search: Search, pictures: Examples, requirement: Requirement, tried: int, failed: int, cut: bool) -> Step:
+    misses = search.misses(requirement)
+    nearest = pictures.nearest(requirement, misses)
+    distance = nearest[0].distance if nearest else None
+    return Step(
+        requirement.kind,
+        requirement.text,
+        tried,
+        failed,
+        misses.count,
+        cut or misses.cut,
+        _closest(search, requirement, nearest),
+        distance,
+        tuple(nearest),
+    )
+
+
+def _variables(search: Search) -> dict[Name, Variable]:
+    """The variables that matches bind, each once, whatever its round."""
+    graphs = [graph.graph for graph in search.planned(search.question.query).graphs]
+    return {written(variable.name): variable for graph in graphs for variable in graph.variables}
+
+
+def _streams(search: Search, loaded: Loaded, variables: Mapping[Name, Variable]) -> Iterator[Step]:
+    total = sum(source.input.table.num_rows for source in loaded.sources)
+    for stream in dict.fromkeys(variable.stream for variable in variables.values()):
+        present = search.present(stream)
+        yield Step(STREAM, in_words(stream), total, total - present, None, False, "", None, ())
+
+
+def _judged_events(search: Search, requirement: Requirement, variables: Mapping[Name, Variable]) -> tuple[int, int]:
+    """How many events of a variable's stream there are, and how many fail what it asks of them by themselves."""
+    variable = variables[requirement.left[0]]
+    present = search.present(variable.stream)
+    return present, present - search.satisfying(variable)
+
+
+def _closest(search: Search, requirement: Requirement, nearest: Sequence[Example]) -> str:
+    """How near the nearest miss came, in words."""
+    if not nearest:
+        return ""
+    first, time_type = nearest[0], search.plan.catalog.time_type
+    if requirement.kind == WINDOW and first.distance is not None:
+        window = requirement.window
+        assert window is not None
+        if isinstance(window, Events):
+            return f"{window.count + int(first.distance)} EVENTS"
+        return length_in_words(search.ticks(window) + int(first.distance), time_type)
+    if requirement.kind == ORDER and first.distance is not None:
+        return "at the same time" if first.distance == 0 else f"{length_in_words(int(first.distance), time_type)} late"
+    if requirement.kind == RELATION and first.distance is not None:
+        return f"off by {length_in_words(int(first.distance), time_type)}"
+    return first.note if requirement.kind != KEY else first.key_words
+
+
+def _blamed(steps: Sequence[Step]) -> Step | None:
+    """Events of different keys nearly always make choices, so the key is blamed last."""
+    near = [step for step in steps if step.near_misses]
+    return max(near, key=lambda step: (step.kind != KEY, step.near_misses or 0), default=None)
+
+
+def _funnel(steps: Sequence[Step]) -> Iterator[Name]:
+    for step in steps:
+        what = "events" if step.kind in (STREAM, PREDICATE) else "choices"
+        left = step.tried - step.failed
+        least = "at least " if step.cut else ""
+        label = f"{step.kind} {step.what}" if step.kind in (STREAM, KEY) else step.what
+        yield f"{label}: {least}{left:,} of {step.tried:,} {what}"
+
+
+def _verdict(question: Question, steps: Sequence[Step], matches: int, kept: int) -> str:
+    if matches and kept < matches:
+        chose = " and ".join(question.chosen)
+        return f"{_times(kept)}: {chose} chose among {matches:,}"
+    if matches:
+        return _times(matches)
+    empty = next((step for step in steps if step.kind == STREAM and step.tried == step.failed), None)
+    if empty is not None:
+        return f"no match: there is no event of stream {empty.what}"
+    blamed = _blamed(steps)
+    if blamed is not None:
+        return f"no match: {blamed.in_words}"
+    stopped = next((step for step in steps if step.kind != STREAM and step.tried == step.failed), None)
+    if stopped is None:
+        return "no match"
+    return f"no match: nothing that came as far passes {stopped.what}, and more than one requirement fails"
+
+
+def _times(matches: int) -> str:
+    return "no match" if matches == 0 else "1 match" if matches == 1 else f"{matches:,} matches"
+
+
+def _schema(time_type: pa.DataType) -> pa.Schema:
+    event = pa.struct([("variable", pa.string()), ("stream", pa.string()), ("start", time_type), ("end", time_type)])
+    example = pa.struct(
+        [("key", pa.string()), ("events", pa.list_(event)), ("distance", pa.float64()), ("note", pa.string())]
+    )
+    return pa.schema(
+        [
+            ("step", pa.int64()),
+            ("kind", pa.string()),
+            ("what", pa.string()),
+            ("tried", pa.int64()),
+            ("failed", pa.int64()),
+            ("near_misses", pa.int64()),
+            ("cut", pa.bool_()),
+            ("closest", pa.string()),
+            ("distance", pa.float64()),
+            ("examples", pa.list_(example)),
+        ]
+    )

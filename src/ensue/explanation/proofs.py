@@ -1,0 +1,335 @@
+"""The tree that proves a match: events, conditions, bounds and absences, and below derived events their own proofs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ensue.api import Loaded
+from ensue.engine.goals import Search
+from ensue.engine.machine import examine
+from ensue.engine.output import render_chunk
+from ensue.engine.rows import MatchChunk
+from ensue.engine.sources import EventSource, Mask
+from ensue.engine.trace_rows import KEY
+from ensue.engine.workspace import Workspace
+from ensue.explanation.near_misses import Examples
+from ensue.explanation.question import tables_of
+from ensue.explanation.words import length_in_words, moment_in_words
+from ensue.graph.bounds import WHOLE_END, WHOLE_START, Point, end_of, start_of
+from ensue.nodes.names import Name, Stream, in_words
+from ensue.nodes.patterns import Events
+from ensue.plan.declared import Derivation, Way
+from ensue.plan.planner import with_lists
+from ensue.plan.plans import AbsencePlan, GraphPlan, QueryPlan
+from ensue.plan.requirements import (
+    ABSENCE,
+    COLLECTION,
+    ORDER,
+    WINDOW,
+    Question,
+    Requirement,
+    column_in_words,
+    question_of,
+)
+from ensue.text.render import render_query
+from ensue.text.render_rules import render_rule
+
+OWN = "ensue:"
+"""What the names of columns begin with that are not the user's."""
+
+
+Path = tuple[tuple[Stream, int], ...]
+"""The derived events above a part of a proof: their streams and rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """A part of a proof: what it is (`kind`), what it says, its values, and what it rests on.
+
+    Kinds are `match`, `event`, `predicate`, `key`, `order`, `relation`, `window`, `condition`, `absence`, `collection`
+    and `cut`, which says that there is more.
+    """
+
+    kind: str
+    text: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+    because: tuple[Proof, ...] = ()
+
+    def to_text(self) -> str:
+        """The tree in lines, what a line rests on below it and further in."""
+        return "\n".join(self._lines(""))
+
+    def _lines(self, indent: str) -> Iterator[str]:
+        yield indent + self.text
+        for part in self.because:
+            yield from part._lines(indent + "  ")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The tree as dictionaries."""
+        return {
+            "kind": self.kind,
+            "text": self.text,
+            "values": dict(self.values),
+            "because": [part.to_dict() for part in self.because],
+        }
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+
+@dataclass
+class Prover:
+    """Proves matches of plans over loaded events. At most `most` ways to one derived event are shown.
+
+    `bound` are the events that proofs rest on, as tables and rows, in the order in which the proofs name them.
+    """
+
+    loaded: Loaded
+    most: int
+    found: dict[int, list[tuple[MatchChunk, pa.Table]]] = field(default_factory=dict)
+    bound: list[tuple[EventSource, int]] = field(default_factory=list)
+
+    def result(self, plan: QueryPlan, one: MatchChunk, is_head: bool) -> Proof:
+        """The proof of the one match of a chunk; of a head the event itself: what shows it proves nothing."""
+        if not is_head:
+            return self.match(plan, one)
+        (name,) = one.plan.graph.names
+        return self._event(one, name, question_of(plan.query, plan.source), (), by_stream=True)
+
+    def match(self, plan: QueryPlan, one: MatchChunk, path: Path = ()) -> Proof:
+        """The proof of the one match of a chunk."""
+        question = question_of(plan.query, plan.source)
+        begins, ends = int(one.starts[0]), int(one.ends[0])
+        words = self._interval(begins, ends)
+        name = in_words(plan.query.name or "match")
+        parts = [self._event(one, name_, question, path) for name_ in one.plan.graph.names]
+        parts += self._requirements(plan, question, one)
+        parts += [self._absence(absence, question, one) for absence in one.plan.absences]
+        parts += self._lists(question, one, path)
+        rule = plan.query.rule
+        statement = " ".join((render_query(plan.query) if rule is None else render_rule(rule)).split())
+        text = f"{name} {words}" + ("" if rule is None else f", by {statement}")
+        return Proof("match", text, {"statement": statement}, tuple(parts))
+
+    # -- events ------------------------------------------------------------------------------------------------------
+
+    def _event(self, one: MatchChunk, name: Name, question: Question, path: Path, *, by_stream: bool = False) -> Proof:
+        found, place = one.space.candidates[name], int(one.rows.places[name][0])
+        return self._bound_event(one.space, name, int(found.rows[place]), question, path, by_stream=by_stream)
+
+    def _bound_event(
+        self, space: Workspace, name: Name, row: int, question: Question, path: Path, *, by_stream: bool = False
+    ) -> Proof:
+        """An event, called by its name and its stream, or by the stream alone."""
+        source, stream = space.candidates[name].source, space.streams[name]
+        self.bound.append((source, row))
+        values = {key: value for key, value in _row(source, row).items() if not key.startswith(OWN)}
+        word = in_words(stream) if by_stream else question.word(name)
+        called = word if word == in_words(stream) else f"{word}: {in_words(stream)}"
+        shown = ", ".join(
+            f"{column_in_words(key, stream, self.loaded.planned.lookups)} = {value!r}"
+            for key, value in values.items()
+            if key not in _columns_of_time(source)
+        )
+        text = f"{called} {self._interval(int(source.starts[row]), int(source.ends[row]))}"
+        proofs = self._derived(source, stream, row, path) if source.input.derived else ()
+        return Proof("event", text + (f" ({shown})" if shown else ""), values, proofs)
+
+    def _derived(self, source: EventSource, stream: Stream, row: int, path: Path) -> tuple[Proof, ...]:
+        """The ways in which an event of a declared stream came about; none by way of itself."""
+        here = (stream, row)
+        derivation = next(made for made in self.loaded.planned.derivations if made.name == stream)
+        wanted = _row(source, row)
+        proofs: list[Proof] = []
+        for way in derivation.ways:
+            for one in self._ways(derivation, way, wanted):
+                if not _rests_on(one, (*path, here)):
+                    if len(proofs) == self.most:
+                        return (*proofs, Proof("cut", "and in other ways"))
+                    proofs.append(self.match(way.plan, one, (*path, here)))
+        return tuple(proofs)
+
+    def _ways(self, derivation: Derivation, way: Way, wanted: Mapping[str, Any]) -> Iterator[MatchChunk]:
+        """The matches of a statement that are this event; a row of a table may stand beside them."""
+        for chunk, table in self._matches(derivation, way):
+            columns = [name for name in table.column_names if name in wanted]
+            fits = np.ones(table.num_rows, bool)
+            for name in columns:
+                fits &= equal_to(table.column(name), wanted[name])
+            for place in np.flatnonzero(fits):
+                yield replace(chunk, rows=chunk.rows.take(np.array([place], np.int32)))
+
+    def _matches(self, derivation: Derivation, way: Way) -> list[tuple[MatchChunk, pa.Table]]:
+        if id(way) not in self.found:
+            plan = with_lists(way.plan)
+            _, chunks = examine(plan, self.loaded.sources)
+            self.found[id(way)] = [
+                (chunk, _cast(pa.Table.from_batches([render_chunk(chunk, way.output)]), derivation.schema))
+                for chunk in chunks
+            ]
+        return self.found[id(way)]
+
+    # -- what holds --------------------------------------------------------------------------------------------------
+
+    def _requirements(self, plan: QueryPlan, question: Question, one: MatchChunk) -> Iterator[Proof]:
+        search = Search(question, plan, self.loaded.sources, 1)
+        values = Examples(search, tables_of(self.loaded), 0)
+        for requirement in question.requirements:
+            if requirement.kind not in (ABSENCE, COLLECTION) and not requirement.repeated:
+                proof = self._requirement(search, values, requirement, one)
+                if proof is not None:
+                    yield proof
+
+    def _requirement(self, search: Search, values: Examples, requirement: Requirement, one: MatchChunk) -> Proof | None:
+        """That a requirement holds, with its values; None where the match took another branch."""
+        bound = one.rows.places.keys()
+        if requirement.kind == KEY:
+            key = values.key_of(one)
+            return Proof(KEY, ", ".join(f"{name} = {value!r}" for name, value in key.items()), key)
+        named = {*requirement.left, *requirement.right}
+        if named and not named & bound:
+            return None
+        if requirement.kind in (ORDER, WINDOW):
+            return self._timed(search, requirement, one)
+        sides = values.sides(requirement, one)
+        if sides is None:
+            return Proof(requirement.kind, requirement.text)
+        left, right = (side[0].as_py() for side in sides)
+        said = {"left": left, "right": right}
+        return Proof(requirement.kind, f"{requirement.text}: {left!r} and {right!r}", said)
+
+    def _timed(self, search: Search, requirement: Requirement, one: MatchChunk) -> Proof | None:
+        distances = search.distances(requirement, one)
+        if distances is None:
+            return None
+        apart, time_type = int(distances[0]), self._time_type
+        if requirement.kind == ORDER:
+            return Proof(ORDER, f"{requirement.text}, by {length_in_words(-apart, time_type)}", {"ticks": -apart})
+        window = requirement.window
+        assert window is not None
+        if isinstance(window, Events):
+            taken = apart + window.count
+            return Proof(WINDOW, f"{requirement.text}: {taken} events", {"events": taken})
+        taken = apart + search.ticks(window)
+        return Proof(WINDOW, f"{requirement.text}: {length_in_words(taken, time_type)}", {"ticks": taken})
+
+    def _absence(self, absence: AbsencePlan, question: Question, one: MatchChunk) -> Proof:
+        """That nothing forbidden lies in a scope, and where the scope is."""
+        inner = absence.graph.graph
+        points = [point for name in one.plan.graph.names for point in (start_of(name), end_of(name))]
+        points += [WHOLE_START, WHOLE_END]
+        lows = [self._edge(absence.graph, start_of(name), points, one, least=True) for name in inner.names]
+        highs = [self._edge(absence.graph, end_of(name), points, one, least=False) for name in inner.names]
+        scope = (_outermost(lows, True, self._time_type), _outermost(highs, False, self._time_type))
+        words = " ".join(word for word in scope if word)
+        values = {"from": _value(lows, min), "to": _value(highs, max)}
+        return Proof(ABSENCE, f"no {absence.absence.text} {words}".rstrip(), values)
+
+    def _edge(
+        self, inner: GraphPlan, point: Point, outer: Sequence[Point], one: MatchChunk, least: bool
+    ) -> tuple[int, bool] | None:
+        """The bound that the match sets to a point of what is forbidden: its value, and whether it is excluded."""
+        times = inner.graph.times
+        found: list[tuple[int, int, bool]] = []
+        for known in outer:
+            limit = times.limit(known, point) if least else times.limit(point, known)
+            if limit is not None:
+                value = int(one.space.value(known, one.rows)[0])
+                exact = value - limit.value if least else value + limit.value
+                whole = value - limit.whole if least else value + limit.whole
+                found.append((whole, exact, limit.strict))
+        if not found:
+            return None
+        _, exact, strict = max(found) if least else min(found)
+        return exact, strict
+
+    # -- lists and words ---------------------------------------------------------------------------------------------
+
+    def _lists(self, question: Question, one: MatchChunk, path: Path) -> Iterator[Proof]:
+        for plan in one.plan.collections:
+            lists = one.rows.lists.get(plan.collection.name)
+            if lists is None:
+                continue
+            sizes = np.cumsum([0, *(part.rows.length for part in lists.parts)])
+            events = []
+            for number in lists.order[lists.offsets[0] : lists.offsets[1]]:
+                place = int(np.searchsorted(sizes, number, side="right")) - 1
+                part, row = lists.parts[place], int(number - sizes[place])
+                for name in part.space.plan.graph.names:
+                    found = part.space.candidates[name]
+                    events.append(
+                        self._bound_event(
+                            part.space, name, int(found.rows[part.rows.places[name][row]]), question, path
+                        )
+                    )
+            count = int(lists.lengths[0])
+            yield Proof(COLLECTION, f"{plan.collection.text}: {count} listed", {"count": count}, tuple(events))
+
+    @property
+    def _time_type(self) -> pa.DataType:
+        return self.loaded.planned.plans[0].catalog.time_type
+
+    def _interval(self, start: int, end: int) -> str:
+        begins = moment_in_words(start, self._time_type)
+        return f"at {begins}" if start == end else f"from {begins} to {moment_in_words(end, self._time_type)}"
+
+
+def _columns_of_time(source: EventSource) -> set[str | None]:
+    """The columns that say when and of which stream an event is."""
+    return {source.input.time, source.input.end, source.input.type}
+
+
+def _row(source: EventSource, row: int) -> dict[str, Any]:
+    table = source.input.table
+    return {name: table.column(name)[row].as_py() for name in table.column_names}
+
+
+def _rests_on(one: MatchChunk, events: Sequence[tuple[Stream, int]]) -> bool:
+    """Whether a match binds one of the events."""
+    bound = {
+        (one.space.streams[name], int(one.space.candidates[name].rows[one.rows.places[name][0]]))
+        for name in one.plan.graph.names
+    }
+    return bool(bound & {*events})
+
+
+def _cast(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The columns that a schema has too, in its types."""
+    names = [name for name in table.column_names if name in schema.names]
+    return table.select(names).cast(pa.schema([schema.field(name) for name in names]), safe=False)
+
+
+def equal_to(column: pa.ChunkedArray, value: Any) -> Mask:
+    """Where a column has a value; null is null."""
+    if value is None:
+        return np.asarray(column.is_null())
+    if pa.types.is_nested(column.type):
+        return np.array([found == value for found in column.to_pylist()], bool)
+    try:
+        equal = pc.equal(column, pa.scalar(value, column.type))
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        return np.zeros(len(column), bool)
+    return np.asarray(equal.fill_null(False))
+
+
+Edge = tuple[int, bool] | None
+
+
+def _outermost(edges: Sequence[Edge], least: bool, time_type: pa.DataType) -> str:
+    known = [edge for edge in edges if edge is not None]
+    if len(known) < len(edges) or not known:
+        return ""
+    value, strict = min(known) if least else max(known)
+    words = ("after" if strict else "from") if least else ("before" if strict else "to")
+    return f"{words} {moment_in_words(value, time_type)}"
+
+
+def _value(edges: Sequence[Edge], outermost: Any) -> int | None:
+    known = [edge[0] for edge in edges if edge is not None]
+    return outermost(known) if len(known) == len(edges) and known else None

@@ -1,0 +1,150 @@
+"""The statement that a question is about, and the events that it is asked of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ensue.analysis.declarations import declarations, streams_of
+from ensue.analysis.scopes import counts_events
+from ensue.api import Loaded, load_tables
+from ensue.constraints import ConstraintsLike
+from ensue.engine.rows import MatchChunk
+from ensue.engine.stage import Member
+from ensue.engine.traces import Watched
+from ensue.errors import Problem, QueryError, SchemaError, did_you_mean
+from ensue.lower.phases import Checked, lower, rules_lowered
+from ensue.lower.rulesets import unused_heads
+from ensue.nodes.patterns import PatternQuery
+from ensue.nodes.rules import Ruleset
+from ensue.plan.inputs import InputTable
+from ensue.plan.plans import Options
+from ensue.plan.program_plans import Columns
+from ensue.programs import Program, QueryLike, written_statements
+from ensue.runtimes.fixed import fixed_tables
+from ensue.runtimes.tables import are_frames
+
+MOST_ROWS = 1_000_000
+"""How many rows of a Spark DataFrame are brought into this process unless the user says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The events that a question is about, as they were handed over, and the tables that the program looks up."""
+
+    events: Any
+    columns: Columns
+    where: Any = None
+    tables: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A statement of a program, by what it is called, and the program."""
+
+    name: str
+    query: PatternQuery
+    statements: Checked
+    is_head: bool = False
+
+    def as_result(self, query: PatternQuery) -> Checked:
+        """The program with this query as its only result, in place of the statement that it comes from."""
+        declared = (other for other in self.statements.statements if other.declares)
+        return replace(self.statements, statements=(*declared, query), constraints=())
+
+
+def plain(query: PatternQuery) -> PatternQuery:
+    """The statement as a pattern whose matches are shown with all that they bind, whatever chooses among them."""
+    return replace(query, name=None, declares=False, lookup=None, policy=None, consume=None, returns=())
+
+
+def chosen_statements(
+    program: Program | QueryLike, name: str | None, constraints: ConstraintsLike | None = None
+) -> list[Chosen]:
+    """The statements that a name means; without one, the only pattern of the program."""
+    written = written_statements(program, constraints)
+    statements = rules_lowered(written)
+    named = _names(statements)
+    wanted = _only_result(written, named) if name is None else name
+    found = [Chosen(called, query, statements) for called, query in named if called == wanted]
+    if not found:
+        raise _no_such(wanted, list(dict.fromkeys(called for called, _ in named)), statements)
+    return found
+
+
+def chosen_result(program: Program | QueryLike, name: str | None, constraints: ConstraintsLike | None = None) -> Chosen:
+    """The pattern or head whose matches are meant; without a name, the only one."""
+    written = written_statements(program, constraints)
+    statements = rules_lowered(written)
+    found = dict(zip(Program(statements).names, statements.results, strict=True))
+    wanted = _only_result(written, list(found.items())) if name is None else name
+    if wanted not in found:
+        raise _no_such(wanted, list(found), statements)
+    return Chosen(wanted, found[wanted], statements, is_head=wanted in written.heads)
+
+
+def _no_such(name: str, names: list[str], statements: Checked) -> QueryError:
+    hint = did_you_mean(name, names) or f"names: {', '.join(names)}"
+    return QueryError([Problem("no-such-pattern", f"no statement is called `{name}`", hint=hint)], statements.source)
+
+
+def _names(statements: Checked) -> list[tuple[str, PatternQuery]]:
+    """Every statement that can be asked about, by its name: of a head its rules, not the result that shows them."""
+    declared = [(str(query.name or ""), query) for query in statements.declared]
+    heads = {query.name for query in statements.declared if query.rule is not None}
+    results = zip(Program(statements).names, statements.results, strict=True)
+    return [*((name, query) for name, query in results if query.name not in heads), *declared]
+
+
+def _only_result(written: Checked, named: list[tuple[str, PatternQuery]]) -> str:
+    """The name of the one pattern; where there are only rules, of the one head that no other rule uses."""
+    results = written.results or unused_heads(written.ruleset or Ruleset())
+    if len(results) == 1:
+        return named[0][0] if written.results else str(results[0])
+    places = list(dict.fromkeys(name for name, _ in named))
+    if len(places) == 1:
+        return places[0]
+    raise QueryError(
+        [
+            Problem(
+                "which-pattern",
+                f"the program has {len(places)} statements, and the question is about one of them",
+                hint=f"choose with `name=`: {', '.join(places)}",
+            )
+        ],
+        written.source,
+    )
+
+
+def load_for(
+    chosen: Chosen, query: PatternQuery, asked: Asked, most: int, match_id: bool = False
+) -> tuple[Loaded, Iterator[MatchChunk]]:
+    """The events, those of declared streams included, that this form of the statement looks at, and its matches."""
+    statements = lower(chosen.as_result(query))
+    events, columns = asked.events, asked.columns
+    if are_frames(events):
+        from ensue.runtimes.spark.belief_tasks import answered
+        from ensue.runtimes.spark.collecting import collect_events
+
+        events, statements = answered(events, statements, columns)
+        declared = declarations(statements.statements)
+        streams = [name for name in streams_of(statements.statements) if name not in declared]
+        named = [name for name in streams if isinstance(name, str)]
+        everything = len(named) < len(streams) or any(map(counts_events, statements.statements))
+        events = collect_events(events, columns, None if everything else named, asked.where, most)
+    elif asked.where is not None:
+        raise SchemaError("where-frame", "`where` filters Spark DataFrames", "filter the table itself before the call")
+    fixed = fixed_tables(asked.tables, statements)
+    loaded = load_tables(events, statements, columns, match_id, fixed, Options(), whole=True)
+    step = loaded.run(_chunks, asked=True)
+    return loaded.after(step), step.outputs[0]
+
+
+def _chunks(member: Member, watched: Watched, chunks: Iterator[MatchChunk], options: Options) -> Iterator[MatchChunk]:
+    return chunks
+
+
+def tables_of(loaded: Loaded) -> tuple[InputTable, ...]:
+    """What is known of the tables that a plan reads, those of declared streams included."""
+    return (*loaded.planned.tables, *(derivation.item for derivation in loaded.planned.derivations))

@@ -1,0 +1,225 @@
+"""Everything that a page says about a run, as one value that JSON can hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ensue.api import Loaded
+from ensue.engine.sources import EventSource
+from ensue.errors import counted
+from ensue.explanation.report.found import Found, Int64s
+from ensue.explanation.report.lanes import Key, LaneGroup, group_lanes
+from ensue.explanation.report.limits import BINS, Limits
+from ensue.explanation.report.marks import Marks
+from ensue.explanation.report.shown import Chooser
+from ensue.explanation.report.values import on_axis
+from ensue.explanation.words import moment_in_words
+from ensue.nodes.names import Ancestry, AnyEvent, Stage, in_words
+from ensue.plan.description import Explained
+from ensue.plan.picture import drawings
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What there is in all, where a page is made of a part of it that was chosen elsewhere, such as by Spark.
+
+    `rows` and `streams` are rows in all and by stream, `keys` by columns, and so are the keys that are `shown`. By
+    pattern there are `matches`, how many of them end in each step of time, and those that may be shown, by their keys,
+    starts and ends.
+    """
+
+    rows: int
+    streams: Mapping[str, int]
+    matches: Mapping[str, int]
+    bars: Mapping[str, Sequence[int]]
+    first_matches: Mapping[str, Sequence[tuple[Key, int, int]]]
+    keys: Mapping[tuple[str, ...], int]
+    shown: Mapping[tuple[str, ...], Sequence[Key]]
+    first: int | None
+    last: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Puts together what a page says. `explained` are the statements of the program by name, as they are written."""
+
+    loaded: Loaded
+    found: Sequence[Found]
+    explained: Sequence[tuple[str, Explained]]
+    limits: Limits
+    title: str
+    counts: Counts | None = None
+
+    def collected(self) -> dict[str, Any]:
+        """All of it: lanes, events, matches with their proofs, patterns with their plans, and what was left out."""
+        chosen = None if self.counts is None else self.counts.shown
+        groups = group_lanes(self.found, self.loaded, self.limits.keys, chosen)
+        marks = Marks(self.loaded)
+        allowed = None if self.counts is None else self.counts.first_matches
+        shown = Chooser(self.loaded, self.found, groups, marks, allowed).shown(self.limits.matches)
+        lanes: list[dict[str, Any]] = [
+            {"label": label, "keys": ", ".join(group.keys)} for group in groups for label in group.labels()
+        ]
+        per_lane = max(1, self.limits.events // max(1, len(lanes)))
+        totals: dict[int, int] = {}
+        for group in groups:
+            totals |= marks.add(group, per_lane, shown.first_starts)
+        events, fields = marks.shown()
+        for number, lane in enumerate(lanes):
+            lane |= {"events": totals.get(number, 0), "matches": shown.totals.get(number, 0)}
+        first, last = self._range()
+        return {
+            "title": self.title,
+            "time": self._time(first, last),
+            "rows": self.loaded.report.rows if self.counts is None else self.counts.rows,
+            "setAside": self.loaded.report.set_aside,
+            "patterns": [self._pattern(one, first, last) for one in self.found],
+            "statements": [_statement(name, entry) for name, entry in self.explained],
+            "streams": self._streams(groups, events),
+            "lanes": lanes,
+            "fields": fields,
+            "events": events,
+            "matches": shown.matches,
+            "leftOut": [*self._left_out(groups, lanes, events, len(shown.matches))],
+        }
+
+    # -- time ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def _time_type(self) -> pa.DataType:
+        return self.loaded.planned.plans[0].catalog.time_type
+
+    @property
+    def _given(self) -> list[EventSource]:
+        return [source for source in self.loaded.sources if not source.input.derived]
+
+    def _range(self) -> tuple[int | None, int | None]:
+        """The first start and the last end of all events."""
+        if self.counts is not None:
+            return self.counts.first, self.counts.last
+        valid = [slice(None) if source.valid is None else source.valid for source in self._given]
+        starts = [source.starts[own] for source, own in zip(self._given, valid, strict=True)]
+        ends = [source.ends[own] for source, own in zip(self._given, valid, strict=True)]
+        return (
+            min((int(own.min()) for own in starts if len(own)), default=None),
+            max((int(own.max()) for own in ends if len(own)), default=None),
+        )
+
+    def _time(self, first: int | None, last: int | None) -> dict[str, Any]:
+        moments = pa.types.is_timestamp(self._time_type)
+        if first is None or last is None:
+            return {"moments": moments, "first": None, "last": None, "step": 1, "words": "no events"}
+        words = [moment_in_words(tick, self._time_type) for tick in (first, last)]
+        return {
+            "moments": moments,
+            "first": on_axis(first, self._time_type),
+            "last": on_axis(last, self._time_type),
+            "step": on_axis(step_of(first, last), self._time_type),
+            "words": words[0] if first == last else " to ".join(words),
+        }
+
+    # -- patterns and streams ------------------------------------------------------------------------------------------
+
+    def _pattern(self, one: Found, first: int | None, last: int | None) -> dict[str, Any]:
+        count = len(one) if self.counts is None else self.counts.matches[one.name]
+        if first is None or last is None:
+            bars = [0] * BINS
+        else:
+            bars = bars_of(one.ends, first, last) if self.counts is None else [*self.counts.bars[one.name]]
+        read = [
+            {
+                "stream": in_words(entry.stream),
+                "variable": entry.variable,
+                "events": entry.events,
+                "kept": entry.kept,
+            }
+            for entry in one.read
+        ]
+        return {
+            "name": one.name,
+            "kind": "rule" if one.is_head else "pattern",
+            "keys": list(one.keys),
+            "count": count,
+            "bars": bars,
+            # On Spark only a part of the events has come into this process, which says nothing about all of them.
+            "read": read if self.counts is None else [],
+        }
+
+    def _streams(self, groups: Sequence[LaneGroup], events: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """The streams that the program looks at, and those of events that are shown beside, with their rows."""
+        known = {name for group in groups for name in group.streams if not isinstance(name, AnyEvent)}
+        derived = {in_words(derivation.name) for derivation in self.loaded.planned.derivations}
+        inner = {str(made.name) for made in self.loaded.planned.derivations if isinstance(made.name, Stage | Ancestry)}
+        shown = {str(event["stream"]) for event in events} - inner
+        names = sorted({str(name) for name in known if isinstance(name, str)} | shown)
+        # Spark counts the events of heads as matches, those of other declared streams it hands on uncounted.
+        rows = self._rows() if self.counts is None else {**self.counts.matches, **self.counts.streams}
+        unknown = None if self.counts is not None else 0
+        return [
+            {"name": name, "rows": rows.get(name, unknown if name in derived else 0), "derived": name in derived}
+            for name in names
+        ]
+
+    def _rows(self) -> dict[str, int]:
+        rows: dict[str, int] = {}
+        for source in self.loaded.sources:
+            item = source.input
+            if item.stream is not None:
+                rows[in_words(item.stream)] = item.table.num_rows
+            else:
+                counts = pc.value_counts(source.column(str(item.type)))
+                rows |= dict(zip(map(str, counts.field(0).to_pylist()), counts.field(1).to_pylist(), strict=True))
+        return rows
+
+    # -- what was left out ---------------------------------------------------------------------------------------------
+
+    def _left_out(
+        self, groups: Sequence[LaneGroup], lanes: Sequence[Mapping[str, Any]], events: Sequence[Any], matches: int
+    ) -> Iterator[str]:
+        for group in groups:
+            total = group.total if self.counts is None else self.counts.keys.get(group.keys, group.total)
+            if group.keys and total > len(group.shown):
+                yield f"{len(group.shown):,} of {counted(total, 'key', 'keys')} of {', '.join(group.keys)}"
+        in_lanes = sum(int(lane["events"]) for lane in lanes)
+        drawn = sum(len(event["lanes"]) for event in events)
+        if in_lanes > drawn:
+            yield f"{drawn:,} of {counted(in_lanes, 'event', 'events')} of these keys"
+        found = sum(len(one) for one in self.found) if self.counts is None else sum(self.counts.matches.values())
+        if found > matches:
+            yield f"{matches:,} of {counted(found, 'match', 'matches')}"
+
+
+def step_of(first: int, last: int) -> int:
+    """The length of one of `BINS` parts of the time between two moments.
+
+    >>> step_of(0, 119), step_of(0, 120), step_of(7, 7)
+    (2, 3, 1)
+    """
+    return (last - first) // BINS + 1
+
+
+def bars_of(times: Int64s, first: int, last: int) -> list[int]:
+    """How many times lie in each part of an interval; what lies outside counts at its edge.
+
+    >>> sum(bars_of(np.array([0, 5, 99, 200]), 0, 99))
+    4
+    """
+    places = np.clip((times - first) // step_of(first, last), 0, BINS - 1)
+    return [int(count) for count in np.bincount(places, minlength=BINS)]
+
+
+def _statement(name: str, entry: Explained) -> dict[str, Any]:
+    (kind, text), *sections = entry.sections
+    return {
+        "name": name,
+        "kind": kind.lower(),
+        "text": "\n".join(text),
+        "drawings": drawings(entry),
+        "sections": [{"title": title, "lines": list(lines)} for title, lines in sections],
+    }

@@ -1,0 +1,533 @@
+"""From a checked query to its normal form: a union of event graphs with closed bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count, pairwise
+
+from ensue.analysis.catalog import Catalog
+from ensue.analysis.choices import choices, names_in, orders, renamed, settled_forms
+from ensue.analysis.scopes import (
+    Aside,
+    counts_events,
+    group_of,
+    is_aside,
+    whole_windows,
+)
+from ensue.errors import Problem, QueryError, Source
+from ensue.graph.bounds import (
+    WHOLE_END,
+    WHOLE_FIRST,
+    WHOLE_LAST,
+    WHOLE_START,
+    ZERO,
+    Bound,
+    Contradiction,
+    Limit,
+    Network,
+    Point,
+    Reason,
+    TimeScale,
+    end_of,
+    extend,
+    position_of,
+    start_of,
+)
+from ensue.graph.conditions import UNSAID, Conditions
+from ensue.graph.graphs import (
+    Absence,
+    Closing,
+    Collection,
+    Extent,
+    Graph,
+    Moment,
+    NormalForm,
+    Scope,
+    Windows,
+    text_of,
+)
+from ensue.graph.lists import NO_REPETITIONS, Repetitions
+from ensue.graph.reader import BEFORE, Choice, Parts, Reader, Rival, Surroundings, extent_of, trails, variables_in
+from ensue.lower.phases import spelled_out
+from ensue.nodes.expressions import Expr
+from ensue.nodes.names import Name, Other
+from ensue.nodes.operators import CUMULATIVE, NEXT_MATCH, STRICT
+from ensue.nodes.patterns import (
+    Events,
+    Named,
+    Not,
+    Pattern,
+    PatternQuery,
+    Pick,
+    Repeat,
+    Window,
+    rewrite,
+    walk,
+)
+
+ENDS = frozenset({"e"})
+"""That it has to be known which item of a pattern ends last."""
+
+IMPLICIT = Reason("")
+"""Why a bound holds that no clause of the user states, such as that an event starts before it ends."""
+
+
+def normalize_query(
+    query: PatternQuery, catalog: Catalog, source: Source | None = None, longest: int = 1
+) -> NormalForm:
+    """The union of graphs that a checked and bound query means. Raises `never-holds` if no graph can ever match.
+
+    A repetition without an upper limit comes `longest` times at most.
+    """
+    builder = GraphBuilder(query, catalog, source, longest)
+    graphs: list[Graph] = []
+    dropped: list[str] = []
+    contradictions: list[Contradiction] = []
+    for number, (pattern, forms) in enumerate(settled_forms(builder.pattern, longest)):
+        possible: list[Graph] = []
+        for ordered in forms:
+            graph = builder.whole_graph(pattern, ordered, number)
+            found = contradiction_of(graph)
+            if found is None:
+                possible.append(graph)
+            else:
+                contradictions.append(found)
+        graphs += possible
+        if not possible:
+            dropped.append(f"{text_of(pattern)}: {explain_contradiction(contradictions[-1])}")
+    if not graphs:
+        raise QueryError([_never_holds(contradictions[0])], source)
+    return NormalForm(
+        tuple(graphs), builder.windows, tuple(dropped), builder.pattern, builder.repetitions, catalog.hierarchy
+    )
+
+
+def contradiction_of(graph: Graph) -> Contradiction | None:
+    """Why the bounds of a graph can never hold, or None."""
+    return graph.times.contradiction or graph.positions.contradiction
+
+
+def explain_contradiction(contradiction: Contradiction) -> str:
+    """The cycle in the user's own clauses, in the order in which it closes."""
+    return ", but ".join(dict.fromkeys(bound.reason.text for bound in contradiction.cycle if bound.reason.text))
+
+
+def _never_holds(contradiction: Contradiction) -> Problem:
+    spans = [bound.reason.span for bound in contradiction.cycle if bound.reason.span is not None]
+    return Problem(
+        "never-holds",
+        f"the pattern can never match: {explain_contradiction(contradiction)}",
+        max(spans, key=lambda span: span.start, default=None),
+        hint=_way_out(contradiction),
+    )
+
+
+def _way_out(contradiction: Contradiction) -> str:
+    if all(bound.reason.by_order for bound in contradiction.cycle if bound.reason.text):
+        return "a variable that is written twice is one event: give the second its own name"
+    return "one of these clauses has to go or to be loosened"
+
+
+@dataclass(frozen=True, slots=True)
+class _Edges:
+    """The points among which the ends of a match in time and in position are."""
+
+    starts: tuple[Point, ...] = (WHOLE_START,)
+    ends: tuple[Point, ...] = (WHOLE_END,)
+    first: tuple[Point, ...] = (WHOLE_FIRST,)
+    last: tuple[Point, ...] = (WHOLE_LAST,)
+
+    def instead(self, replaced: frozenset[Name], edges: _Edges) -> _Edges:
+        """The ends of a match in which others take the place of some variables."""
+
+        def points(own: tuple[Point, ...], other: tuple[Point, ...]) -> tuple[Point, ...]:
+            kept = tuple(point for point in own if point.variable not in replaced)
+            return kept if len(kept) == len(own) else (*kept, *other)
+
+        return _Edges(
+            points(self.starts, edges.starts),
+            points(self.ends, edges.ends),
+            points(self.first, edges.first),
+            points(self.last, edges.last),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """What is around a graph, outermost first, and its closed bounds; no positions where no window counts them.
+
+    `whole` are the ends of the match. Inside of a match that would be better than the one around it, `about` says what
+    its variables are called, and `edges` are its ends.
+    """
+
+    parts: tuple[Parts, ...]
+    times: Network
+    positions: Network
+    whole: _Edges
+    aside: Aside | None = None
+    about: Mapping[Name, Name] | None = None
+    edges: _Edges | None = None
+
+
+class GraphBuilder:
+    """Builds the graphs of one query and holds what is the same for all of them."""
+
+    def __init__(self, query: PatternQuery, catalog: Catalog, source: Source | None, longest: int) -> None:
+        self.source = source
+        self.policy = query.policy
+        query = spelled_out(query)
+        self.pattern: Pattern = query.pattern
+        self.catalog = catalog
+        self.scale = TimeScale(catalog.unit)
+        self.reader = Reader(self.scale.ticks)
+        self.windows = self._windows(whole_windows(query))
+        self.limits = self._windows(whole_windows(query, limiting=True))
+        self.counting = counts_events(query)
+        lists = query.policy == CUMULATIVE or any(isinstance(part, Repeat) for part in walk(query.pattern))
+        self.repetitions = Repetitions.of(query, longest) if lists else NO_REPETITIONS
+        self.conditions = None if query.where is None else Conditions(query, catalog, self.repetitions)
+
+    def _windows(self, windows: Sequence[Window]) -> Windows:
+        return Windows(
+            min((self.scale.ticks(window) for window in windows if not isinstance(window, Events)), default=None),
+            min((window.count for window in windows if isinstance(window, Events)), default=None),
+        )
+
+    def whole_graph(self, chosen: Pattern, pattern: Pattern, number: int) -> Graph:
+        """The graph of a chosen pattern in one order of its items; `number` is that of the choice."""
+        parts = Parts()
+        self.reader.read(pattern, None, None, parts)
+        extent = extent_of(pattern)
+        if self.policy == STRICT:
+            parts.positions += _adjacent(variables_in(pattern))
+        # The ends of the match are points around all others, exact where only one variable can be first or last.
+        parts.times += [Bound(WHOLE_START, start_of(name), ZERO, IMPLICIT) for name in extent.starts]
+        parts.times += [Bound(end_of(name), WHOLE_END, ZERO, IMPLICIT) for name in extent.ends]
+        if len(extent.starts) == 1:
+            parts.times.append(Bound(start_of(extent.starts[0]), WHOLE_START, ZERO, IMPLICIT))
+        if len(extent.ends) == 1:
+            parts.times.append(Bound(WHOLE_END, end_of(extent.ends[0]), ZERO, IMPLICIT))
+        if self.limits.ticks is not None:
+            parts.times.append(Bound(WHOLE_END, WHOLE_START, Limit(self.limits.ticks, False), IMPLICIT))
+        for name in parts.variables if self.counting else ():
+            parts.positions.append(Bound(WHOLE_FIRST, position_of(name), ZERO, IMPLICIT))
+            parts.positions.append(Bound(position_of(name), WHOLE_LAST, ZERO, IMPLICIT))
+        if self.limits.events is not None:
+            parts.positions.append(Bound(WHOLE_LAST, WHOLE_FIRST, Limit(self.limits.events - 1, False), IMPLICIT))
+        positions = Network((WHOLE_FIRST, WHOLE_LAST)) if self.counting else Network()
+        whole = _edges_of(pattern) if parts.rivals else _Edges()
+        nothing = _Around((), Network((WHOLE_START, WHOLE_END)), positions, whole)
+        graph = self._graph(parts, extent, nothing, chosen=chosen)
+        succession = variables_in(pattern) if self.policy == NEXT_MATCH else ()
+        if graph.times.contradiction is None and (len(extent.starts) > 1 or len(extent.ends) > 1):
+            graph = replace(graph, extent=_outermost(extent, graph.times))
+        return replace(graph, closings=_closings(graph, pattern, parts.picks), succession=succession, number=number)
+
+    def _graph(
+        self,
+        parts: Parts,
+        extent: Extent,
+        around: _Around,
+        conditions: Iterable[Expr] | None = None,
+        chosen: Pattern | None = None,
+    ) -> Graph:
+        """The graph of these parts, closed together with what is around it; `chosen` is the whole pattern.
+
+        Unless `conditions` are given, they are those of its scope.
+        """
+        if conditions is None and self.conditions is not None:
+            conditions = self.conditions.own(parts, around.aside, around.parts)
+        found = self.conditions.sorted(parts, conditions or (), around.parts) if self.conditions else UNSAID
+        parts.times += found.bounds
+        inside = self._close(parts, around)
+        own = parts.variables.keys() | parts.moments.keys()
+        variables = tuple(
+            replace(variable, predicates=variable.predicates + found.predicates[variable.name])
+            if variable.name in found.predicates
+            else variable
+            for variable in parts.variables.values()
+        )
+        absences: tuple[Absence, ...] = ()
+        collections: tuple[Collection, ...] = ()
+        if inside.times.contradiction is None and inside.positions.contradiction is None:
+            absences = tuple(
+                Absence(graph, scope, pattern)
+                for item in parts.asides
+                if isinstance(item.item, Not) and not item.item.loose
+                for pattern, graph, scope in self._graphs_beside(item, inside)
+            )
+            collections = tuple(
+                self._collection(item, item.item, inside) for item in parts.asides if isinstance(item.item, Repeat)
+            )
+            absences += tuple(absence for rival in parts.rivals for absence in self._no_rival(rival, inside))
+            if chosen is not None:
+                absences += tuple(
+                    absence
+                    for place, choice in enumerate(parts.picks)
+                    for absence in self._no_better(place, choice.pick, chosen, inside)
+                )
+        return Graph(
+            variables,
+            extent,
+            inside.times,
+            inside.positions,
+            found.conditions,
+            found.equalities,
+            absences,
+            collections=collections,
+            list_conditions=()
+            if self.conditions is None
+            else tuple(self.conditions.about_lists(inside.parts, inside.aside, inside.about, collections)),
+            rounds=self.repetitions.rounds(parts.names) if self.repetitions.unrolled else {},
+            moments=tuple(parts.moments.values()),
+            series=parts.series,
+            ties=tuple(
+                bound for bound in found.bounds if bound.left.variable not in own or bound.right.variable not in own
+            ),
+            # Bounds that are only about points around the graph, which do not have them by themselves.
+            premises=tuple(
+                bound
+                for bound in (parts.times if around.parts else ())
+                if bound.left.variable not in own
+                and bound.right.variable not in own
+                and bound.limit.tighter_than(around.times.limit(bound.left, bound.right))
+            ),
+            intervals=parts.intervals,
+        )
+
+    # -- networks -----------------------------------------------------------------------------------------------------
+
+    def _close(self, parts: Parts, around: _Around) -> _Around:
+        """What the graphs inside of this one see around them: its bounds, closed together with those outside."""
+        points: list[Point] = []
+        bounds: list[Bound] = []
+        for variable in parts.variables.values():
+            start, end = start_of(variable.name), end_of(variable.name)
+            points += [start, end]
+            bounds.append(Bound(start, end, ZERO, IMPLICIT))
+            schema = self.catalog.stream(variable.stream)
+            if schema is None or schema.end is None:
+                bounds.append(Bound(end, start, ZERO, IMPLICIT))
+        for name in parts.moments:
+            start, end = start_of(name), end_of(name)
+            points += [start, end]
+            bounds += [Bound(start, end, ZERO, IMPLICIT), Bound(end, start, ZERO, IMPLICIT)]
+        times = extend(around.times, points, bounds + parts.times)
+        if not self.counting:
+            return replace(around, parts=(*around.parts, parts), times=times)
+        order = self._order_of_positions(parts, around, times)
+        positions = extend(around.positions, map(position_of, parts.variables), parts.positions + order)
+        return replace(around, parts=(*around.parts, parts), times=times, positions=positions)
+
+    def _order_of_positions(self, parts: Parts, around: _Around, times: Network) -> list[Bound]:
+        """Positions follow the order of ends."""
+        own = list(parts.variables)
+        names = [name for level in around.parts for name in level.variables] + own
+        pairs = [(x, y) for x in names for y in names if x != y and (x in own or y in own)]
+        word = self.reader.word
+        return [
+            Bound(position_of(x), position_of(y), Limit(-1, False), Reason(f"{word(x)} ends before {word(y)}"))
+            for x, y in pairs
+            if times.before(end_of(x), end_of(y))
+        ]
+
+    # -- what is beside the match ------------------------------------------------------------------------------------
+
+    def _collection(self, beside: Surroundings, repeat: Repeat, around: _Around) -> Collection:
+        found = [*self._graphs_beside(beside, around)]
+        graphs = tuple(replace(graph, replaced=frozenset(repeat.shares)) for _, graph, _ in found)
+        name = group_of(repeat)
+        assert name is not None
+        scopes, names = tuple(scope for _, _, scope in found), names_in(repeat.item)
+        return Collection(name, names, graphs, scopes, repeat.least, repeat.most, repeat.item)
+
+    def _graphs_beside(self, beside: Surroundings, around: _Around) -> Iterator[tuple[Pattern, Graph, Scope]]:
+        """What a NOT forbids or a collection lists: each form of it, with its graph and scope, if it can be there."""
+        for _, forms in settled_forms(beside.item.item, needs=beside.needs):
+            for pattern in forms:
+                parts = Parts()
+                self.reader.read(pattern, beside.left, beside.right, parts)
+                extent = extent_of(pattern)
+                scope = self._scope(parts, extent, beside, around)
+                if parts.moments:
+                    parts.moments = _ended(parts.moments)
+                graph = self._graph(parts, extent, replace(around, aside=beside.item))
+                if contradiction_of(graph) is not None:
+                    continue
+                if any(moment.repeated and _is_endless(moment, graph, around) for moment in graph.moments):
+                    raise QueryError([_endless_scope(beside.item)], self.source)
+                yield pattern, graph, scope
+
+    def _scope(self, parts: Parts, extent: Extent, beside: Surroundings, around: _Around) -> Scope:
+        """Adds the bounds that the scope of a NOT or collection means for what lies in it (contract, section 2)."""
+        if beside.stated is not None:
+            stated = beside.stated(extent)
+            parts.times += stated
+            return Scope(stated=tuple(stated))
+        trailing = beside.right is None and beside.in_seq
+        edges = around.edges or _Edges()
+        starts, ends = list(map(start_of, extent.starts)), list(map(end_of, extent.ends))
+        window = None if self.windows.ticks is None else Limit(self.windows.ticks, False)
+        bounds: list[Bound] = []
+        if beside.left is not None:
+            bounds += [Bound(end_of(x), y, BEFORE, IMPLICIT) for x in beside.left.ends for y in starts]
+        elif window is not None:
+            bounds += [Bound(x, y, window, IMPLICIT) for x in edges.ends for y in starts]
+        if beside.right is not None:
+            bounds += [Bound(x, start_of(y), BEFORE, IMPLICIT) for x in ends for y in beside.right.starts]
+        elif not trailing:
+            bounds += [Bound(x, y, ZERO, IMPLICIT) for x in ends for y in edges.ends]
+        elif window is not None:
+            bounds += [Bound(x, y, window, IMPLICIT) for x in ends for y in edges.starts]
+        parts.times += bounds
+        if self.windows.events is not None:
+            limit = Limit(self.windows.events - 1, False)
+            reason = Reason("the window in EVENTS closes the scope of NOT")
+            inside = [position_of(name) for name in parts.variables]
+            if beside.left is None:
+                parts.positions += [Bound(x, y, limit, reason) for x in edges.last for y in inside]
+            if trailing:
+                parts.positions += [Bound(x, y, limit, reason) for x in inside for y in edges.first]
+        return Scope(beside.left, beside.right, trailing) if around.edges is None else Scope(stated=tuple(bounds))
+
+    def _no_rival(self, rival: Rival, around: _Around) -> Iterator[Absence]:
+        """No other match of the item comes after the same events, under the same conditions, and ends before it."""
+        for chosen in choices(rival.contenders):
+            about = {name: Other(name) for name in names_in(chosen)}
+            for pattern in orders(renamed(chosen, about), ENDS):
+                yield from self._rivals(rival, pattern, about, around)
+
+    def _rivals(self, rival: Rival, pattern: Pattern, about: Mapping[Name, Name], around: _Around) -> Iterator[Absence]:
+        parts = Parts()
+        self.reader.read(pattern, rival.left, rival.right, parts)
+        extent, own = extent_of(pattern), extent_of(rival.item)
+        stated = [Bound(end_of(x), start_of(y), BEFORE, IMPLICIT) for x in rival.after.ends for y in extent.starts]
+        stated += [Bound(end_of(x), end_of(y), BEFORE, IMPLICIT) for x in extent.ends for y in own.ends]
+        parts.times += stated
+        parts.moments = _ended(parts.moments)
+        conditions: Iterable[Expr] = ()
+        if self.conditions is not None:
+            conditions = self.conditions.own(parts, around.aside, around.parts, about, lists_too=False)
+        replaced = frozenset(names_in(rival.item))
+        if around.aside is None:
+            edges = around.edges or around.whole
+            around = replace(around, edges=edges.instead(replaced, _edges_of(pattern)))
+        graph = self._graph(parts, extent, around, conditions)
+        if contradiction_of(graph) is None:
+            graph = replace(graph, replaced=replaced)
+            yield Absence(graph, Scope(stated=tuple(stated)), rival.item, " that ends earlier")
+
+    def _no_better(self, place: int, pick: Pick, chosen: Pattern, around: _Around) -> Iterator[Absence]:
+        """No match differs only in what the item binds, which ends earlier (FIRST) or later (LAST)."""
+        assert pick.contenders is not None
+        beside = [name for part in walk(chosen) if is_aside(part) for name in names_in(part)]
+        picked = {*names_in(pick.item)}
+        enclosing = [part.name for part in walk(chosen) if isinstance(part, Named) and picked < {*names_in(part)}]
+        for item in choices(pick.contenders):
+            names = (*names_in(item), *beside, *enclosing)
+            about = {name: Other(name) for name in names}
+            other = renamed(_with_pick(chosen, place, item), about)
+            for pattern in orders(other, ENDS):
+                yield from self._better(place, pick, pattern, about, around)
+
+    def _better(
+        self, place: int, pick: Pick, pattern: Pattern, about: Mapping[Name, Name], around: _Around
+    ) -> Iterator[Absence]:
+        parts = Parts()
+        self.reader.read(pattern, None, None, parts)
+        own, extent = extent_of(pick.item), extent_of(parts.picks[place].pick.item)
+        earlier, later = (own, extent) if pick.latest else (extent, own)
+        parts.times += [Bound(end_of(x), end_of(y), BEFORE, IMPLICIT) for x in earlier.ends for y in later.ends]
+        inner = frozenset(about.values())
+        parts.variables = {name: found for name, found in parts.variables.items() if name in inner}
+        parts.moments = {name: found for name, found in parts.moments.items() if name in inner}
+        conditions = self.conditions.own(parts, None, around.parts, about) if self.conditions is not None else ()
+        edges = _edges_of(pattern)
+        graph = self._graph(parts, extent, replace(around, about=about, edges=edges), conditions)
+        if contradiction_of(graph) is None:
+            graph = replace(graph, replaced=frozenset(names_in(pick.item)))
+            words = " that ends later" if pick.latest else " that ends earlier"
+            yield Absence(graph, Scope(stated=()), pick.item, words)
+
+
+def _with_pick(pattern: Pattern, place: int, item: Pattern) -> Pattern:
+    """The pattern with another item at one of its FIRST and LAST, counted from the left."""
+    numbers = count()
+
+    def changed(part: Pattern) -> Pattern:
+        return replace(part, item=item) if isinstance(part, Pick) and next(numbers) == place else part
+
+    return rewrite(pattern, changed)
+
+
+def _outermost(extent: Extent, times: Network) -> Extent:
+    """The extent without what never is the first to start or the last to end."""
+
+    def kept(points: Sequence[Point], outer: Callable[[Point, Point], Limit | None]) -> tuple[Name, ...]:
+        found: list[Point] = []
+        for place, point in enumerate(points):
+            others = [*found, *points[place + 1 :]]
+            limits = [outer(other, point) for other in others]
+            if not any(limit is not None and limit.value <= 0 for limit in limits):
+                found.append(point)
+        return tuple(point.variable for point in found)
+
+    return Extent(
+        kept(list(map(start_of, extent.starts)), times.limit),
+        kept(list(map(end_of, extent.ends)), lambda other, point: times.limit(point, other)),
+    )
+
+
+def _edges_of(pattern: Pattern) -> _Edges:
+    extent, positions = extent_of(pattern), tuple(map(position_of, variables_in(pattern)))
+    return _Edges(tuple(map(start_of, extent.starts)), tuple(map(end_of, extent.ends)), positions, positions)
+
+
+def _closings(graph: Graph, pattern: Pattern, choices: Sequence[Choice]) -> tuple[Closing, ...]:
+    """What closes when the window does: what is open to the right, and what a FIRST or LAST chooses among."""
+    is_open = trails(pattern)
+    waiting = [choice.pick for choice in choices if is_open or choice.waits]
+    if not waiting:
+        return (Closing(graph.names, graph.extent.starts),) if is_open else ()
+    return tuple(_closing_beside(pick, graph) for pick in waiting)
+
+
+def _closing_beside(pick: Pick, graph: Graph) -> Closing:
+    """The window counted from the first of what is bound besides an item."""
+    picked = variables_in(pick.item)
+    names = tuple(name for name in graph.names if name not in picked)
+    first = tuple(
+        name
+        for name in names
+        if not any(graph.times.before(start_of(other), start_of(name)) for other in names if other != name)
+    )
+    return Closing(names, first)
+
+
+def _adjacent(names: Sequence[Name]) -> list[Bound]:
+    """Each event is at the very next position after the one before."""
+    reason = Reason("MATCH STRICT takes neighbouring events")
+    bounds = []
+    for earlier, later in pairwise(names):
+        x, y = position_of(earlier), position_of(later)
+        bounds += [Bound(y, x, Limit(1, False), reason), Bound(x, y, Limit(-1, False), reason)]
+    return bounds
+
+
+def _ended(moments: Mapping[Name, Moment]) -> dict[Name, Moment]:
+    return {name: replace(moment, ended=True) for name, moment in moments.items()}
+
+
+def _is_endless(moment: Moment, graph: Graph, around: _Around) -> bool:
+    """Whether nothing around a graph says how far a moment that comes again and again goes."""
+    return not any(graph.times.limit(end_of(moment.name), point) is not None for point in around.times.points)
+
+
+def _endless_scope(aside: Aside) -> Problem:
+    return Problem(
+        "endless-periodic",
+        "nothing ends this PERIODIC: a window in EVENTS does not say how far moments go",
+        aside.span,
+        hint="add a WITHIN in time to the whole pattern, or put the item between two others of a SEQ",
+    )

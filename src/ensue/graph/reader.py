@@ -1,0 +1,380 @@
+"""Reading a chosen pattern: its variables, the bounds that its operators state, what stands beside it and where."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from ensue.analysis.choices import NOTHING, OF_END, OF_START, Needs
+from ensue.analysis.scopes import Aside, is_aside
+from ensue.graph.bounds import Bound, Limit, Point, Reason, end_of, position_of, start_of
+from ensue.graph.graphs import Extent, Moment, Series, Variable
+from ensue.nodes.expressions import conjuncts
+from ensue.nodes.names import Name, Unnamed
+from ensue.nodes.patterns import (
+    TIMER,
+    And,
+    Event,
+    Events,
+    Named,
+    Not,
+    Operation,
+    Or,
+    Pattern,
+    Pick,
+    Place,
+    Related,
+    Relation,
+    Repeat,
+    Seq,
+    Timer,
+    Window,
+    Within,
+    children,
+)
+from ensue.nodes.rewrite import substitute_fields
+from ensue.text.render import render_window
+
+BEFORE = Limit(0, True)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """A NOT or a collection with its positive neighbours, looked up outwards; None is an edge of everything.
+
+    Where an operator says by itself where the item lies, `stated` gives the bounds for an extent of the item, and
+    `needs` which of its ends they compare.
+    """
+
+    item: Aside
+    left: Extent | None
+    right: Extent | None
+    in_seq: bool
+    stated: Callable[[Extent], list[Bound]] | None = None
+    needs: Needs = NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """An item that must be a first one: no match of its `contenders` ends before it. `after`: what both come after.
+
+    `left` and `right` are the neighbours for which a NOT in it looks.
+    """
+
+    item: Pattern
+    contenders: Pattern
+    after: Extent
+    left: Extent | None
+    right: Extent | None
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A FIRST or LAST; a LAST `waits` where nothing has to come after its item."""
+
+    pick: Pick
+    waits: bool
+
+
+@dataclass(slots=True)
+class Parts:
+    """What is gathered while one chosen pattern is read; `intervals` are the AS names, `series` those of PERIODIC*."""
+
+    variables: dict[Name, Variable] = field(default_factory=dict)
+    intervals: dict[Name, Extent] = field(default_factory=dict)
+    series: dict[Name, Series] = field(default_factory=dict)
+    moments: dict[Name, Moment] = field(default_factory=dict)
+    times: list[Bound] = field(default_factory=list)
+    positions: list[Bound] = field(default_factory=list)
+    asides: list[Surroundings] = field(default_factory=list)
+    rivals: list[Rival] = field(default_factory=list)
+    picks: list[Choice] = field(default_factory=list)
+
+    @property
+    def names(self) -> frozenset[Name]:
+        return frozenset(self.variables) | frozenset(self.intervals)
+
+
+def extent_of(pattern: Pattern) -> Extent:
+    """Between which variables the interval of a chosen positive pattern lies."""
+    match pattern:
+        case Event():
+            assert pattern.variable is not None
+            return Extent((pattern.variable,), (pattern.variable,))
+        case Within() | Named() | Pick():
+            return extent_of(pattern.item)
+        case Seq():
+            positive = positive_items(pattern)
+            if pattern.loose:
+                return _union([extent_of(item) for item in positive])
+            return Extent(extent_of(positive[0]).starts, extent_of(positive[-1]).ends)
+        case And():
+            return _union([extent_of(item) for item in positive_items(pattern)])
+        case Related():
+            starts = _union([_timed_extent(pattern, place) for place in pattern.starts])
+            ends = [_timed_extent(pattern, place) for place in pattern.ends]
+            return Extent(starts.starts, _union(ends).ends)
+        case Or() | Not() | Repeat() | Operation():
+            raise AssertionError("branches are chosen, and what is aside has no extent")
+
+
+def _timed_extent(pattern: Related, place: int) -> Extent:
+    if place >= 0:
+        return extent_of(pattern.items[place])
+    timer = _timer_at(pattern, place)
+    return Extent((timer.name,), (timer.name,))
+
+
+def _timer_at(pattern: Related, place: int) -> Timer:
+    return pattern.timers[TIMER - place]
+
+
+def _union(extents: list[Extent]) -> Extent:
+    return Extent(
+        tuple(dict.fromkeys(name for extent in extents for name in extent.starts)),
+        tuple(dict.fromkeys(name for extent in extents for name in extent.ends)),
+    )
+
+
+def edge_event(pattern: Pattern, end: str) -> Name:
+    """The variable with the first or the last event of a part whose order is settled."""
+    place = 0 if end == "first" else -1
+    match pattern:
+        case Event():
+            assert pattern.variable is not None
+            return pattern.variable
+        case Within() | Named() | Pick():
+            return edge_event(pattern.item, end)
+        case Seq() | And():
+            return edge_event(positive_items(pattern)[place], end)
+        case Related():
+            settled = pattern.first if end == "first" else pattern.last
+            return edge_event(positive_items(pattern)[place] if settled is None else pattern.items[settled], end)
+        case Or() | Not() | Repeat() | Operation():
+            raise AssertionError("branches are chosen, and what is aside has no events")
+
+
+def positive_items(pattern: Seq | And | Related) -> list[Pattern]:
+    return [item for item in pattern.items if not is_aside(item)]
+
+
+def variables_in(pattern: Pattern) -> tuple[Name, ...]:
+    """The variables that an OR-free positive pattern binds."""
+    match pattern:
+        case Event():
+            assert pattern.variable is not None
+            return (pattern.variable,)
+        case Within() | Named() | Pick():
+            return variables_in(pattern.item)
+        case Seq() | And() | Related():
+            return tuple(dict.fromkeys(name for item in positive_items(pattern) for name in variables_in(item)))
+        case Or() | Not() | Repeat() | Operation():
+            raise AssertionError("branches are chosen, and what is aside binds nothing")
+
+
+def moments_in(pattern: Pattern) -> tuple[Name, ...]:
+    """The moments that a chosen positive pattern makes."""
+    own = tuple(timer.name for timer in pattern.timers) if isinstance(pattern, Related) else ()
+    return own + tuple(name for item in children(pattern) if not is_aside(item) for name in moments_in(item))
+
+
+def trails(pattern: Pattern, open_right: bool = True) -> bool:
+    """True if some NOT or collection in a SEQ has no positive item after it: only the window closes its scope."""
+    match pattern:
+        case Event():
+            return False
+        case Seq():
+            last = max(place for place, item in enumerate(pattern.items) if not is_aside(item))
+            if open_right and last < len(pattern.items) - 1:
+                return True
+            return any(trails(item, open_right and place == last) for place, item in enumerate(pattern.items))
+        case And() | Or() | Related():
+            return any(trails(item, open_right) for item in pattern.items)
+        case Not() | Within() | Named() | Repeat() | Pick():
+            return trails(pattern.item, open_right)
+        case Operation():
+            raise AssertionError("operators are expanded before")
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Reads patterns into parts. `ticks` measures a time window."""
+
+    ticks: Callable[[Window], int]
+
+    def read(self, pattern: Pattern, left: Extent | None, right: Extent | None, parts: Parts) -> None:
+        """Adds a chosen positive pattern that stands between `left` and `right` to the parts."""
+        match pattern:
+            case Event():
+                self._read_event(pattern, parts)
+            case Seq():
+                self._read_seq(pattern, left, right, parts)
+            case And():
+                for item in pattern.items:
+                    if is_aside(item):
+                        parts.asides.append(Surroundings(item, left, right, in_seq=False))
+                    else:
+                        self.read(item, left, right, parts)
+            case Related():
+                self._read_related(pattern, left, right, parts)
+            case Within():
+                self.read(pattern.item, left, right, parts)
+                self._read_window(pattern, parts)
+            case Named():
+                self.read(pattern.item, left, right, parts)
+                parts.intervals[pattern.name] = extent_of(pattern.item)
+                self._read_series(pattern, parts)
+            case Pick():
+                self.read(pattern.item, left, right, parts)
+                parts.picks.append(Choice(pattern, waits=pattern.latest and right is None))
+            case Or() | Not() | Repeat() | Operation():
+                raise AssertionError("branches are chosen, and what is aside is an item of SEQ or AND")
+
+    def word(self, name: Name) -> str:
+        return f"an unnamed `{name.stream}`" if isinstance(name, Unnamed) else f"`{name}`"
+
+    def _read_event(self, event: Event, parts: Parts) -> None:
+        name = event.variable
+        assert name is not None
+        own = tuple(
+            substitute_fields(conjunct, lambda part: replace(part, variable=name))
+            for conjunct in conjuncts(event.predicate)
+        )
+        known = parts.variables.get(name)
+        predicates = tuple(dict.fromkeys((known.predicates if known else ()) + own))
+        parts.variables[name] = Variable(name, event.stream, predicates)
+
+    def _read_seq(self, pattern: Seq, left: Extent | None, right: Extent | None, parts: Parts) -> None:
+        extents = [extent_of(item) for item in positive_items(pattern)]
+        passed = 0
+        for item in pattern.items:
+            before = extents[passed - 1] if passed else left
+            if is_aside(item):
+                after = extents[passed] if passed < len(extents) else right
+                parts.asides.append(Surroundings(item, before, after, in_seq=True))
+            else:
+                passed += 1
+                after = extents[passed] if passed < len(extents) else right
+                self.read(item, before, after, parts)
+        for gap, (first, second) in enumerate(pairwise(extents)):
+            for x in () if gap in pattern.loose else first.ends:
+                for y in second.starts:
+                    said = f"SEQ puts {self.word(x)} before {self.word(y)}"
+                    reason = Reason(said, pattern.span, by_order=True)
+                    parts.times.append(Bound(end_of(x), start_of(y), BEFORE, reason))
+
+    # -- operators -------------------------------------------------------------------------------------------------
+
+    def _read_related(self, pattern: Related, left: Extent | None, right: Extent | None, parts: Parts) -> None:
+        for place, item in enumerate(pattern.items):
+            if is_aside(item):
+                parts.asides.append(self._beside(pattern, place, item, left, right))
+            else:
+                self.read(item, left, right, parts)
+        for timer in pattern.timers:
+            self._read_timer(pattern, timer, parts)
+        if pattern.rival is not None:
+            assert pattern.contenders is not None
+            own = pattern.items[pattern.rival]
+            parts.rivals.append(Rival(own, pattern.contenders, extent_of(pattern.items[0]), left, right))
+        for relation in pattern.relations:
+            if not any(self._is_beside(pattern, place) for place in (relation.left.item, relation.right.item)):
+                self._relate(pattern, relation, None, parts)
+
+    def _is_beside(self, pattern: Related, place: int) -> bool:
+        return place >= 0 and is_aside(pattern.items[place])
+
+    def _beside(
+        self, pattern: Related, place: int, item: Aside, left: Extent | None, right: Extent | None
+    ) -> Surroundings:
+        own = [relation for relation in pattern.relations if place in (relation.left.item, relation.right.item)]
+        if not own:
+            return Surroundings(item, left, right, in_seq=False)
+
+        def stated(extent: Extent) -> list[Bound]:
+            parts = Parts()
+            for relation in own:
+                self._relate(pattern, relation, extent, parts)
+            return parts.times
+
+        needs = {relation.left.side for relation in own if relation.left.item == place} & OF_START
+        needs |= {relation.right.side for relation in own if relation.right.item == place} & OF_END
+        return Surroundings(item, left, right, False, stated, frozenset(needs))
+
+    def _relate(self, pattern: Related, relation: Relation, beside: Extent | None, parts: Parts) -> None:
+        """Adds what a relation says; `beside` is the extent of the item that is no part of the match, if it is one."""
+        words = [
+            self.word(extent_of(pattern.items[place]).ends[0])
+            for place in (relation.left.item, relation.right.item)
+            if place >= 0 and not is_aside(pattern.items[place])
+        ]
+        said = relation.words or f"{pattern.operator} relates {' and '.join(dict.fromkeys(words))}"
+        reason = Reason(said, relation.span or pattern.span)
+        if relation.adjacent or relation.left.side in ("first", "last"):
+            self._relate_positions(pattern, relation, reason, parts)
+            return
+        limit = Limit(0 if relation.window is None else self.ticks(relation.window), relation.strict)
+        for x in self._points(pattern, relation.left, beside):
+            parts.times += [Bound(x, y, limit, reason) for y in self._points(pattern, relation.right, beside)]
+
+    def _points(self, pattern: Related, place: Place, beside: Extent | None) -> list[Point]:
+        if place.item < 0:
+            return [end_of(_timer_at(pattern, place.item).name)]
+        item = pattern.items[place.item]
+        extent = beside if is_aside(item) else extent_of(item)
+        assert extent is not None
+        return list(map(start_of, extent.starts)) if place.side == "s" else list(map(end_of, extent.ends))
+
+    def _relate_positions(self, pattern: Related, relation: Relation, reason: Reason, parts: Parts) -> None:
+        left, right = pattern.items[relation.left.item], pattern.items[relation.right.item]
+        if relation.adjacent:
+            following = position_of(edge_event(left, "first"))
+            last = position_of(edge_event(right, "last"))
+            parts.positions += [
+                Bound(following, last, Limit(1, False), reason),
+                Bound(last, following, Limit(-1, False), reason),
+            ]
+            return
+        earlier = variables_in(left) if relation.left.side == "last" else (edge_event(left, "first"),)
+        later = (edge_event(right, "last"),) if relation.left.side == "last" else variables_in(right)
+        limit = Limit(-1 if relation.strict else 0, False)
+        parts.positions += [Bound(position_of(x), position_of(y), limit, reason) for x in earlier for y in later]
+
+    def _read_timer(self, pattern: Related, timer: Timer, parts: Parts) -> None:
+        (base,) = self._points(pattern, timer.base, None)
+        ticks = -self.ticks(timer.window) if timer.backward else self.ticks(timer.window)
+        words = f"{render_window(timer.window)} {'before' if timer.backward else 'after'} {self.word(base.variable)}"
+        reason = Reason(f"{pattern.operator} waits {words}", pattern.span)
+        parts.moments[timer.name] = Moment(timer.name, base, ticks, timer.repeated)
+        moment = end_of(timer.name)
+        parts.times.append(Bound(base, moment, Limit(-ticks, False), reason))
+        if not timer.repeated:
+            parts.times.append(Bound(moment, base, Limit(ticks, False), reason))
+
+    def _read_series(self, pattern: Named, parts: Parts) -> None:
+        item = pattern.item
+        while isinstance(item, Within | Named | Pick):
+            item = item.item
+        if isinstance(item, Related) and item.moments is not None:
+            (first,), (last,) = extent_of(item.items[0]).ends, extent_of(item.items[1]).ends
+            parts.series[pattern.name] = Series(end_of(first), end_of(last), self.ticks(item.moments))
+
+    def _read_window(self, pattern: Within, parts: Parts) -> None:
+        if pattern.loose:
+            return
+        window = pattern.window
+        names = variables_in(pattern.item)
+        words = ", ".join(self.word(name) for name in names)
+        reason = Reason(words, window.span or pattern.span, window=window)
+        if isinstance(window, Events):
+            limit = Limit(window.count - 1, False)
+            parts.positions += [
+                Bound(position_of(y), position_of(x), limit, reason) for x in names for y in names if x != y
+            ]
+            return
+        limit = Limit(self.ticks(window), False)
+        moments = moments_in(pattern.item) if parts.moments else ()
+        parts.moments |= {name: replace(parts.moments[name], ended=True) for name in moments}
+        lasting = (*names, *moments)
+        parts.times += [Bound(end_of(y), start_of(x), limit, reason) for x in names for y in lasting]

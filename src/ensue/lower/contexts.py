@@ -1,0 +1,667 @@
+"""The contexts of SNOOP as statements: one declared stream for each operator, so that each chooses among pairs.
+
+`SEQ(SEQ(x, y), z) MATCH RECENT` becomes a stream of the chosen pairs of `x` and `y`, and a pattern over its events and
+`z`. An event of such a stream carries, under names like `a.price`, what is asked of the variables below it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+
+from ensue.analysis.catalog import TIME_NAMES, WHOLE_EVENT
+from ensue.analysis.choices import names_in
+from ensue.analysis.lineage import is_lineage, lineage_variable
+from ensue.analysis.policies import initiating_names
+from ensue.analysis.scopes import bound_events, name_anonymous, positive_names
+from ensue.errors import Problem, QueryError, Source, Span
+from ensue.expr.lists import is_aggregate
+from ensue.nodes.expressions import Binary, Call, Expr, Field, Gather, IsNull, Same, Unary, conjuncts, variables_of
+from ensue.nodes.expressions import walk as walk_expression
+from ensue.nodes.names import Handle, Name, Result, Stage, Stream, called, in_order
+from ensue.nodes.operators import CONTEXTS, CUMULATIVE
+from ensue.nodes.patterns import (
+    And,
+    AnyStatements,
+    Carried,
+    Event,
+    Mark,
+    Named,
+    Not,
+    Operation,
+    Or,
+    Pattern,
+    PatternQuery,
+    Return,
+    Seq,
+    Window,
+    Within,
+    walk,
+)
+from ensue.nodes.rewrite import rewrite
+
+MATCH = Result()
+"""The name of the interval of the whole match."""
+
+
+def resolve_contexts(statements: AnyStatements) -> AnyStatements:
+    """The statements, with several in the place of each one whose policy is a context."""
+    resolved: list[PatternQuery] = []
+    prefixes: set[str] = set()
+    for query in statements.statements:
+        if query.policy in CONTEXTS:
+            prefix = str(query.name or "pattern")
+            while prefix in prefixes:
+                prefix += "_"
+            prefixes.add(prefix)
+            resolved += _Resolver(query, statements.source, prefix).resolved()
+        else:
+            resolved.append(query)
+    return replace(statements, statements=tuple(resolved))
+
+
+@dataclass(slots=True)
+class _Columns:
+    """What the columns are called that streams carry, each by the variable and the field or mark that it stands for."""
+
+    taken: set[str]
+    names: dict[tuple[Name, str | Mark], str] = field(default_factory=dict)
+
+    def of(self, variable: Name, wanted: str | Mark) -> str:
+        found = self.names.get((variable, wanted))
+        if found is None:
+            found = f"{variable}.{wanted.value if isinstance(wanted, Mark) else wanted}"
+            while found in self.taken:
+                found += "_"
+            self.taken.add(found)
+            self.names[variable, wanted] = found
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Operand:
+    """What an operator gets: events of a stream, and what is known of the variables they stand for.
+
+    `simple` events are of the user's own streams; others carry columns. `leading` and `trailing` are the NOTs at its
+    edges, which the operators around it judge. `optional` variables may be unbound, `lists` are lists.
+    """
+
+    event: Event
+    names: tuple[Name, ...]
+    simple: bool
+    columns: _Columns
+    intervals: tuple[Name, ...] = ()
+    optional: frozenset[Name] = frozenset()
+    lists: frozenset[Name] = frozenset()
+    leading: tuple[Not, ...] = ()
+    trailing: tuple[Not, ...] = ()
+
+    @property
+    def handle(self) -> Name:
+        assert self.event.variable is not None
+        return self.event.variable
+
+    def named(self, intervals: tuple[Name, ...]) -> _Operand:
+        """The same with further AS names."""
+        return replace(self, intervals=(*self.intervals, *intervals))
+
+    def value(self, wanted: Field) -> Field:
+        """What stands for a field of a variable or AS name."""
+        if wanted.variable in self.intervals:
+            return Field(self.handle, wanted.name, wanted.span)
+        if self.simple or wanted.variable is None:
+            return wanted
+        return Field(self.handle, self.columns.of(wanted.variable, wanted.name), wanted.span)
+
+    def mark(self, name: Name, mark: Mark) -> Field:
+        """What its events say of a variable."""
+        return Field(self.handle, self.columns.of(name, mark))
+
+
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """One operator over its operands, before it is decided whether its matches become a stream.
+
+    `intervals` are the AS names of its matches.
+    """
+
+    pattern: Pattern
+    where: Expr | None
+    operands: tuple[_Operand, ...]
+    intervals: tuple[Name, ...] = ()
+    branches: bool = False
+
+
+_APART = (Event, Seq, Or, Not, Within, Named)
+_SEPARATE = ("RELATIVE", "APERIODIC", "UNLESS")
+"""The operators whose operands lie one after the other."""
+
+_AROUND = ("APERIODIC", "NOTPRECEDES")
+"""The operators whose forbidden events may lie among those of their operands, or end with them."""
+
+
+def _keeps_apart(pattern: Pattern) -> bool:
+    return isinstance(pattern, Operation) and pattern.operator in (*_SEPARATE, "ANYONE", "NOTFOLLOWS", "NOTPRECEDES")
+
+
+@dataclass(slots=True)
+class _Resolver:
+    """Resolves one query; `prefix` is what its streams are called by."""
+
+    written: PatternQuery
+    source: Source | None
+    prefix: str
+    stages: list[PatternQuery] = field(default_factory=list)
+    done: set[int] = field(default_factory=set)
+    columns: _Columns = field(default_factory=lambda: _Columns(set()))
+    streams: dict[Name, Stream] = field(default_factory=dict)
+    shared: frozenset[Name] = frozenset()
+    """The variables that could bind an event of another operand, because their intervals may overlap."""
+
+    def __post_init__(self) -> None:
+        self.written = name_anonymous(self.written)
+        self.columns = _Columns({*self._handed_on, *TIME_NAMES})
+        bound = {event.variable: event.stream for event in bound_events(self.written.pattern) if event.variable}
+        self.streams = bound
+        if not all(isinstance(node, _APART) or _keeps_apart(node) for node in walk(self.written.pattern)):
+            uses = Counter(bound.values())
+            self.shared = frozenset(name for name, stream in bound.items() if uses[stream] > 1)
+
+    # -- the parts of the query ----------------------------------------------------------------------------------------
+
+    @property
+    def _same(self) -> tuple[str, ...]:
+        return tuple(name for part in conjuncts(self.written.where) if isinstance(part, Same) for name in part.fields)
+
+    @property
+    def _handed_on(self) -> tuple[str, ...]:
+        """The columns that every stream has under their own names."""
+        return tuple(dict.fromkeys((*self.written.partition_by, *self._same)))
+
+    def _asked(self, name: Name) -> tuple[Field, ...]:
+        """The fields of a variable or AS name that something later may ask for, each where it is asked for first."""
+        expressions = [*conjuncts(self.written.where), *(column.expression for column in self.written.returns)]
+        fields = [
+            part
+            for expression in expressions
+            for part in walk_expression(expression)
+            if isinstance(part, Field) and part.variable == name
+        ]
+        if not self.written.returns and name in self.streams:
+            fields.append(Field(name, WHOLE_EVENT))
+        return tuple({part.name: part for part in (Field(name, "s"), *reversed(fields))}.values())
+
+    # -- resolving -----------------------------------------------------------------------------------------------------
+
+    def resolved(self) -> list[PatternQuery]:
+        """The statements that stand for the query, what a statement uses before it."""
+        stage = self._outermost(self.written.pattern, _given(self.written.within))
+        if isinstance(stage, _Operand):
+            stage = self._with_edges(stage)
+        final = replace(
+            self.written,
+            pattern=Named(stage.pattern, MATCH),
+            where=stage.where,
+            within=None,
+            returns=self._returns(stage),
+            policy=None if len(stage.operands) == 1 else self.written.policy,
+        )
+        return [*self.stages, final]
+
+    def _outermost(self, pattern: Pattern, windows: tuple[Window, ...]) -> _Stage | _Operand:
+        """The outermost operator; its own matches are the result unless something has to be judged after the choice."""
+        found = self._read(pattern, windows)
+        if isinstance(found, _Operand):
+            return found
+        return self._emit(found) if self.written.policy == CUMULATIVE else found
+
+    def _with_edges(self, operand: _Operand) -> _Stage:
+        """The result over the events of one stream, with the NOTs at the edges of everything."""
+        edges = (*operand.leading, *operand.trailing)
+        pattern: Pattern = operand.event
+        if edges:
+            pattern = Seq((*operand.leading, operand.event, *operand.trailing))
+        if edges or operand.simple:
+            for window in self._whole_windows():
+                pattern = Within(pattern, window)
+        return _Stage(pattern, self._conditions((operand,), edges), (replace(operand, leading=(), trailing=()),))
+
+    def _whole_windows(self) -> tuple[Window, ...]:
+        windows = _given(self.written.within)
+        pattern = self.written.pattern
+        while isinstance(pattern, Within | Named):
+            if isinstance(pattern, Within):
+                windows += (pattern.window,)
+            pattern = pattern.item
+        return windows
+
+    def _operand(self, pattern: Pattern, windows: tuple[Window, ...]) -> _Operand:
+        return self._settled(self._read(pattern, windows))
+
+    def _read(
+        self, pattern: Pattern, windows: tuple[Window, ...], intervals: tuple[Name, ...] = ()
+    ) -> _Operand | _Stage:
+        """A part with the windows around it and its AS names, which are bound with the last of its items."""
+        match pattern:
+            case Event():
+                assert pattern.variable is not None
+                return _Operand(pattern, (pattern.variable,), True, self.columns, intervals)
+            case Within():
+                return self._windowed(pattern, windows, intervals)
+            case Named():
+                return self._read(pattern.item, windows, (*intervals, pattern.name))
+            case Seq():
+                return self._sequence(pattern, windows, intervals)
+            case And():
+                return self._all_of(pattern, windows, intervals)
+            case Or():
+                return self._any_of(pattern, windows, intervals)
+            case Operation():
+                return self._operation(pattern, windows, intervals)
+            case _:
+                raise AssertionError("checked before")
+
+    def _windowed(self, pattern: Within, windows: tuple[Window, ...], intervals: tuple[Name, ...]) -> _Operand | _Stage:
+        inner = (*windows, pattern.window)
+        found = self._read(pattern.item, inner, intervals)
+        if isinstance(found, _Stage) or not found.simple:
+            return found
+        # No operator has made it, so none has looked at the window.
+        alone = replace(found, leading=(), trailing=())
+        stage = self._stage(found.event, (alone,), inner, ())
+        if not found.leading and not found.trailing:
+            return stage
+        return replace(self._emit(stage), leading=found.leading, trailing=found.trailing)
+
+    def _sequence(self, pattern: Seq, windows: tuple[Window, ...], intervals: tuple[Name, ...]) -> _Operand | _Stage:
+        current: _Operand | _Stage | None = None
+        between: list[Not] = []
+        leading: tuple[Not, ...] = ()
+        last = max(place for place, item in enumerate(pattern.items) if not isinstance(item, Not))
+        for place, item in enumerate(pattern.items):
+            if isinstance(item, Not):
+                between.append(item)
+                continue
+            following = self._operand(item, windows)
+            apart = (*between, *following.leading)
+            between = []
+            if current is None:
+                current, leading = replace(following, leading=()), apart
+                continue
+            before = self._settled(current)
+            apart = (*before.trailing, *apart)
+            items: tuple[Pattern, ...] = (before.event, *apart, following.event)
+            operands = (before, replace(following, leading=()))
+            names = intervals if place == last else ()
+            current = self._stage(Seq(items, pattern.span), operands, windows, apart, names)
+            between = [*following.trailing]
+        assert current is not None
+        if isinstance(current, _Operand):
+            current = current.named(intervals)
+        trailing = (*(current.trailing if isinstance(current, _Operand) else ()), *between)
+        if not leading and not trailing:
+            return current
+        return replace(self._settled(current), leading=leading, trailing=trailing)
+
+    def _all_of(self, pattern: And, windows: tuple[Window, ...], intervals: tuple[Name, ...]) -> _Operand | _Stage:
+        forbidden = tuple(item for item in pattern.items if isinstance(item, Not))
+        if forbidden:
+            raise self._misplaced(forbidden[0], "AND")
+        current: _Operand | _Stage = self._inner(pattern.items[0], windows, "AND")
+        for place, item in enumerate(pattern.items[1:], start=1):
+            operands = self._told_apart((self._settled(current), self._inner(item, windows, "AND")))
+            both = tuple(operand.event for operand in operands)
+            names = intervals if place == len(pattern.items) - 1 else ()
+            current = self._stage(And(both, pattern.span), operands, windows, (), names)
+        return current.named(intervals) if isinstance(current, _Operand) else current
+
+    def _any_of(self, pattern: Or, windows: tuple[Window, ...], intervals: tuple[Name, ...]) -> _Stage:
+        operands = tuple(self._inner(item, windows, "OR") for item in pattern.items)
+        stage = self._stage(Or(tuple(one.event for one in operands), pattern.span), operands, windows, (), intervals)
+        return replace(stage, branches=True)
+
+    def _operation(
+        self, pattern: Operation, windows: tuple[Window, ...], intervals: tuple[Name, ...]
+    ) -> _Operand | _Stage:
+        word, items = pattern.operator, pattern.items
+        match word:
+            case "ANYONE":
+                return self._any_of(Or(items, pattern.span), windows, intervals)
+            case "BOTH":
+                x, y = items
+                ways = tuple(replace(pattern, operator="FOLLOWS", items=pair) for pair in ((x, y), (y, x)))
+                return self._any_of(Or(ways, pattern.span), windows, intervals)
+            case "RELATIVE":
+                return self._sequence(Seq(items, pattern.span), windows, intervals)
+            case "PRECEDES":
+                turned = replace(pattern, operator="FOLLOWS", items=items[::-1])
+                return self._operation(turned, windows, intervals)
+        forbidden = {"NOTFOLLOWS": 1, "NOTPRECEDES": 1, "APERIODIC": 2, "UNLESS": 0}.get(word)
+        beside = () if forbidden is None else (items[forbidden],)
+        operands = tuple(self._inner(item, windows, word) for place, item in enumerate(items) if place != forbidden)
+        if forbidden is not None and word in _AROUND:
+            for operand in operands:
+                self._check_forbidden(items[forbidden], operand, word)
+        operands = operands if word in _SEPARATE else self._told_apart(operands)
+        events: list[Pattern] = [operand.event for operand in operands]
+        if forbidden is not None:
+            events.insert(forbidden, items[forbidden])
+        return self._stage(replace(pattern, items=tuple(events)), operands, windows, beside, intervals)
+
+    def _check_forbidden(self, pattern: Pattern, operand: _Operand, word: str) -> None:
+        """What must not happen among the events of a composite cannot be told apart from these."""
+        own = frozenset(self.streams[name] for name in operand.names if name in self.streams)
+        clash = sorted({node.stream for node in walk(pattern) if isinstance(node, Event)} & own, key=str)
+        if clash and not operand.simple:
+            raise self._shared(
+                f"{word} forbids events of `{clash[0]}`, and the composite beside them is made of such events",
+                pattern.span,
+            )
+
+    def _shared(self, message: str, span: Span | None) -> QueryError:
+        hint = "declare the composite as a STREAM of its own, without the policy, or choose another policy"
+        return QueryError(
+            [Problem("policy-shared", f"under MATCH {self.written.policy}: {message}", span, hint=hint)], self.source
+        )
+
+    def _inner(self, item: Pattern, windows: tuple[Window, ...], word: str) -> _Operand:
+        """An operand that leaves no NOT to be judged by others."""
+        operand = self._operand(item, windows)
+        left = (*operand.leading, *operand.trailing)
+        if left:
+            raise self._misplaced(left[0], word)
+        return operand
+
+    def _misplaced(self, negation: Not, word: str) -> QueryError:
+        return QueryError(
+            [
+                Problem(
+                    "policy-negation",
+                    f"under MATCH {self.written.policy} a NOT stands between items of SEQ or at the edges of the whole "
+                    f"pattern, not in {word}",
+                    negation.span,
+                    hint="declare that part as a STREAM of its own, without the policy, and use its events here",
+                )
+            ],
+            self.source,
+        )
+
+    def _settled(self, found: _Operand | _Stage) -> _Operand:
+        return found if isinstance(found, _Operand) else self._emit(found)
+
+    def _told_apart(self, operands: tuple[_Operand, ...]) -> tuple[_Operand, ...]:
+        """The operands, those as streams that have to say which events they are made of."""
+        if len(operands) < 2 or all(operand.simple for operand in operands) or not self._meeting(operands):
+            return operands
+        if self.written.policy == CUMULATIVE:
+            raise self._shared(
+                "two operands that overlap cannot both be made of events of one stream",
+                self.written.policy_span or self.written.span,
+            )
+        return tuple(
+            self._emit(_Stage(operand.event, None, (operand,))) if operand.simple else operand for operand in operands
+        )
+
+    def _meeting(self, operands: tuple[_Operand, ...]) -> list[tuple[Name, Name]]:
+        """The pairs of variables of two operands that could bind the same event."""
+        first, second = operands
+        return [
+            (x, y)
+            for x in first.names
+            for y in second.names
+            if {x, y} <= self.shared and self.streams[x] == self.streams[y]
+        ]
+
+    # -- stages --------------------------------------------------------------------------------------------------------
+
+    def _stage(
+        self,
+        pattern: Pattern,
+        operands: tuple[_Operand, ...],
+        windows: Iterable[Window],
+        beside: Sequence[Pattern],
+        intervals: tuple[Name, ...] = (),
+    ) -> _Stage:
+        for window in windows:
+            pattern = Within(pattern, window)
+        for name in intervals:
+            pattern = Named(pattern, name)
+        return _Stage(pattern, self._conditions(operands, beside, intervals), operands, intervals)
+
+    def _conditions(
+        self, operands: tuple[_Operand, ...], beside: Sequence[Pattern], intervals: tuple[Name, ...] = ()
+    ) -> Expr | None:
+        """The conjuncts that are judged here: those whose names are all bound now, and not before."""
+        forbidden = frozenset(name for part in beside for name in names_in(part))
+        bound = frozenset(name for operand in operands for name in (*operand.names, *operand.intervals))
+        bound |= forbidden.union(intervals)
+        found: list[Expr] = []
+        for place, conjunct in enumerate(conjuncts(self.written.where)):
+            if isinstance(conjunct, Same):
+                found.append(conjunct)
+                continue
+            names = variables_of(conjunct)
+            if place not in self.done and names <= bound:
+                self.done.add(place)
+                found.append(self._about(conjunct, operands))
+            elif names & forbidden and place not in self.done:
+                raise self._later(conjunct)
+        found += self._distinct(operands)
+        return reduce(lambda left, right: Binary("and", left, right), found) if found else None
+
+    def _distinct(self, operands: tuple[_Operand, ...]) -> Iterator[Expr]:
+        """That variables of two operands bind different events, where these are no streams of the user's own."""
+        if len(operands) != 2 or any(operand.simple for operand in operands):
+            return
+        for x, y in self._meeting(operands):
+            one, other = (
+                Call("first", (operand.mark(name, Mark.IDENTITY),))
+                for operand, name in zip(operands, (x, y), strict=True)
+            )
+            unbound = Binary("or", IsNull(one), IsNull(other))
+            yield Binary("or", unbound, Binary("!=", one, other))
+
+    def _later(self, conjunct: Expr) -> QueryError:
+        return QueryError(
+            [
+                Problem(
+                    "policy-negation",
+                    f"under MATCH {self.written.policy} a NOT is judged with the items beside it, and this condition "
+                    "names a later one",
+                    conjunct.span,
+                    hint="relate the forbidden event to the items beside it only",
+                )
+            ],
+            self.source,
+        )
+
+    def _about(self, conjunct: Expr, operands: tuple[_Operand, ...]) -> Expr:
+        """A conjunct in terms of the operands; it says nothing where a branch it names was not taken."""
+        result = self._expression(conjunct, operands, in_where=True)
+        for operand in operands:
+            for name in in_order(variables_of(conjunct) & operand.optional):
+                result = Binary("or", Unary("not", operand.mark(name, Mark.BOUND)), result, conjunct.span)
+        return result
+
+    def _expression(self, expr: Expr, operands: tuple[_Operand, ...], in_where: bool = False) -> Expr:
+        holders = {name: operand for operand in operands for name in (*operand.names, *operand.intervals)}
+        lists = frozenset(name for operand in operands for name in operand.lists)
+
+        def replaced(part: Expr) -> Expr | None:
+            if is_lineage(part):
+                self._check_lineage(part, holders)
+                return part
+            if is_aggregate(part) and in_where:
+                return replace(part, arguments=tuple(_plain(argument) for argument in part.arguments))
+            if isinstance(part, Call) and part.name == "count" and isinstance(part.arguments[0], Field):
+                counted = part.arguments[0]
+                if counted.variable is None and counted.name in lists:
+                    return replace(part, arguments=(_plain(Field(counted.name, "s", counted.span)),))
+            if isinstance(part, Field) and part.variable in holders:
+                if in_where and part.variable in lists:
+                    raise self._needs_aggregate(part)
+                return holders[part.variable].value(part)
+            return None
+
+        def _plain(argument: Expr) -> Expr:
+            counted = isinstance(argument, Field) and argument.variable is None and argument.name in lists
+            whole = Field(argument.name, "s", argument.span) if counted and isinstance(argument, Field) else argument
+            return rewrite(
+                whole,
+                lambda part: (
+                    holders[part.variable].value(part) if isinstance(part, Field) and part.variable in holders else None
+                ),
+            )
+
+        return rewrite(expr, replaced)
+
+    def _check_lineage(self, call: Expr, holders: Mapping[Name, _Operand]) -> None:
+        name = lineage_variable(call)
+        if name is not None and name in holders and not holders[name].simple:
+            problem = Problem(
+                "policy-lineage",
+                f"under MATCH {self.written.policy} the lineage of `{name}` by itself is not kept",
+                call.span,
+                hint="ask for that of the whole match: `lineage()`",
+            )
+            raise QueryError([problem], self.source)
+
+    def _needs_aggregate(self, part: Field) -> QueryError:
+        return QueryError(
+            [
+                Problem(
+                    "policy-list",
+                    f"under MATCH CUMULATIVE `{part.variable}` is a list where this condition is judged",
+                    part.span,
+                    hint=f"aggregate it: `max({part.variable}.{part.name})`, say",
+                )
+            ],
+            self.source,
+        )
+
+    def _emit(self, stage: _Stage) -> _Operand:
+        """Declares the stream of the matches that a stage chooses."""
+        name = Stage(self.prefix, len(self.stages) + 1)
+        cumulative = self.written.policy == CUMULATIVE and len(stage.operands) == 2 and not stage.branches
+        listed = frozenset(initiating_names(stage.pattern)) if cumulative else frozenset[Name]()
+        carried = tuple(self._carried(stage, listed))
+        common = [Return(self._common(name, stage, listed), name) for name in self._handed_on]
+        self.stages.append(
+            PatternQuery(
+                stage.pattern,
+                name,
+                where=stage.where,
+                partition_by=self.written.partition_by,
+                returns=(*common, *(Return(value, column.column) for column, value in carried)),
+                policy=None if len(stage.operands) == 1 or stage.branches else self.written.policy,
+                declares=True,
+                carries=tuple(column for column, _ in carried),
+                span=self.written.span,
+                policy_span=self.written.policy_span,
+                partition_span=self.written.partition_span,
+            )
+        )
+        names = tuple(own for operand in stage.operands for own in (*operand.names, *operand.intervals))
+        return _Operand(
+            Event(name, Handle(name, _words(stage)), span=self.written.pattern.span),
+            names,
+            False,
+            self.columns,
+            intervals=stage.intervals,
+            optional=frozenset(names)
+            if stage.branches
+            else frozenset(name for operand in stage.operands for name in operand.optional),
+            lists=frozenset(
+                name
+                for operand in stage.operands
+                for name in operand.names
+                if name in operand.lists or operand.handle in listed
+            ),
+        )
+
+    def _carried(self, stage: _Stage, listed: frozenset[Name]) -> Iterator[tuple[Carried, Expr]]:
+        """The columns of the stream of a stage that stand for variables, and their values."""
+        for operand in stage.operands:
+            for name in (*operand.names, *operand.intervals):
+                for asked in self._asked(name):
+                    value: Expr = operand.value(asked)
+                    if operand.handle in listed:
+                        value = Call("flatten", (_where_bound(value, name, operand),))
+                    yield self._carry(name, asked.name), value
+                if name in self.shared:
+                    yield self._carry(name, Mark.IDENTITY), _identity(name, operand)
+                if stage.branches:
+                    yield self._carry(name, Mark.BOUND), IsNull(Field(operand.handle, "s"), negated=True)
+                elif name in operand.optional:
+                    yield self._carry(name, Mark.BOUND), operand.mark(name, Mark.BOUND)
+
+    def _carry(self, name: Name, wanted: str | Mark) -> Carried:
+        return Carried(self.columns.of(name, wanted), name, wanted)
+
+    def _common(self, name: str, stage: _Stage, listed: frozenset[Name] = frozenset()) -> Expr:
+        """A column on which all events agree."""
+        fields = tuple(
+            Call("first", (Field(operand.handle, name),)) if operand.handle in listed else Field(operand.handle, name)
+            for operand in stage.operands
+        )
+        return Call("coalesce", fields) if stage.branches and len(fields) > 1 else fields[0]
+
+    # -- the result ----------------------------------------------------------------------------------------------------
+
+    def _returns(self, stage: _Stage) -> tuple[Return, ...]:
+        if self.written.returns:
+            return tuple(
+                replace(column, expression=self._expression(column.expression, stage.operands), alias=_alias(column))
+                for column in self.written.returns
+            )
+        columns: list[tuple[str, Expr]] = [(name, self._common(name, stage)) for name in self.written.partition_by]
+        columns += [("start", Field(MATCH, "s")), ("end", Field(MATCH, "e"))]
+        holders = {name: operand for operand in stage.operands for name in operand.names}
+        for name in positive_names(self.written.pattern):
+            if isinstance(name, str):
+                columns.append((name, holders[name].value(Field(name, WHOLE_EVENT))))
+        seen: set[str] = set()
+        result = []
+        for name, expression in columns:
+            while name in seen:
+                name += "_"
+            seen.add(name)
+            result.append(Return(expression, name))
+        return tuple(result)
+
+
+def _identity(name: Name, operand: _Operand) -> Expr:
+    return Call("lineage", (Field(name, WHOLE_EVENT),)) if operand.simple else operand.mark(name, Mark.IDENTITY)
+
+
+def _where_bound(value: Expr, name: Name, operand: _Operand) -> Expr:
+    """The value, or as a list of it or of nothing where a branch may not have been taken."""
+    if name not in operand.optional or name in operand.lists:
+        return value
+    return Gather((value,), operand.mark(name, Mark.BOUND))
+
+
+def _words(stage: _Stage) -> str:
+    """What the events of an operator are made of, as the operators around it speak of them."""
+    words = [_word(operand.event) for operand in stage.operands]
+    if len(words) == 1:
+        return words[0]
+    inside = [word.strip("()") if " or " not in word else word for word in words]
+    return f"({(' or ' if stage.branches else ', ').join(inside)})"
+
+
+def _word(event: Event) -> str:
+    assert event.variable is not None
+    return called(event.variable)
+
+
+def _given(window: Window | None) -> tuple[Window, ...]:
+    return () if window is None else (window,)
+
+
+def _alias(column: Return) -> str | None:
+    if column.alias is None and isinstance(column.expression, Field):
+        return column.expression.name
+    return column.alias

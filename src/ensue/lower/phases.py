@@ -1,0 +1,233 @@
+"""The phases of a program: written, checked, lowered. Each is a type, so that none can be skipped or repeated.
+
+`Statements` are written, `ensue.check.gate.checked` makes `Checked` of them and `lower` makes `Lowered` of those. Planning
+takes nothing else. A lowering says the same with fewer forms, so that what comes after it knows fewer of them.
+
+There are three tuples of lowerings, because they happen at three moments. What is in `LOWERINGS` depends on the program
+alone. What is in `SETTLINGS` needs the columns of tables: attributes in rules may be named by their place in a table,
+and which keys the events of a rule share follows from their names. What is in `SPELLINGS` is for the graphs of a query:
+plans keep the query as it was before, because results, messages and saved states speak of that one.
+
+Two further rewrites are none of a program, so they are elsewhere: over uncertain events a NOT is a list of threats,
+which is said of graphs (`ensue.graph.uncertain_absences`), and partial matches that time out are queries beside the one that was
+written, which only `ensue.start` asks for (`ensue.plan.partial`).
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeAlias
+
+from ensue.analysis.scopes import name_anonymous
+from ensue.lower.contexts import resolve_contexts
+from ensue.lower.operators import expand_query
+from ensue.lower.rulesets import resolve_rules
+from ensue.lower.settling import AttributesOf, with_attributes, with_keys
+from ensue.nodes.operators import CONTEXTS
+from ensue.nodes.patterns import AnyStatements, PatternQuery, Statements, Within
+
+Rewrite: TypeAlias = "Callable[[Statements], Statements]"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Phase(Statements):
+    """Statements that went through a phase. They are equal to statements that say the same."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Statements) and all(
+            getattr(self, part.name) == getattr(other, part.name) for part in fields(Statements) if part.compare
+        )
+
+    __hash__ = Statements.__hash__
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Checked(Phase):
+    """Statements without a problem. Only `ensue.check.gate` makes them."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lowered(Phase):
+    """Statements in the forms that planning takes: patterns that declare streams or are results. Made by `lower`."""
+
+
+def fields_of(statements: Statements) -> dict[str, Any]:
+    """What statements are made of, to make the same statements of the next phase."""
+    return {part.name: getattr(statements, part.name) for part in fields(Statements)}
+
+
+@dataclass(frozen=True, slots=True)
+class Lowering:
+    """A rewrite of a program by one law, which says what is the same as what."""
+
+    name: str
+    law: str
+    apply: Rewrite
+
+
+@dataclass(frozen=True, slots=True)
+class Settling:
+    """A rewrite of a program by one law that needs the columns of tables."""
+
+    name: str
+    law: str
+    apply: Callable[[Statements, AttributesOf], Statements]
+
+
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """A rewrite of one query by one law."""
+
+    name: str
+    law: str
+    apply: Callable[[PatternQuery], PatternQuery]
+
+
+def whole_window(query: PatternQuery) -> PatternQuery:
+    """`PATTERN p WITHIN w` is `PATTERN (p WITHIN w)`."""
+    if query.within is None:
+        return query
+    return replace(query, pattern=Within(query.pattern, query.within), within=None)
+
+
+RULES = Lowering(
+    "rules",
+    "RULE h(x) <- items is STREAM h FROM PATTERN items RETURN x, and the events of a head are a result",
+    resolve_rules,
+)
+LOWERINGS: tuple[Lowering, ...] = (
+    RULES,
+    Lowering(
+        "contexts",
+        "under MATCH RECENT and the other contexts each operator is a stream of the matches that it chooses",
+        resolve_contexts,
+    ),
+)
+"""From checked to lowered, in this order: rules have no contexts."""
+
+SETTLINGS: tuple[Settling, ...] = (
+    Settling("positions", "an attribute by its place is the column in that place of the table", with_attributes),
+    Settling(
+        "keys",
+        "the fields that all events of a rule share are its PARTITION BY",
+        lambda statements, _: replace(statements, statements=with_keys(statements.statements)),
+    ),
+)
+"""What planning does first, in this order: keys are found by the names of attributes."""
+
+SPELLINGS: tuple[Spelling, ...] = (
+    Spelling("window", "PATTERN p WITHIN w is PATTERN (p WITHIN w)", whole_window),
+    Spelling("names", "an event without a variable has one of its own", name_anonymous),
+    Spelling(
+        "operators", "FOLLOWS(x, y, d) and the like are items and relations between their starts and ends", expand_query
+    ),
+)
+"""What graphs are made of, in this order: what an operator means repeats the names in its items."""
+
+
+def lower(statements: Checked) -> Lowered:
+    """The one driver: every lowering in order.
+
+    >>> from ensue.check.gate import checked
+    >>> from ensue.text.parser import parse_statements
+    >>> lowered = lower(checked(parse_statements("RULE late(id) <- o: order(id=id)")))
+    >>> [(query.name, query.declares) for query in lowered.statements]
+    [('late', True), ('late', False)]
+    """
+    return Lowered(**fields_of(lowered_forms(statements) if has_forms_to_lower(statements) else statements))
+
+
+def lower_saved(statements: Statements) -> Lowered:
+    """Statements of a saved state. They were checked when they were written; a head is a result only if they say so."""
+    lowered = lowered_forms(statements)
+    made = [query for query in lowered.statements[len(statements.statements) :] if query.declares]
+    return Lowered(**fields_of(replace(lowered, statements=(*lowered.statements[: len(statements.statements)], *made))))
+
+
+def has_forms_to_lower(statements: Statements) -> bool:
+    """Whether some lowering has something to do: there are rules, or policies that are contexts."""
+    return statements.ruleset is not None or any(query.policy in CONTEXTS for query in statements.statements)
+
+
+def lowered_forms(statements: Statements) -> Statements:
+    """What the lowerings make of statements in whatever phase; the gate looks at that before they are checked."""
+    for lowering in LOWERINGS:
+        statements = lowering.apply(statements)
+    return statements
+
+
+def rules_lowered(statements: Checked) -> Checked:
+    """The statements with rules as patterns and nothing else, for who speaks of patterns as they are written."""
+    return resolve_rules(statements)
+
+
+def settle(statements: AnyStatements, attributes_of: AttributesOf) -> AnyStatements:
+    """The statements with every attribute by its name, and with the keys by which rules can be kept apart."""
+    if statements.ruleset is None:
+        return statements
+    settled: Any = statements
+    for settling in SETTLINGS:
+        settled = settling.apply(settled, attributes_of)
+    return settled  # type: ignore[no-any-return]
+
+
+def spelled_out(query: PatternQuery) -> PatternQuery:
+    """The query in the forms that graphs are made of."""
+    for spelling in SPELLINGS:
+        query = spelling.apply(query)
+    return query
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A program after a lowering that changed it; the first is as it was written."""
+
+    name: str
+    law: str
+    statements: Statements
+
+
+def stages(statements: Checked) -> Iterator[Stage]:
+    """The program as it is written and after each lowering that changed it, as far as no table is needed.
+
+    >>> from ensue.check.gate import checked
+    >>> from ensue.text.parser import parse_statements
+    >>> [stage.name for stage in stages(checked(parse_statements("PATTERN SEQ(A a, B) WITHIN 5")))]
+    ['written', 'window', 'names']
+    """
+    yield Stage("written", "", statements)
+    current: Statements = statements
+    for name, law, rewrite in _without_tables():
+        lowered = rewrite(current)
+        if lowered != current:
+            yield Stage(name, law, lowered)
+        current = lowered
+
+
+def _without_tables() -> Iterator[tuple[str, str, Rewrite]]:
+    for lowering in LOWERINGS:
+        yield lowering.name, lowering.law, lowering.apply
+    keys = SETTLINGS[-1]
+    yield keys.name, keys.law, lambda statements: keys.apply(statements, lambda stream: None)
+    for spelling in SPELLINGS:
+        yield spelling.name, spelling.law, _of_each(spelling)
+
+
+def _of_each(spelling: Spelling) -> Rewrite:
+    return lambda statements: replace(statements, statements=tuple(map(spelling.apply, statements.statements)))
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Without a search for garbage, while values are made that stay: it would look through all of them again and again,
+    which takes a fifth of the time of a program of a thousand patterns."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

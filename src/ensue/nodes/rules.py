@@ -1,0 +1,221 @@
+"""Rules, facts and what goes with them, as the user wrote them: immutable values.
+
+What each form means is docs/semantics.md, section 8; `ensue.lower.rulesets` turns rules into patterns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ensue.errors import Span
+from ensue.nodes.expressions import Expr, Literal
+from ensue.nodes.patterns import Window
+
+ALLEN = {
+    "before": "after",
+    "meets": "met_by",
+    "overlaps": "overlapped_by",
+    "starts": "started_by",
+    "during": "contains",
+    "finishes": "finished_by",
+    "equals": "equals",
+}
+"""Allen's relations, each with the one that says the same of the two the other way round."""
+
+RELATIONS = frozenset(ALLEN) | frozenset(ALLEN.values())
+
+_BACKWARD = {kind: f"{kind}_backward" for kind in ("extend", "shift", "from_end", "from_start")}
+
+OTHER_WAY = _BACKWARD | {backward: kind for kind, backward in _BACKWARD.items()}
+"""The timers, each with the one that goes the other way."""
+
+TIMERS = frozenset(OTHER_WAY)
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A name in an argument's place: what it is bound to is the same wherever it stands."""
+
+    name: str
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Anything:
+    """`_`."""
+
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+Term = Name | Anything | Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """`id` or `qty=q`: what the attribute in this place, or of this name, is bound to or has to be."""
+
+    term: Term
+    attribute: str | None = None
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Atom:
+    """`o: order(id, p, q)`: an event, or a row of a table. The arguments all have an attribute's name, or none has."""
+
+    stream: str
+    arguments: tuple[Argument, ...]
+    name: str | None = None
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TimerItem:
+    """`w: extend(o, 6 hours)`: an interval relative to that of an item or of another timer."""
+
+    name: str
+    kind: str
+    base: str
+    window: Window
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class While:
+    """`while w: not q(...)`, or with `collects` `while w: collect q(...)`: what lies strictly inside of an interval."""
+
+    interval: str
+    atom: Atom
+    collects: bool = False
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """`{o, s} within 2 hours`."""
+
+    names: tuple[str, ...]
+    window: Window
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Temporal:
+    """`o before s`: one of RELATIONS between the intervals of two items or timers."""
+
+    left: str
+    relation: str
+    right: str
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Causes:
+    """`x causes y`."""
+
+    cause: str
+    effect: str
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """`q * p < 10`: a bare name is a `Field` without a variable."""
+
+    expression: Expr
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+Item = Atom | TimerItem | While | Together | Temporal | Causes | Condition
+
+
+@dataclass(frozen=True, slots=True)
+class HeadArgument:
+    """`id`, `p * 2` or `total = p * 2`."""
+
+    expression: Expr
+    attribute: str | None = None
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """`RULE head(arguments) <- body`."""
+
+    head: str
+    arguments: tuple[HeadArgument, ...]
+    body: tuple[Item, ...]
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """`FACT vip(7)` or `FACT vip(id=7)`: a row of a table."""
+
+    table: str
+    values: tuple[Literal, ...]
+    columns: tuple[str, ...] | None = None
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TableDeclaration:
+    """`TABLE price(product, amount)`: a table that does not change, and the columns of it that are used, in order."""
+
+    name: str
+    columns: tuple[str, ...]
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamDeclaration:
+    """`STREAM span(id, parent, name) ID id PARENT parent`: the attributes of a stream of the input, in order.
+
+    `stream` None is ANY EVENT, which has no attributes in order; `attributes` None: nothing was said of them.
+    """
+
+    stream: str | None
+    attributes: tuple[str, ...] | None = None
+    identity: str | None = None
+    parent: str | None = None
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ActionArgument:
+    """`o.id` or `order = o.id`."""
+
+    expression: Expr
+    parameter: str | None = None
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """`ON overdue o WHERE o.qty > 5 DO notify(o.id)`: a call for every event of a head or declared stream."""
+
+    stream: str
+    variable: str
+    action: str
+    arguments: tuple[ActionArgument, ...]
+    where: Expr | None = None
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Ruleset:
+    """What a program holds beside its patterns and constraints, each kind in the order of the text."""
+
+    rules: tuple[Rule, ...] = ()
+    facts: tuple[Fact, ...] = ()
+    tables: tuple[TableDeclaration, ...] = ()
+    streams: tuple[StreamDeclaration, ...] = ()
+    actions: tuple[Action, ...] = ()
+
+    def __bool__(self) -> bool:
+        return any((self.rules, self.facts, self.tables, self.streams, self.actions))
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """The streams that rules derive, in the order of the text."""
+        return tuple(dict.fromkeys(rule.head for rule in self.rules))

@@ -1,0 +1,494 @@
+"""A plan in words: each stage so that a person can follow it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ensue.analysis.declarations import connected, declarations, program_catalog, shared_keys, used_streams
+from ensue.errors import Source, counted
+from ensue.graph.graphs import Graph, Variable
+from ensue.graph.law import Law
+from ensue.lower.contexts import resolve_contexts
+from ensue.lower.rulesets import is_result_of
+from ensue.nodes.names import Handle, Name, Stream, without_rounds
+from ensue.nodes.operators import CHRONICLE, CONTEXTS, CONTINUOUS, CUMULATIVE
+from ensue.nodes.patterns import Event, PatternQuery, Statements
+from ensue.nodes.rewrite import anonymous_predicate
+from ensue.plan.choice_words import choice_lines, context_lines, given_by
+from ensue.plan.comparison import alike, graphs_of
+from ensue.plan.graph_description import Given, GraphWords, amount, further_rounds
+from ensue.plan.lawfulness import needless_absences, needless_constraints
+from ensue.plan.monitors import GraphMonitor, Step
+from ensue.plan.order import precedence
+from ensue.plan.planner import plan_query
+from ensue.plan.plans import AbsencePlan, GraphPlan, QueryPlan, Retention
+from ensue.plan.retention import longer
+from ensue.plan.slices import slicing_of, uncut_reason
+from ensue.text.render import render_constraint, render_expression, render_pattern, render_query
+from ensue.text.render_rules import render_rule
+
+MOST_NAMES = 3
+"""How many of the statements are named that share something."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """What there is to say of a statement: its plans, several where its operators choose, and titled lines.
+
+    `given` are the streams and variables of a plan that stand for the events of another one.
+    """
+
+    query: PatternQuery
+    plans: tuple[QueryPlan, ...]
+    given: Mapping[Stream, Given]
+    sections: tuple[tuple[str, tuple[str, ...]], ...]
+
+    def to_text(self) -> str:
+        """The sections, a blank line between two."""
+        return "\n\n".join("\n".join((title, *(f"  {line}" for line in lines))) for title, lines in self.sections)
+
+    @property
+    def drawn(self) -> tuple[QueryPlan, ...]:
+        """The plans whose graphs say something: not those that only hand on what another has chosen."""
+        return tuple(plan for plan in self.plans if len(self.plans) == 1 or not _hands_on(plan))
+
+
+def explain_without_data(
+    query: PatternQuery,
+    source: Source | None,
+    time: str,
+    law: Law | None = None,
+    program: Sequence[PatternQuery] = (),
+    end: str | None = None,
+) -> Explained:
+    """What a query means and how it will run, for streams that have whatever it asks of them and a time column.
+
+    `program` are the statements among which it stands. Events last if `end` names the column of their ends.
+    """
+    if query.policy in CONTEXTS:
+        return _explain_context(query, source, time, law, program, end)
+    windows = law.windows if law is not None else ()
+    catalog = program_catalog(query, program, time, windows, end)
+    return explain_query(plan_query(query, catalog, source, law), program)
+
+
+def explain_query(plan: QueryPlan, program: Sequence[PatternQuery] = ()) -> Explained:
+    """Pattern, graphs with their closed bounds, plan and state, in words."""
+    streams = list(_streams(plan.query, program))
+    return Explained(
+        plan.query,
+        (plan,),
+        {},
+        _filled(
+            (_heading(plan.query), _written(plan.query)),
+            ("STREAMS", streams),
+            ("CHOICE", choice_lines(plan)),
+            ("GRAPH", GraphWords(plan).lines()),
+            ("PLAN", _plan(plan)),
+            ("STATE", _state([plan], {})),
+            ("CONSTRAINTS", _constraints(plan, plan.law) if plan.law is not None else ()),
+            ("SPARK", _spark_together(plan.query, program) if streams else _spark(plan)),
+        ),
+    )
+
+
+def _heading(query: PatternQuery) -> str:
+    if query.rule is not None:
+        return "RULE"
+    return "STREAM" if query.declares else "PATTERN"
+
+
+def _written(query: PatternQuery) -> list[str]:
+    """The statement as the user wrote it; an event with rows of a table in words."""
+    if query.rule is not None:
+        return render_rule(query.rule).splitlines()
+    if query.lookup is not None:
+        return [_called(query)]
+    return render_query(query).splitlines()
+
+
+def _filled(*sections: tuple[str, Iterable[str]]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The sections that have lines."""
+    filled = ((title, tuple(lines)) for title, lines in sections)
+    return tuple((title, lines) for title, lines in filled if lines)
+
+
+# -- contexts ---------------------------------------------------------------------------------------------------------
+
+
+def _explain_context(
+    query: PatternQuery,
+    source: Source | None,
+    time: str,
+    law: Law | None,
+    program: Sequence[PatternQuery],
+    end: str | None,
+) -> Explained:
+    """A query whose operators each choose: as it is written, then what its operators do."""
+    stages = resolve_contexts(Statements((query,), source)).statements
+    around = (*(other for other in program if other is not query), *stages)
+    declared = declarations(stages)
+    plans = []
+    for stage in stages:
+        own_law = None if used_streams(stage, declared) else law
+        catalog = program_catalog(stage, around, time, own_law.windows if own_law is not None else (), end)
+        plans.append(plan_query(stage, catalog, source, own_law))
+    given = given_by(stages)
+    streams = list(_streams(query, program))
+    return Explained(
+        query,
+        tuple(plans),
+        given,
+        _filled(
+            (_heading(query), render_query(query).splitlines()),
+            ("STREAMS", streams),
+            ("CHOICE", context_lines(query, stages)),
+            ("GRAPH", _operators(plans, given)),
+            ("PLAN", _plan_of_operators(query, plans, given)),
+            ("STATE", _state(plans, given)),
+            ("CONSTRAINTS", (line for plan in plans if plan.law is not None for line in _constraints(plan, plan.law))),
+            ("SPARK", _spark_together(query, program or (query,)) if streams or len(plans) > 1 else _spark(plans[0])),
+        ),
+    )
+
+
+def _operators(plans: Sequence[QueryPlan], given: Mapping[Stream, Given]) -> Iterator[str]:
+    """The graphs of the operators; one that only hands on what another has chosen is left out."""
+    for number, plan in enumerate(plans, start=1):
+        if len(plans) == 1 or not _hands_on(plan):
+            indent = "  " if len(plans) > 1 else ""
+            if indent:
+                yield f"operator {number}"
+            yield from (indent + line for line in GraphWords(plan, given).lines())
+
+
+def _hands_on(plan: QueryPlan) -> bool:
+    graph = plan.graphs[0].graph
+    return (
+        len(plan.graphs) == 1
+        and len(graph.variables) == 1
+        and not graph.absences
+        and isinstance(graph.names[0], Handle)
+    )
+
+
+def _plan_of_operators(query: PatternQuery, plans: Sequence[QueryPlan], given: Mapping[Stream, Given]) -> Iterator[str]:
+    yield _grouping(query)
+    if len(plans) > 1:
+        yield "the operators run one after the other, innermost first, in every step of a stream"
+    columns: dict[Stream, frozenset[str] | None] = {}
+    for plan in plans:
+        for stream, wanted in plan.columns.items():
+            known = columns.get(stream, frozenset())
+            columns[stream] = None if wanted is None or known is None else known | wanted
+    for stream, wanted in columns.items():
+        if stream not in given:
+            yield f"read {stream}: {_columns(wanted, query)}"
+
+
+# -- streams ----------------------------------------------------------------------------------------------------------
+
+
+def _streams(query: PatternQuery, program: Sequence[PatternQuery]) -> Iterator[str]:
+    """The streams by which the statement hangs together with others."""
+    declared = declarations(program)
+    for name in used_streams(query, declared):
+        made = " or ".join(map(_called, declared[name]))
+        yield f"{name}: from {made}, {_used_by(name, program)}"
+    if query.declares and query.name in declared:
+        made = "the matches of this pattern" if query.rule is None else "what the rules of this head derive"
+        yield f"{query.name}: {made}, {_used_by(query.name or '', program)}"
+
+
+def _called(query: PatternQuery) -> str:
+    if query.rule is not None:
+        return f"the rules for {query.name}"
+    if query.lookup is not None:
+        assert isinstance(query.pattern, Event)
+        equal = [f"{left} = {query.lookup.table}.{right}" for left, right in query.lookup.on]
+        where = f", by {' and '.join(equal)}" if equal else ""
+        return f"each event of {query.pattern.stream} with rows of the table {query.lookup.table}{where}"
+    text = " ".join(line.strip() for line in render_pattern(query.pattern).splitlines())
+    return f"PATTERN {text}"
+
+
+def _used_by(name: Stream, program: Sequence[PatternQuery]) -> str:
+    users = [other for other in program if name in used_streams(other, [name])]
+    names = [str(other.name or "a pattern without a name") for other in users if not is_result_of(other, name)]
+    result = "a result" if any(is_result_of(other, name) for other in users) else ""
+    used = f"used by {', '.join(dict.fromkeys(names))}" if names else ""
+    return " and ".join(filter(None, (result, used))) or "used by nothing, so it is not worked out"
+
+
+# -- plan -------------------------------------------------------------------------------------------------------------
+
+
+def _plan(plan: QueryPlan) -> Iterator[str]:
+    yield _grouping(plan.query)
+    for stream, columns in plan.columns.items():
+        yield f"read {stream}: {_columns(columns, plan.query)}"
+    if plan.counting:
+        yield "read every event, relevant or not, to count positions"
+    same = further_rounds(plan)
+    for number, graph_plan in enumerate(plan.graphs, start=1):
+        if number not in same:
+            if len(plan.graphs) > 1:
+                yield f"branch {number}:"
+            yield from _graph_plan(graph_plan, "  " if len(plan.graphs) > 1 else "")
+
+
+def _grouping(query: PatternQuery) -> str:
+    keys = ", ".join(query.partition_by)
+    return f"events are grouped by {keys} and sorted by time" if keys else "all events form one group, sorted by time"
+
+
+def _columns(columns: frozenset[str] | None, query: PatternQuery) -> str:
+    if columns is None:
+        asked = "their lineage is asked for" if query.returns else "whole events are returned"
+        return f"all columns, because {asked}"
+    return ", ".join(["time", *sorted(columns)])
+
+
+def _graph_plan(graph_plan: GraphPlan, indent: str) -> Iterator[str]:
+    graph = graph_plan.graph
+    filtered = [variable.name for variable in graph.variables if variable.predicates]
+    if filtered:
+        yield f"{indent}filter {', '.join(map(str, filtered))} first"
+    names = ", ".join(map(str, precedence(graph)))
+    if graph.succession:
+        order = ", ".join(map(str, graph.succession))
+        yield f"{indent}bind {order} in this order, each by a search for the next that fits"
+    elif len(graph.variables) > 1:
+        yield f"{indent}join {names}: from the rarest in the data at hand, each next one by a search in its time range"
+    if len(graph.variables) > 2 and not graph.succession:
+        yield f"{indent}drop events without a partner in range before joining, where the join would grow"
+    for absence in graph_plan.absences:
+        yield from _absence(absence, indent)
+    for collection in graph_plan.collections:
+        how = "looked up for each match" if collection.needed else "not made, because nothing depends on it"
+        yield f"{indent}list of {collection.collection.text}: {how}"
+
+
+def _absence(absence: AbsencePlan, indent: str) -> Iterator[str]:
+    text = absence.absence.text
+    if absence.lower is None:
+        yield f"{indent}absence of {text}: looked up for each candidate match, because {absence.correlated}"
+    elif absence.chain:
+        yield f"{indent}absence of {text}: by the earliest completion after each start, no enumeration"
+    else:
+        yield f"{indent}absence of {text}: its matches are found once, then by their earliest completion"
+    for inner in absence.graph.absences:
+        yield from _absence(inner, indent + "  ")
+
+
+# -- state ------------------------------------------------------------------------------------------------------------
+
+
+def _state(plans: Sequence[QueryPlan], given: Mapping[Stream, Given]) -> Iterator[str]:
+    kept: dict[str, tuple[Retention, QueryPlan]] = {}
+    names: dict[str, str] = {}
+    partners: dict[str, set[str]] = {}
+    for plan in plans:
+        for role, name, retention, before in _roles(plan, given):
+            names[role] = name
+            partners[role] = partners.get(role, before) & before
+            kept[role] = (longer(kept[role][0], retention) if role in kept else retention, plan)
+    kept = dict(sorted(kept.items(), key=lambda entry: entry[0]))
+    for role, (retention, plan) in kept.items():
+        earlier = sorted(partners[role]) if not retention.at_once else []
+        where = f", where {' and '.join(earlier)} came before" if earlier else ""
+        yield f"{role}: {_retention(retention, plan)}{where}"
+    unbounded = [names[role] for role, (retention, _) in kept.items() if not retention.bounded]
+    if unbounded and all(plan.monitor is not None and plan.monitor.bounded for plan in plans):
+        yield f"events of {', '.join(unbounded)} are kept until their trace fails or ends"
+    elif unbounded:
+        yield f"UNBOUNDED: nothing says when events of {', '.join(unbounded)} can be forgotten; a WITHIN would"
+    else:
+        yield "bounded"
+    if any(plan.query.consume or plan.query.policy in (CHRONICLE, CONTINUOUS, CUMULATIVE) for plan in plans):
+        yield "with each event is kept whether it is used up"
+
+
+def _roles(plan: QueryPlan, given: Mapping[Stream, Given]) -> Iterator[tuple[str, str, Retention, set[str]]]:
+    """Every variable in words, its name, how long it is kept, and behind what."""
+    for number, graph_plan in enumerate(plan.graphs):
+        for inner in graph_plan.with_inner():
+            for variable in inner.graph.variables:
+                found = given.get(variable.stream)
+                name = str(without_rounds(variable.name))
+                source = str(variable.stream) if found is None else f"operator {found.operator}"
+                before = {
+                    str(without_rounds(partner.name)) for partner in plan.partners.get((number, variable.name), ())
+                }
+                yield f"{source} as {name}", name, plan.retention[number, variable.name], before
+
+
+def _retention(retention: Retention, plan: QueryPlan) -> str:
+    limits = [limit for limit in (retention.from_start, retention.from_end) if limit is not None]
+    parts = []
+    if limits:
+        shortest = min(limits)
+        parts.append("not kept" if shortest <= 0 else f"kept for {amount(shortest, plan.catalog)}")
+    if retention.positions is not None:
+        parts.append(
+            "not kept"
+            if retention.positions <= 0
+            else f"kept for {counted(retention.positions, 'further event', 'further events')} of its group"
+        )
+    return " or ".join(dict.fromkeys(parts)) if parts else "kept for ever"
+
+
+# -- constraints ------------------------------------------------------------------------------------------------------
+
+
+def _constraints(plan: QueryPlan, law: Law) -> Iterator[str]:
+    """When a trace is dropped, in words; what follows from the constraints besides."""
+    monitor = plan.monitor
+    if monitor is None:
+        reason = "positions are counted" if plan.counting else "matches are made of more than single events in order"
+        yield f"traces are not watched, because {reason}"
+        return
+    for number, (graph_plan, graph) in enumerate(zip(plan.graphs, monitor.graphs, strict=True), start=1):
+        branch = f"branch {number}: " if len(monitor.graphs) > 1 else ""
+        fate = "fails" if branch else "is dropped"
+        yield from (f"{branch}{line} {fate}" for line in dict.fromkeys(_failing(graph_plan.graph, graph, law)))
+        yield from (branch + line for line in needless_absences(graph_plan, law, plan.catalog))
+    for constraint in needless_constraints(law):
+        yield f"{render_constraint(constraint)} says nothing that the others do not"
+    if len(monitor.graphs) > 1:
+        yield "a trace is dropped once every branch has failed"
+    if monitor.ends:
+        yield f"after {' or '.join(map(str, monitor.ends))}, a trace is dropped"
+    yield f"watched: {', '.join(map(str, dict.fromkeys(plan.watched)))}" if plan.watched else "nothing to watch"
+    over = list(map(str, monitor.ends))
+    if monitor.lifetime is not None:
+        over.append(f"{amount(monitor.lifetime, plan.catalog)} after its first event")
+    if over:
+        yield f"what is known of a trace is kept until {' or '.join(over)}"
+    else:
+        yield "what is known of a trace is kept for ever; ENDS would say when it can be forgotten"
+
+
+def _failing(graph: Graph, monitor: GraphMonitor, law: Law) -> Iterator[str]:
+    """Each condition once, with what saves a trace from it. A step may also fail by what was met before."""
+    steps = [step for step in monitor.steps if step.bound != frozenset(graph.names)]
+    conditions = {(found.seen, found.unseen): None for step in steps for found in step.conditions}
+    for seen, unseen in conditions:
+        met = law.known(seen)
+        failing = [step for step in steps if any(c.seen <= met and c.unseen <= unseen for c in step.conditions)]
+        after = f"after {' and '.join(sorted(map(str, seen)))}, " if seen else ""
+        savers = list(_savers(graph, steps, failing))
+        without = [*sorted(map(str, unseen)), *(savers if len(savers) == 1 else ())]
+        kind = f"a trace without {' and '.join(without)}" if without else "a trace"
+        lacks = f" that lacks {' or '.join(savers)}" if len(savers) > 1 else ""
+        yield f"{after}{kind}{lacks}"
+
+
+def _savers(graph: Graph, steps: Sequence[Step], failing: Sequence[Step]) -> Iterator[str]:
+    """The events with which a trace goes on although the condition is met: those of all steps that do not fail."""
+    saved = [step.bound for step in steps if step not in failing]
+    common = frozenset[Name].intersection(*saved) if saved else frozenset[Name]()
+    for variable in graph.variables:
+        if variable.name in common:
+            yield _with_predicate(variable)
+
+
+def _with_predicate(variable: Variable) -> str:
+    where = " AND ".join(render_expression(anonymous_predicate(predicate)) for predicate in variable.predicates)
+    return f"{variable.stream}[{where}]" if where else str(variable.stream)
+
+
+# -- what statements share --------------------------------------------------------------------------------------------
+
+
+def with_shared(explained: Iterable[Explained]) -> list[Explained]:
+    """What there is to say of statements that run together, each with what a step works out once for several."""
+    every = list(explained)
+    declared = {entry.query.name for entry in every if entry.query.declares}
+    together: dict[Hashable, list[int]] = {}
+    for place, entry in enumerate(every):
+        alone = len(entry.plans) > 1 or any(plan.monitor is not None for plan in entry.plans)
+        if not alone and declared.isdisjoint(entry.plans[0].streams):
+            plan = entry.plans[0]
+            together.setdefault((plan.query.partition_by, plan.counting), []).append(place)
+    for places in together.values():
+        lines = _shared_lines([every[place].plans[0] for place in places]) if len(places) > 1 else ()
+        for place, own in zip(places, lines, strict=False):
+            sections = _filled(*every[place].sections, ("SHARED", own))
+            every[place] = replace(every[place], sections=sections)
+    return every
+
+
+def _shared_lines(plans: Sequence[QueryPlan]) -> list[list[str]]:
+    """For each of some plans that run together, what it shares with which others."""
+    graphs = [list(graphs_of([plan])) for plan in plans]
+    likeness = alike(graph for own in graphs for graph in own)
+    users: dict[Hashable, set[int]] = {}
+    for number, own in enumerate(graphs):
+        for graph in own:
+            for asked in (*map(graph.graph.question, graph.graph.variables), likeness.get(id(graph))):
+                users.setdefault(asked, set()).add(number)
+
+    def others(asked: Hashable, number: int) -> str:
+        names = [str(plans[user].query.name or f"pattern {user + 1}") for user in sorted(users[asked] - {number})]
+        return ", ".join(
+            names if len(names) <= MOST_NAMES else [*names[:MOST_NAMES], f"{len(names) - MOST_NAMES} more"]
+        )
+
+    lines: list[list[str]] = []
+    for number, (plan, own) in enumerate(zip(plans, graphs, strict=True)):
+        found: dict[str, str] = {}
+        for place, graph in enumerate(plan.graphs, start=1):
+            if len(users.get(likeness.get(id(graph)), ())) > 1 and id(graph) in likeness:
+                which = f"matches of branch {place}" if len(plan.graphs) > 1 else "matches"
+                found[which] = others(likeness[id(graph)], number)
+            for absence in graph.absences:
+                if id(absence.graph) in likeness and len(users[likeness[id(absence.graph)]]) > 1:
+                    found[f"matches of {absence.absence.text}"] = others(likeness[id(absence.graph)], number)
+        for graph in own:
+            for variable in graph.graph.variables:
+                asked = graph.graph.question(variable)
+                if len(users[asked]) > 1:
+                    found[f"events of {_with_predicate(variable)}"] = others(asked, number)
+        lines.append([f"{what}: found once, also for {names}" for what, names in found.items()])
+    return lines
+
+
+# -- spark ------------------------------------------------------------------------------------------------------------
+
+
+def _spark(plan: QueryPlan) -> Iterator[str]:
+    keys = ", ".join(plan.query.partition_by)
+    slicing = slicing_of([plan])
+    if slicing is not None:
+        width, overlap = amount(slicing.width, plan.catalog), amount(slicing.overlap, plan.catalog)
+        cut = f"time slices of {width} that overlap by {overlap}"
+        yield f"batch: shuffled by {keys} and {cut}" if keys else f"batch: shuffled by {cut}"
+    else:
+        reason = uncut_reason(plan) or "nothing bounds how long a match lasts"
+        uncut = f"time is not cut into slices, because {reason}"
+        yield f"batch: shuffled by {keys}; {uncut}" if keys else f"batch: in one task; {uncut}"
+    yield f"stream: keys of {keys} in buckets, one state each" if keys else "stream: in one task, with one state"
+
+
+def _spark_together(query: PatternQuery, program: Sequence[PatternQuery]) -> Iterator[str]:
+    """Statements that use each other's matches run in one place, and so do the operators of one with a context."""
+    together = connected(query, program)
+    if all(other.declares for other in together):
+        yield "not worked out, because no pattern uses it"
+        return
+    keys = ", ".join(shared_keys(together))
+    if len(together) == 1:
+        where = f", shuffled by {keys}" if keys else " in one task"
+        yield f"batch: its operators together{where}; time is not cut into slices"
+        yield f"stream: keys of {keys} in buckets, one state each" if keys else "stream: in one task, with one state"
+        return
+    names = list(dict.fromkeys(str(other.name or "the pattern") for other in together))
+    those = f"{', '.join(names)} together" if len(names) > 1 else "its rules and their result"
+    if keys:
+        yield f"batch: {those}, shuffled by {keys}; time is not cut into slices"
+        yield f"stream: {those}, keys of {keys} in buckets, one state each"
+    else:
+        yield f"batch: {those} in one task, because they share no key that their streams hand on"
+        yield "stream: in one task, with one state, for the same reason"

@@ -1,0 +1,392 @@
+"""A graph in words: its events, what lies between them in time, what must not be there, what is listed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from ensue.analysis.catalog import Catalog
+from ensue.errors import counted
+from ensue.expr.kinds import NANOSECONDS_PER_UNIT
+from ensue.graph.bounds import Bound, Limit, Point, end_of, position_of, start_of
+from ensue.graph.graphs import Absence, Collection, Graph, Moment, Scope, Variable
+from ensue.nodes.expressions import Binary, Duration, Expr, Field, Unary, walk
+from ensue.nodes.names import WHOLE, AnyEvent, Edge, Handle, Name, Other, Round, Spoken, Stream, Tick, without_rounds
+from ensue.nodes.patterns import Carried, Mark
+from ensue.nodes.rewrite import rewrite, substitute_fields
+from ensue.plan.order import precedence
+from ensue.plan.plans import GraphPlan, QueryPlan
+from ensue.text.render import render_expression, render_window
+
+
+def amount(ticks: int, catalog: Catalog) -> str:
+    """So many ticks as a text speaks of them."""
+    if catalog.unit is None:
+        return str(ticks)
+    sign = "-" if ticks < 0 else ""
+    return sign + render_window(Duration(abs(ticks) * NANOSECONDS_PER_UNIT[catalog.unit]))
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Events that another operator gave: what they are called, which operator it was, and what their columns mean."""
+
+    word: str
+    operator: int
+    carried: Mapping[str, Carried]
+
+
+@dataclass(frozen=True, slots=True)
+class _Distance:
+    """`at most 5 minutes after`, `before`: where something lies, before the word for what it lies by."""
+
+    side: str
+    amount: str | None = None
+
+    def __str__(self) -> str:
+        return self.side if self.amount is None else f"{self.amount} {self.side}"
+
+
+@dataclass(frozen=True, slots=True)
+class GraphWords:
+    """The graphs of a plan in words. `given` are the streams that stand for another operator's events."""
+
+    plan: QueryPlan
+    given: Mapping[Stream, Given] = field(default_factory=dict)
+
+    def lines(self) -> Iterator[str]:
+        """Every branch, and those that are left out."""
+        graphs = self.plan.graphs
+        same = further_rounds(self.plan)
+        for number, graph_plan in enumerate(graphs, start=1):
+            if len(graphs) > 1:
+                further = ", each before the next, otherwise the same" if number in same else ""
+                yield f"branch {number} of {len(graphs)}{_rounds(graph_plan.graph)}{further}"
+            if number not in same:
+                yield from self._graph(graph_plan, "  " if len(graphs) > 1 else "")
+        if self.plan.grows:
+            yield "longer ones are looked for round by round, as long as there are any"
+        for dropped in self.plan.normal_form.dropped:
+            yield f"left out, because it can never match: {dropped}"
+
+    def word(self, name: Name) -> str:
+        return str(name)
+
+    def expression(self, expr: Expr) -> str:
+        """A condition as the user would have written it."""
+        return render_expression(substitute_fields(rewrite(expr, self._as_written), _spoken))
+
+    def amount(self, ticks: int) -> str:
+        return amount(ticks, self.plan.catalog)
+
+    def _as_written(self, part: Expr) -> Expr | None:
+        match part:
+            case Binary("or", Unary("not", Field() as mark), condition) if (
+                carried := self._carried(mark)
+            ) is not None and carried.field is Mark.BOUND:
+                return rewrite(condition, self._as_written)
+            case Field(variable) if (carried := self._carried(part)) is not None and isinstance(carried.field, str):
+                return Field(
+                    Other(carried.variable) if isinstance(variable, Other) else carried.variable, carried.field
+                )
+            case Field(variable, name) if (
+                variable is not None and (named := self._named_moments().get(variable)) is not None
+            ):
+                return Field(named, name)
+            case _:
+                return None
+
+    def _carried(self, field: Field) -> Carried | None:
+        """What a field of another operator's events stands for; None for any other field."""
+        name = field.variable.name if isinstance(field.variable, Other) else field.variable
+        return self.given[name.stream].carried.get(field.name) if isinstance(name, Handle) else None
+
+    def _named_moments(self) -> dict[Name, Name]:
+        """The AS names that end with a moment, by that moment."""
+        graphs = [inner.graph for graph_plan in self.plan.graphs for inner in graph_plan.with_inner()]
+        ends = [(name, extent.ends) for graph in graphs for name, extent in graph.intervals.items()]
+        moments = {moment.name for graph in graphs for moment in graph.moments}
+        return {names[0]: name for name, names in ends if len(names) == 1 and names[0] in moments}
+
+    # -- one graph -----------------------------------------------------------------------------------------------------
+
+    def _graph(self, graph_plan: GraphPlan, indent: str) -> Iterator[str]:
+        graph = graph_plan.graph
+        for line in self._own_lines(graph_plan):
+            yield indent + line
+        for absence in graph_plan.absences:
+            yield f"{indent}no {absence.absence.text} {self._absent(absence.absence, graph)}"
+            yield from self._graph(absence.graph, indent + "  ")
+        for collection in graph_plan.collections:
+            yield f"{indent}{self._listed(collection.collection, graph)}"
+            for inner in collection.graphs:
+                yield from self._graph(inner, indent + "  ")
+        for condition in graph.list_conditions:
+            yield f"{indent}{self.expression(condition)}"
+
+    def _own_lines(self, graph_plan: GraphPlan) -> Iterator[str]:
+        graph = graph_plan.graph
+        yield from map(self._variable, graph.variables)
+        yield from (self._moment(moment, graph) for moment in graph.moments)
+        for name, series in graph.series.items():
+            every = f"every {self.amount(series.ticks)} after {self._at(series.first, graph)}"
+            yield f"{name}: the list of moments, {every} and before {self._at(series.last, graph)}"
+        yield from self._bounds(graph)
+        yield from (f"{self.expression(equality.condition)}  (join key)" for equality in graph.equalities)
+        yield from map(self._condition, graph.conditions)
+        yield from (f"{self.word(x)} and {self.word(y)} are different events" for x, y in graph_plan.distinct)
+
+    def _condition(self, condition: Expr) -> str:
+        """A condition; one that tells the events of two operators apart is in no text."""
+        found = [self._carried(part) for part in walk(condition) if isinstance(part, Field)]
+        told = dict.fromkeys(str(each.variable) for each in found if each is not None and each.field is Mark.IDENTITY)
+        return f"{' and '.join(told)} are different events" if told else self.expression(condition)
+
+    def _variable(self, variable: Variable) -> str:
+        where = " and ".join(map(self.expression, variable.predicates))
+        return f"{self.word(variable.name)}: {self._of_stream(variable.stream)}" + (f" with {where}" if where else "")
+
+    def _of_stream(self, stream: Stream) -> str:
+        if stream in self.given:
+            return f"what operator {self.given[stream].operator} gives"
+        return f"an event of {stream}" if not isinstance(stream, AnyEvent) else str(stream)
+
+    def _moment(self, moment: Moment, graph: Graph) -> str:
+        base = self._at(moment.base, graph)
+        if not moment.repeated:
+            match without_rounds(moment.name):
+                case Edge(interval, side):
+                    verb = "starts" if side == "s" else "ends"
+                    return f"{interval} {verb} {self._shifted(moment.ticks, base)}"
+                case Tick(operator):
+                    return f"{operator} ends {self._shifted(moment.ticks, base)}"
+                case name:
+                    return f"{name} ends {self._shifted(moment.ticks, base)}"
+        limit = graph.times.limit(end_of(moment.name), moment.base)
+        until = "" if limit is None else f", up to {self._span(limit)}"
+        return f"{_moment_name(moment, graph)}: a moment every {self.amount(moment.ticks)} after {base}{until}"
+
+    # -- time ----------------------------------------------------------------------------------------------------------
+
+    def _bounds(self, graph: Graph) -> Iterator[str]:
+        """The closed bounds between pairs of the graph's own variables, each pair once."""
+        names = precedence(graph)
+        for place, x in enumerate(names):
+            for y in names[place + 1 :]:
+                yield from filter(None, (self._pair(graph, x, y), self._positions(graph, x, y)))
+            length = graph.times.limit(end_of(x), start_of(x))
+            if length is not None and length.value > 0:
+                yield f"{self.word(x)} lasts at most {self.amount(length.value)}"
+
+    def _pair(self, graph: Graph, x: Name, y: Name) -> str:
+        """What lies between two variables, in one line."""
+        times = graph.times
+        least, most = times.limit(end_of(x), start_of(y)), times.limit(end_of(y), start_of(x))
+        if least is not None and least.tighter_than(Limit(0, False)):
+            gap = (
+                f" by {'more than' if least.strict else 'at least'} {self.amount(-least.value)}" if least.value else ""
+            )
+            text = f"{self.word(x)} before {self.word(y)}{gap}"
+            return text + (f", all within {self._span(most)}" if most is not None else "")
+        if _is_point(x, graph) and _is_point(y, graph):
+            if least == most == Limit(0, False):
+                return f"{self.word(x)} and {self.word(y)} at the same time"
+            return ", ".join(filter(None, (self._upper(y, most, x), self._upper(x, least, y))))
+        overlap = times.before(start_of(x), end_of(y)) and times.before(start_of(y), end_of(x))
+        words = [f"{self.word(x)} and {self.word(y)} overlap"] if overlap else []
+        for one, other in ((y, x), (x, y)):
+            words += self._ending(graph, one, other, overlap)
+        return ", ".join(words)
+
+    def _ending(self, graph: Graph, x: Name, y: Name, overlap: bool) -> Iterator[str]:
+        """How late `x` ends at most; of two that overlap, only which ends first."""
+        ends, most = graph.times.limit(end_of(x), end_of(y)), graph.times.limit(end_of(x), start_of(y))
+        if ends is not None and (ends.value <= 0 or not overlap) and (most is None or ends.value < most.value):
+            yield f"{self.word(x)} ends {self._no_later(ends)} {self.word(y)} ends"
+        if most is not None and not overlap:
+            yield f"{self.word(x)} ends {self._no_later(most)} {self.word(y)} starts"
+
+    def _upper(self, later: Name, limit: Limit | None, earlier: Name) -> str:
+        if limit is None:
+            return ""
+        return f"{self.word(later)} {self._no_later(limit)} {self.word(earlier)}"
+
+    def _positions(self, graph: Graph, x: Name, y: Name) -> str:
+        positions = graph.positions
+        most, back = positions.limit(position_of(y), position_of(x)), positions.limit(position_of(x), position_of(y))
+        if most is not None and back is not None and most.whole == -back.whole == 1:
+            return f"{y} is the very next event after {x}"
+        if most is not None and most == back:
+            return f"{x} and {y} at most {counted(most.whole, 'position', 'positions')} apart"
+        return "" if most is None else f"{y} at most {counted(most.whole, 'position', 'positions')} after {x}"
+
+    def _span(self, limit: Limit) -> str:
+        return ("less than " if limit.strict else "") + self.amount(limit.value)
+
+    def _no_later(self, limit: Limit) -> _Distance:
+        """What `x - y <= limit` says of `x`, before the word for `y`."""
+        if limit.value == 0:
+            return _Distance("before" if limit.strict else "no later than")
+        return _Distance("after" if limit.value > 0 else "before", self._amount(limit))
+
+    def _no_earlier(self, limit: Limit) -> _Distance:
+        """What `x - y <= limit` says of `y`, before the word for `x`."""
+        if limit.value == 0:
+            return _Distance("after" if limit.strict else "no earlier than")
+        return _Distance("before" if limit.value > 0 else "after", self._amount(limit))
+
+    def _amount(self, limit: Limit) -> str:
+        most, least = ("less than", "more than") if limit.strict else ("at most", "at least")
+        return f"{most if limit.value > 0 else least} {self.amount(abs(limit.value))}"
+
+    def _shifted(self, ticks: int, base: Stream) -> str:
+        return f"{self.amount(abs(ticks))} {'before' if ticks < 0 else 'after'} {base}"
+
+    def _at(self, point: Point, graph: Graph) -> str:
+        """A point in time, of the match or around it."""
+        if point.variable == WHOLE:
+            return f"the {_side(point)} of the match"
+        moment = next((moment for moment in graph.moments if moment.name == point.variable), None)
+        if moment is not None:
+            if moment.repeated:
+                return _moment_name(moment, graph)
+            return self._shifted(moment.ticks, self._at(moment.base, graph))
+        word = self.word(point.variable)
+        return word if _is_point(point.variable, graph) else f"the {_side(point)} of {word}"
+
+    # -- what is beside the match --------------------------------------------------------------------------------------
+
+    def _absent(self, absence: Absence, graph: Graph) -> str:
+        """Where something must not be; `graph` is around it."""
+        stated = absence.scope.stated
+        if stated is None:
+            return self._scope(absence.scope, graph)
+        if not stated:
+            return "with the same other events"
+        own = absence.graph.names
+        if not any(isinstance(name, Other) for name in own):
+            return f"that {self._stated(stated, absence.graph, graph)}"
+        lower = [bound for bound in stated if bound.right.variable in own]
+        return f"and {self._stated(lower, absence.graph, graph)}"
+
+    def _listed(self, collection: Collection, graph: Graph) -> str:
+        if not collection.graphs:
+            return f"{collection.name}: an empty list, because no {collection.text} can lie there"
+        scope, inner = collection.scopes[0], collection.graphs[0]
+        stated = scope.stated
+        where = self._scope(scope, graph) if stated is None else f"that {self._stated(stated, inner, graph)}"
+        return f"{collection.name}: the list of every {collection.text} {where}, {_number(collection)}"
+
+    def _stated(self, bounds: Iterable[Bound], inner: Graph, graph: Graph) -> str:
+        """Where an operator puts what it forbids or lists."""
+        said: dict[str, dict[str, list[_Distance]]] = {}
+        for bound in bounds:
+            is_upper = bound.left.variable in (*inner.names, *(moment.name for moment in inner.moments))
+            own, other = (bound.left, bound.right) if is_upper else (bound.right, bound.left)
+            verb = "lies" if _is_single_point(inner) else f"{_side(own)}s"
+            words = self._no_later(bound.limit) if is_upper else self._no_earlier(bound.limit)
+            phrases = said.setdefault(verb, {}).setdefault(self._at(other, graph), [])
+            if words not in phrases:
+                phrases.append(words)
+        return " and ".join(f"{verb} {_joined(places)}" for verb, places in said.items())
+
+    def _scope(self, scope: Scope, graph: Graph) -> str:
+        windows = self.plan.normal_form.windows
+        size = " or ".join(
+            text
+            for text in (
+                self.amount(windows.ticks) if windows.ticks is not None else "",
+                counted(windows.events - 1, "position", "positions") if windows.events is not None else "",
+            )
+            if text
+        )
+        lower = f"from {size} before the end of the match"
+        if scope.after:
+            moments = {moment.name for moment in graph.moments}
+            after = "later than" if moments.intersection(scope.after.ends) else "after"
+            lower = f"{after} {self._names(scope.after.ends, graph)}"
+        if scope.before:
+            return f"{lower} and before {self._names(scope.before.starts, graph)}"
+        if scope.trailing:
+            return f"{lower} and up to {size} after the start of the match"
+        return f"{lower} and up to the end of the match"
+
+    def _names(self, names: tuple[Name, ...], graph: Graph) -> str:
+        moments = {moment.name for moment in graph.moments}
+        return " and ".join(self._at(end_of(name), graph) if name in moments else self.word(name) for name in names)
+
+
+def _spoken(field: Field) -> Field:
+    """The field of a variable that nobody writes, but for those without a name, without backticks."""
+    made = isinstance(field.variable, Round | Other | Handle)
+    return replace(field, variable=Spoken(str(field.variable))) if made else field
+
+
+def further_rounds(plan: QueryPlan) -> frozenset[int]:
+    """The numbers of the branches in which a repetition only comes more often than in an earlier one."""
+    first: dict[object, Mapping[Name, int]] = {}
+    found = set()
+    for number, graph_plan in enumerate(plan.graphs, start=1):
+        graph = graph_plan.graph
+        if first.setdefault(_without_rounds(graph), graph.rounds) != graph.rounds:
+            found.add(number)
+    return frozenset(found)
+
+
+def _without_rounds(graph: Graph) -> object:
+    """What graphs have in common that differ only in how often a repetition comes; nothing, where none does."""
+    if not graph.rounds:
+        return graph.number, graph.extent
+    return _events_of(graph), frozenset(_events_of(absence.graph) for absence in graph.absences)
+
+
+def _events_of(graph: Graph) -> frozenset[tuple[Name, Stream]]:
+    return frozenset((without_rounds(variable.name), variable.stream) for variable in graph.variables)
+
+
+def _rounds(graph: Graph) -> str:
+    """How often repetitions come, behind the number of a branch."""
+    words = [f"{name} {counted(rounds, 'time', 'times')}" for name, rounds in graph.rounds.items()]
+    return f": {', '.join(words)}" if words else ""
+
+
+def _number(collection: Collection) -> str:
+    least, most = collection.least, collection.most
+    if most is None:
+        return f"at least {least}" if least else "maybe none"
+    if least == most:
+        return f"exactly {least}"
+    return f"{least} to {most}" if least else f"at most {most}"
+
+
+def _moment_name(moment: Moment, graph: Graph) -> str:
+    named = (name for name, extent in graph.intervals.items() if extent.ends == (moment.name,))
+    name = next(named, None)
+    return "the moment" if name is None else f"{name}.e"
+
+
+def _joined(places: Mapping[str, list[_Distance]]) -> str:
+    """`after b and at most 5 minutes later`: what is said of each place, the place named once."""
+    return " and ".join(_at_place(place, phrases) for place, phrases in places.items())
+
+
+def _at_place(place: str, phrases: list[_Distance]) -> str:
+    match sorted(phrases, key=lambda phrase: phrase.amount is not None):
+        case [_Distance("after", None), _Distance("after", str(amount))]:
+            return f"after {place} and {amount} later"
+        case [_Distance("before", None), _Distance("before", str(amount))]:
+            return f"before {place} and {amount} earlier"
+        case _:
+            return " and ".join(f"{phrase} {place}" for phrase in phrases)
+
+
+def _side(point: Point) -> str:
+    return "start" if point.side == "s" else "end"
+
+
+def _is_point(name: Name, graph: Graph) -> bool:
+    return graph.times.limit(end_of(name), start_of(name)) == Limit(0, False)
+
+
+def _is_single_point(graph: Graph) -> bool:
+    return len(graph.variables) == 1 and not graph.moments and _is_point(graph.variables[0].name, graph)

@@ -1,0 +1,228 @@
+"""Partial matches as queries: the first items of a sequence have come, and the next one has not.
+
+The partial matches of `SEQ(x, y, z) WITHIN w` that time out are the matches of `SEQ(x, NOT y) WITHIN w` and of
+`SEQ(x, y, NOT z) WITHIN w`. So they need no engine of their own, and a condition on the missing item keeps its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import islice, pairwise
+
+from ensue.analysis.policies import chooses
+from ensue.analysis.scopes import counts_events, is_aside, list_groups, whole_windows
+from ensue.check.lists import list_names
+from ensue.check.query import check_query
+from ensue.errors import Problem
+from ensue.lower.operators import expand_pattern
+from ensue.nodes.constraints import ConstraintStatement, Ends, EndsWithin
+from ensue.nodes.expressions import Binary, Expr, conjuncts, variables_of
+from ensue.nodes.names import Name
+from ensue.nodes.operators import CONTEXTS
+from ensue.nodes.patterns import (
+    Event,
+    Named,
+    Not,
+    Pattern,
+    PatternQuery,
+    Pick,
+    Related,
+    Repeat,
+    Seq,
+    Within,
+    walk,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """The first items of a query's sequence, without the next one, which is `missing`."""
+
+    query: PatternQuery
+    missing: Pattern
+
+
+def partial_queries(query: PatternQuery) -> tuple[Partial, ...]:
+    """The partial matches of a query, fewest items first; none where the pattern is not a sequence of several."""
+    sequence = _sequence(query.pattern)
+    return tuple(
+        _partial(query, sequence[: last + 1], sequence[last + 1 : following + 1])
+        for last, following in _neighbours(sequence)
+    )
+
+
+def open_queries(query: PatternQuery) -> tuple[Partial, ...]:
+    """The partial matches that can still be extended: as `partial_queries`, and nothing forbidden has come either.
+
+    Where that cannot be said it is left out, and so are those that are no pattern of their own.
+    """
+    sequence = _sequence(query.pattern)
+    found: list[Partial] = []
+    for partial, (_, following) in zip(partial_queries(query), _neighbours(sequence), strict=True):
+        apart = (*sequence[:following], Not(partial.missing, partial.missing.span))
+        strict = replace(partial.query, pattern=_with_sequence(query.pattern, apart))
+        ways = (replace(partial, query=own) for own in (strict, partial.query) if not check_query(own))
+        found += islice(ways, 1)
+    return tuple(found)
+
+
+def _neighbours(sequence: tuple[Pattern, ...]) -> list[tuple[int, int]]:
+    """The places of each positive item of a sequence but the last, and of the positive item that follows it."""
+    return list(pairwise(place for place, item in enumerate(sequence) if not is_aside(item)))
+
+
+def partial_problems(query: PatternQuery) -> list[Problem]:
+    """Why partial matches of a query cannot be reported."""
+    if len(partial_queries(query)) == 0:
+        return [
+            Problem(
+                "partial-form",
+                "partial matches are those of a SEQ of at least two items",
+                query.pattern.span,
+                hint="ask for timed-out partial matches of patterns that are a SEQ",
+            )
+        ]
+    if query.consume or query.policy in CONTEXTS:
+        return [
+            Problem(
+                "partial-form",
+                "what a match uses up decides which other matches there are, and partial matches use up nothing",
+                query.policy_span or query.span,
+                hint="leave the partial matches out, or the policy",
+            )
+        ]
+    if not whole_windows(query):
+        return [
+            Problem(
+                "partial-window",
+                "nothing says when a partial match of this pattern has timed out",
+                query.pattern.span,
+                hint="add a WITHIN to the whole pattern",
+            )
+        ]
+    refused = [problem for partial in partial_queries(query) for problem in check_query(partial.query)]
+    return [
+        Problem(
+            "partial-form",
+            f"the first items of this pattern are no pattern of their own: {problem.message}",
+            query.pattern.span,
+            hint="leave the partial matches out, or what they cannot do without",
+        )
+        for problem in refused[:1]
+    ]
+
+
+def eager_problems(query: PatternQuery) -> list[Problem]:
+    """Why matches of a query cannot be given before the watermark has reached them."""
+    expanded = expand_pattern(query.pattern)
+    problems = [
+        Problem(
+            "eager-not",
+            "whether the forbidden events stay away is known only at the watermark",
+            node.span,
+            hint='leave `emit="eager"` out, or the NOT',
+        )
+        for node in walk(expanded)
+        if isinstance(node, Not)
+    ]
+    problems += _undone_by_later_events(query, expanded)
+    if query.rule is not None:
+        problems.append(
+            Problem(
+                "eager-rule",
+                "derived events are a set, and what else leads to an event is known only at the watermark",
+                query.span or query.rule.span,
+                hint='leave `emit="eager"` out, or write the rule as a STREAM',
+            )
+        )
+    if not problems and counts_events(query):
+        problems.append(
+            Problem(
+                "eager-events",
+                "the positions of events are known only at the watermark",
+                query.pattern.span,
+                hint='leave `emit="eager"` out, or use a WITHIN in time',
+            )
+        )
+    return problems
+
+
+def _undone_by_later_events(query: PatternQuery, expanded: Pattern) -> Iterator[Problem]:
+    """What an event that is still to come could undo or add to, besides a NOT."""
+    reasons: list[tuple[str, Pattern]] = []
+    for node in walk(expanded):
+        match node:
+            case Repeat(every=True):
+                reasons.append(("what a collection lists", node))
+            case Pick(latest=latest):
+                reasons.append((f"which one is {'LAST' if latest else 'FIRST'}", node))
+            case Related(rival=int()):
+                reasons.append((f"which closing of {node.operator} comes first", node))
+            case Related(timers=timers) if timers:
+                reasons.append((f"that the moments of {node.operator} have come", node))
+    if chooses(query):
+        reasons.append(("which matches the policy chooses", query.pattern))
+    for what, node in reasons:
+        yield Problem(
+            "eager-later", f"{what} is known only at the watermark", node.span, hint='leave `emit="eager"` out'
+        )
+
+
+def eager_constraint_problems(constraints: Iterable[ConstraintStatement]) -> list[Problem]:
+    """Why matches in traces that end cannot be given before the watermark has reached them."""
+    return [
+        Problem(
+            "eager-ends",
+            "whether a trace had ended before an event is known only at the watermark",
+            entry.span,
+            hint='leave `emit="eager"` out, or this constraint',
+        )
+        for entry in constraints
+        if isinstance(entry.constraint, Ends | EndsWithin)
+    ]
+
+
+def _sequence(pattern: Pattern) -> tuple[Pattern, ...]:
+    """The items of the SEQ that the pattern is, under any WITHIN and AS."""
+    while isinstance(pattern, Within | Named):
+        pattern = pattern.item
+    return pattern.items if isinstance(pattern, Seq) else ()
+
+
+def _with_sequence(pattern: Pattern, items: tuple[Pattern, ...]) -> Pattern:
+    if isinstance(pattern, Within | Named):
+        return replace(pattern, item=_with_sequence(pattern.item, items))
+    return Seq(items, pattern.span)
+
+
+def _partial(query: PatternQuery, present: tuple[Pattern, ...], following: tuple[Pattern, ...]) -> Partial:
+    missing = following[-1].item if isinstance(following[-1], Pick) else following[-1]
+    forbidden = missing if len(following) == 1 else Seq((*following[:-1], missing), missing.span)
+    names = frozenset(_names([*present, *following]))
+    groups = list_groups(expand_pattern(query.pattern))
+    kept = [part for part in conjuncts(query.where) if variables_of(part) | list_names(part, groups) <= names]
+    return Partial(
+        replace(
+            query,
+            pattern=_with_sequence(query.pattern, (*present, Not(forbidden, missing.span))),
+            where=reduce(_conjunction, kept) if kept else None,
+            returns=(),
+        ),
+        missing,
+    )
+
+
+def _conjunction(left: Expr, right: Expr) -> Expr:
+    return Binary("and", left, right)
+
+
+def _names(items: Iterable[Pattern]) -> Iterator[Name]:
+    """Every variable and AS name in some items."""
+    for item in items:
+        for node in walk(item):
+            if isinstance(node, Event) and node.variable is not None:
+                yield node.variable
+            elif isinstance(node, Named):
+                yield node.name

@@ -1,0 +1,264 @@
+"""From a lowered program and the columns of tables to one plan for all statements. Every runtime does this first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from ensue.analysis.attributes import declared_attributes
+from ensue.analysis.declarations import declarations
+from ensue.errors import Problem, QueryError, SchemaError
+from ensue.graph.law import Law
+from ensue.lower.phases import Lowered, collector_paused, settle
+from ensue.nodes.names import Stream
+from ensue.nodes.patterns import Event, Lookup, PatternQuery, walk
+from ensue.nodes.rules import Ruleset, StreamDeclaration, TableDeclaration
+from ensue.nodes.uncertainty import NO_HIERARCHY, Hierarchy
+from ensue.plan.declared import Derivation, all_plans
+from ensue.plan.derivations import PlannedGroup, derivations_of, plan_declared
+from ensue.plan.inputs import InputTable, attributes_of, catalog_of, input_tables, raw_types, uncertain_tables
+from ensue.plan.lawfulness import contradictory_constraints, laws_by_query
+from ensue.plan.outputs import OutputSchema, output_schema
+from ensue.plan.planner import plan_query
+from ensue.plan.plans import QueryPlan
+from ensue.plan.states import StateQuestions, questions_of_patterns
+from ensue.plan.tracking import VIOLATION_COLUMNS, tracking_plan
+
+ColumnNames: TypeAlias = "str | Mapping[str, str]"
+FixedTables: TypeAlias = Mapping[str, pa.Table]
+"""The tables that a program looks up, by name."""
+NO_TABLES: FixedTables = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Which columns carry time, the name of the stream and the end of an event, as the user names them.
+
+    `probability` says how probable an event is, `alternatives` of which events at most one is real.
+    """
+
+    time: ColumnNames
+    type: str | None = None
+    end: ColumnNames | None = None
+    probability: str | None = None
+    alternatives: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Emission:
+    """How matches are given out: with an id or without, eagerly or when complete.
+
+    On a stream, `tick` is the unit of integer time and `buckets` the number of states.
+    """
+
+    match_id: bool = False
+    eager: bool = False
+    tick: str | None = None
+    buckets: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramPlan:
+    """All statements of a program, planned over tables whose columns are known: one output for each plan.
+
+    `inputs` have no rows, so the same plan is for all batches, here and in the workers of Spark. `derivations` are the
+    declared streams that the plans need; they hold the rows of TABLEs, which are part of the program. `states` are the
+    STATEs that events go through before the plans see them, and what is asked of these.
+    """
+
+    inputs: tuple[InputTable, ...]
+    plans: tuple[QueryPlan, ...]
+    outputs: tuple[OutputSchema, ...]
+    derivations: tuple[Derivation, ...] = ()
+    states: StateQuestions | None = None
+
+    @property
+    def tables(self) -> tuple[InputTable, ...]:
+        """The inputs as the plans see them: with the columns that states give their events."""
+        return self.inputs if self.states is None else tuple(map(self.states.widened, self.inputs))
+
+    @property
+    def lookups(self) -> tuple[Lookup, ...]:
+        """How rows of tables go with events."""
+        queries = [way.plan.query for derivation in self.derivations for way in derivation.ways]
+        return tuple(query.lookup for query in queries if query.lookup is not None)
+
+
+def plan_queries(
+    tables: Mapping[str, pa.Table] | pa.Table,
+    statements: Lowered,
+    columns: Columns,
+    match_id: bool = False,
+    fixed: FixedTables = NO_TABLES,
+) -> ProgramPlan:
+    """Checks the tables and plans the queries over them; only the columns of the tables are looked at.
+
+    `fixed` are those that do not change, which rules look up.
+    """
+    declared = {query.name for query in statements.statements if query.declares}
+    if (declared or fixed) and (problems := [*_clashes(declarations(statements.declared), tables, fixed)]):
+        raise QueryError(problems, statements.source)
+    constrained = (name for entry in statements.constraints for name in entry.constraint.streams)
+    states = questions_of_patterns(statements) if statements.states else None
+    of_states = () if states is None else states.streams
+    parts = (part for query in statements.statements for part in walk(query.pattern))
+    named = dict.fromkeys((*(part.stream for part in parts if isinstance(part, Event)), *constrained, *of_states))
+    given = tuple(name for name in named if name not in declared)
+    inputs = input_tables(tables, given, columns.time, columns.type, columns.end)
+    if columns.probability is not None or columns.alternatives is not None:
+        inputs = uncertain_tables(inputs, columns.probability, columns.alternatives)
+    return plan_program(statements, inputs, match_id, fixed=fixed)
+
+
+@collector_paused()
+def plan_program(
+    statements: Lowered,
+    inputs: tuple[InputTable, ...],
+    match_id: bool = False,
+    lawful: bool = True,
+    fixed: FixedTables = NO_TABLES,
+) -> ProgramPlan:
+    """Plans the queries over tables that are checked; unless `lawful`, their constraints are left aside."""
+    inputs = tuple(replace(item, table=item.table.schema.empty_table()) for item in inputs)
+    ruleset: Ruleset | None = None
+    if statements.ruleset is not None:
+        ruleset = _declarations(statements, statements.ruleset, inputs)
+        statements = settle(statements, lambda stream: attributes_of(inputs, stream))
+    declared = frozenset(query.name for query in statements.statements if query.declares and query.name is not None)
+    levels = _hierarchy(statements, inputs) if statements.hierarchies else NO_HIERARCHY
+    inputs = tuple(
+        replace(item, elsewhere=declared, hierarchy=levels) if item.stream is None else item for item in inputs
+    )
+    probability = next((item.probability for item in inputs if item.probability is not None), None)
+    states = questions_of_patterns(statements, probability) if statements.states else None
+    seen = inputs if states is None else tuple(map(states.widened, inputs))
+    catalog = catalog_of(seen, statements.statements)
+    laws = laws_by_query(statements, catalog) if lawful and statements.constraints else {}
+    below: list[PlannedGroup] = []
+    if declared:
+        catalog, below = plan_declared(statements, catalog, laws, fixed)
+    plans = tuple(
+        plan_query(node, catalog, statements.source, laws.get(node) if laws else None) for node in statements.results
+    )
+    derivations = derivations_of(below, plans, seen, fixed, ruleset) if below else ()
+    tables = (*seen, *(derivation.item for derivation in derivations))
+    outputs = tuple(output_schema(plan, raw_types(plan, tables), match_id) for plan in plans)
+    return ProgramPlan(inputs, plans, outputs, derivations, states)
+
+
+def _hierarchy(statements: Lowered, inputs: tuple[InputTable, ...]) -> Hierarchy:
+    """The levels of detail that the program speaks of: of the values of a type column."""
+    if not any(item.type is not None for item in inputs):
+        problem = Problem(
+            "hierarchy-tables",
+            "a HIERARCHY is one of the values of a type column, and here each stream has a table of its own",
+            statements.hierarchies[0].span,
+            hint="put the events into one table, and pass `type=` with the column that holds the stream's name",
+        )
+        raise QueryError([problem], statements.source)
+    return Hierarchy.of(statements.hierarchies)
+
+
+def _declarations(statements: Lowered, ruleset: Ruleset, inputs: tuple[InputTable, ...]) -> Ruleset:
+    """What rules are written in the light of: the streams and tables, also those that only data or facts tell of."""
+    events = [node for query in statements.statements for node in walk(query.pattern) if isinstance(node, Event)]
+    by_position = dict.fromkeys(
+        event.stream for event in events if event.arity is not None and isinstance(event.stream, str)
+    )
+    known = tuple(StreamDeclaration(stream, attributes_of(inputs, stream)) for stream in by_position)
+    columns = declared_attributes(statements)
+    declared = [entry.name for entry in ruleset.tables]
+    of_facts = dict.fromkeys(fact.table for fact in ruleset.facts if fact.table not in declared)
+    tables = (TableDeclaration(name, columns[name]) for name in of_facts)
+    return Ruleset(tables=(*ruleset.tables, *tables), streams=(*ruleset.streams, *known))
+
+
+def _clashes(
+    declared: Mapping[Stream, tuple[PatternQuery, ...]], tables: Mapping[str, pa.Table] | pa.Table, fixed: FixedTables
+) -> Iterator[Problem]:
+    given = tables if isinstance(tables, Mapping) else {}
+    for name in fixed:
+        if name in given:
+            yield Problem(
+                "stream-clash",
+                f"`{name}` is a TABLE or has FACTs, and there is a table of events of this name as well",
+                hint="rename one of them: a table's rows have no time",
+            )
+    for stream, ways in declared.items():
+        if stream in given:
+            yield Problem(
+                "stream-clash",
+                f"stream `{stream}` is declared, and there is a table of this name as well",
+                ways[0].span,
+                hint="rename one of them: a name stands for one stream",
+            )
+
+
+def with_violations(planned: ProgramPlan, statements: Lowered) -> ProgramPlan:
+    """The same with one more plan, the last, for the traces that break a constraint."""
+    law, keys = Law(tuple(entry.constraint for entry in statements.constraints)), _keys_of_constraints(statements)
+    problems = contradictory_constraints(law)
+    if problems:
+        raise QueryError(problems, statements.source)
+    taken = [name for name in keys if name in VIOLATION_COLUMNS]
+    if taken:
+        raise SchemaError(
+            "reserved-column", f"the table of violations has a column `{taken[0]}` of its own", "rename the key"
+        )
+    plan = tracking_plan(
+        law,
+        keys,
+        planned.plans[0].catalog if planned.plans else catalog_of(planned.inputs),
+        statements.source,
+        tuple(all_plans(planned.derivations, planned.plans)),
+    )
+    output = output_schema(plan, raw_types(plan, planned.inputs))
+    return replace(planned, plans=(*planned.plans, plan), outputs=(*planned.outputs, output))
+
+
+def plan_violations(tables: Mapping[str, pa.Table] | pa.Table, statements: Lowered, columns: Columns) -> ProgramPlan:
+    """A plan for the traces that break a constraint, and for nothing else."""
+    planned = with_violations(plan_queries(tables, statements, columns), statements)
+    return ProgramPlan(planned.inputs, planned.plans[-1:], planned.outputs[-1:])
+
+
+def _keys_of_constraints(statements: Lowered) -> tuple[str, ...]:
+    """The one PARTITION BY of which all constraints speak."""
+    if not any(entry.constraint.streams for entry in statements.constraints):
+        hint = "add a CONSTRAINT; ENDS WITHIN alone cannot be broken, because a later event begins another trace"
+        raise QueryError(
+            [Problem("no-constraint", "there is no constraint to look after", hint=hint)],
+            statements.source,
+        )
+    of_patterns = [query.partition_by for query in statements.statements]
+    for entry in statements.constraints:
+        if not entry.partition_by and not of_patterns:
+            raise QueryError(
+                [
+                    Problem(
+                        "constraint-partition",
+                        "a constraint speaks of traces, but nothing says what a trace is",
+                        entry.span,
+                        hint="add PARTITION BY with the key of a trace to the constraint",
+                    )
+                ],
+                statements.source,
+            )
+    keys = [entry.partition_by or of_patterns[0] for entry in statements.constraints]
+    for entry, own in zip(statements.constraints, keys, strict=True):
+        if set(own) != set(keys[0]):
+            raise QueryError(
+                [
+                    Problem(
+                        "constraint-partition",
+                        "constraints of different PARTITION BY break in different traces, which is not one table",
+                        entry.span,
+                        hint="look after the constraints of each PARTITION BY by themselves",
+                    )
+                ],
+                statements.source,
+            )
+    return keys[0]

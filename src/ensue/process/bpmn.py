@@ -1,0 +1,266 @@
+"""BPMN 2.0 XML to a diagram.
+
+| element | read as |
+| --- | --- |
+| `task` and its kinds, `callActivity` | a task: its `name`, or its `id` if it has none; equal names are one task |
+| loop or multi-instance marker | the task one or more times; zero or more with `testBefore` |
+| `subProcess` | its contents; its name is no task; a loop or sequential multi-instance marker repeats all of it |
+| start events | the process starts with any one of them |
+| end events | a token ends; the process is complete when none is left; a terminate event removes all of its scope |
+| intermediate events | passed through; a task if the argument `names` names them, as for start and end events |
+| exclusive and event-based gateway | one of the outgoing flows, whatever incoming flow was taken |
+| parallel gateway | waits for all incoming flows, takes all outgoing ones |
+| inclusive gateway | takes some of its outgoing flows, its `default` only alone; waits as BPMN 2.0.2, table 13.3 says |
+| several flows out of a task | all of them; of those with a condition some; its `default` if none of these |
+| several flows into a task | it runs for each token |
+| lanes, data, texts, pools, message flows, diagrams, extensions | left out: they order no tasks of one process |
+
+Anything else that flows lead to is a problem that names it. Problems of behaviour are in `ensue.process.soundness`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from ensue.errors import Problem, QueryError, did_you_mean
+from ensue.process.diagram import Flow, Kind, Node, Rounds, Scope
+from ensue.process.markup import Element, Markup
+
+MODEL = "http://www.omg.org/spec/BPMN/20100524/MODEL"
+
+_TASKS = frozenset(
+    ("task", "userTask", "serviceTask", "sendTask", "scriptTask", "manualTask", "receiveTask", "businessRuleTask",
+     "callActivity")
+)  # fmt: skip
+_EVENTS = frozenset(("startEvent", "endEvent", "intermediateCatchEvent", "intermediateThrowEvent"))
+_KINDS = {
+    **dict.fromkeys((*_TASKS, *_EVENTS), Kind.STEP),
+    "startEvent": Kind.START, "endEvent": Kind.END, "exclusiveGateway": Kind.EXCLUSIVE,
+    "eventBasedGateway": Kind.EXCLUSIVE, "parallelGateway": Kind.PARALLEL, "inclusiveGateway": Kind.INCLUSIVE,
+    "subProcess": Kind.SUBPROCESS,
+}  # fmt: skip
+_LEFT_OUT = frozenset(
+    ("documentation", "extensionElements", "auditing", "monitoring", "property", "laneSet", "dataObject",
+     "dataObjectReference", "dataStoreReference", "association", "dataInputAssociation", "dataOutputAssociation",
+     "group", "textAnnotation", "ioSpecification", "ioBinding", "resourceRole", "performer", "humanPerformer",
+     "potentialOwner", "correlationSubscription", "supports", "supportedInterfaceRef", "incoming", "outgoing",
+     "sequenceFlow", "standardLoopCharacteristics", "multiInstanceLoopCharacteristics")
+)  # fmt: skip
+_WAYS_OUT = {
+    "boundaryEvent": "draw an exclusive gateway behind the task, with a flow for what the event leads to",
+    "complexGateway": "draw it with exclusive, parallel or inclusive gateways",
+    "transaction": "draw it as a sub-process, and its cancellation with an exclusive gateway",
+    "adHocSubProcess": "draw its tasks between inclusive gateways, or leave them out",
+    "compensateEventDefinition": "draw the tasks that compensate behind an exclusive gateway",
+    "cancelEventDefinition": "draw the cancellation with an exclusive gateway",
+    "errorEventDefinition": "draw the error with an exclusive gateway, or an end event that terminates",
+    "linkEventDefinition": "draw the flow that the link stands for",
+}
+
+
+def read_diagram(markup: Markup, process: str | None, names: Mapping[str, str | None]) -> Scope:
+    """The process of that name or id, or the only one. All elements that cannot be read are reported together."""
+    element = _chosen_process(markup, process)
+    reader = _Reader(markup, names)
+    scope = reader.scope(element)
+    problems = [*reader.problems, *reader.unused_names()]
+    if problems:
+        raise QueryError(problems, markup.source)
+    return scope
+
+
+def _chosen_process(markup: Markup, wanted: str | None) -> Element:
+    root = markup.root
+    if (root.namespace, root.name) != (MODEL, "definitions"):
+        message = f"the root of the file is `{root.name}`, not `definitions` of BPMN 2.0"
+        raise _error(markup, Problem("not-bpmn", message, markup.span(root), hint="export the diagram as BPMN 2.0 XML"))
+    found = [child for child in root.children if _is_model(child, "process")]
+    if wanted is not None:
+        return _named_process(markup, found, wanted)
+    drawn = [process for process in found if any(child.name in _KINDS for child in process.children)]
+    if not drawn:
+        hint = "a process has tasks, events and gateways; choreographies and conversations are none"
+        raise _error(markup, Problem("no-process", "the file draws no process", markup.span(root), hint=hint))
+    if len(drawn) > 1:
+        candidates = ", ".join(f"`{_name_of_process(root, process)}`" for process in drawn)
+        message = f"the file draws {len(drawn)} processes: {candidates}"
+        hint = f'choose one: process="{_name_of_process(root, drawn[0])}"'
+        raise _error(markup, Problem("several-processes", message, markup.span(drawn[1]), hint=hint))
+    return drawn[0]
+
+
+def _named_process(markup: Markup, processes: list[Element], wanted: str) -> Element:
+    names = {name: process for process in processes for name in _names_of_process(markup.root, process)}
+    if wanted in names:
+        return names[wanted]
+    message = f"the file draws no process `{wanted}`"
+    label = "processes: " + (", ".join(_name_of_process(markup.root, process) for process in processes) or "none")
+    hint = did_you_mean(wanted, reversed(names))
+    raise _error(markup, Problem("no-such-process", message, markup.span(markup.root), label, hint))
+
+
+def _names_of_process(root: Element, process: Element) -> list[str]:
+    """The names under which it can be chosen, the one that people read first: its own, its pool's, its id."""
+    pools = (child for child in root.descendants() if _is_model(child, "participant"))
+    own = [pool for pool in pools if _local(pool.attributes.get("processRef", "")) == process.attributes.get("id")]
+    found = [_plain_name(process), *map(_plain_name, own), process.attributes.get("id", "")]
+    return [name for name in found if name]
+
+
+def _name_of_process(root: Element, process: Element) -> str:
+    return (_names_of_process(root, process) or ["without a name"])[0]
+
+
+class _Reader:
+    """Reads scopes, and collects what it cannot read."""
+
+    def __init__(self, markup: Markup, names: Mapping[str, str | None]) -> None:
+        self.markup = markup
+        self.names = names
+        self.problems: list[Problem] = []
+        self.ids: set[str] = set()
+        self.unread: set[str] = set()
+        self.known: list[str] = []
+
+    def scope(self, element: Element) -> Scope:
+        children = [child for child in element.children if child.namespace == MODEL]
+        nodes = [node for child in children if (node := self.node(child)) is not None]
+        by_id = {node.id: node for node in nodes}
+        flows = [flow for child in children if child.name == "sequenceFlow" if (flow := self.flow(child, by_id))]
+        scope = Scope(element.attributes.get("id", ""), _title(element), self.markup.span(element), by_id, tuple(flows))
+        if not scope.starts():
+            hint = "draw one, and a flow from it to what happens first"
+            self.problems.append(Problem("no-start", f"{scope.title} has no start event", scope.span, hint=hint))
+        return scope
+
+    def node(self, element: Element) -> Node | None:
+        if element.name in _LEFT_OUT:
+            return None
+        identity = element.attributes.get("id", "")
+        self.claim(identity, element)
+        if (reason := _unreadable(element)) is not None:
+            self.unread.add(identity)
+            message = f"{_title(element)} cannot be read as an order of tasks"
+            self.problems.append(
+                Problem("unsupported-element", message, self.markup.span(element), hint=_WAYS_OUT.get(reason, reason))
+            )
+            return None
+        return Node(
+            identity,
+            Kind.TERMINATE if _has_definition(element, "terminateEventDefinition") else _KINDS[element.name],
+            _title(element),
+            self.markup.span(element),
+            self.task(element, identity),
+            _rounds(element),
+            element.attributes.get("default"),
+            self.scope(element) if element.name == "subProcess" else None,
+        )
+
+    def claim(self, identity: str, element: Element) -> None:
+        if identity in self.ids or not identity:
+            message = f"two elements have the id `{identity}`" if identity else f"{_title(element)} has no id"
+            hint = "flows name what they join by its id"
+            self.problems.append(Problem("element-id", message, self.markup.span(element), hint=hint))
+        self.ids.add(identity)
+
+    def task(self, element: Element, identity: str) -> str | None:
+        """The name of the event that an element leaves."""
+        if element.name not in _TASKS and element.name not in _EVENTS:
+            return None
+        name = _plain_name(element)
+        self.known += [identity, name] if name else [identity]
+        for key in (identity, name):
+            if key in self.names:
+                return self.names[key] or None
+        return (name or identity) if element.name in _TASKS else None
+
+    def flow(self, element: Element, nodes: dict[str, Node]) -> Flow | None:
+        identity = element.attributes.get("id", "")
+        source, target = element.attributes.get("sourceRef", ""), element.attributes.get("targetRef", "")
+        self.claim(identity, element)
+        loose = [end for end in (source, target) if end not in nodes]
+        lost = [end for end in loose if end not in self.unread]
+        if lost:
+            message = (
+                f"the flow `{identity}` leads from `{source}` to `{target}`: there is no `{lost[0]}` in its process"
+            )
+            hint = "a flow joins two elements of one process or of one sub-process"
+            self.problems.append(Problem("loose-flow", message, self.markup.span(element), hint=hint))
+        if loose:
+            return None
+        conditional = any(_is_model(child, "conditionExpression") for child in element.children)
+        return Flow(identity, source, target, self.markup.span(element), conditional)
+
+    def unused_names(self) -> Iterator[Problem]:
+        """Names to map that the process does not have."""
+        for name in self.names:
+            if name not in self.known:
+                hint = did_you_mean(name, self.known)
+                yield Problem("no-such-task", f"`names` has `{name}`, the process has no such task or event", hint=hint)
+
+
+def _unreadable(element: Element) -> str | None:
+    """Why an element has no meaning here: a key of the ways out or a way out itself; None if it has one."""
+    if element.name not in _KINDS:
+        return element.name if element.name in _WAYS_OUT else "leave it out, or draw it with tasks and gateways"
+    if element.name == "subProcess" and _is_set(element, "triggeredByEvent"):
+        return "an event sub-process starts at any time: draw its tasks in the process, behind an exclusive gateway"
+    if _is_set(element, "isForCompensation"):
+        return "compensateEventDefinition"
+    if element.name == "subProcess" and _runs_in_parallel(element):
+        return "mark it as sequential: its instances overlap, but all constraints are the same"
+    return next((child.name for child in element.children if child.name in _WAYS_OUT), None)
+
+
+def _runs_in_parallel(element: Element) -> bool:
+    return any(
+        _is_model(child, "multiInstanceLoopCharacteristics") and not _is_set(child, "isSequential")
+        for child in element.children
+    )
+
+
+def _rounds(element: Element) -> Rounds:
+    for child in element.children:
+        if _is_model(child, "standardLoopCharacteristics"):
+            return Rounds.ANY if _is_set(child, "testBefore") else Rounds.SOME
+        if _is_model(child, "multiInstanceLoopCharacteristics"):
+            return Rounds.SOME
+    return Rounds.ONE
+
+
+def _has_definition(element: Element, name: str) -> bool:
+    return element.name == "endEvent" and any(_is_model(child, name) for child in element.children)
+
+
+def _is_set(element: Element, attribute: str) -> bool:
+    return element.attributes.get(attribute) in ("true", "1")
+
+
+def _is_model(element: Element, name: str) -> bool:
+    return (element.namespace, element.name) == (MODEL, name)
+
+
+def _plain_name(element: Element) -> str:
+    """Its name on one line: tools break names where the shape ends."""
+    return " ".join(element.attributes.get("name", "").split())
+
+
+def _title(element: Element) -> str:
+    """What messages call it, with its name and id."""
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", element.name).lower()
+    words = words.replace("sub process", "sub-process")
+    name, identity = _plain_name(element), element.attributes.get("id", "")
+    if not identity:
+        article = "an" if words[0] in "aeiou" else "a"
+        return f"{article} {words} `{name}`" if name else f"{article} {words}"
+    return f"the {words} `{name}` (id `{identity}`)" if name else f"the {words} with id `{identity}`"
+
+
+def _local(reference: str) -> str:
+    """A reference without the prefix of its namespace."""
+    return reference.rpartition(":")[2]
+
+
+def _error(markup: Markup, problem: Problem) -> QueryError:
+    return QueryError([problem], markup.source)

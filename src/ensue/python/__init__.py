@@ -1,0 +1,1 @@
+"""Queries in Python, equal in power to query text: the same values come out."""

@@ -1,0 +1,238 @@
+"""Patterns in Python. Wherever a pattern or a condition is expected, its text is accepted too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, overload
+
+import numpy as np
+
+from ensue.errors import Problem, QueryError
+from ensue.nodes.patterns import (
+    And,
+    Event,
+    Named,
+    Not,
+    Operation,
+    Or,
+    Pattern,
+    PatternQuery,
+    Pick,
+    Repeat,
+    Seq,
+    Within,
+)
+from ensue.python.literals import WindowLike, window
+from ensue.python.query import Columns, FieldNames, Query
+from ensue.python.values import ConditionLike, condition_node
+from ensue.text.operands import count_problems, repeat_problems
+from ensue.text.parser import parse_pattern
+from ensue.text.render import render_pattern
+
+Count = int | np.integer[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class PatternExpression:
+    """A pattern as a value; `node` is what its text would parse to.
+
+    `within`, `named`, `times` and its like, `first` and `last` belong to the pattern; the other methods make it a query
+    (see `query_of`).
+
+    >>> ~event("B", "b").within(5)
+    PatternExpression("NOT B b WITHIN 5")
+    """
+
+    node: Pattern
+
+    def __invert__(self) -> PatternExpression:
+        return PatternExpression(Not(self.node))
+
+    def __repr__(self) -> str:
+        return f'PatternExpression("{self.to_text()}")'
+
+    def within(self, size: WindowLike) -> PatternExpression:
+        """Those matches that fit into the window: `x WITHIN 1 hour`."""
+        return PatternExpression(Within(self.node, window(size)))
+
+    def named(self, name: str) -> PatternExpression:
+        """The same pattern with a name for its interval: `x AS name`."""
+        return PatternExpression(Named(self.node, name))
+
+    def times(self, least: Count, most: Count | None = None, *, every: bool = False) -> PatternExpression:
+        """So many matches, each before the next: `x{2}`, `x{2,4}`; with `every`, all of them: `x{2,4} ALL`."""
+        return self._repeated(least, least if most is None else most, every)
+
+    def at_least(self, least: Count) -> PatternExpression:
+        """All matches in the scope of the item, so many or more: `x{2,} ALL`."""
+        return self._repeated(least, None, True)
+
+    def one_or_more(self) -> PatternExpression:
+        """All matches in the scope of the item, at least one: `x+`."""
+        return self._repeated(1, None, True)
+
+    def collect(self) -> PatternExpression:
+        """All matches in the scope of the item, maybe none: `COLLECT x` or `x*`."""
+        return self._repeated(0, None, True)
+
+    def first(self) -> PatternExpression:
+        """Only the earliest, for the same choice of the other items: `FIRST x`."""
+        return PatternExpression(Pick(self.node, latest=False))
+
+    def last(self) -> PatternExpression:
+        """Only the latest, for the same choice of the other items: `LAST x`."""
+        return PatternExpression(Pick(self.node, latest=True))
+
+    def where(self, *conditions: ConditionLike) -> Query:
+        """The query with these conditions."""
+        return query_of(self).where(*conditions)
+
+    def partition_by(self, *fields: FieldNames) -> Query:
+        """The query partitioned by these fields."""
+        return query_of(self).partition_by(*fields)
+
+    def returning(self, *columns: Columns, **named: ConditionLike) -> Query:
+        """The query with these columns."""
+        return query_of(self).returning(*columns, **named)
+
+    def having(self, *, probability: float) -> Query:
+        """The query with how probable its matches have to be: `HAVING PROBABILITY >= 0.9`."""
+        return query_of(self).having(probability=probability)
+
+    def match(self, policy: str) -> Query:
+        """The query with a policy that chooses among its matches: `MATCH RECENT`."""
+        return query_of(self).match(policy)
+
+    def consume(self) -> Query:
+        """The query whose matches share no events: `CONSUME`."""
+        return query_of(self).consume()
+
+    def share(self) -> Query:
+        """The query whose matches may share events, which is the default: `SHARE`."""
+        return query_of(self).share()
+
+    def as_pattern(self, name: str) -> Query:
+        """The query under this name."""
+        return query_of(self).as_pattern(name)
+
+    def as_stream(self, name: str) -> Query:
+        """The query whose matches are the events of a stream: `STREAM name FROM PATTERN ...`."""
+        return query_of(self).as_stream(name)
+
+    def explain(self, *, time: str = "t") -> str:
+        """What the pattern means as a query of its own, and how it will run; `time` names the time column."""
+        return query_of(self).explain(time=time)
+
+    def to_text(self) -> str:
+        """The pattern as text; it parses back to an equal pattern."""
+        return render_pattern(self.node)
+
+    def _repeated(self, least: Count, most: Count | None, every: bool) -> PatternExpression:
+        fewest, greatest = _count(least), None if most is None else _count(most)
+        raise_any(repeat_problems(fewest, greatest, every))
+        return PatternExpression(Repeat(self.node, fewest, greatest, every))
+
+
+_ABSENCE = "; `not` asks Python for a truth value: write ~event(...) for the absence of an event"
+PatternLike = PatternExpression | Pattern | str
+
+
+def event(stream: str, variable: str | None = None, where: ConditionLike | None = None) -> PatternExpression:
+    """An event of a stream: `Stream variable [where]`.
+
+    >>> event("Transfer", "t", "amount > 1000")
+    PatternExpression("Transfer t [amount > 1000]")
+    """
+    return PatternExpression(Event(stream, variable, None if where is None else condition_node(where)))
+
+
+def seq(*items: PatternLike) -> PatternExpression:
+    """Each item before the next: `SEQ(x, y)`.
+
+    >>> seq(event("A", "a"), "NOT B b", event("C", "c"))
+    PatternExpression("SEQ(A a, NOT B b, C c)")
+    """
+    return PatternExpression(Seq(_nodes("seq", items)))
+
+
+def all_of(*items: PatternLike) -> PatternExpression:
+    """Every item, in any order: `AND(x, y)`.
+
+    >>> all_of(event("A", "a"), event("B", "b"))
+    PatternExpression("AND(A a, B b)")
+    """
+    return PatternExpression(And(_nodes("all_of", items)))
+
+
+@overload
+def any_of(number: Count, /, *items: PatternLike) -> PatternExpression: ...
+@overload
+def any_of(*items: PatternLike) -> PatternExpression: ...
+def any_of(*items: PatternLike | Count) -> PatternExpression:
+    """Any one of the items: `OR(x, y)`; after a number, any so many of them: `ANY(2, x, y, z)`.
+
+    >>> any_of(event("A", "a"), event("B", "b")), any_of(2, "A a", "B b", "C c")
+    (PatternExpression("OR(A a, B b)"), PatternExpression("ANY(2, A a, B b, C c)"))
+    """
+    match items:
+        case (int() | np.integer() as number, *rest) if not isinstance(number, bool):
+            nodes = _nodes("any_of", tuple(rest))
+            raise_any(count_problems("ANY", int(number), len(nodes)))
+            return PatternExpression(Operation("ANY", nodes, count=int(number)))
+    return PatternExpression(Or(_nodes("any_of", items)))
+
+
+def absent(item: PatternLike) -> PatternExpression:
+    """No match of the item: `NOT x`, the same as `~x`.
+
+    >>> absent("B b")
+    PatternExpression("NOT B b")
+    """
+    return PatternExpression(Not(pattern_node(item)))
+
+
+def query_of(pattern: PatternLike) -> Query:
+    """The query of a pattern. A WITHIN around the whole pattern becomes the WITHIN of the query, as in text.
+
+    >>> query_of("SEQ(A a, B b) WITHIN 1 hour").to_text()
+    'PATTERN SEQ(A a, B b)\\n  WITHIN 1 hour'
+    """
+    match pattern_node(pattern):
+        case Within(item, size):
+            return Query(PatternQuery(item, within=size))
+        case node:
+            return Query(PatternQuery(node))
+
+
+def pattern_node(pattern: object) -> Pattern:
+    """The pattern of an expression, of a pattern itself, or of a text."""
+    match pattern:
+        case str():
+            return parse_pattern(pattern)
+        case PatternExpression():
+            return pattern.node
+        case _ if isinstance(pattern, Pattern):
+            return pattern
+    raise TypeError(f"a pattern is expected, not {pattern!r}{_ABSENCE if isinstance(pattern, bool) else ''}")
+
+
+def _count(number: object) -> int:
+    if isinstance(number, bool) or not isinstance(number, int | np.integer):
+        raise TypeError(f"a repetition takes whole numbers, not {number!r}")
+    return int(number)
+
+
+def raise_any(problems: Iterable[Problem]) -> None:
+    """Raise what was found, if anything was."""
+    if found := [*problems]:
+        raise QueryError(found)
+
+
+def _nodes(function: str, items: tuple[object, ...]) -> tuple[Pattern, ...]:
+    if not items:
+        raise ValueError(f"{function} has at least one item")
+    for item in items:
+        if isinstance(item, list | tuple):
+            raise TypeError(f"a pattern is expected, not {item!r}; pass the items one by one, as in {function}(*items)")
+    return tuple(map(pattern_node, items))

@@ -1,0 +1,258 @@
+"""Conditions and values in Python: operators build expressions, nothing is evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NoReturn
+
+from ensue.nodes.expressions import Between, Binary, Call, Case, Expr, Field, InList, IsNull, Like, Same, Unary
+from ensue.python.literals import literal
+from ensue.text.parser import parse_expression
+from ensue.text.render import render_expression
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Value:
+    """An expression under construction; `node` is the expression.
+
+    Python values become literals; next to `&` and `|` a text is a condition and is parsed.
+
+    >>> (var("a").amount * 2 > 10) & "b.kind = 'x'"
+    Value("a.amount * 2 > 10 AND b.kind = 'x'")
+    """
+
+    node: Expr
+
+    __hash__ = None  # type: ignore[assignment]
+    # NumPy scalars on the left leave the operator to this class.
+    __array_ufunc__ = None
+
+    def __add__(self, other: object) -> Value:
+        return _binary("+", self, other)
+
+    def __radd__(self, other: object) -> Value:
+        return _binary("+", other, self)
+
+    def __sub__(self, other: object) -> Value:
+        return _binary("-", self, other)
+
+    def __rsub__(self, other: object) -> Value:
+        return _binary("-", other, self)
+
+    def __mul__(self, other: object) -> Value:
+        return _binary("*", self, other)
+
+    def __rmul__(self, other: object) -> Value:
+        return _binary("*", other, self)
+
+    def __truediv__(self, other: object) -> Value:
+        return _binary("/", self, other)
+
+    def __rtruediv__(self, other: object) -> Value:
+        return _binary("/", other, self)
+
+    def __mod__(self, other: object) -> Value:
+        return _binary("%", self, other)
+
+    def __rmod__(self, other: object) -> Value:
+        return _binary("%", other, self)
+
+    def __neg__(self) -> Value:
+        return Value(Unary("-", self.node))
+
+    def __eq__(self, other: object) -> Value:  # type: ignore[override]
+        return _binary("=", self, other)
+
+    def __ne__(self, other: object) -> Value:  # type: ignore[override]
+        return _binary("!=", self, other)
+
+    def __lt__(self, other: object) -> Value:
+        return _binary("<", self, other)
+
+    def __le__(self, other: object) -> Value:
+        return _binary("<=", self, other)
+
+    def __gt__(self, other: object) -> Value:
+        return _binary(">", self, other)
+
+    def __ge__(self, other: object) -> Value:
+        return _binary(">=", self, other)
+
+    def __and__(self, other: ConditionLike) -> Value:
+        return Value(Binary("and", self.node, condition_node(other)))
+
+    def __rand__(self, other: ConditionLike) -> Value:
+        return Value(Binary("and", condition_node(other), self.node))
+
+    def __or__(self, other: ConditionLike) -> Value:
+        return Value(Binary("or", self.node, condition_node(other)))
+
+    def __ror__(self, other: ConditionLike) -> Value:
+        return Value(Binary("or", condition_node(other), self.node))
+
+    def __invert__(self) -> Value:
+        return Value(Unary("not", self.node))
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError(
+            "a condition is true or false only for events: combine conditions with & | ~ and parentheses instead of "
+            "`and`, `or`, `not`, and write (1 < x) & (x < 5) instead of 1 < x < 5"
+        )
+
+    def __repr__(self) -> str:
+        return f'Value("{self.to_text()}")'
+
+    def is_in(self, items: Iterable[object]) -> Value:
+        """`x IN (1, 2)`."""
+        return Value(InList(self.node, _listed(items)))
+
+    def not_in(self, items: Iterable[object]) -> Value:
+        """`x NOT IN (1, 2)`."""
+        return Value(InList(self.node, _listed(items), negated=True))
+
+    def between(self, low: object, high: object) -> Value:
+        """`x BETWEEN low AND high`."""
+        return Value(Between(self.node, value_node(low), value_node(high)))
+
+    def not_between(self, low: object, high: object) -> Value:
+        """`x NOT BETWEEN low AND high`."""
+        return Value(Between(self.node, value_node(low), value_node(high), negated=True))
+
+    def like(self, pattern: str) -> Value:
+        """`x LIKE 'a%'`."""
+        return Value(Like(self.node, pattern))
+
+    def not_like(self, pattern: str) -> Value:
+        """`x NOT LIKE 'a%'`."""
+        return Value(Like(self.node, pattern, negated=True))
+
+    def is_null(self) -> Value:
+        """`x IS NULL`."""
+        return Value(IsNull(self.node))
+
+    def is_not_null(self) -> Value:
+        """`x IS NOT NULL`."""
+        return Value(IsNull(self.node, negated=True))
+
+    def concat(self, other: object) -> Value:
+        """`x || y`, the two texts joined."""
+        return _binary("||", self, other)
+
+    def to_text(self) -> str:
+        """The expression as query text."""
+        return render_expression(self.node)
+
+
+ConditionLike = Value | Expr | str
+
+
+class Variable:
+    """A variable or AS name of a pattern: its attributes and items are the fields of the event.
+
+    >>> var("a").amount, var("a")["order line"]
+    (Value("a.amount"), Value("a.`order line`"))
+    """
+
+    __slots__ = ("_variable",)
+
+    def __init__(self, variable: str) -> None:
+        self._variable = variable
+
+    def __getattr__(self, name: str) -> Value:
+        if name.startswith("__") and name.endswith("__"):
+            raise AttributeError(name)
+        return self[name]
+
+    def __getitem__(self, name: str) -> Value:
+        return Value(Field(self._variable, name))
+
+
+def var(name: str) -> Variable:
+    """The variable of that name.
+
+    >>> var("a").t - var("b").t
+    Value("a.t - b.t")
+    """
+    return Variable(name)
+
+
+def field(name: str) -> Value:
+    """A field of the event itself, for the local predicate of `event`.
+
+    >>> field("amount") > 1000
+    Value("amount > 1000")
+    """
+    return Value(Field(None, name))
+
+
+def value(python_value: object) -> Value:
+    """A Python value as a literal.
+
+    >>> value("x").concat(field("name"))
+    Value("'x' || name")
+    """
+    return Value(value_node(python_value))
+
+
+def call(name: str, *arguments: object) -> Value:
+    """A function of values.
+
+    >>> call("abs", field("x"))
+    Value("abs(x)")
+    """
+    return Value(Call(name.lower(), tuple(map(value_node, arguments))))
+
+
+def case(*branches: tuple[ConditionLike, object], default: object = None) -> Value:
+    """The value beside the first condition that holds; without any, the default.
+
+    >>> case((field("x") > 0, "up"), ("x < 0", "down"), default="flat")
+    Value("CASE WHEN x > 0 THEN 'up' WHEN x < 0 THEN 'down' ELSE 'flat' END")
+    """
+    if not branches:
+        raise ValueError("case has at least one (condition, value)")
+    nodes = tuple((condition_node(condition), value_node(result)) for condition, result in branches)
+    return Value(Case(nodes, None if default is None else value_node(default)))
+
+
+def same(*fields: str) -> Value:
+    """All variables of the pattern agree on these fields.
+
+    >>> same("user", "device")
+    Value("SAME(user, device)")
+    """
+    if not fields:
+        raise ValueError("same names at least one field")
+    return Value(Same(fields))
+
+
+def value_node(thing: object) -> Expr:
+    """The expression of a `Value`, of an expression itself, or of a Python value as a literal."""
+    match thing:
+        case Value():
+            return thing.node
+        case _ if isinstance(thing, Expr):
+            return thing
+        case Variable():
+            name = thing._variable
+            raise TypeError(f'name a field of `{name}`, e.g. var("{name}").amount')
+    return literal(thing)
+
+
+def condition_node(condition: ConditionLike) -> Expr:
+    """The expression of a condition; a text is parsed."""
+    return parse_expression(condition) if isinstance(condition, str) else value_node(condition)
+
+
+def _binary(operator: str, left: object, right: object) -> Value:
+    return Value(Binary(operator, value_node(left), value_node(right)))
+
+
+def _listed(items: Iterable[object]) -> tuple[Expr, ...]:
+    if isinstance(items, str):
+        raise TypeError(f"a list of values is expected, not the text {items!r}")
+    nodes = tuple(map(value_node, items))
+    if not nodes:
+        raise ValueError("the list of values is empty")
+    return nodes

@@ -1,6 +1,0 @@
-"""A run as one HTML page: what happened to each key, what was found and why, the patterns and how they ran."""
-
-from ensue.reports.page import HtmlReport
-from ensue.reports.report import report
-
-__all__ = ["HtmlReport", "report"]

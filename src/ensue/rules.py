@@ -1,0 +1,329 @@
+"""Items of a rule's body in Python: events, timers, what lies between them. Their texts are accepted in their place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ensue.errors import Problem, QueryError
+from ensue.nodes.expressions import Expr, Field, Literal
+from ensue.nodes.patterns import Events
+from ensue.nodes.rules import (
+    Anything,
+    Argument,
+    Atom,
+    Causes,
+    Condition,
+    Item,
+    Name,
+    Temporal,
+    Term,
+    TimerItem,
+    Together,
+    While,
+)
+from ensue.python.literals import WindowLike, window
+from ensue.python.patterns import raise_any
+from ensue.python.values import Value, Variable, value_node
+from ensue.text.parser import parse_items
+from ensue.text.render_rules import render_item
+from ensue.text.rule_arguments import ARGUMENT_FORM, mixed_arguments, window_problem
+
+
+@dataclass(frozen=True, slots=True)
+class RuleItem:
+    """An item of the body of a rule; `node` is what its text would parse to.
+
+    >>> together("o", "s").within("2 hours")
+    RuleItem("{o, s} within 2 hours")
+    """
+
+    node: Item
+
+    def __repr__(self) -> str:
+        return f'{type(self).__name__}("{self.to_text()}")'
+
+    def to_text(self) -> str:
+        """The item as text; it parses back to an equal item."""
+        return render_item(self.node)
+
+
+class Interval(RuleItem):
+    """An item with a name and an interval, an event or a timer; it can be related to another one, or to its name."""
+
+    __slots__ = ()
+
+    @property
+    def name(self) -> str:
+        """The name that other items use."""
+        name = self.node.name if isinstance(self.node, Atom | TimerItem) else None
+        if name is None:
+            raise ValueError(f'`{self.to_text()}` has no name: give it one with .named("x")')
+        return name
+
+    def __getitem__(self, field: str) -> Value:
+        """A field of the event, or the start `s` or end `e` of the interval."""
+        return Value(Field(self.name, field))
+
+    def before(self, other: IntervalLike) -> RuleItem:
+        """It ends before the other one starts."""
+        return self._related("before", other)
+
+    def after(self, other: IntervalLike) -> RuleItem:
+        """It starts after the other one ends."""
+        return self._related("after", other)
+
+    def meets(self, other: IntervalLike) -> RuleItem:
+        """It ends when the other one starts."""
+        return self._related("meets", other)
+
+    def met_by(self, other: IntervalLike) -> RuleItem:
+        """It starts when the other one ends."""
+        return self._related("met_by", other)
+
+    def overlaps(self, other: IntervalLike) -> RuleItem:
+        """It starts first, and ends within the other one."""
+        return self._related("overlaps", other)
+
+    def overlapped_by(self, other: IntervalLike) -> RuleItem:
+        """It starts within the other one, and ends last."""
+        return self._related("overlapped_by", other)
+
+    def starts(self, other: IntervalLike) -> RuleItem:
+        """Both start together, and it ends first."""
+        return self._related("starts", other)
+
+    def started_by(self, other: IntervalLike) -> RuleItem:
+        """Both start together, and it ends last."""
+        return self._related("started_by", other)
+
+    def during(self, other: IntervalLike) -> RuleItem:
+        """It starts after the other one and ends before it."""
+        return self._related("during", other)
+
+    def contains(self, other: IntervalLike) -> RuleItem:
+        """It starts before the other one and ends after it."""
+        return self._related("contains", other)
+
+    def finishes(self, other: IntervalLike) -> RuleItem:
+        """Both end together, and it starts last."""
+        return self._related("finishes", other)
+
+    def finished_by(self, other: IntervalLike) -> RuleItem:
+        """Both end together, and it starts first."""
+        return self._related("finished_by", other)
+
+    def equals(self, other: IntervalLike) -> RuleItem:
+        """Both start together and end together."""
+        return self._related("equals", other)
+
+    def causes(self, other: IntervalLike) -> RuleItem:
+        """A chain of parents leads from the other one to this one."""
+        return RuleItem(Causes(self.name, name_of(other)))
+
+    def _related(self, relation: str, other: IntervalLike) -> RuleItem:
+        return RuleItem(Temporal(self.name, relation, name_of(other)))
+
+
+IntervalLike = Interval | str
+
+
+class AtomItem(Interval):
+    """An event, or a row of a table, of the body of a rule."""
+
+    __slots__ = ()
+
+    def named(self, name: str) -> AtomItem:
+        """The same under a name: `name: order(id)`."""
+        return AtomItem(replace(self.atom, name=name))
+
+    @property
+    def atom(self) -> Atom:
+        """The node itself."""
+        if not isinstance(self.node, Atom):
+            raise TypeError(f"{self.node!r} is not an atom")
+        return self.node
+
+
+def atom(stream: str, /, *arguments: object, **by_attribute: object) -> AtomItem:
+    """An event of a stream, or a row of a table: `order(id, p, 5)` or `order(id=i, qty=q)`.
+
+    A text is a name, and `"_"` anything; `ensue.value("gold")` is a text to be equal to, a number itself.
+
+    >>> atom("order", "id", "_", 5).named("o"), atom("vip", id="id", level=Value(Literal("gold")))
+    (AtomItem("o: order(id, _, 5)"), AtomItem("vip(id=id, level='gold')"))
+    """
+    _check_text("atom", stream)
+    raise_any(mixed_arguments([*(None for _ in arguments), *by_attribute]))
+    listed = [Argument(_term(argument)) for argument in arguments]
+    listed += [Argument(_term(argument), attribute) for attribute, argument in by_attribute.items()]
+    return AtomItem(Atom(stream, tuple(listed)))
+
+
+def name(name: str) -> Value:
+    """What a name of a rule is bound to, for its conditions and its head.
+
+    >>> name("qty") * 2 < 10
+    Value("qty * 2 < 10")
+    """
+    return Value(Field(None, name))
+
+
+@dataclass(frozen=True, slots=True)
+class TimerName:
+    """The name of a timer that is yet to be described by one of its methods."""
+
+    name: str
+
+    def extend(self, item: IntervalLike, length: WindowLike) -> Interval:
+        """From the start of an item or timer until so long after its end."""
+        return self._timer("extend", item, length)
+
+    def extend_backward(self, item: IntervalLike, length: WindowLike) -> Interval:
+        """From so long before the start of an item or timer until its end."""
+        return self._timer("extend_backward", item, length)
+
+    def shift(self, item: IntervalLike, length: WindowLike) -> Interval:
+        """The interval of an item or timer, so much later."""
+        return self._timer("shift", item, length)
+
+    def shift_backward(self, item: IntervalLike, length: WindowLike) -> Interval:
+        """The interval of an item or timer, so much earlier."""
+        return self._timer("shift_backward", item, length)
+
+    def from_end(self, item: IntervalLike, length: WindowLike) -> Interval:
+        """So long, from the end of an item or timer."""
+        return self._timer("from_end", item, length)
+
+    def from_end_backward(self, item: IntervalLike, length: WindowLike) -> Interval:
+        """So long, until the end of an item or timer."""
+        return self._timer("from_end_backward", item, length)
+
+    def from_start(self, item: IntervalLike, length: WindowLike) -> Interval:
+        """So long, from the start of an item or timer."""
+        return self._timer("from_start", item, length)
+
+    def from_start_backward(self, item: IntervalLike, length: WindowLike) -> Interval:
+        """So long, until the start of an item or timer."""
+        return self._timer("from_start_backward", item, length)
+
+    def _timer(self, kind: str, item: IntervalLike, length: WindowLike) -> Interval:
+        size = window(length)
+        if isinstance(size, Events):
+            raise QueryError([Problem("timer-length", "a timer lasts a time, not a number of events")])
+        return Interval(TimerItem(self.name, kind, name_of(item), size))
+
+
+def timer(name: str) -> TimerName:
+    """An interval relative to that of an item or of another timer.
+
+    >>> timer("w").extend(atom("order", "id").named("o"), "6 hours")
+    Interval("w: extend(o, 6 hours)")
+    """
+    _check_text("timer", name)
+    return TimerName(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """An interval that is yet to be said what lies in it."""
+
+    interval: str
+
+    def no(self, what: AtomItem | str) -> RuleItem:
+        """Nothing like that lies in the interval: `while w: not shipped(id)`."""
+        return RuleItem(While(self.interval, _atom_of(what)))
+
+    def collect(self, what: AtomItem | str) -> RuleItem:
+        """Everything like that in the interval, as a list: `while w: collect c: shipped(id)`."""
+        return RuleItem(While(self.interval, _atom_of(what), collects=True))
+
+
+def while_(interval: IntervalLike) -> Inside:
+    """What lies in an interval, or does not.
+
+    >>> while_("w").no(atom("shipped", "id", "_"))
+    RuleItem("while w: not shipped(id, _)")
+    """
+    return Inside(name_of(interval))
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """Items and timers that are yet to be put within a window."""
+
+    names: tuple[str, ...]
+
+    def within(self, size: WindowLike) -> RuleItem:
+        """From the least start to the greatest end it is at most this."""
+        span = window(size)
+        if isinstance(span, Events):
+            raise QueryError([window_problem(span)])
+        return RuleItem(Together(self.names, span))
+
+
+def together(*items: IntervalLike) -> Gathered:
+    """Items and timers that happen within a window: `{o, s} within 2 hours`.
+
+    >>> together("o", "s", "w").within(5)
+    RuleItem("{o, s, w} within 5")
+    """
+    if not items:
+        raise ValueError("together takes at least one item")
+    return Gathered(tuple(map(name_of, items)))
+
+
+ItemLike = RuleItem | Value | Item | Expr | str
+
+
+def items_of(thing: ItemLike) -> tuple[Item, ...]:
+    """The items that a value or a text stands for."""
+    match thing:
+        case RuleItem():
+            return (thing.node,)
+        case str():
+            return parse_items(thing)
+        case _ if isinstance(thing, Item):
+            return (thing,)
+        case Value():
+            return (Condition(thing.node),)
+        case _ if isinstance(thing, Expr):
+            return (Condition(thing),)
+    raise TypeError(f"an item of a rule is a text, a condition, or built with `ensue.atom` and its like, not {thing!r}")
+
+
+def name_of(item: IntervalLike) -> str:
+    """The name of an item or timer, which may be given in its place."""
+    if isinstance(item, Interval):
+        return item.name
+    _check_text("a relation", item)
+    return item
+
+
+def _atom_of(what: AtomItem | str) -> Atom:
+    if isinstance(what, AtomItem):
+        return what.atom
+    match items_of(what):
+        case (Atom() as found,):
+            return found
+    raise TypeError(f'what lies in an interval is an event, such as atom("shipped", "id"), not {what!r}')
+
+
+def _term(argument: object) -> Term:
+    match argument:
+        case str():
+            return Anything() if argument == "_" else Name(argument)
+        case Variable():
+            raise TypeError(f"an argument is a name or a value, not the variable {argument!r}")
+    match value_node(argument):
+        case Field(None, bound):
+            return Name(bound)
+        case Literal() as found:
+            return found
+    raise QueryError(
+        [Problem("argument-form", ARGUMENT_FORM, hint="give it a name, and the rule a condition on the name")]
+    )
+
+
+def _check_text(function: str, name: object) -> None:
+    if not isinstance(name, str):
+        raise TypeError(f"{function} takes a name, not {name!r}")

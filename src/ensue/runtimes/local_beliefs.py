@@ -1,0 +1,90 @@
+"""STATEs over the user's tables: a machine that looks for no pattern, and its answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ensue.engine.belief.follower import KnownAt, StateStage
+from ensue.engine.belief.model import StatePlan
+from ensue.engine.belief.tables import Known
+from ensue.engine.machine import Machine, State, Step, compile_plan
+from ensue.engine.sources import read_times
+from ensue.errors import SchemaError, did_you_mean
+from ensue.plan.inputs import InputTable, input_tables
+from ensue.plan.plans import Options
+from ensue.plan.program_plans import Columns, ProgramPlan
+from ensue.plan.states import StateQuestions
+from ensue.runtimes.tables import kind_of_table, without_views
+
+
+@dataclass(frozen=True, slots=True)
+class Tracking:
+    """A machine that follows states and looks for no pattern."""
+
+    machine: Machine
+
+    @classmethod
+    def of(cls, questions: StateQuestions, inputs: Sequence[InputTable]) -> Tracking:
+        """States over tables whose columns are checked."""
+        empty = tuple(replace(item, table=item.table.schema.empty_table()) for item in inputs)
+        plan = ProgramPlan(empty, (), (), states=questions)
+        return cls(compile_plan(plan, Options()))
+
+    @property
+    def questions(self) -> StateQuestions:
+        return self.stage.questions
+
+    @property
+    def stage(self) -> StateStage:
+        assert self.machine.states is not None
+        return self.machine.states
+
+    @property
+    def inputs(self) -> tuple[InputTable, ...]:
+        """The tables without their rows."""
+        return self.machine.inputs
+
+    @property
+    def plans(self) -> tuple[StatePlan, ...]:
+        return self.stage.plans
+
+    @property
+    def time_type(self) -> pa.DataType:
+        return self.machine.time_type
+
+    def run(self, tables: Sequence[pa.Table]) -> Step:
+        """All rows of the past: one step."""
+        return self.machine.run(self.machine.read(tables))
+
+    def step(self, state: State, tables: Sequence[pa.Table], until: int | None, late_until: int | None = None) -> Step:
+        """Takes rows and moves the watermark to `until`; None: to the end of time."""
+        return self.machine.step(state, self.machine.read(tables), until, late_until=late_until)
+
+    def known(self, state: State, until: int | None = None) -> list[Known]:
+        """What is believed of each state after all events that were followed; or later, at a moment."""
+        assert state.believed is not None
+        return self.stage.known(state.believed, until)
+
+    def known_at(self, tables: Sequence[pa.Table], moments: Any) -> KnownAt:
+        """What was believed of each state at the moments (key and time) of a table, and the rows that were ignored."""
+        given = without_views(kind_of_table(moments).to_arrow(moments))
+        time = self.inputs[0].time
+        for name in (name for plan in self.plans for name in (*plan.statement.partition_by, time)):
+            if name not in given.column_names:
+                said = f"the table of moments has no column `{name}`; columns: {', '.join(given.column_names)}"
+                raise SchemaError("no-such-column", said, did_you_mean(name, given.column_names))
+        times, valid = read_times(InputTable(given, time), time, self.time_type)
+        return self.stage.known_at(tables, given, times if valid is None else np.where(valid, times, 0))
+
+
+def open_states(
+    tables: Mapping[str, pa.Table] | pa.Table, questions: StateQuestions, columns: Columns
+) -> tuple[Tracking, tuple[pa.Table, ...]]:
+    """Checks the columns of the tables and plans the states over them; gives the tables by their numbers, too."""
+    inputs = input_tables(tables, questions.streams or ("*",), columns.time, columns.type, None)
+    return Tracking.of(questions, inputs), tuple(item.table for item in inputs)

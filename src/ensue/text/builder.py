@@ -1,0 +1,368 @@
+"""From the parse tree to nodes. The traversal keeps its own stack, so depth is a rule and not a crash."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from lark import Token, Tree
+
+from ensue.errors import Problem, QueryError, Span
+from ensue.nodes.constraints import (
+    Constraint,
+    ConstraintStatement,
+    Ends,
+    EndsWithin,
+    Exclusive,
+    Implies,
+    Prior,
+    Require,
+)
+from ensue.nodes.expressions import (
+    Duration,
+    Expr,
+    Field,
+    Literal,
+)
+from ensue.nodes.names import AnyEvent
+from ensue.nodes.patterns import (
+    And,
+    Event,
+    Events,
+    Named,
+    Not,
+    Or,
+    Pattern,
+    PatternQuery,
+    Pick,
+    Repeat,
+    Return,
+    Seq,
+    Statements,
+    Ticks,
+    Window,
+    Within,
+    walk,
+)
+from ensue.nodes.probability import Threshold
+from ensue.nodes.rewrite import substitute_fields
+from ensue.nodes.states import StateStatement
+from ensue.nodes.uncertainty import HierarchyStatement, Member
+from ensue.text.constraints import party_problem, size_problem
+from ensue.text.operands import Argument, Quantity, policy_problems, read_operation, repeat_problems
+from ensue.text.rule_builder import RuleRules, ruleset_of
+from ensue.text.state_builder import StateRules
+
+MAXIMAL_DEPTH = 200
+"""Levels of nesting that a query may have. A chain `x AND y AND z` of n conditions has n levels."""
+
+_FOLDED_BY_MINUS = ("integer", "real", "duration")
+
+
+class Clause(NamedTuple):
+    """One clause of a statement, before it is known whether it stands there twice."""
+
+    attribute: str
+    keyword: str
+    value: Any
+    span: Span
+
+
+class Counts(NamedTuple):
+    """How often a repetition repeats: `{least,most} ALL`."""
+
+    least: int
+    most: int | None
+    every: bool
+    span: Span
+
+
+class Frame(NamedTuple):
+    """A tree whose children are being built, the children to come, the values so far, and its depth."""
+
+    tree: Tree[Token]
+    rest: Iterator[Any]
+    values: list[Any]
+    depth: int
+
+
+class Builder(RuleRules, StateRules):
+    """One method for each rule of the grammar: the values of the children in, the value of the rule out."""
+
+    def build(self, root: Tree[Token]) -> Any:
+        frames = [Frame(root, iter(root.children), [], 0)]
+        while True:
+            tree, rest, values, depth = frames[-1]
+            for child in rest:
+                if isinstance(child, Tree):
+                    if child.data != "group":
+                        depth += 1
+                        if depth > MAXIMAL_DEPTH:
+                            raise QueryError([too_deep(Span(child.meta.start_pos, child.meta.end_pos))], self.source)
+                    frames.append(Frame(child, iter(child.children), [], depth))
+                    break
+                values.append(child)
+            else:
+                frames.pop()
+                # A minus directly before a number is part of it: -9223372036854775808 fits into 64 bits.
+                self.negative = bool(frames) and frames[-1].tree.data == "minus"
+                self.folded = tree.data == "minus" and _kind(tree.children[1]) in _FOLDED_BY_MINUS
+                # COLLECT before a repetition makes it one of all elements.
+                collected = frames[-1].tree if frames and tree.data == "repetition" else tree
+                self.collected = collected.data == "collect" and _kind(collected.children[0]) == "repetition"
+                method: Callable[..., Any] = getattr(self, tree.data)
+                value = method(Span(tree.meta.start_pos, tree.meta.end_pos), *values)
+                if not frames:
+                    return value
+                frames[-1].values.append(value)
+
+    # Statements and clauses
+
+    def statements(self, span: Span, *statements: object) -> Statements:
+        patterns = tuple(statement for statement in statements if isinstance(statement, PatternQuery))
+        if len(patterns) == len(statements):
+            return Statements(patterns, self.source)
+        constraints = tuple(statement for statement in statements if isinstance(statement, ConstraintStatement))
+        hierarchies = tuple(statement for statement in statements if isinstance(statement, HierarchyStatement))
+        states = tuple(statement for statement in statements if isinstance(statement, StateStatement))
+        return Statements(patterns, self.source, constraints, ruleset_of(statements), hierarchies, states)
+
+    def statement(self, span: Span, pattern: Pattern, *clauses: Clause) -> PatternQuery:
+        return self.named_statement(span, None, pattern, *clauses)
+
+    def named_statement(self, span: Span, name: str | None, pattern: Pattern, *clauses: Clause) -> PatternQuery:
+        values: dict[str, Any] = {}
+        for clause in clauses:
+            if clause.attribute in values:
+                self._report(clause.span, _duplicate_clause(clause))
+            values.setdefault(clause.attribute, clause.value)
+        if "where" in values:
+            values["where"] = of_the_one_event(values["where"], pattern)
+        spans = {clause.attribute: clause.span for clause in reversed(clauses)}
+        policy_span = spans.get("policy", spans.get("consume"))
+        partition_span = spans.get("partition_by")
+        return PatternQuery(pattern, name, span=span, policy_span=policy_span, partition_span=partition_span, **values)
+
+    def stream_statement(self, span: Span, name: str, pattern: Pattern, *clauses: Clause) -> PatternQuery:
+        return replace(self.named_statement(span, name, pattern, *clauses), declares=True)
+
+    def where(self, span: Span, condition: Expr) -> Clause:
+        return Clause("where", "WHERE", condition, span)
+
+    def partition(self, span: Span, *names: str) -> Clause:
+        return Clause("partition_by", "PARTITION BY", names, span)
+
+    def within_clause(self, span: Span, window: Window) -> Clause:
+        return Clause("within", "WITHIN", window, span)
+
+    def matching(self, span: Span, word: str) -> Clause:
+        self.problems += policy_problems(word, span)
+        return Clause("policy", "MATCH", word.upper(), span)
+
+    def consuming(self, span: Span) -> Clause:
+        return Clause("consume", "CONSUME or SHARE", True, span)
+
+    def sharing(self, span: Span) -> Clause:
+        return Clause("consume", "CONSUME or SHARE", False, span)
+
+    def having(self, span: Span, comparison: Token, value: Expr) -> Clause:
+        least = value.value if isinstance(value, Literal) else None
+        if comparison not in (">=", ">") or isinstance(least, bool) or not isinstance(least, int | float):
+            self._report(
+                span,
+                Problem(
+                    "probability-threshold",
+                    "HAVING says how likely a match has to be at least",
+                    hint="write, for example, `HAVING PROBABILITY >= 0.9`",
+                ),
+            )
+            least = 0
+        return Clause("having", "HAVING", Threshold(float(least), comparison == ">", span), span)
+
+    def returning(self, span: Span, *columns: Return) -> Clause:
+        return Clause("returns", "RETURN", columns, span)
+
+    def returns(self, span: Span, *columns: Return) -> tuple[Return, ...]:
+        return columns
+
+    def returned(self, span: Span, expression: Expr, alias: str | None) -> Return:
+        return Return(expression, alias, span)
+
+    # Levels of detail
+
+    def hierarchy(self, span: Span, *levels: Any) -> HierarchyStatement:
+        *above, members = levels
+        return HierarchyStatement(tuple(above), members, span)
+
+    def members(self, span: Span, *members: Member) -> tuple[Member, ...]:
+        return members
+
+    def finer(self, span: Span, stream: str, share: float | None) -> Member:
+        return Member(stream, share, span)
+
+    def level_share(self, span: Span, minus: Token | None, number: Token) -> float:
+        return -float(number) if minus else float(number)
+
+    # Constraints
+
+    def constraint(self, span: Span, constraint: Constraint, partition: Clause | None) -> ConstraintStatement:
+        return ConstraintStatement(constraint, partition.value if partition else (), span)
+
+    def prior(self, span: Span, *parties: Event) -> Constraint:
+        match streams := self._streams("PRIOR", span, parties):
+            case (earlier, later):
+                return Prior(earlier, later, span)
+        return Ends(streams, span)
+
+    def exclusive(self, span: Span, *parties: Event) -> Exclusive:
+        return Exclusive(self._streams("EXCLUSIVE", span, parties), span)
+
+    def require(self, span: Span, *parties: Event) -> Constraint:
+        match streams := self._streams("REQUIRE", span, parties):
+            case (stream, required):
+                return Require(stream, required, span)
+        return Ends(streams, span)
+
+    def ends(self, span: Span, *parties: Event) -> Ends:
+        return Ends(self._streams("ENDS", span, parties), span)
+
+    def ends_within(self, span: Span, window: Window) -> EndsWithin:
+        return EndsWithin(window, span)
+
+    def implies(self, span: Span, given: tuple[Event, ...], then: Event, negated: bool = False) -> Implies:
+        *streams, last = self._streams("IMPLIES", span, (*given, then))
+        return Implies(tuple(streams), last, negated, span)
+
+    def implies_not(self, span: Span, given: tuple[Event, ...], then: Event) -> Implies:
+        return self.implies(span, given, then, negated=True)
+
+    def given(self, span: Span, *parties: Event) -> tuple[Event, ...]:
+        return parties
+
+    def _streams(self, keyword: str, span: Span, parties: tuple[Event, ...]) -> tuple[str, ...]:
+        """The streams of a constraint; a wrong number of them stands for itself until all problems are raised."""
+        streams = tuple(str(party.stream) for party in parties)
+        problems = [problem for party in parties if (problem := party_problem(party))]
+        if not problems and (problem := size_problem(keyword, streams, span)):
+            problems = [problem]
+        self.problems += problems
+        return streams
+
+    # Patterns
+
+    stream = RuleRules.name
+
+    def event(self, span: Span, stream: str, variable: str | None, predicate: Expr | None) -> Event:
+        return Event(stream, variable, predicate, span)
+
+    party = event
+
+    def any_event(
+        self, span: Span, excluded: tuple[str, ...] | None, variable: str | None, predicate: Expr | None
+    ) -> Event:
+        return Event(AnyEvent.but(excluded or ()), variable, predicate, span)
+
+    def excluded(self, span: Span, *streams: str) -> tuple[str, ...]:
+        return streams
+
+    def seq(self, span: Span, *items: Pattern) -> Seq:
+        return Seq(items, span)
+
+    def all_of(self, span: Span, *items: Pattern) -> And:
+        return And(items, span)
+
+    def any_of(self, span: Span, *items: Pattern) -> Or:
+        return Or(items, span)
+
+    def absent(self, span: Span, item: Pattern) -> Not:
+        return Not(item, span)
+
+    def within(self, span: Span, item: Pattern, window: Window) -> Within:
+        return Within(item, window, span)
+
+    def named(self, span: Span, item: Pattern, name: str) -> Named:
+        return Named(item, name, span)
+
+    def operation(
+        self, span: Span, operator: Token, first: tuple[Argument, ...], second: tuple[Argument, ...] | None
+    ) -> Pattern:
+        name = "".join(operator.upper().split())
+        pattern, problems = read_operation(name, (first,) if second is None else (first, second), span)
+        self.problems += problems
+        return pattern
+
+    def arguments(self, span: Span, *arguments: Argument) -> tuple[Argument, ...]:
+        return arguments
+
+    def quantity(
+        self, span: Span, minus: Token | None, size: Duration | Token, events: Token | None = None
+    ) -> Quantity:
+        negative = minus is not None
+        if isinstance(size, Duration):
+            return Quantity(size, negative, span)
+        if size.type == "DECIMAL":
+            return Quantity(float(size), negative, span)
+        count = self._integer(span, size)
+        return Quantity(Ticks(count, span) if events is None else Events(count, span), negative, span)
+
+    def repetition(self, span: Span, item: Pattern, counts: Counts) -> Repeat:
+        every = counts.every or self.collected
+        self.problems += repeat_problems(counts.least, counts.most, every, counts.span)
+        return Repeat(item, counts.least, counts.most, every, span)
+
+    def collect(self, span: Span, item: Pattern) -> Pattern:
+        return replace(item, span=span) if self.collected else Repeat(item, 0, None, every=True, span=span)
+
+    def one_or_more(self, span: Span, sign: Token) -> Counts:
+        return Counts(1, None, True, span)
+
+    def any_number(self, span: Span, sign: Token) -> Counts:
+        return Counts(0, None, True, span)
+
+    def exactly(self, span: Span, count: Token, every: Token | None) -> Counts:
+        return self.between_counts(span, count, count, every)
+
+    def at_least(self, span: Span, least: Token, every: Token | None) -> Counts:
+        return Counts(self._integer(span, least), None, every is not None, span)
+
+    def between_counts(self, span: Span, least: Token, most: Token, every: Token | None) -> Counts:
+        return Counts(self._integer(span, least), self._integer(span, most), every is not None, span)
+
+    def first(self, span: Span, item: Pattern) -> Pick:
+        return Pick(item, latest=False, span=span)
+
+    def last(self, span: Span, item: Pattern) -> Pick:
+        return Pick(item, latest=True, span=span)
+
+
+def of_the_one_event(where: Expr, pattern: Pattern) -> Expr:
+    """Questions to a state that do not say at which event are about the only one that has a name."""
+    names = {node.variable for node in walk(pattern) if isinstance(node, Event) and node.variable is not None}
+    if len(names) != 1:
+        return where
+    [only] = names
+
+    def named(field: Field) -> Field:
+        return replace(field, variable=only) if field.variable is None and field.asks_state else field
+
+    return substitute_fields(where, named)
+
+
+def too_deep(span: Span) -> Problem:
+    """The problem of a query that nests deeper than anything downstream could follow."""
+    return Problem(
+        "too-deep",
+        f"the query nests more than {MAXIMAL_DEPTH} levels deep",
+        span,
+        hint="a long chain of OR over one field is `field IN (...)`; parts of a pattern can be queries of their own",
+    )
+
+
+def _kind(part: Tree[Token] | Token) -> str:
+    return part.data if isinstance(part, Tree) else part.type
+
+
+def _duplicate_clause(clause: Clause) -> Problem:
+    hint = "join the conditions with AND" if clause.attribute == "where" else f"keep one {clause.keyword}"
+    return Problem("duplicate-clause", f"the query has a second {clause.keyword}", hint=hint)

@@ -1,0 +1,101 @@
+"""A program in the standard form, with its comments and in its own order."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ensue.errors import Span
+from ensue.nodes.patterns import Statements
+from ensue.nodes.rules import Ruleset
+from ensue.text.parser import parse_statements
+from ensue.text.render import render_constraint_statement, render_hierarchy, render_query
+from ensue.text.render_parts import render_state
+from ensue.text.render_rules import render_action, render_fact, render_rule, render_stream, render_table
+
+_PARTS = re.compile(r"'(?:[^']|'')*'|`(?:[^`]|``)*`|(?P<comment>--[^\n]*)|(?P<semicolon>;)|(?P<lines>\n)|[^\S\n]+|.")
+"""Texts and quoted names are parts of their own, so that `--` and `;` within them are none."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Statement:
+    span: Span
+    rendered: str
+
+
+def format_text(text: str, name: str = "query") -> str:
+    """The text in the standard form; it means the same and has the same comments in the same order.
+
+    Comments before, after and between statements stay where they are. A statement with a comment inside stays as it
+    is written, because the standard form has no place for it.
+
+    >>> print(format_text("-- pairs\\npattern p seq(A a,B b) within 60 min;   -- of one hour"), end="")
+    -- pairs
+    PATTERN p
+      SEQ(A a, B b)
+      WITHIN 1 hour; -- of one hour
+    """
+    parsed = parse_statements(text, name)
+    formatted = "".join(_pieces(text, sorted(_statements(parsed), key=lambda item: item.span.start)))
+    # What would change the program or lose a comment is a mistake of this module, and no file is to suffer from it.
+    assert parse_statements(formatted, name) == parsed, "the formatted program means something else"
+    assert _comments(formatted) == _comments(text), "a comment was lost"
+    return formatted
+
+
+def _statements(parsed: Statements) -> Iterator[_Statement]:
+    ruleset = parsed.ruleset or Ruleset()
+    written = [
+        *((query.span, render_query(query)) for query in parsed.statements),
+        *((entry.span, render_constraint_statement(entry)) for entry in parsed.constraints),
+        *((rule.span, render_rule(rule)) for rule in ruleset.rules),
+        *((fact.span, render_fact(fact)) for fact in ruleset.facts),
+        *((table.span, render_table(table)) for table in ruleset.tables),
+        *((stream.span, render_stream(stream)) for stream in ruleset.streams),
+        *((action.span, render_action(action)) for action in ruleset.actions),
+        *((levels.span, render_hierarchy(levels)) for levels in parsed.hierarchies),
+        *((state.span, render_state(state)) for state in parsed.states),
+    ]
+    for span, rendered in written:
+        assert span is not None, "what was parsed has a place"
+        yield _Statement(span, rendered)
+
+
+def _comments(text: str) -> list[str]:
+    return [found["comment"].rstrip() for found in _PARTS.finditer(text) if found["comment"] is not None]
+
+
+def _pieces(text: str, statements: list[_Statement]) -> Iterator[str]:
+    """The statements and what stands between them."""
+    end = 0
+    for place, statement in enumerate(statements):
+        between = text[end : statement.span.start]
+        yield _between(between, first=place == 0)
+        written = text[statement.span.start : statement.span.end]
+        yield (written.rstrip() if _comments(written) else statement.rendered) + ";"
+        end = statement.span.end
+    yield _between(text[end:], first=False).rstrip() + "\n"
+
+
+def _between(text: str, first: bool) -> str:
+    """Comments between two statements: one on the line of the first stays there; at most one blank line in a row."""
+    lines: list[list[str]] = [[]]
+    for found in _PARTS.finditer(text):
+        if found["lines"] is not None:
+            lines.append([])
+        elif found["comment"] is not None:
+            lines[-1].append(found["comment"].rstrip())
+    behind = "" if first or not lines[0] else f" {' '.join(lines[0])}"
+    own = [" ".join(line) for line in (lines if first else lines[1:])]
+    # The last one is the line on which the next statement begins.
+    kept = _without_gaps(own[:-1] if own else own)
+    if own and own[-1]:
+        kept.append(own[-1])
+    while first and kept and not kept[0]:
+        kept.pop(0)
+    return behind + ("" if first else "\n") + "".join(f"{line}\n" for line in kept)
+
+
+def _without_gaps(lines: list[str]) -> list[str]:
+    return [line for place, line in enumerate(lines) if line or (place == 0 or lines[place - 1])]

@@ -1,0 +1,242 @@
+"""What stands between the brackets of an operator such as FOLLOWS, and how often a repetition repeats.
+
+What each operator takes is in `ensue.nodes.operators`. Nothing here knows one of them by heart but UNLESS, which has
+two pairs of brackets, and PERIODIC, which can do without its last pattern.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from ensue.errors import Problem, Span, counted, did_you_mean
+from ensue.nodes.expressions import Duration
+from ensue.nodes.operators import OPERATORS, POLICIES, Operator
+from ensue.nodes.patterns import Events, Operation, Pattern, Ticks, Window
+
+PATTERN, DURATION, NUMBER = "a pattern", "a duration", "a number"
+_LETTERS = "xyz"
+_FIRST_BRACKETS = {"UNLESS": 1}
+"""How many patterns stand in brackets of their own, before the others."""
+REPETITIONS = "a repetition is `{2}`, `{2,4}` or `{2,} ALL`"
+_OPTIONAL = {"PERIODIC": 1}
+"""How many of its last patterns an operator can do without."""
+
+
+_FOREIGN_POLICIES = {
+    "SKIP TILL NEXT": "write `MATCH NEXT`",
+    "SKIP TILL ANY": "write `MATCH UNRESTRICTED`, which is the default",
+    "STRICT CONTIGUITY": "write `MATCH STRICT`",
+    "PARTITION CONTIGUITY": "write `MATCH STRICT`",
+    "SKIP PAST LAST": "write `CONSUME`: every event takes part in one match at most",
+    "SKIP TO NEXT": "write `SHARE`, which is the default: matches may share events",
+    "SKIP TO": "write `CONSUME` or `SHARE`: whether matches may share events",
+    "NO SKIP": "write `SHARE`, which is the default: matches may share events",
+    "AFTER MATCH": "write `CONSUME` or `SHARE`: whether matches may share events",
+    "ROWS PER MATCH": "each match is one row; `RETURN list(t.x)` gives the values of a repetition",
+    "ROW PER MATCH": "each match is one row; leave this out",
+}
+"""What the words of SASE, FlinkCEP and MATCH_RECOGNIZE are here; the first that is found counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A number or a duration among the arguments, with its sign."""
+
+    size: Duration | Ticks | Events | float
+    negative: bool
+    span: Span
+
+
+Argument = Pattern | Quantity
+
+
+def first_brackets(operator: str) -> int:
+    """How many of the operator's patterns stand in brackets of their own: 1 in UNLESS(y)(x, z), otherwise 0."""
+    return _FIRST_BRACKETS.get(operator, 0)
+
+
+def operator_form(name: str) -> str:
+    """How the operator is written.
+
+    >>> [operator_form(name) for name in ("FOLLOWS", "ANY", "PERIODIC", "UNLESS")]
+    ['FOLLOWS(x, y, d)', 'ANY(m, x1, ..., xn)', 'PERIODIC(x, d, z)', 'UNLESS(y)(x, z)']
+    """
+    operator = OPERATORS[name]
+    if operator.any_number:
+        return f"{name}(m, x1, ..., xn)"
+    letters = ["x", "z"] if operator.window_at == 1 else [*_LETTERS[: len(operator.parts)]]
+    split = first_brackets(name)
+    if split:
+        letters[:2] = reversed(letters[:2])
+        return f"{name}({', '.join(letters[:split])})({', '.join(letters[split:])})"
+    if operator.window_at is not None:
+        letters.insert(operator.window_at, "d")
+    return f"{name}({', '.join(letters)})"
+
+
+def read_operation(
+    name: str, groups: tuple[tuple[Argument, ...], ...], span: Span | None
+) -> tuple[Operation, list[Problem]]:
+    """The operation that the arguments make, and what is wrong with them; each pair of brackets is a group."""
+    operator = OPERATORS[name]
+    arguments = tuple(argument for group in groups for argument in group)
+    items = tuple(argument for argument in arguments if not isinstance(argument, Quantity))
+    problems = _shape_problems(operator, groups, arguments, span)
+    window, count = None, None
+    for quantity in () if problems else (argument for argument in arguments if isinstance(argument, Quantity)):
+        if operator.counted:
+            count = _count(quantity)
+            problems += count_problems(name, count, len(items), quantity.span)
+        else:
+            window = _window(quantity)
+            problems += window_problems(name, window, quantity.span, negative=quantity.negative)
+    return Operation(name, items, window, count, span), problems
+
+
+def count_problems(name: str, count: int | None, items: int, span: Span | None = None) -> Iterator[Problem]:
+    """ANY asks for one of its items, or more, and not for more than there are."""
+    if count is None or count < 1:
+        message = f"{name} asks for a whole number of items, 1 or more"
+    elif count > items:
+        message = f"{name} asks for {count} of {counted(items, 'item', 'items')}"
+    else:
+        return
+    yield Problem("any-count", message, span, hint=f"`{operator_form(name)}`: m of these items, in any order")
+
+
+def window_problems(
+    name: str, window: Window | None, span: Span | None = None, *, negative: bool = False
+) -> Iterator[Problem]:
+    """The duration of an operator is a stretch of time, longer than nothing."""
+    hint = "for example `5 minutes`, or a number where time is one"
+    match window:
+        case None:
+            message, hint = f"the duration of {name} is a whole number or has a unit", "add a unit: `1.5 hours`"
+        case Events():
+            message = f"the duration of {name} is a time, not a number of events"
+        case Duration(size) | Ticks(size) if negative or size <= 0:
+            message = f"the duration of {name} is longer than zero"
+        case _:
+            return
+    yield Problem("window-size", message, span, hint=hint)
+
+
+def repeat_problems(least: int, most: int | None, every: bool, span: Span | None = None) -> Iterator[Problem]:
+    """A repetition has an element, and an end unless it takes all there are."""
+    if least < 0 or (most is not None and most < 0):
+        message, hint = "a repetition counts from 0 on", REPETITIONS
+    elif most == 0:
+        message, hint = "a repetition of 0 elements binds nothing", "write NOT for what must not be there"
+    elif most is not None and most < least:
+        message, hint = f"no number is at least {least} and at most {most}", f"write `{{{most},{least}}}`"
+    elif most is None and not every:
+        message = f"a repetition of {least} or more has no end"
+        hint = (
+            f"write `{{{least},}} ALL` for all that there are, or give the greatest number: `{{{least},{least + 2}}}`"
+        )
+    elif least == 0 and not every:
+        message = "a repetition has at least 1 element"
+        hint = f"write `{{1,{most}}}`, or `{{0,{most}}} ALL` for all that there are"
+    else:
+        return
+    yield Problem("repeat-count", message, span, hint=hint)
+
+
+def policy_problems(word: str, span: Span | None = None) -> Iterator[Problem]:
+    """The word behind MATCH is none of the policies."""
+    if word.upper() not in POLICIES:
+        listed = f"{', '.join(POLICIES[:-1])} or {POLICIES[-1]}"
+        hint = foreign_policy(word) or did_you_mean(word.upper(), POLICIES)
+        yield Problem("unknown-policy", f"MATCH takes {listed}, not `{word}`", span, hint=hint)
+
+
+def foreign_policy(text: str) -> str:
+    """What to write for the policies of other systems; empty if the text names none.
+
+    >>> foreign_policy("skip_till_next_match")
+    'write `MATCH NEXT`'
+    """
+    words = f" {' '.join(text.upper().replace('_', ' ').split())} "
+    return next((advice for name, advice in _FOREIGN_POLICIES.items() if f" {name} " in words), "")
+
+
+def arguments_hint(name: str) -> str:
+    """The form of an operator and what its arguments are.
+
+    >>> arguments_hint("NOTFOLLOWS")
+    '`NOTFOLLOWS(x, y, d)`: the event, what must not follow, a duration such as `5 minutes`'
+    """
+    operator = OPERATORS[name]
+    words = ["a number m", "the items of which m are asked for"] if operator.any_number else [*operator.parts]
+    if operator.window_at is not None:
+        words.insert(operator.window_at, "a duration such as `5 minutes`")
+    return f"`{operator_form(name)}`: {', '.join(words)}"
+
+
+def _shape_problems(
+    operator: Operator, groups: tuple[tuple[Argument, ...], ...], arguments: tuple[Argument, ...], span: Span | None
+) -> list[Problem]:
+    """The kinds of the arguments, and the brackets around them, are not those that the operator takes."""
+    given = [_kind(argument, operator) for argument in arguments]
+    wanted = _wanted(operator, len(given))
+    sizes = [len(group) for group in groups]
+    hint = arguments_hint(operator.name)
+    if len(given) != len(wanted):
+        message = f"{operator.name} takes {_taken(operator)}, not {_listed(given)}"
+        return [Problem("operator-arguments", message, span, hint=hint)]
+    split = first_brackets(operator.name)
+    if sizes != ([split, len(wanted) - split] if split else [len(wanted)]):
+        message = f"the brackets of {operator.name} do not stand as in `{operator_form(operator.name)}`"
+        return [Problem("operator-arguments", message, span, hint=hint)]
+    return [
+        Problem("operator-arguments", f"{operator.name} takes {want} here, not {kind}", argument.span, hint=hint)
+        for want, kind, argument in zip_longest(wanted, given, arguments)
+        if want != kind
+    ]
+
+
+def _taken(operator: Operator) -> str:
+    """What the operator takes, in words."""
+    if operator.any_number:
+        return "a number and patterns"
+    optional = _OPTIONAL.get(operator.name, 0)
+    least = len(operator.parts) - optional
+    patterns = f"{least} or {least + optional} patterns" if optional else _listed([PATTERN] * least)
+    return patterns if operator.window_at is None else f"{patterns} and a duration"
+
+
+def _wanted(operator: Operator, given: int) -> list[str]:
+    """What the operator takes, in order; where it can do without some, as many of them as are given."""
+    if operator.any_number:
+        return [NUMBER] + [PATTERN] * max(given - 1, 1)
+    patterns = len(operator.parts)
+    whole = patterns + (operator.window_at is not None)
+    patterns -= _OPTIONAL.get(operator.name, 0) if 0 < given < whole else 0
+    wanted = [PATTERN] * patterns
+    if operator.window_at is not None:
+        wanted.insert(operator.window_at, DURATION)
+    return wanted
+
+
+def _kind(argument: Argument, operator: Operator) -> str:
+    if not isinstance(argument, Quantity):
+        return PATTERN
+    plain = isinstance(argument.size, Ticks | float)
+    return NUMBER if plain and (operator.counted or operator.window_at is None) else DURATION
+
+
+def _listed(kinds: list[str]) -> str:
+    numbers = [(kinds.count(kind), kind.removeprefix("a ")) for kind in dict.fromkeys(kinds)]
+    return " and ".join(counted(number, kind, f"{kind}s") for number, kind in numbers) or "none"
+
+
+def _count(quantity: Quantity) -> int | None:
+    if quantity.negative or not isinstance(quantity.size, Ticks):
+        return None
+    return quantity.size.count
+
+
+def _window(quantity: Quantity) -> Window | None:
+    return None if isinstance(quantity.size, float) else quantity.size

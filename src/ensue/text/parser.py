@@ -1,0 +1,154 @@
+"""Query text to values. Anything that is not a query becomes a `QueryError` that points at the place."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from lark import Lark, Token, Tree, UnexpectedInput
+
+from ensue.errors import QueryError, Source
+from ensue.nodes.expressions import Expr
+from ensue.nodes.patterns import Pattern, Return, Statements, Window
+from ensue.nodes.rules import Item
+from ensue.nodes.states import Drift, Measure, Response, StateCondition
+from ensue.text.builder import Builder
+from ensue.text.rule_builder import Given
+from ensue.text.tables import load_parser
+
+_STARTS = (
+    "statements", "pattern", "expression", "window", "returns", "rule_items", "given_argument", "measure",
+    "state_condition", "response", "drift",
+)  # fmt: skip
+
+
+def parse_statements(text: str, name: str = "query") -> Statements:
+    """Parse queries separated by `;`. Messages cite the text under `name`.
+
+    >>> parse_statements("PATTERN SEQ(A a, B b) WITHIN 5").statements[0].within
+    Ticks(count=5)
+    """
+    statements: Statements = _parse(text, "statements", name)
+    return statements
+
+
+def parse_pattern(text: str) -> Pattern:
+    """Parse one pattern; here WITHIN belongs to the pattern.
+
+    >>> parse_pattern("A a WITHIN 5")
+    Within(item=Event(stream='A', variable='a', predicate=None), window=Ticks(count=5))
+    """
+    pattern: Pattern = _parse(text, "pattern", "pattern")
+    return pattern
+
+
+def parse_expression(text: str) -> Expr:
+    """Parse one condition or value.
+
+    >>> parse_expression("a.amount > 5")
+    Binary(operator='>', left=Field(variable='a', name='amount'), right=Literal(value=5))
+    """
+    expression: Expr = _parse(text, "expression", "expression")
+    return expression
+
+
+def parse_window(text: str) -> Window:
+    """Parse what follows WITHIN.
+
+    >>> parse_window("1 hour 30 minutes"), parse_window("100"), parse_window("100 events")
+    (Duration(nanoseconds=5400000000000), Ticks(count=100), Events(count=100))
+    """
+    window: Window = _parse(text, "window", "window")
+    return window
+
+
+def parse_returns(text: str) -> tuple[Return, ...]:
+    """Parse what follows RETURN.
+
+    >>> parse_returns("a.id AS id")
+    (Return(expression=Field(variable='a', name='id'), alias='id'),)
+    """
+    columns: tuple[Return, ...] = _parse(text, "returns", "columns")
+    return columns
+
+
+def parse_items(text: str) -> tuple[Item, ...]:
+    """Parse items of the body of a rule.
+
+    >>> parse_items("o before s, q < 10")[0]
+    Temporal(left='o', relation='before', right='s')
+    """
+    items: tuple[Item, ...] = _parse(text, "rule_items", "items")
+    return items
+
+
+def parse_argument(text: str) -> Given:
+    """Parse one argument of the head of a rule, or of an action.
+
+    >>> parse_argument("total = sum(q)")[:2]
+    (Call(name='sum', arguments=(Field(variable=None, name='q'),)), 'total')
+    """
+    argument: Given = _parse(text, "given_argument", "argument")
+    return argument
+
+
+def parse_measure(text: str) -> Measure:
+    """Parse a question to a state whose answer is one value per key.
+
+    >>> parse_measure("most likely(alice)")
+    MostLikely(variable=Constant(name='alice'))
+    """
+    measure: Measure = _parse(text, "measure", "question")
+    return measure
+
+
+def parse_state_condition(text: str) -> StateCondition:
+    """Parse a condition on a state.
+
+    >>> parse_state_condition("anyone in kitchen")
+    Located(who=Someone(word='anyone'), places=Places(values=('kitchen',), negated=False))
+    """
+    condition: StateCondition = _parse(text, "state_condition", "condition")
+    return condition
+
+
+def parse_response(text: str) -> Response:
+    """Parse what an event does to a state.
+
+    >>> parse_response("ON M m: MOVE a TO x").stream
+    'M'
+    """
+    response: Response = _parse(text, "response", "change")
+    return response
+
+
+def parse_drift(text: str) -> Drift:
+    """Parse what time alone does to a state.
+
+    >>> parse_drift("EVERY 5 MOVE BY (x -> y 0.5)").window
+    Ticks(count=5)
+    """
+    drift: Drift = _parse(text, "drift", "drift")
+    return drift
+
+
+def _parse(text: str, start: str, name: str) -> Any:
+    """The value of a text; every problem found on the way is raised at once."""
+    source = Source(text, name)
+    try:
+        tree: Tree[Token] = _parser().parse(text, start=start)
+    except UnexpectedInput as unexpected:
+        from ensue.text.syntax_errors import explain_syntax
+
+        raise explain_syntax(unexpected, source, start) from None
+    builder = Builder(source)
+    value = builder.build(tree)
+    if builder.problems:
+        problems = sorted(builder.problems, key=lambda problem: problem.span.start if problem.span else 0)
+        raise QueryError(problems, source)
+    return value
+
+
+@cache
+def _parser() -> Lark:
+    return load_parser(_STARTS)

@@ -1,0 +1,317 @@
+"""Values back to query text, with as few parentheses as reading it back allows: `parse(render(x)) == x`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from ensue.nodes.constraints import (
+    Constraint,
+    ConstraintStatement,
+    Ends,
+    EndsWithin,
+    Exclusive,
+    Implies,
+    Prior,
+    Require,
+)
+from ensue.nodes.names import AnyEvent, Spoken
+from ensue.nodes.operators import OPERATORS
+from ensue.nodes.patterns import (
+    And,
+    Event,
+    Named,
+    Not,
+    Operation,
+    Or,
+    Pattern,
+    PatternQuery,
+    Pick,
+    Related,
+    Repeat,
+    Return,
+    Seq,
+    Statements,
+    Within,
+)
+from ensue.nodes.rules import Ruleset
+from ensue.nodes.uncertainty import HierarchyStatement
+from ensue.text.operands import first_brackets
+from ensue.text.render_parts import render_state
+from ensue.text.render_rules import render_action, render_declarations, render_rule
+from ensue.text.render_values import layout_condition, render_expression, render_names, render_window
+from ensue.text.reserved import quote_name, quote_query_name, render_stream, render_variable
+
+__all__ = [
+    "render_constraint",
+    "render_constraint_statement",
+    "render_expression",
+    "render_pattern",
+    "render_query",
+    "render_return",
+    "render_statements",
+    "render_window",
+]
+
+_LINE = 100
+_INDENT = "  "
+
+
+def render_statements(statements: Statements) -> str:
+    """Every statement, ended with `;`, and a blank line between two of different kinds or with several lines.
+
+    What is declared comes first, then the states, the constraints, the patterns, the rules and the actions.
+
+    >>> from ensue.text.parser import parse_statements
+    >>> render_statements(parse_statements("pattern A a; pattern p (B b)"))
+    'PATTERN A a;\\n\\nPATTERN p\\n  (B b);\\n'
+    """
+    ruleset = statements.ruleset or Ruleset()
+    blocks = [
+        _lines(map(render_hierarchy, statements.hierarchies)),
+        _lines(render_declarations(ruleset)),
+        *(f"{render_state(state)};" for state in statements.states),
+        _lines(map(render_constraint_statement, statements.constraints)),
+        *(f"{render_query(query)};" for query in statements.statements),
+        *(f"{render_rule(rule)};" for rule in ruleset.rules),
+        _lines(map(render_action, ruleset.actions)),
+    ]
+    return "\n\n".join(filter(None, blocks)) + "\n"
+
+
+def _lines(statements: Iterable[str]) -> str:
+    return "\n".join(f"{statement};" for statement in statements)
+
+
+def render_hierarchy(statement: HierarchyStatement) -> str:
+    """Levels of detail as a statement.
+
+    >>> from ensue.nodes.uncertainty import Member
+    >>> render_hierarchy(HierarchyStatement(("Object", "Person"), (Member("alice", 0.6), Member("bob"))))
+    'HIERARCHY Object > Person > (alice 0.6, bob)'
+    """
+    members = [
+        quote_name(member.stream) + (f" {member.share!r}" if member.share is not None else "")
+        for member in statement.members
+    ]
+    last = members[0] if len(members) == 1 else f"({', '.join(members)})"
+    return f"HIERARCHY {' > '.join([*map(quote_name, statement.above), last])}"
+
+
+def render_constraint_statement(statement: ConstraintStatement) -> str:
+    """One constraint as a statement.
+
+    >>> render_constraint_statement(ConstraintStatement(Prior("A", "B"), ("id",)))
+    'CONSTRAINT PRIOR(A, B) PARTITION BY id'
+    """
+    partition = f" PARTITION BY {render_names(statement.partition_by)}" if statement.partition_by else ""
+    return f"CONSTRAINT {render_constraint(statement.constraint)}{partition}"
+
+
+def render_constraint(constraint: Constraint) -> str:
+    """What a constraint says, without the word CONSTRAINT.
+
+    >>> render_constraint(Implies(("A", "order line"), "B", negated=True))
+    'A AND `order line` IMPLIES NOT B'
+    """
+    match constraint:
+        case Prior():
+            return f"PRIOR({render_names(constraint.streams)})"
+        case Exclusive():
+            return f"EXCLUSIVE({render_names(constraint.streams)})"
+        case Require():
+            return f"REQUIRE({render_names(constraint.streams)})"
+        case Ends():
+            return f"ENDS({render_names(constraint.streams)})"
+        case EndsWithin():
+            return f"ENDS WITHIN {render_window(constraint.window)}"
+        case Implies(given, then, negated):
+            return f"{' AND '.join(map(quote_name, given))} IMPLIES {'NOT ' if negated else ''}{quote_name(then)}"
+
+
+def render_query(query: PatternQuery) -> str:
+    r"""One query, each clause on a line of its own.
+
+    >>> from ensue.text.parser import parse_statements
+    >>> print(render_query(parse_statements("pattern seq(A a, B b) within 60 min where a.x=b.x").statements[0]))
+    PATTERN SEQ(A a, B b)
+      WHERE a.x = b.x
+      WITHIN 1 hour
+    """
+    lines = [_heading(query) + _headed_pattern(query)]
+    if query.where is not None:
+        lines.append(f"WHERE {layout_condition(query.where)}")
+    if query.partition_by:
+        lines.append(f"PARTITION BY {render_names(query.partition_by)}")
+    if query.within is not None:
+        lines.append(f"WITHIN {render_window(query.within)}")
+    if query.policy is not None:
+        lines.append(f"MATCH {query.policy}")
+    if query.consume is not None:
+        lines.append("CONSUME" if query.consume else "SHARE")
+    if query.having is not None:
+        lines.append(f"HAVING PROBABILITY {'>' if query.having.strict else '>='} {query.having.least!r}")
+    if query.returns:
+        lines.append(f"RETURN {', '.join(map(render_return, query.returns))}")
+    return f"\n{_INDENT}".join(lines)
+
+
+def render_return(column: Return) -> str:
+    """One column of RETURN.
+
+    >>> from ensue.nodes.expressions import Field
+    >>> render_return(Return(Field("a", "id"), "key"))
+    'a.id AS key'
+    """
+    alias = f" AS {quote_name(column.alias)}" if column.alias is not None else ""
+    return render_expression(column.expression) + alias
+
+
+def render_pattern(pattern: Pattern) -> str:
+    """A pattern on one line.
+
+    >>> render_pattern(Seq((Event("A", "a"), Not(Event("B")), Event("C", "c"))))
+    'SEQ(A a, NOT B, C c)'
+    """
+    match pattern:
+        case Event():
+            return _event(pattern)
+        case Seq() | And() | Or():
+            return f"{_keyword(pattern)}({', '.join(map(render_pattern, pattern.items))})"
+        case Not():
+            return f"NOT {render_pattern(pattern.item)}"
+        case Pick():
+            return f"{'LAST' if pattern.latest else 'FIRST'} {render_pattern(pattern.item)}"
+        case Operation():
+            groups = _argument_groups(pattern, render_pattern)
+            return pattern.operator + "".join(f"({', '.join(group)})" for group in groups)
+        case Repeat():
+            return _repeated(pattern)
+        case Within():
+            return f"{_postfixed(pattern.item)} WITHIN {render_window(pattern.window)}"
+        case Named():
+            return f"{_postfixed(pattern.item)} AS {render_variable(pattern.name)}"
+        case Related():
+            # Nobody writes it; where it came from no text, messages cite it as the operator it stands for.
+            written = pattern.origin or Operation(pattern.operator, pattern.items)
+            return render_pattern(written)
+
+
+def _keyword(pattern: Seq | And | Or) -> str:
+    match pattern:
+        case Seq():
+            return "SEQ"
+        case And():
+            return "AND"
+        case Or():
+            return "OR"
+
+
+def _event(event: Event) -> str:
+    variable = f" {render_variable(event.variable)}" if event.variable is not None else ""
+    predicate = f" [{render_expression(event.predicate)}]" if event.predicate is not None else ""
+    if isinstance(event.variable, Spoken):
+        return f"{event.variable}{predicate}"
+    if not isinstance(event.stream, AnyEvent):
+        return render_stream(event.stream) + variable + predicate
+    excluded = event.stream.excluded
+    but = (
+        f" BUT {render_names(excluded)}"
+        if len(excluded) == 1
+        else f" BUT ({render_names(excluded)})"
+        if excluded
+        else ""
+    )
+    if isinstance(event.variable, str) and event.variable.upper() == "BUT":
+        variable = f" `{event.variable}`"
+    return f"ANY EVENT{but}{variable}{predicate}"
+
+
+def _argument_groups(operation: Operation, render: Callable[[Pattern], str]) -> list[list[str]]:
+    """The arguments as they stand in the brackets; UNLESS has two pairs of them."""
+    items = [render(item) for item in operation.items]
+    if operation.count is not None:
+        items.insert(0, str(operation.count))
+    if operation.window is not None:
+        items.insert(OPERATORS[operation.operator].window_at or 0, render_window(operation.window))
+    split = first_brackets(operation.operator)
+    return [items[:split], items[split:]] if split else [items]
+
+
+def _repeated(repeat: Repeat) -> str:
+    text = render_pattern(repeat.item)
+    item = f"({text})" if isinstance(repeat.item, Not | Pick | Repeat | Within | Named) else text
+    match (repeat.least, repeat.most, repeat.every):
+        case (0, None, True):
+            return f"{item}*"
+        case (1, None, True):
+            return f"{item}+"
+        case (least, most, every):
+            counts = str(least) if least == most else f"{least},{'' if most is None else most}"
+            return f"{item}{{{counts}}}{' ALL' if every else ''}"
+
+
+def _postfixed(item: Pattern) -> str:
+    text = render_pattern(item)
+    return f"({text})" if isinstance(item, Not | Pick) else text
+
+
+def _heading(query: PatternQuery) -> str:
+    if query.name is None:
+        return "PATTERN "
+    name = quote_query_name(str(query.name))
+    return f"STREAM {name} FROM PATTERN " if query.declares else f"PATTERN {name}\n{_INDENT}"
+
+
+def _headed_pattern(query: PatternQuery) -> str:
+    """The pattern as it stands behind PATTERN, in parentheses where it would be read as something else."""
+    pattern = _layout_pattern(query.pattern, _INDENT)
+    named = query.name is not None and not query.declares
+    in_parentheses = (
+        _stands_in_parts(query.pattern)
+        or (named and _starts_with_event(query.pattern))
+        or (query.consume is not None and _is_bare_event(query.pattern))
+    )
+    return f"({pattern})" if in_parentheses else pattern
+
+
+def _stands_in_parts(pattern: Pattern) -> bool:
+    """Whether a WITHIN of the pattern would be read as the query's clause, or it starts with FIRST or LAST."""
+    while isinstance(pattern, Not | Named):
+        pattern = pattern.item
+    return isinstance(pattern, Within | Pick)
+
+
+def _starts_with_event(pattern: Pattern) -> bool:
+    """Whether a name before the pattern would be read as a stream."""
+    while isinstance(pattern, Named | Repeat):
+        pattern = pattern.item
+    return isinstance(pattern, Event)
+
+
+def _is_bare_event(pattern: Pattern) -> bool:
+    """Whether CONSUME or SHARE behind the pattern would be read as its variable."""
+    while isinstance(pattern, Not):
+        pattern = pattern.item
+    return isinstance(pattern, Event) and pattern.variable is None and pattern.predicate is None
+
+
+def _layout_pattern(pattern: Pattern, indent: str) -> str:
+    text = render_pattern(pattern)
+    if len(indent) + len(text) <= _LINE:
+        return text
+    deeper = indent + _INDENT
+
+    def laid_out(items: list[str]) -> str:
+        listed = f",\n{deeper}".join(items)
+        return f"(\n{deeper}{listed}\n{indent})"
+
+    match pattern:
+        case Seq() | And() | Or():
+            return _keyword(pattern) + laid_out([_layout_pattern(item, deeper) for item in pattern.items])
+        case Operation():
+            groups = _argument_groups(pattern, lambda item: _layout_pattern(item, deeper))
+            return pattern.operator + "".join(map(laid_out, groups))
+        case Not():
+            return f"NOT {_layout_pattern(pattern.item, indent)}"
+        case _:
+            return text

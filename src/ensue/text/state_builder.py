@@ -1,0 +1,206 @@
+"""The rules of STATE and of questions to it: from what the parser read to nodes."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from lark import Token
+
+from ensue.errors import Problem, Span
+from ensue.nodes.expressions import Field, Literal
+from ensue.nodes.patterns import Window
+from ensue.nodes.states import (
+    EVERYONE,
+    Arrow,
+    Both,
+    Chance,
+    Constant,
+    Counted,
+    Drift,
+    Either,
+    ExpectedCount,
+    Located,
+    Measure,
+    MostLikely,
+    Move,
+    NotSo,
+    Number,
+    Observe,
+    Place,
+    Places,
+    ProbabilityOf,
+    Response,
+    Someone,
+    Start,
+    StateCondition,
+    StateStatement,
+    Wander,
+    Who,
+)
+from ensue.text.build_values import ValueRules
+from ensue.text.render_parts import render_measure
+from ensue.text.reserved import unquote_name
+from ensue.text.values import LiteralError, read_real
+
+
+class Domain(NamedTuple):
+    """The values behind IN."""
+
+    values: tuple[str, ...]
+
+
+class Keys(NamedTuple):
+    """One PARTITION BY clause."""
+
+    names: tuple[str, ...]
+    span: Span
+
+
+class Starts(NamedTuple):
+    """One STARTS clause."""
+
+    starts: tuple[Start, ...]
+    span: Span
+
+
+class StateRules(ValueRules):
+    """One method for each rule of the grammar: the values of the children in, the value of the rule out."""
+
+    def state(self, span: Span, name: str, *parts: Any) -> StateStatement:
+        place = next(place for place, part in enumerate(parts) if isinstance(part, Domain))
+        clauses = parts[place + 1 :]
+        starts = [clause for clause in clauses if isinstance(clause, Starts)]
+        drifts = [clause for clause in clauses if isinstance(clause, Drift)]
+        responses = tuple(clause for clause in clauses if isinstance(clause, Response))
+        keys = [clause for clause in clauses if isinstance(clause, Keys)]
+        again = [*((c.span, "PARTITION BY") for c in keys[1:]), *((c.span, "STARTS") for c in starts[1:])]
+        for place_again, keyword in (*again, *((c.span or span, "EVERY") for c in drifts[1:])):
+            said = f"the state has a second {keyword}"
+            self._report(place_again, Problem("duplicate-clause", said, hint=f"keep one {keyword}"))
+        return StateStatement(
+            name,
+            parts[:place],
+            parts[place].values,
+            keys[0].names if keys else (),
+            starts[0].starts if starts else (),
+            responses,
+            drifts[0] if drifts else None,
+            span,
+        )
+
+    def domain(self, span: Span, *values: str) -> Domain:
+        return Domain(values)
+
+    def state_partition(self, span: Span, *names: str) -> Keys:
+        return Keys(names, span)
+
+    def starts(self, span: Span, *starts: Start) -> Starts:
+        return Starts(starts, span)
+
+    def start(self, span: Span, *chances: Any) -> Start:
+        return Start(None, _distribution(chances, span), span)
+
+    def own_start(self, span: Span, variable: str, *chances: Any) -> Start:
+        return Start(variable, _distribution(chances, span), span)
+
+    def chance(self, span: Span, value: str, probability: Literal) -> Chance:
+        return Chance(value, float(probability.value), span)  # type: ignore[arg-type]
+
+    def response(self, span: Span, stream: str, variable: str, change: Move | Wander | Observe) -> Response:
+        return Response(stream, variable, change, span)
+
+    def drift(self, span: Span, window: Window, change: Wander) -> Drift:
+        return Drift(window, change, span)
+
+    def move(self, span: Span, who: Who, source: Place | None, target: Place, probability: Number | None) -> Move:
+        return Move(who, source, target, probability, span)
+
+    def wander(self, span: Span, who: Who | None, arrows: tuple[Arrow, ...]) -> Wander:
+        return Wander(who or Someone(EVERYONE), arrows, span)
+
+    def observe(
+        self,
+        span: Span,
+        who: Who,
+        place: Place,
+        reliability: Number | None,
+        false_alarm: Number | None,
+        errors: tuple[Arrow, ...] | None,
+    ) -> Observe:
+        return Observe(who, place, reliability, false_alarm, errors, span)
+
+    def arrows(self, span: Span, *arrows: Arrow) -> tuple[Arrow, ...]:
+        return arrows
+
+    def arrow(self, span: Span, source: str, target: str, probability: Literal) -> Arrow:
+        return Arrow(source, target, float(probability.value), span)  # type: ignore[arg-type]
+
+    def someone(self, span: Span, word: Token) -> Someone:
+        return Someone(word.lower(), span)
+
+    def constant(self, span: Span, name: str) -> Constant:
+        return Constant(name, span)
+
+    value_name = constant
+
+    def named_by(self, span: Span, variable: str, name: str) -> Field:
+        return Field(variable, name, span)
+
+    def probability(self, span: Span, number: Token) -> Literal:
+        try:
+            return Literal(read_real(number), span)
+        except LiteralError as error:
+            self._report(span, error.problem)
+            return Literal(0.0, span)
+
+    def own(self, span: Span, name: Token) -> str:
+        return unquote_name(name)
+
+    own_word = own
+
+    def value(self, span: Span, value: Token) -> str:
+        return str(value)[1:-1].replace("''", "'") if value.type == "STRING" else unquote_name(value)
+
+    # Questions
+
+    def believed(self, span: Span, measure: Measure) -> Field:
+        """A question in a condition is a field of the event: what is believed when it has happened."""
+        return Field(None, render_measure(measure), span, asks_state=True)
+
+    def believed_of(self, span: Span, variable: str, measure: Measure) -> Field:
+        return Field(variable, render_measure(measure), span, asks_state=True)
+
+    def probability_of(self, span: Span, condition: StateCondition, given: StateCondition | None) -> ProbabilityOf:
+        return ProbabilityOf(condition, given, span)
+
+    def expected_count(self, span: Span, places: Places) -> ExpectedCount:
+        return ExpectedCount(places, span)
+
+    def most_likely(self, span: Span, variable: str) -> MostLikely:
+        return MostLikely(Constant(variable, span), span)
+
+    def either(self, span: Span, left: StateCondition, right: StateCondition) -> Either:
+        return Either(left, right, span)
+
+    def both(self, span: Span, left: StateCondition, right: StateCondition) -> Both:
+        return Both(left, right, span)
+
+    def not_so(self, span: Span, item: StateCondition) -> NotSo:
+        return NotSo(item, span)
+
+    def located(self, span: Span, who: Someone | Constant, negated: bool | None, places: Places) -> StateCondition:
+        found = Located(who, places, span)
+        return NotSo(found, span) if negated else found
+
+    def counted(self, span: Span, places: Places, operator: Token, number: Token) -> Counted:
+        return Counted(places, {"==": "=", "<>": "!="}.get(operator, str(operator)), self._integer(span, number), span)
+
+    def places(self, span: Span, negated: bool | None, *values: str) -> Places:
+        return Places(values, bool(negated), span)
+
+
+def _distribution(chances: tuple[Any, ...], span: Span) -> tuple[Chance, ...] | None:
+    """The chances of a start; one value is certain, and EVENLY is None."""
+    if isinstance(chances[0], Token):
+        return None
+    return (Chance(chances[0], 1.0, span),) if isinstance(chances[0], str) else chances

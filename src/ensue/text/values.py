@@ -1,0 +1,170 @@
+"""Numbers, durations and timestamps: from text to exact integers, and back."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta, timezone
+from fractions import Fraction
+
+from ensue.errors import Problem, did_you_mean
+from ensue.nodes.expressions import NANOSECONDS_PER
+
+INT64_MIN = -(2**63)
+INT64_MAX = 2**63 - 1
+
+UNITS = {
+    "ns": "ns", "nanosecond": "ns", "nanoseconds": "ns",
+    "us": "us", "microsecond": "us", "microseconds": "us",
+    "ms": "ms", "msec": "ms", "millisecond": "ms", "milliseconds": "ms",
+    "s": "second", "sec": "second", "second": "second", "seconds": "second",
+    "min": "minute", "minute": "minute", "minutes": "minute",
+    "h": "hour", "hour": "hour", "hours": "hour",
+    "d": "day", "day": "day", "days": "day",
+    "week": "week", "weeks": "week",
+}  # fmt: skip
+"""Every spelling of a unit of time, and the unit of `NANOSECONDS_PER` that it means."""
+
+_TIMESTAMP = re.compile(
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})"
+    r"(?:[ Tt]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,9}))?)?"
+    r" ?([Zz]|[+-][0-9]{2}:?[0-9]{2})?)?"
+)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class LiteralError(ValueError):
+    """A literal that means no value; the problem has no place yet."""
+
+    def __init__(self, code: str, message: str, hint: str = "") -> None:
+        self.problem = Problem(code, message, hint=hint)
+        super().__init__(message)
+
+
+def read_integer(digits: str, negative: bool = False) -> int:
+    """The integer, which must fit into 64 bits.
+
+    >>> read_integer("9223372036854775808", negative=True)
+    -9223372036854775808
+    """
+    significant = digits.lstrip("0") or "0"
+    value = int(significant) if len(significant) <= 19 else INT64_MAX + 2
+    value = -value if negative else value
+    return value if INT64_MIN <= value <= INT64_MAX else _in_range(value, digits)
+
+
+def read_real(text: str, negative: bool = False) -> float:
+    """The float, which must be finite."""
+    value = float(text)
+    if value == float("inf"):
+        raise LiteralError("number-too-large", f"the number `{shorten(text)}` does not fit into 64 bits")
+    return -value if negative else value
+
+
+def read_duration(amounts: list[tuple[str, str]], negative: bool = False) -> int:
+    """Nanoseconds of a sum of (number, unit).
+
+    >>> read_duration([("1", "hour"), ("30", "minutes")])
+    5400000000000
+    """
+    total = sum((_amount(number, unit) for number, unit in amounts), Fraction(0))
+    text = " ".join(f"{number} {unit}" for number, unit in amounts)
+    if total.denominator != 1:
+        raise LiteralError("duration-fraction", f"`{shorten(text)}` is not a whole number of nanoseconds")
+    return _in_range(-int(total) if negative else int(total), text)
+
+
+def read_timestamp(text: str) -> tuple[int, bool]:
+    """Nanoseconds since 1970 in UTC, and whether the text names an offset.
+
+    >>> read_timestamp("1970-01-01 00:00:01.5")
+    (1500000000, False)
+    """
+    found = _TIMESTAMP.fullmatch(text)
+    if found is None:
+        raise _timestamp_error(text, "is not of the form YYYY-MM-DD HH:MM:SS")
+    year, month, day, hour, minute, second = (int(part or 0) for part in found.groups()[:6])
+    fraction, offset = found.group(7) or "", found.group(8)
+    try:
+        moment = datetime(year, month, day, hour, minute, second, tzinfo=_zone(offset))
+    except ValueError:
+        raise _timestamp_error(text, "is not a day and time that exists") from None
+    nanoseconds = (moment - _EPOCH) // timedelta(seconds=1) * 10**9 + int(fraction.ljust(9, "0"))
+    if not INT64_MIN <= nanoseconds <= INT64_MAX:
+        raise _timestamp_error(text, "lies outside the years 1678 to 2261")
+    return nanoseconds, offset is not None
+
+
+def render_duration(nanoseconds: int) -> str:
+    """The duration in the largest unit that divides it.
+
+    >>> render_duration(5_400_000_000_000), render_duration(0)
+    ('90 minutes', '0 seconds')
+    """
+    if nanoseconds == 0:
+        return "0 seconds"
+    unit = max(
+        (name for name, size in NANOSECONDS_PER.items() if nanoseconds % size == 0), key=NANOSECONDS_PER.__getitem__
+    )
+    count = nanoseconds // NANOSECONDS_PER[unit]
+    plural = "" if unit in ("ns", "us", "ms") or abs(count) == 1 else "s"
+    return f"{count} {unit}{plural}"
+
+
+def render_timestamp(nanoseconds: int, zoned: bool) -> str:
+    """The text between the quotes of a TIMESTAMP.
+
+    >>> render_timestamp(1_500_000_000, True)
+    '1970-01-01 00:00:01.5Z'
+    """
+    seconds, fraction = divmod(nanoseconds, 10**9)
+    moment = _EPOCH + timedelta(seconds=seconds)
+    decimals = f".{fraction:09d}".rstrip("0") if fraction else ""
+    return f"{moment:%Y-%m-%d %H:%M:%S}{decimals}{'Z' if zoned else ''}"
+
+
+def unit_hint(word: str) -> str:
+    """What to write in place of a word that is no unit of time."""
+    if word.casefold() == "m":
+        return "write `min` for minutes, `ms` for milliseconds"
+    return did_you_mean(word, UNITS) or "units: ns, us, ms, second, minute, hour, day, week"
+
+
+def shorten(text: str, limit: int = 40) -> str:
+    """At most `limit` characters of a text that is cited in a message."""
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def _amount(number: str, unit: str) -> Fraction:
+    whole, _, decimals = number.partition(".")
+    whole, decimals = whole.lstrip("0") or "0", decimals.rstrip("0")
+    if len(whole) > 19:
+        _in_range(INT64_MAX + 1, f"{number} {unit}")
+    if len(decimals) > 19:
+        raise LiteralError("duration-fraction", f"`{shorten(number)} {unit}` is not a whole number of nanoseconds")
+    return Fraction(f"{whole}.{decimals or '0'}") * NANOSECONDS_PER[UNITS[unit.lower()]]
+
+
+def _in_range(value: int, text: str) -> int:
+    if not INT64_MIN <= value <= INT64_MAX:
+        raise LiteralError(
+            "number-too-large",
+            f"`{shorten(text)}` does not fit into 64 bits",
+            hint=f"whole numbers, and durations in nanoseconds, go up to {INT64_MAX}",
+        )
+    return value
+
+
+def _zone(offset: str | None) -> timezone:
+    if offset is None or offset in "Zz":
+        return UTC
+    hours, minutes = int(offset[1:3]), int(offset[-2:])
+    if minutes > 59:
+        raise ValueError("minute of the offset must be in 0..59")
+    size = timedelta(hours=hours, minutes=minutes)
+    return timezone(-size if offset[0] == "-" else size)
+
+
+def _timestamp_error(text: str, reason: str) -> LiteralError:
+    return LiteralError(
+        "timestamp-format", f"`{shorten(text)}` {reason}", hint="for example TIMESTAMP '2024-01-31 12:00:00.5+02:00'"
+    )

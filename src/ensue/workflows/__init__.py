@@ -1,5 +1,0 @@
-"""Workflows, written as text or read from BPMN, and the constraints that all of their traces obey."""
-
-from ensue.workflows.model import Workflow, read_bpmn, workflow
-
-__all__ = ["Workflow", "read_bpmn", "workflow"]
