@@ -19,7 +19,7 @@ import pyarrow as pa
 from figures import Figure, give
 
 import ensue
-from ensue.apps.cli.measuring import PATTERNS, RETURNED, TIME_SPAN, make_events, query_text, seconds, unit_of
+from ensue.apps.cli.bench import PATTERNS, RETURNED, TIME_SPAN, make_events, query_text, seconds, unit_of
 
 TARGETS = {"SEQ(A, B, C)": 0.5, "SEQ(A, NOT B, C)": 0.6, "SEQ(A, NOT SEQ(B, C), D)": 0.6}
 

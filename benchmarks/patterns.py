@@ -33,7 +33,7 @@ import pyarrow.parquet as pq
 from figures import Figure, give
 
 import ensue
-from ensue.apps.cli.measuring import seconds
+from ensue.apps.cli.bench import seconds
 from ensue.plan.program_plans import Columns, plan_queries
 
 TYPES = 20

@@ -19,7 +19,7 @@ import pyarrow as pa
 from figures import Figure, give
 
 import ensue
-from ensue.apps.cli.measuring import PATTERNS, make_events, query_text, seconds
+from ensue.apps.cli.bench import PATTERNS, make_events, query_text, seconds
 
 MOST = 1.25
 """A column of probabilities that are all 1 may cost so much."""

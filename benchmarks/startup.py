@@ -17,7 +17,7 @@ from statistics import median
 
 from figures import Figure, give
 
-from ensue.apps.cli.measuring import seconds
+from ensue.apps.cli.bench import seconds
 
 PROGRAM = """\
 PATTERN pair SEQ(A a, B b) PARTITION BY id WITHIN 1 hour RETURN a.id AS id, b.t AS at, b.t - a.t AS took;

@@ -23,13 +23,10 @@ if TYPE_CHECKING:
         table_sink,
         webhook,
     )
-    from ensue.anymatch import any_match
-    from ensue.api import Results, detect, detect_batches, run, violations
+    from ensue.api import Results, any_match, detect, detect_batches, run, violations
     from ensue.beliefs import Beliefs, StateTracker, Tracked, beliefs, track
     from ensue.constraints import ends, ends_within, exclusive, implies, prior, require
     from ensue.detector import Advance, Detector
-    from ensue.dsl_rules import RuleStatement, fact, on, rule, stream, table
-    from ensue.dsl_states import State, state
     from ensue.engine.sources import Report
     from ensue.errors import (
         EnsueError,
@@ -82,10 +79,10 @@ if TYPE_CHECKING:
     from ensue.process import Workflow, read_bpmn, workflow
     from ensue.process.proposals import Proposal, mine
     from ensue.programs import Program, explain, parse, parse_file
-    from ensue.python.patterns import PatternExpression, absent, all_of, any_of, event, seq
-    from ensue.python.query import Query
+    from ensue.python.patterns import PatternExpression, Query, absent, all_of, any_of, event, seq
+    from ensue.python.state import State, state
     from ensue.python.values import Value, call, case, field, same, value, var
-    from ensue.rules import RuleItem, atom, name, timer, together, while_
+    from ensue.rules import RuleItem, RuleStatement, atom, fact, name, on, rule, stream, table, timer, together, while_
     from ensue.runtimes.spark.handle import Running
     from ensue.runtimes.spark.session import spark_session
     from ensue.streams import start, stream_state
@@ -108,7 +105,7 @@ _HOMES = {
     "Program": "ensue.programs",
     "Proof": "ensue.explanation",
     "Proposal": "ensue.process.proposals",
-    "Query": "ensue.python.query",
+    "Query": "ensue.python.patterns",
     "QueryError": "ensue.errors",
     "Reacted": "ensue.actions",
     "Reactor": "ensue.actions",
@@ -117,11 +114,11 @@ _HOMES = {
     "Report": "ensue.engine.sources",
     "Results": "ensue.api",
     "RuleItem": "ensue.rules",
-    "RuleStatement": "ensue.dsl_rules",
+    "RuleStatement": "ensue.rules",
     "Running": "ensue.runtimes.spark.handle",
     "SchemaError": "ensue.errors",
     "SetupError": "ensue.errors",
-    "State": "ensue.dsl_states",
+    "State": "ensue.python.state",
     "StateError": "ensue.errors",
     "StateTracker": "ensue.beliefs",
     "Tracked": "ensue.beliefs",
@@ -152,7 +149,7 @@ _HOMES = {
     "event": "ensue.python.patterns",
     "exclusive": "ensue.constraints",
     "explain": "ensue.programs",
-    "fact": "ensue.dsl_rules",
+    "fact": "ensue.rules",
     "field": "ensue.python.values",
     "first_of": "ensue.fn",
     "fit_refinement": "ensue.learn",
@@ -167,13 +164,13 @@ _HOMES = {
     "load_refinement": "ensue.learn",
     "max_": "ensue.fn",
     "min_": "ensue.fn",
-    "any_match": "ensue.anymatch",
+    "any_match": "ensue.api",
     "mine": "ensue.process.proposals",
     "name": "ensue.rules",
     "next_to": "ensue.ops",
     "not_follows": "ensue.ops",
     "not_precedes": "ensue.ops",
-    "on": "ensue.dsl_rules",
+    "on": "ensue.rules",
     "parse": "ensue.programs",
     "parse_file": "ensue.programs",
     "periodic": "ensue.ops",
@@ -187,7 +184,7 @@ _HOMES = {
     "relative": "ensue.ops",
     "report": "ensue.explanation.report",
     "require": "ensue.constraints",
-    "rule": "ensue.dsl_rules",
+    "rule": "ensue.rules",
     "run": "ensue.api",
     "same": "ensue.python.values",
     "seq": "ensue.python.patterns",
@@ -195,12 +192,12 @@ _HOMES = {
     "spark_session": "ensue.runtimes.spark.session",
     "spark_sink": "ensue.actions",
     "start": "ensue.streams",
-    "state": "ensue.dsl_states",
+    "state": "ensue.python.state",
     "stddev": "ensue.fn",
-    "stream": "ensue.dsl_rules",
+    "stream": "ensue.rules",
     "stream_state": "ensue.streams",
     "sum_": "ensue.fn",
-    "table": "ensue.dsl_rules",
+    "table": "ensue.rules",
     "table_sink": "ensue.actions",
     "timer": "ensue.rules",
     "together": "ensue.rules",

@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 
 from ensue.check.state_problems import state_of
+from ensue.engine.belief.answers import Ask, Known
 from ensue.engine.belief.follower import REASON, SetAside
-from ensue.engine.belief.tables import Ask, Known
-from ensue.engine.machine import State
+from ensue.engine.machine import State as MachineState
 from ensue.engine.snapshot import read_header, restore, saved_schemas, snapshot
 from ensue.errors import EnsueNotice, EnsueWarning, Problem, QueryError, SchemaError, Source, StateError, counted
 from ensue.kernels.warm_up import warm_up_beliefs
@@ -334,7 +334,7 @@ class StateTracker:
         self._questions = state_questions(statements, columns, before, policy, probability, reason, limit)
         self._columns = Columns(time, type)
         self._tracking: Tracking | None = None
-        self._state: State | None = None
+        self._state: MachineState | None = None
         self._named = False
         self._kind = ARROW
         self._finished = False
@@ -383,7 +383,7 @@ class StateTracker:
         self._state = restore(tracking.machine, saved)
         self._tracking, self._named, self._finished = tracking, named, False
 
-    def _receive(self, events: Any) -> tuple[Tracking, State, tuple[pa.Table, ...]]:
+    def _receive(self, events: Any) -> tuple[Tracking, MachineState, tuple[pa.Table, ...]]:
         if self._finished:
             raise StateError("finished", "the tracker was told that no event comes any more", "make a new one")
         if events is None:
@@ -409,7 +409,9 @@ class StateTracker:
         )
         return self._tracking, self._state, tuple(conforming)
 
-    def _step(self, tracking: Tracking, state: State, tables: tuple[pa.Table, ...], until: int | None) -> Tracked:
+    def _step(
+        self, tracking: Tracking, state: MachineState, tables: tuple[pa.Table, ...], until: int | None
+    ) -> Tracked:
         step = tracking.step(state, tables, until)
         self._state, told = step.state, step.told
         assert told is not None

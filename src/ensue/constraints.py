@@ -19,9 +19,9 @@ from ensue.nodes.constraints import (
     Require,
 )
 from ensue.nodes.patterns import Statements
-from ensue.python.literals import WindowLike, window
+from ensue.python.values import WindowLike, window
 from ensue.text.citations import joined
-from ensue.text.constraints import size_problem
+from ensue.text.operands import size_problem
 from ensue.text.parser import parse_statements
 
 Kind = TypeVar("Kind", bound=Constraint)

@@ -13,9 +13,8 @@ import pyarrow as pa
 from ensue.api import checked_limit, warn_set_aside
 from ensue.constraints import ConstraintsLike
 from ensue.engine.events import FOREVER
-from ensue.engine.kept import kept_derived, kept_events
 from ensue.engine.machine import Machine, State, compile_plan, completing_streams
-from ensue.engine.snapshot import read_header, restore, saved_schemas, snapshot
+from ensue.engine.snapshot import kept_derived, kept_events, read_header, restore, saved_schemas, snapshot
 from ensue.engine.sources import SAFE_TIME, Mask, Report
 from ensue.errors import SchemaError, StateError, counted, warn
 from ensue.expr.kinds import NANOSECONDS_PER_UNIT
@@ -26,9 +25,8 @@ from ensue.plan.plans import DEFAULT_LIMIT, Options
 from ensue.plan.program_plans import ColumnNames, Columns, plan_queries, with_violations
 from ensue.plan.states import refuse_ahead
 from ensue.programs import QueryLike, single_statement
-from ensue.runtimes.fixed import fixed_tables
 from ensue.runtimes.moments import ticks_of
-from ensue.runtimes.tables import ARROW, arrow_tables, conform, learn_types
+from ensue.runtimes.tables import ARROW, arrow_tables, conform, fixed_tables, learn_types
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -6,9 +6,8 @@ from collections.abc import Iterable
 
 from ensue.nodes.names import AnyEvent
 from ensue.nodes.patterns import Event, Operation
-from ensue.python.literals import WindowLike, window
 from ensue.python.patterns import PatternExpression, PatternLike, pattern_node, raise_any
-from ensue.python.values import ConditionLike, condition_node
+from ensue.python.values import ConditionLike, WindowLike, condition_node, window
 from ensue.text.operands import window_problems
 
 

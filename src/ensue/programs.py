@@ -12,8 +12,7 @@ from ensue.check.gate import checked
 from ensue.errors import Problem, QueryError, Span
 from ensue.lower.phases import Checked, Lowered, collector_paused, lower, rules_lowered
 from ensue.lower.phases import stages as stages_of
-from ensue.lower.rulesets import action_query, unused_heads
-from ensue.lower.settling import with_keys
+from ensue.lower.rulesets import action_query, unused_heads, with_keys
 from ensue.nodes.constraints import ConstraintStatement
 from ensue.nodes.patterns import PatternQuery, Statements
 from ensue.nodes.rules import Ruleset
@@ -25,11 +24,10 @@ from ensue.text.rule_builder import ruleset_of
 
 if TYPE_CHECKING:
     from ensue.constraints import ConstraintsLike
-    from ensue.dsl_rules import RuleStatement
-    from ensue.dsl_states import State
     from ensue.plan.description import Explained
-    from ensue.python.patterns import PatternExpression
-    from ensue.python.query import Query
+    from ensue.python.patterns import PatternExpression, Query
+    from ensue.python.state import State
+    from ensue.rules import RuleStatement
 
 Statement: TypeAlias = "str | Query | PatternExpression | RuleStatement | State | Program"
 QueryLike: TypeAlias = "Statement | Sequence[Statement]"
@@ -57,7 +55,7 @@ class Program:
     @property
     def queries(self) -> tuple[Query, ...]:
         """The patterns whose matches are the results."""
-        from ensue.python.query import Query
+        from ensue.python.patterns import Query
 
         return tuple(Query(node) for node in self.statements.results)
 
@@ -160,7 +158,7 @@ def explain(
 
 def stages_text(statements: Checked) -> str:
     """The program as it is written and after each lowering that changes it, each under the name and law of that."""
-    from ensue.text.render_stages import render_stage
+    from ensue.text.render import render_stage
 
     return "\n\n".join(
         stage.name.upper()
@@ -273,10 +271,9 @@ def _parts(query: object) -> Iterator[Statements]:
     if isinstance(query, str):
         yield parse_statements(query)
         return
-    from ensue.dsl_rules import RuleStatement
-    from ensue.dsl_states import State
-    from ensue.python.patterns import PatternExpression, query_of
-    from ensue.python.query import Query
+    from ensue.python.patterns import PatternExpression, Query, query_of
+    from ensue.python.state import State
+    from ensue.rules import RuleStatement
 
     match query:
         case Program():

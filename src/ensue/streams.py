@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ensue.api import checked_emit, checked_limit
 from ensue.constraints import ConstraintsLike
 from ensue.errors import QueryError, SchemaError, did_you_mean
-from ensue.plan.grouping import by_keys
 from ensue.plan.outputs import OutputSchema, partial_output
 from ensue.plan.partial import partial_problems, partial_queries
 from ensue.plan.planner import plan_query
 from ensue.plan.plans import DEFAULT_LIMIT, Options, QueryPlan
-from ensue.plan.program_plans import ColumnNames, Columns, ProgramPlan, plan_queries, with_violations
+from ensue.plan.program_plans import ColumnNames, Columns, ProgramPlan, by_keys, plan_queries, with_violations
 from ensue.plan.states import refuse_ahead
 from ensue.programs import Program, QueryLike, program_statements
-from ensue.runtimes.fixed import fixed_tables
-from ensue.runtimes.tables import are_frames, together_schema
+from ensue.runtimes.tables import are_frames, fixed_tables, together_schema
 from ensue.text.render import render_pattern
 
 if TYPE_CHECKING:
@@ -207,9 +205,8 @@ def stream_state(checkpoint: str, spark: Any = None, *, events: bool = False) ->
     With `events` the kept events themselves, for other questions: a DataFrame, or one per stream, as the stream was
     given, with the columns that its queries read. Where nothing is kept, it has no columns either.
     """
-    from ensue.runtimes.spark.kept import read_events_of
     from ensue.runtimes.spark.session import running_session, spark_session
-    from ensue.runtimes.spark.state import read_state_of
+    from ensue.runtimes.spark.state import read_events_of, read_state_of
 
     read = read_events_of if events else read_state_of
     return read(spark or running_session() or spark_session(), checkpoint.rstrip("/"))

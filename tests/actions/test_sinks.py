@@ -109,7 +109,7 @@ def test_the_records_of_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
     def write(session: Any, rows: pa.Table, format: str, mode: str, options: dict[str, str]) -> None:
         written.append((rows, format, mode, options))
 
-    monkeypatch.setattr("ensue.runtimes.spark.actions.write_rows", write)
+    monkeypatch.setattr("ensue.runtimes.spark.connectors.write_rows", write)
     receiver = ensue.kafka("late-orders", "one:9092,two:9092", **{"kafka.acks": "all"})
     assert ensue.act(LATE, orders(range(1)), {"notify": receiver}, **FAST).delivered == 1
     ((rows, format, mode, options),) = written

@@ -448,7 +448,7 @@ def test_words_of_the_line() -> None:
 
 @pytest.mark.parametrize("looks", [0, 2])
 def test_status_line_stays_when_the_stream_has_ended(looks: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ensue.runtimes.spark.status.INTERVAL", 0.01)
+    monkeypatch.setattr("ensue.runtimes.spark.handle.INTERVAL", 0.01)
     stream = io.StringIO()
     line = StatusLine([FakeQuery(REPORTS, looks)], Console(file=stream, width=200))  # type: ignore[list-item]
     line.start()
@@ -460,7 +460,7 @@ def test_status_line_stays_when_the_stream_has_ended(looks: int, monkeypatch: py
 
 
 def test_status_line_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ensue.runtimes.spark.status.INTERVAL", 0.01)
+    monkeypatch.setattr("ensue.runtimes.spark.handle.INTERVAL", 0.01)
     stream = io.StringIO()
     line = StatusLine([FakeQuery([], 10**9)], Console(file=stream, width=200))  # type: ignore[list-item]
     line.start()

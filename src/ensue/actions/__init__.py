@@ -1,13 +1,10 @@
 """Actions: calls of functions, webhooks, tables and topics for the events that a program's ON statements name."""
 
-from ensue.actions.calls import Call
 from ensue.actions.delivery import Deliveries
 from ensue.actions.reactor import Reacted, Reactor
-from ensue.actions.receivers import Rejected
+from ensue.actions.receivers import Call, Rejected
 from ensue.actions.runner import act
-from ensue.actions.sinks import kafka, spark_sink
-from ensue.actions.tables import table_sink
-from ensue.actions.webhooks import webhook
+from ensue.actions.sinks import kafka, spark_sink, table_sink, webhook
 
 __all__ = [
     "Call",

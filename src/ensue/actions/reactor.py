@@ -8,9 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from ensue.actions.bindings import calls_table, resolve_actions
+from ensue.actions.bindings import DeadLettersLike, PathLike, calls_table, courier_of, resolve_actions
 from ensue.actions.delivery import Deliveries
-from ensue.actions.options import DeadLettersLike, PathLike, courier_of
 from ensue.actions.receivers import ReceiverLike
 from ensue.constraints import ConstraintsLike
 from ensue.detector import Advance, Detector
@@ -18,7 +17,7 @@ from ensue.lower.phases import Lowered
 from ensue.plan.plans import DEFAULT_LIMIT
 from ensue.plan.program_plans import ColumnNames
 from ensue.programs import QueryLike, program_statements
-from ensue.python.literals import WindowLike
+from ensue.python.values import WindowLike
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,20 +8,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from ensue.actions.bindings import Reactions, calls_table, resolve_actions
+from ensue.actions.bindings import DeadLettersLike, PathLike, Reactions, calls_table, courier_of, resolve_actions
 from ensue.actions.delivery import Courier, Deliveries, Route
-from ensue.actions.options import DeadLettersLike, PathLike, courier_of
 from ensue.actions.receivers import ReceiverLike
 from ensue.actions.sinks import OnSpark
 from ensue.api import run
 from ensue.errors import SchemaError
-from ensue.plan.grouping import by_keys
 from ensue.plan.plans import DEFAULT_LIMIT
-from ensue.plan.program_plans import ColumnNames, Columns, plan_queries
+from ensue.plan.program_plans import ColumnNames, Columns, by_keys, plan_queries
 from ensue.programs import Program, QueryLike, program_statements
-from ensue.python.literals import WindowLike
-from ensue.runtimes.fixed import fixed_tables
-from ensue.runtimes.tables import are_frames, arrow_tables
+from ensue.python.values import WindowLike
+from ensue.runtimes.tables import are_frames, arrow_tables, fixed_tables
 from ensue.streams import start
 
 
@@ -65,7 +62,7 @@ def act(
     courier = courier_of(reactions.routes, retries, backoff, patience, dead_letters, delivered)
     reading = _Reading(Columns(time, type, end), limit, tables)
     if are_frames(events):
-        from ensue.runtimes.spark.actions import is_streaming
+        from ensue.runtimes.spark.connectors import is_streaming
 
         if is_streaming(events):
             return _start(reactions, courier, events, reading, checkpoint, stream)
@@ -100,7 +97,7 @@ def _act_on_tables(reactions: Reactions, courier: Courier, events: Any, reading:
     results.release()
     calls = [calls_table(*pair) for pair in zip(courier.routes, found, strict=True)]
     if frames:
-        from ensue.runtimes.spark.actions import session_of
+        from ensue.runtimes.spark.connectors import session_of
 
         courier = on_session(courier, session_of(events))
     return courier.deliver(calls)

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from http import HTTPStatus
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
+from urllib.parse import urlsplit
 
 import pyarrow as pa
+import pyarrow.csv
+import pyarrow.dataset
+import pyarrow.parquet
 
-from ensue.actions.calls import ACTION, ID, to_json
-from ensue.actions.receivers import TableReceiver
+from ensue.actions.delivery import Journal
+from ensue.actions.receivers import ACTION, ID, Call, Rejected, TableReceiver, to_json, without_ids
+from ensue.errors import SchemaError, did_you_mean
 
 
 @runtime_checkable
@@ -31,7 +42,7 @@ class SparkSink:
     session: Any = field(default=None, repr=False)
 
     def deliver_table(self, calls: pa.Table) -> None:
-        from ensue.runtimes.spark.actions import write_rows
+        from ensue.runtimes.spark.connectors import write_rows
 
         write_rows(self.session, calls, self.format, self.mode, self.options)
 
@@ -84,3 +95,139 @@ def kafka(topic: str, servers: str, **options: str) -> KafkaTopic:
     `**{"kafka.security.protocol": "SSL"}`. Spark needs its package `org.apache.spark:spark-sql-kafka-0-10` for it.
     """
     return KafkaTopic(SparkSink("kafka", "append", {"kafka.bootstrap.servers": servers, "topic": topic, **options}))
+
+
+# --- Calls as rows of files: Parquet, CSV or JSON lines in a folder, each delivery once.
+
+INDEX = "_delivered.sqlite"
+"""The ids of a folder. Like every file whose name begins with `_`, readers of tables pass over it."""
+
+_FILE = "file "
+"""What stands before the names of files in the index; no id has a blank."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableSink:
+    """A folder of files. See `table_sink`."""
+
+    folder: Path
+    format: str
+
+    def deliver_table(self, calls: pa.Table) -> None:
+        """Writes the calls that are not there yet, as one file."""
+        with Journal(self.folder / INDEX) as index:
+            self._index_files(index)
+            fresh = without_ids(calls, index.known(calls.column(ID).to_pylist()))
+            if fresh.num_rows:
+                ids = fresh.column(ID).to_pylist()
+                name = f"{hashlib.blake2b(''.join(ids).encode(), digest_size=16).hexdigest()}.{self.format}"
+                self._write(fresh, name)
+                index.add([*ids, _FILE + name])
+
+    def _index_files(self, index: Journal) -> None:
+        """Adds the files that were written by a process that died before it could say so."""
+        names = sorted(path.name for path in self.folder.glob(f"*.{self.format}") if not path.name.startswith("_"))
+        known = index.known([_FILE + name for name in names])
+        for name in names:
+            if _FILE + name not in known:
+                index.add([*self._ids_of(name), _FILE + name])
+
+    def _ids_of(self, name: str) -> list[str]:
+        reader = "json" if self.format == "jsonl" else self.format
+        table = pyarrow.dataset.dataset(self.folder / name, format=reader).to_table(columns=[ID])
+        ids: list[str] = table.column(ID).cast(pa.string()).to_pylist()
+        return ids
+
+    def _write(self, calls: pa.Table, name: str) -> None:
+        """The file is there whole or not at all."""
+        hidden = self.folder / f"_{name}.{os.getpid()}"
+        WRITERS[self.format](calls, hidden)
+        hidden.rename(self.folder / name)
+
+
+def _write_parquet(calls: pa.Table, path: Path) -> None:
+    pyarrow.parquet.write_table(calls, path)
+
+
+def _write_csv(calls: pa.Table, path: Path) -> None:
+    for place, column in enumerate(calls.schema):
+        if pa.types.is_nested(column.type):
+            texts = [None if value is None else to_json(value) for value in calls.column(place).to_pylist()]
+            calls = calls.set_column(place, column.name, pa.array(texts, pa.string()))
+    pyarrow.csv.write_csv(calls, path)
+
+
+def _write_lines(calls: pa.Table, path: Path) -> None:
+    path.write_text("".join(to_json(row) + "\n" for row in calls.to_pylist()), encoding="utf-8")
+
+
+WRITERS: Mapping[str, Callable[[pa.Table, Path], None]] = {
+    "parquet": _write_parquet,
+    "csv": _write_csv,
+    "jsonl": _write_lines,
+}
+
+
+def table_sink(path: str | Path, *, format: str = "parquet") -> TableSink:
+    """A receiver that writes calls to a folder, as files of `format` "parquet", "csv" or "jsonl" (JSON lines).
+
+    A row has `delivery_id`, `action` and the arguments. A delivery that is in the folder is not written again, also
+    after a crash. The folder is one of this machine (on Spark, of the driver); `ensue.spark_sink` writes to others.
+    """
+    if format not in WRITERS:
+        hint = did_you_mean(str(format), WRITERS) or f"formats: {', '.join(WRITERS)}"
+        raise SchemaError("table-format", f"there is no format {format!r} of table files", hint)
+    return TableSink(Path(path), format)
+
+
+# --- Calls as HTTP POST requests with a JSON body.
+
+WORTH_REPEATING = frozenset(
+    {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS}
+)
+"""Answers of 400 to 499 after which the same request may yet be taken; after the others it never will."""
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """A POST that is redirected would arrive as a GET without its body."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """Posts each call to an address. See `webhook`."""
+
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    timeout: float = 10.0
+
+    def deliver(self, call: Call) -> None:
+        sent = {"Content-Type": "application/json", **self.headers, "Idempotency-Key": call.delivery_id}
+        request = urllib.request.Request(self.url, call.to_json().encode(), sent, method="POST")
+        try:
+            with urllib.request.build_opener(_NoRedirects).open(request, timeout=self.timeout):
+                return
+        except urllib.error.HTTPError as error:
+            with error:
+                if error.code < HTTPStatus.INTERNAL_SERVER_ERROR and error.code not in WORTH_REPEATING:
+                    raise Rejected(f"HTTP {error.code} {error.reason}") from error
+                raise
+
+
+def webhook(url: str, *, headers: Mapping[str, str] | None = None, timeout: float = 10.0) -> Webhook:
+    """A receiver that posts each call to `url` as `{"delivery_id": ..., "action": ..., "arguments": {...}}`.
+
+    The id is also the header `Idempotency-Key`. An answer of 200 to 299 says that the call was taken. After 408, 409,
+    425, 429, 500 and above, after `timeout` seconds without an answer and where nobody answers, it is repeated; after
+    any other answer, a redirection too, it is not.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise SchemaError(
+            "webhook-url", f"a webhook has an address of http or https, not {url!r}", "write it with `https://`"
+        )
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout <= 0:
+        raise SchemaError("delivery-option", f"`timeout` is a number of seconds above 0, not {timeout!r}")
+    return Webhook(url, dict(headers or {}), float(timeout))

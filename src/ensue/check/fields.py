@@ -2,22 +2,120 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from ensue.analysis.catalog import WHOLE_EVENT, Catalog
-from ensue.analysis.lineage import is_lineage
-from ensue.analysis.scopes import SERIES, counts_events, interval_names, list_groups, series_names
-from ensue.check.lists import lists_of_result, typed_form
+from ensue.analysis.catalog import WHOLE_EVENT, Catalog, is_lineage
+from ensue.analysis.scopes import (
+    SERIES,
+    Scope,
+    counts_events,
+    initiating_names,
+    interval_names,
+    list_groups,
+    series_names,
+)
 from ensue.errors import Problem, Span, did_you_mean
 from ensue.expr.checker import check_condition, check_expression, check_without_data
 from ensue.expr.kinds import FLOAT, NANOSECONDS_PER_UNIT, NULL_TYPE, Kind, Type, list_of
-from ensue.expr.lists import explicit_lists
+from ensue.expr.lists import (
+    aggregated_variables,
+    check_successive,
+    explicit_lists,
+    has_prev,
+    is_aggregate,
+    list_variables,
+    without_prev,
+)
 from ensue.lower.operators import expand_pattern
 from ensue.nodes.constraints import Constraint, EndsWithin
-from ensue.nodes.expressions import Duration, Field, Same, conjuncts
-from ensue.nodes.names import AnyEvent, Edge, Stream
-from ensue.nodes.patterns import Event, Operation, PatternQuery, Related, Ticks, Window, walk, windows_of
-from ensue.nodes.probability import PROBABILITY_OF_MATCH, with_probability_field
+from ensue.nodes.expressions import Duration, Expr, Field, Literal, Same, conjuncts, rewrite
+from ensue.nodes.names import AnyEvent, Edge, Name, Stream, in_order
+from ensue.nodes.patterns import (
+    CUMULATIVE,
+    Event,
+    Operation,
+    PatternQuery,
+    Related,
+    Repeat,
+    Ticks,
+    Window,
+    walk,
+    windows_of,
+)
+from ensue.nodes.uncertainty import PROBABILITY_OF_MATCH, with_probability_field
+
+# --- Conditions over repeated variables: what a conjunct of WHERE says about a list, and in which scope it is judged.
+
+
+def is_about_list(conjunct: Expr, groups: Mapping[Name, Name]) -> bool:
+    """Whether a conjunct is about a list as a whole, by an aggregate or PREV, and not about each element."""
+    return bool(aggregated_variables(conjunct, groups)) or has_prev(conjunct)
+
+
+def check_lists(conjunct: Expr, groups: Mapping[Name, Name]) -> Iterator[Problem]:
+    """What is wrong with the lists of a conjunct."""
+    problems: list[Problem] = []
+    if has_prev(conjunct):
+        check_successive(conjunct, groups, problems)
+    elif aggregated_variables(conjunct, groups):
+        explicit_lists(conjunct, groups, problems)
+        problems += _beside_aggregates(conjunct, groups)
+    else:
+        problems += _several_lists(conjunct, groups)
+    yield from problems
+
+
+def _beside_aggregates(conjunct: Expr, groups: Mapping[Name, Name]) -> Iterator[Problem]:
+    """A list beside an aggregate is neither one value nor one element."""
+    outside = rewrite(conjunct, lambda part: Literal(None) if is_aggregate(part) else None)
+    for name in in_order(list_variables(outside, groups)):
+        yield Problem(
+            "list-and-aggregate",
+            f"the condition speaks of each element of `{name}` and of a list as a whole",
+            conjunct.span,
+            hint="write two conditions, joined by AND, or aggregate both",
+        )
+
+
+def _several_lists(conjunct: Expr, groups: Mapping[Name, Name]) -> Iterator[Problem]:
+    names = in_order(list_variables(conjunct, groups))
+    if len({groups[name] for name in names}) > 1:
+        yield Problem(
+            "two-lists",
+            f"the condition relates elements of two lists: {', '.join(f'`{name}`' for name in names)}",
+            conjunct.span,
+            hint="elements of two repetitions do not go together one by one; compare aggregates of them",
+        )
+
+
+def typed_form(conjunct: Expr, groups: Mapping[Name, Name]) -> Expr:
+    """The conjunct as it is checked for types."""
+    if has_prev(conjunct):
+        return without_prev(conjunct)
+    return explicit_lists(conjunct, groups, []) if aggregated_variables(conjunct, groups) else conjunct
+
+
+def list_names(conjunct: Expr, groups: Mapping[Name, Name]) -> frozenset[Name]:
+    """The repeated variables that a conjunct about lists ranges over."""
+    if not groups:
+        return frozenset()
+    return list_variables(conjunct, groups) if has_prev(conjunct) else aggregated_variables(conjunct, groups)
+
+
+def lists_of_result(query: PatternQuery) -> dict[Name, Name]:
+    """The variables that are lists in the result: those of repetitions, and those that CUMULATIVE collects."""
+    groups = list_groups(expand_pattern(query.pattern))
+    if query.policy == CUMULATIVE:
+        groups |= {name: name for name in initiating_names(query.pattern)}
+    return groups
+
+
+def around_list(scope: Scope) -> Scope:
+    """The scope in which a list is, for the scope of its elements."""
+    return scope.parent if isinstance(scope.aside, Repeat) and scope.parent is not None else scope
+
+
+# --- fields
 
 FieldType = Callable[[Field], "Type | None"]
 

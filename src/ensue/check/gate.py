@@ -8,16 +8,13 @@ from __future__ import annotations
 from ensue.analysis.declarations import check_streams, declarations, unclear_traces, used_streams
 from ensue.check.fields import check_expressions
 from ensue.check.query import check_constraints, check_query, check_statement_names
-from ensue.check.rule_problems import check_rules
+from ensue.check.rule_problems import check_rules, check_tables
 from ensue.check.state_problems import check_states
-from ensue.check.table_checks import check_tables
 from ensue.errors import Problem, QueryError
 from ensue.lower.contexts import resolve_contexts
 from ensue.lower.phases import Checked, fields_of, has_forms_to_lower, lowered_forms
-from ensue.lower.rulesets import action_query
-from ensue.lower.settling import with_keys
-from ensue.nodes.operators import CONTEXTS
-from ensue.nodes.patterns import PatternQuery, Statements
+from ensue.lower.rulesets import action_query, with_keys
+from ensue.nodes.patterns import CONTEXTS, PatternQuery, Statements
 from ensue.nodes.rules import Ruleset
 from ensue.nodes.uncertainty import check_hierarchies
 from ensue.text.citations import joined, written_out

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
 from typing import TypeGuard
 
+from ensue.analysis.catalog import check_lineage, is_lineage, misplaced_lineages
 from ensue.analysis.choices import MOST_CHOICES, choices, count_choices
-from ensue.analysis.lineage import check_lineage, is_lineage, misplaced_lineages
-from ensue.analysis.policies import check_policy
 from ensue.analysis.scopes import (
     Aside,
     Occurrence,
     Scope,
+    check_policy,
     growing_lists,
     is_aside,
     list_groups,
@@ -23,7 +23,7 @@ from ensue.analysis.scopes import (
     scopes_of,
     whole_windows,
 )
-from ensue.check.lists import around_list, check_lists, list_names, lists_of_result
+from ensue.check.fields import around_list, check_lists, list_names, lists_of_result
 from ensue.errors import Problem, Span, did_you_mean
 from ensue.expr.lists import explicit_lists
 from ensue.lower.operators import expand_query
@@ -31,8 +31,8 @@ from ensue.nodes.constraints import Constraint, ConstraintStatement, EndsWithin,
 from ensue.nodes.expressions import Call, Expr, Field, Same, conjuncts, variables_of
 from ensue.nodes.expressions import walk as walk_expression
 from ensue.nodes.names import Name, in_order
-from ensue.nodes.operators import OPERATORS
 from ensue.nodes.patterns import (
+    OPERATORS,
     And,
     Event,
     Events,
@@ -45,15 +45,15 @@ from ensue.nodes.patterns import (
     Pick,
     Related,
     Repeat,
-    Return,
     Seq,
     Ticks,
     Window,
     Within,
     children,
+    column_name,
     walk,
 )
-from ensue.nodes.probability import check_calls, check_threshold, is_probability, misplaced_probabilities
+from ensue.nodes.uncertainty import check_calls, check_threshold, is_probability, misplaced_probabilities
 
 
 def check_query(query: PatternQuery) -> list[Problem]:
@@ -508,13 +508,6 @@ def _check_column(expression: Expr, homes: dict[Name, Scope], groups: Mapping[Na
     yield from lists
     yield from (_misplaced_same(part) for part in walk_expression(expression) if isinstance(part, Same))
     yield from _negated_names(expression, homes)
-
-
-def column_name(column: Return, position: int) -> str:
-    """What a column of RETURN is called: its alias, its field's name, or its number."""
-    if column.alias is not None:
-        return column.alias
-    return column.expression.name if isinstance(column.expression, Field) else f"column_{position + 1}"
 
 
 def _negated_names(expr: Expr, homes: dict[Name, Scope]) -> Iterator[Problem]:

@@ -13,11 +13,10 @@ from ensue.analysis.scopes import positive_names
 from ensue.engine.events import Candidates
 from ensue.engine.rows import Elements, Lists, MatchChunk, Rows, completion_times
 from ensue.engine.sources import EventSource, Mask
-from ensue.kernels.choice import close_initiators, take_unused
 from ensue.kernels.compiler import Int64s
+from ensue.kernels.ranges import close_initiators, take_unused
 from ensue.nodes.names import Name, Round
-from ensue.nodes.operators import CHRONICLE, CUMULATIVE, NEXT_MATCH, RECENT
-from ensue.nodes.patterns import PatternQuery
+from ensue.nodes.patterns import CHRONICLE, CUMULATIVE, NEXT_MATCH, RECENT, PatternQuery
 from ensue.plan.plans import QueryPlan
 
 Flags = npt.NDArray[np.uint8]

@@ -16,9 +16,8 @@ from ensue.expr.lists import successive
 from ensue.graph.bounds import end_of, start_of
 from ensue.kernels.compiler import Int64s
 from ensue.nodes.expressions import Elements as ListOf
-from ensue.nodes.expressions import Expr, Field
+from ensue.nodes.expressions import Expr, Field, substitute_lists
 from ensue.nodes.names import Before, Name, Values
-from ensue.nodes.rewrite import substitute_lists
 from ensue.plan.plans import CollectionPlan
 
 

@@ -20,9 +20,8 @@ from ensue.graph.bounds import (
     start_of,
 )
 from ensue.graph.graphs import Graph, Moment
-from ensue.nodes.expressions import Expr, variables_of
+from ensue.nodes.expressions import Expr, substitute_fields, variables_of
 from ensue.nodes.names import Name, Stream, in_order
-from ensue.nodes.rewrite import substitute_fields
 from ensue.plan.comparison import alike, graphs_of
 from ensue.plan.planner import longer
 from ensue.plan.plans import AbsencePlan, GraphPlan, QueryPlan

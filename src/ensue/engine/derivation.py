@@ -8,21 +8,194 @@ from itertools import count
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from ensue.analysis.declarations import LINEAGE
+from ensue.analysis.declarations import END, LINEAGE, START
 from ensue.engine.compiled_graph import Compiled
-from ensue.engine.distinct import distinct_events, in_settled_order
 from ensue.engine.evaluation import Frontier, evaluate
 from ensue.engine.events import Candidates, request_of
-from ensue.engine.lookups import look_up
+from ensue.engine.identity import united_members
+from ensue.engine.keys import encode_columns, encode_values
 from ensue.engine.output import collect_ordered
 from ensue.engine.sources import EventSource, Mask, Report, load_sources, one_chunk
 from ensue.engine.traces import Watched, watch
 from ensue.errors import LimitError, citing, counted
+from ensue.expr.types import element_type
+from ensue.kernels.codes import number_values
+from ensue.kernels.compiler import Codes
+from ensue.kernels.sorted_runs import group_by_key
 from ensue.nodes.names import Stream
-from ensue.plan.declared import Derivation, Way
+from ensue.nodes.patterns import Lookup
+from ensue.plan.derivations import Derivation, Way
 from ensue.plan.inputs import InputTable
 from ensue.plan.plans import Options, QueryPlan
+
+# --- Events as a set: rows that are equal in every column are one, however they came about.
+
+BYTES_PER_NUMBER = 8
+
+
+def distinct_events(table: pa.Table) -> pa.Table:
+    """Each event once, in the order in which they first appear; its lineage is that of all that are equal to it."""
+    tied = np.sort(_tied(table))
+    if len(tied) == 0:
+        return table
+    attributes = [name for name in table.column_names if name != LINEAGE]
+    among = table.select(attributes).take(pa.array(tied))
+    codes, count = row_codes([one_chunk(among.column(name)) for name in attributes])
+    if count == len(tied):
+        return table
+    # Codes are numbered as values appear, so a row is the first of its like iff no code before is as great.
+    first = np.append(True, codes[1:] > np.maximum.accumulate(codes)[:-1])
+    kept = np.ones(table.num_rows, bool)
+    kept[tied] = first
+    events = table.filter(pa.array(kept))
+    if LINEAGE not in table.column_names:
+        return events
+    equals = np.cumsum(kept) - 1
+    equals[tied] = equals[tied[first]][codes]
+    place = table.schema.get_field_index(LINEAGE)
+    united = united_members(one_chunk(table.column(LINEAGE)), equals.astype(np.int32), events.num_rows)
+    return events.set_column(place, LINEAGE, united)
+
+
+def _tied(table: pa.Table) -> np.ndarray:
+    """The rows of which others have the same interval: only these can be equal."""
+    ends, starts = (_ticks(table, name) for name in (END, START))
+    order = np.lexsort((starts, ends))
+    return order[_with_equals(ends[order], starts[order])]
+
+
+def _with_equals(ends: np.ndarray, starts: np.ndarray) -> Mask:
+    """Which rows, in order, have the same interval as the one before or behind them."""
+    same = (ends[1:] == ends[:-1]) & (starts[1:] == starts[:-1])
+    return np.append(same, False) | np.append(False, same) if len(ends) else np.zeros(0, bool)
+
+
+def row_codes(columns: Sequence[pa.Array]) -> tuple[Codes, int]:
+    """A code for each row, the same for rows that are equal in all columns, numbered as they appear; null equals null.
+
+    There is one column at least.
+    """
+    codes, count = _codes(columns[0])
+    for column in columns[1:]:
+        others, other_count = _codes(column)
+        codes, count = number_values(codes.astype(np.int64) * other_count + others)
+    return (codes, count) if len(columns) > 1 else number_values(codes.astype(np.int64))
+
+
+def _codes(column: pa.Array) -> tuple[Codes, int]:
+    """A code for each value, null among them, and how many there may be."""
+    if pa.types.is_null(column.type):
+        return np.zeros(len(column), np.int32), 1
+    if pa.types.is_struct(column.type):
+        return row_codes([column.is_valid(), *column.flatten()])
+    if element_type(column.type) is not None:
+        column = _as_bytes(column)
+    (codes,), count = encode_values([column])
+    return codes + np.int32(1), count + 1
+
+
+def _as_bytes(lists: pa.Array) -> pa.Array:
+    """Lists as bytes that are equal iff the lists are: the codes of their elements, one after the other."""
+    whole = _joined_bytes(_codes(lists.flatten())[0], _lengths(lists))
+    return pc.if_else(lists.is_valid(), whole, None) if lists.null_count else whole
+
+
+def _lengths(lists: pa.Array) -> np.ndarray:
+    return np.asarray(pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False))
+
+
+def _joined_bytes(numbers: np.ndarray, lengths: np.ndarray) -> pa.Array:
+    """So many numbers at a time as bytes, which have the order of the numbers."""
+    offsets = np.append(0, np.cumsum(lengths, dtype=np.int64)) * BYTES_PER_NUMBER
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(numbers.astype(">u8"))]
+    return pa.Array.from_buffers(pa.large_binary(), len(lengths), buffers)
+
+
+def in_settled_order(events: pa.Table) -> pa.Table:
+    """The events by (end, start, attributes): the same order however they came about."""
+    ends, starts = (_ticks(events, name) for name in (END, START))
+    order = np.lexsort((starts, ends))
+    tied = _with_equals(ends[order], starts[order])
+    if tied.any():
+        rows = events.take(pa.array(order[tied]))
+        order[tied] = order[tied][_by_attributes(rows)]
+    return events.take(pa.array(order))
+
+
+def _ticks(events: pa.Table, name: str) -> np.ndarray:
+    return np.asarray(one_chunk(events.column(name)).view(pa.int64()))
+
+
+def _by_attributes(events: pa.Table) -> np.ndarray:
+    """The order of rows by (end, start, attributes), null first."""
+    columns = {"end": events.column(END), "start": events.column(START)}
+    for place, field in enumerate(events.schema):
+        if field.name not in (START, END, LINEAGE) and not pa.types.is_null(field.type):
+            column = events.column(place)
+            if column.null_count:
+                columns[f"{place} is there"] = column.is_valid()
+            columns[str(place)] = _ranks(one_chunk(column)) if pa.types.is_nested(field.type) else column
+    table = pa.table(columns)
+    return np.asarray(pc.sort_indices(table, sort_keys=[(name, "ascending") for name in table.column_names]))
+
+
+def _ranks(column: pa.Array) -> np.ndarray:
+    """Numbers in the order of the values, equal for equal ones, null first; lists are compared element by element."""
+    if pa.types.is_null(column.type):
+        return np.zeros(len(column), np.int64)
+    if pa.types.is_struct(column.type):
+        parts = [_ranks(part) for part in (column.is_valid(), *column.flatten())]
+        column = _joined_bytes(np.stack(parts, axis=1).ravel(), np.full(len(column), len(parts)))
+    elif element_type(column.type) is not None:
+        missing = column.is_null()
+        column = _joined_bytes(_ranks(column.flatten()), _lengths(column))
+        column = pc.if_else(missing, None, column)
+    plain = column.cast(pa.int8()) if pa.types.is_boolean(column.type) else column
+    ranks = np.asarray(pc.rank(plain, tiebreaker="dense"))
+    return np.where(column.is_null().to_numpy(zero_copy_only=False), 0, ranks)
+
+
+# --- Rows of tables that do not change, put beside the matches of a statement.
+
+
+def look_up(matches: pa.Table, lookup: Lookup, table: pa.Table, check: Callable[[int], None]) -> pa.Table:
+    """Each match once for every row of the table that agrees with it, in the order of both, with the columns added.
+
+    `check` is told how many there are before they are made.
+    """
+    places, rows = _pairs(matches, lookup, table, check)
+    found = matches.take(pa.array(places))
+    for column, name in lookup.columns:
+        found = found.append_column(name, table.column(column).take(pa.array(rows)))
+    return found
+
+
+def _pairs(
+    matches: pa.Table, lookup: Lookup, table: pa.Table, check: Callable[[int], None]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The places of matches and of the rows that go with them."""
+    keys, codes, count = _key_codes(matches, lookup, table)
+    order, offsets = group_by_key(codes, count)
+    known = np.maximum(keys, 0)
+    lengths = np.where(keys >= 0, offsets[known + 1] - offsets[known], 0)
+    check(int(lengths.sum()))
+    begins = np.cumsum(lengths) - lengths
+    within = np.arange(lengths.sum()) - np.repeat(begins, lengths)
+    return np.repeat(np.arange(len(keys)), lengths), order[np.repeat(offsets[known], lengths) + within]
+
+
+def _key_codes(matches: pa.Table, lookup: Lookup, table: pa.Table) -> tuple[Codes, Codes, int]:
+    """What has to agree, as codes of the matches and of the rows; -1 agrees with nothing."""
+    if not lookup.on:
+        return np.zeros(matches.num_rows, np.int32), np.zeros(table.num_rows, np.int32), 1
+    columns = [(one_chunk(matches.column(left)), one_chunk(table.column(right))) for left, right in lookup.on]
+    (keys, codes), count = encode_columns(columns)
+    return keys, codes, max(count, 1)
+
+
+# --- derivation
 
 MOST_ROUNDS = 10_000
 """So many times rules are applied to what they have found, unless there is no limit at all."""

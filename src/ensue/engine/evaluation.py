@@ -15,8 +15,8 @@ from ensue.engine.events import Candidates, EventStore
 from ensue.engine.join import Join, Summary
 from ensue.engine.rows import MatchChunk, Rows, completion_times
 from ensue.engine.sources import Mask, latest_end, latest_of
-from ensue.engine.weighing import weighed
 from ensue.engine.workspace import Workspace, cached_candidates, is_looked_up
+from ensue.engine.worlds import weighed
 from ensue.graph.bounds import Point
 from ensue.graph.graphs import Closing, Variable
 from ensue.nodes.names import Name

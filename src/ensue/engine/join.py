@@ -11,20 +11,18 @@ import numpy as np
 from ensue.engine.collections import fits, holds_for_lists, holds_successively, lists_of
 from ensue.engine.compiled_graph import Range, Step, own_conditions, plan_moment, plan_step
 from ensue.engine.events import FOREVER, NEVER, Candidates
-from ensue.engine.joinkeys import EqualityClass
 from ensue.engine.rows import Elements, Lists, Rows, concatenate_with_origin, expand_in_chunks
 from ensue.engine.sources import Mask
-from ensue.engine.workspace import Workspace
+from ensue.engine.workspace import EqualityClass, Workspace
 from ensue.expr.lists import has_prev
 from ensue.graph.bounds import end_of, start_of
 from ensue.graph.graphs import Moment
 from ensue.kernels.compiler import Codes, Int64s
-from ensue.kernels.minima import lower_to, sliding_minimum, suffix_minimum
-from ensue.kernels.ranges import find_ranges, value_from, value_until
+from ensue.kernels.ranges import find_ranges, lower_to, sliding_minimum, suffix_minimum, value_from, value_until
 from ensue.kernels.sorted_runs import group_by_key, order_by_time
 from ensue.nodes.expressions import Expr, variables_of
 from ensue.nodes.names import Name
-from ensue.plan.order import join_order, precedence
+from ensue.plan.planner import join_order, precedence
 from ensue.plan.plans import AbsencePlan, CollectionPlan, GraphPlan, Side
 
 FEW_PAIRS = 1 << 17

@@ -12,12 +12,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from ensue.analysis.policies import chooses
+from ensue.analysis.scopes import chooses
 from ensue.engine.belief.follower import Believed, StateStage, Told
 from ensue.engine.derivation import settled, sources_of, together
 from ensue.engine.evaluation import Frontier, evaluate, matches_of_graphs
 from ensue.engine.events import EventStore, load_events
-from ensue.engine.past import in_range
+from ensue.engine.retention import in_range
 from ensue.engine.rows import MatchChunk
 from ensue.engine.sources import EventSource, Mask, Report, latest_end, latest_of, load_sources
 from ensue.engine.stage import (
@@ -33,7 +33,7 @@ from ensue.engine.stage import (
 from ensue.engine.traces import Watched
 from ensue.engine.turn import events_of, step_stage
 from ensue.nodes.names import AnyEvent, Stream
-from ensue.plan.declared import Derivation, all_plans, groups_of, is_recursive
+from ensue.plan.derivations import Derivation, all_plans, groups_of, is_recursive
 from ensue.plan.inputs import InputTable, catalog_of, plain_schema, raw_types
 from ensue.plan.outputs import output_schema
 from ensue.plan.plans import Options, QueryPlan

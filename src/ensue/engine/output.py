@@ -9,30 +9,27 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from ensue.analysis.catalog import Catalog
+from ensue.analysis.catalog import Catalog, is_lineage, lineage_variable
 from ensue.analysis.declarations import LINEAGE, START
-from ensue.analysis.lineage import is_lineage, lineage_variable
 from ensue.analysis.scopes import SERIES, positive_names
 from ensue.engine.collections import element_values, list_values, with_list_fields
 from ensue.engine.events import FOREVER
-from ensue.engine.identity import match_ids
-from ensue.engine.lineage import lineage_ids, lineage_members
+from ensue.engine.identity import lineage_ids, lineage_members, match_ids
 from ensue.engine.rows import MatchChunk, Rows, completion_times, concatenate
 from ensue.engine.sources import EventSource
 from ensue.engine.workspace import Workspace
 from ensue.errors import LimitError, counted
-from ensue.expr.checked_types import expression_type
 from ensue.expr.evaluation import evaluate
 from ensue.expr.reductions import gathered
+from ensue.expr.types import expression_type
 from ensue.graph.bounds import TimeScale, end_of, start_of
 from ensue.graph.conditions import resolve_interval
 from ensue.graph.graphs import Series
 from ensue.graph.lists import lists_in, without_lists
 from ensue.kernels.compiler import Codes, Int64s
-from ensue.nodes.expressions import Expr, Field
+from ensue.nodes.expressions import Expr, Field, substitute_fields
 from ensue.nodes.names import Name, Round, Stream
-from ensue.nodes.probability import PROBABILITY_OF_MATCH
-from ensue.nodes.rewrite import substitute_fields
+from ensue.nodes.uncertainty import PROBABILITY_OF_MATCH
 from ensue.plan.outputs import EventColumn, OutputSchema, spelt_out, types_of
 from ensue.plan.plans import QueryPlan
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ensue.engine.identity import row_ids
 from ensue.engine.keys import encode_columns
 from ensue.engine.sources import one_chunk
+from ensue.engine.uncertainty import Floats, read_probabilities
 from ensue.expr.types import readable
+from ensue.kernels.compiler import Int64s
 
 COLUMN, HOUR, WEEKDAY, PREVIOUS = "column", "hour", "weekday", "previous"
 CLOCK = (HOUR, WEEKDAY)
@@ -142,3 +146,254 @@ def in_order(counts: pa.Table) -> pa.Table:
     *texts, number = counts.column_names
     schema = pa.schema([*((name, pa.string()) for name in texts), (number, pa.int64())])
     return counts.cast(schema).sort_by([(name, "ascending") for name in texts]).combine_chunks()
+
+
+# --- Models that say how probable each label is in a context: smoothed counts, and logistic regression.
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """Distributions over the labels, one a line, and of each event which of them is its own."""
+
+    distributions: Floats
+    lines: Int64s
+
+
+class Model(Protocol):
+    """What tells the labels of events from their context."""
+
+    @property
+    def vocabularies(self) -> tuple[pa.Array, ...]:
+        """The values that each feature had in the archive."""
+        ...
+
+    def predict(self, codes: Sequence[Int64s]) -> Prediction:
+        """The distributions for contexts, given as places in the vocabularies; -1 for a value that is not there."""
+        ...
+
+
+def predict(model: Model, context: Sequence[pa.Array]) -> Prediction:
+    """The distributions for the contexts of events."""
+    pairs = zip(context, model.vocabularies, strict=True)
+    return model.predict([codes_in(values, vocabulary) for values, vocabulary in pairs])
+
+
+@dataclass(frozen=True, slots=True)
+class SmoothedCounts:
+    """Counts, each smoothed with the distribution of the context that has one feature less.
+
+    With `n` counts of a label among `N` in a context of `k` features, and smoothing `s`:
+    `p_k(label) = (n + s * p_(k-1)(label)) / (N + s)`, where the context of `k-1` features lacks the last one, and
+    before the context of none all labels are equally likely. So a context that never came has the distribution of the
+    one with a feature less (interpolated back-off; Jelinek and Mercer's, with the weights of a Dirichlet prior).
+    """
+
+    vocabularies: tuple[pa.Array, ...]
+    levels: tuple[Int64s, ...]
+    """Of each number of features the contexts that came: `parent * size of the vocabulary + code`, in order."""
+    distributions: Floats
+    """Of the context of no feature, then of those of each level."""
+
+    def predict(self, codes: Sequence[Int64s]) -> Prediction:
+        length = len(codes[0])
+        lines, parent, seen = np.zeros(length, np.int64), np.zeros(length, np.int64), np.ones(length, bool)
+        first = 1
+        for own, vocabulary, contexts in zip(codes, self.vocabularies, self.levels, strict=True):
+            wanted = parent * len(vocabulary) + own
+            parent = np.minimum(np.searchsorted(contexts, wanted), len(contexts) - 1)
+            seen &= (own >= 0) & (contexts[parent] == wanted)
+            lines = np.where(seen, first + parent, lines)
+            first += len(contexts)
+        return Prediction(self.distributions, lines)
+
+
+def smoothed_counts(counts: pa.Table, labels: pa.Array, smoothing: float) -> SmoothedCounts:
+    """The model of some counts."""
+    numbers = counts.column("count").to_numpy().astype(np.float64)
+    own_labels = codes_in(_column(counts, "label"), labels)
+    vocabularies, codes = encoded_context(counts)
+    group = np.zeros(len(numbers), np.int64)
+    uniform = np.full((1, len(labels)), 1 / len(labels))
+    tables = [_smoothed(_tally(group, own_labels, numbers, (1, len(labels))), uniform, smoothing)]
+    levels = []
+    for vocabulary, own in zip(vocabularies, codes, strict=True):
+        contexts, group = np.unique(group * len(vocabulary) + own, return_inverse=True)
+        tally = _tally(group, own_labels, numbers, (len(contexts), len(labels)))
+        tables.append(_smoothed(tally, tables[-1][contexts // len(vocabulary)], smoothing))
+        levels.append(contexts)
+    return SmoothedCounts(vocabularies, tuple(levels), np.concatenate(tables))
+
+
+def encoded_context(counts: pa.Table) -> tuple[tuple[pa.Array, ...], list[Int64s]]:
+    """The vocabulary of each feature of some counts, and the places of their values in it."""
+    columns = [_column(counts, name) for name in feature_columns(counts.num_columns - 2)]
+    vocabularies = tuple(column.unique() for column in columns)
+    return vocabularies, [codes_in(column, words) for column, words in zip(columns, vocabularies, strict=True)]
+
+
+def _column(counts: pa.Table, name: str) -> pa.Array:
+    return counts.column(name).combine_chunks().cast(pa.string())
+
+
+def _tally(group: Int64s, labels: Int64s, numbers: Floats, shape: tuple[int, int]) -> Floats:
+    return sums_by_place(group * shape[1] + labels, numbers, shape[0] * shape[1]).reshape(shape)
+
+
+def sums_by_place(places: Int64s, numbers: Floats, length: int) -> Floats:
+    """For each place the sum of the numbers that belong there."""
+    return np.bincount(places, numbers, length).astype(np.float64, copy=False)
+
+
+def _smoothed(tally: Floats, coarser: Floats, smoothing: float) -> Floats:
+    smoothed: Floats = (tally + smoothing * coarser) / (tally.sum(axis=1, keepdims=True) + smoothing)
+    return smoothed
+
+
+@dataclass(frozen=True, slots=True)
+class Logistic:
+    """Multinomial logistic regression: a weight for each value of each feature and each label.
+
+    A value that never came has no weight, so that the other features decide.
+    """
+
+    vocabularies: tuple[pa.Array, ...]
+    weights: tuple[Floats, ...]
+    """Of each feature a line for each value, with a weight for each label."""
+    intercepts: Floats
+
+    def predict(self, codes: Sequence[Int64s]) -> Prediction:
+        contexts, lines = np.unique(np.stack(codes, axis=1), axis=0, return_inverse=True)
+        scores = np.tile(self.intercepts, (len(contexts), 1))
+        for place, weights in enumerate(self.weights):
+            own = contexts[:, place]
+            scores += np.where((own >= 0)[:, None], weights[own], 0.0)
+        odds = np.exp(scores - scores.max(axis=1, keepdims=True, initial=-np.inf))
+        return Prediction(odds / odds.sum(axis=1, keepdims=True), lines.ravel().astype(np.int64))
+
+
+# --- Coarse events as alternatives: a row for each label that an event may have.
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """How coarse events become alternatives. `coarse` are the types to refine; None: all."""
+
+    reading: Reading
+    labels: pa.Array
+    model: Model
+    type: str
+    coarse: tuple[str, ...] | None
+    probability: str | None
+    alternatives: str | None
+    id: tuple[str, ...] | None
+    minimum: float
+
+    @property
+    def probability_column(self) -> str:
+        return self.probability or "probability"
+
+    @property
+    def alternatives_column(self) -> str:
+        return self.alternatives or "alternatives"
+
+    def known_labels(self, table: pa.Table) -> pa.Array:
+        """The label of each row, null where it is coarse."""
+        label = self.reading.label
+        if label not in table.column_names:
+            return pa.nulls(table.num_rows, pa.string())
+        found = text_of(table.column(label), label)
+        if label != self.type or self.coarse is None:
+            return found
+        return pc.if_else(pc.is_in(found, value_set=pa.array(self.coarse)), pa.scalar(None, pa.string()), found)
+
+    def expand(self, table: pa.Table, previous: pa.Array | None = None, numbers: Int64s | None = None) -> pa.Table:
+        """The table with a row for each alternative.
+
+        `previous` are the labels of the events before, which are looked for in this table unless given. `numbers` tell
+        equal rows apart; unless given, they are counted here.
+        """
+        known = self.known_labels(table)
+        if self.reading.looks_back and previous is None:
+            previous = previous_labels(table, self.reading, known)
+        types = self._types(table)
+        in_question = self._in_question(types)
+        refined = in_question & known.is_null().to_numpy(zero_copy_only=False)
+        rows, labels, shares = self._alternatives(table, previous, refined)
+        certain = pc.if_else(pa.array(in_question), pc.coalesce(known, types), types)
+        is_refined = pa.array(refined[rows])
+        new_types = pc.if_else(is_refined, self.labels.take(pa.array(labels)), certain.take(pa.array(rows)))
+        result = table.take(pa.array(rows))
+        result = _with_column(result, self.type, new_types)
+        result = _with_column(result, self.probability_column, pa.array(shares * self._own(table)[rows]))
+        return _with_column(
+            result, self.alternatives_column, self._groups(table, refined, numbers).take(pa.array(rows))
+        )
+
+    def _types(self, table: pa.Table) -> pa.Array:
+        if self.type in table.column_names:
+            return text_of(table.column(self.type), self.type)
+        return pa.nulls(table.num_rows, pa.string())
+
+    def _in_question(self, types: pa.Array) -> np.ndarray:
+        if self.coarse is None:
+            return np.ones(len(types), bool)
+        found: np.ndarray = pc.is_in(types, value_set=pa.array(self.coarse)).to_numpy(zero_copy_only=False)
+        return found
+
+    def _own(self, table: pa.Table) -> Floats:
+        """How probable the events are by themselves."""
+        if self.probability is None:
+            return np.ones(table.num_rows)
+        return read_probabilities(table.column(self.probability), self.probability, "table")
+
+    def _alternatives(
+        self, table: pa.Table, previous: pa.Array | None, refined: np.ndarray
+    ) -> tuple[Int64s, Int64s, Floats]:
+        """Of each row of the result: the row it comes from, its label, and how probable this is for that row."""
+        places = np.flatnonzero(refined)
+        chosen = table.take(pa.array(places))
+        context = context_of(chosen, self.reading, None if previous is None else previous.take(pa.array(places)))
+        prediction = predict(self.model, context)
+        lengths, begins, labels = _listed(prediction, self.minimum)
+        number = np.ones(table.num_rows, np.int64)
+        number[places] = lengths[prediction.lines]
+        line = np.full(table.num_rows, -1)
+        line[places] = prediction.lines
+        rows = np.repeat(np.arange(table.num_rows), number)
+        inside = np.arange(len(rows)) - np.repeat(np.cumsum(number) - number, number)
+        is_refined, own_line = refined[rows], line[rows]
+        found = np.zeros(len(rows), np.int64)
+        found[is_refined] = labels[begins[own_line[is_refined]] + inside[is_refined]]
+        shares = np.ones(len(rows))
+        shares[is_refined] = prediction.distributions[own_line[is_refined], found[is_refined]]
+        return rows, found, shares
+
+    def _groups(self, table: pa.Table, refined: np.ndarray, numbers: Int64s | None) -> pa.Array:
+        """Which rows exclude each other: those of one event, and those that did so before."""
+        names = table.column_names if self.id is None else self.id
+        columns = {name: _hashable(table.column(name), name) for name in names}
+        given = None if numbers is None else numbers.view(np.uint64)
+        if self.id is not None:
+            given = np.zeros(table.num_rows, np.uint64)
+        ids = pc.if_else(pa.array(refined), row_ids(columns, given), pa.scalar(None, pa.string()))
+        if self.alternatives is None:
+            return ids
+        return pc.coalesce(text_of(table.column(self.alternatives), self.alternatives), ids)
+
+
+def _hashable(column: pa.ChunkedArray, name: str) -> pa.Array:
+    """The values without a coding; decimals stay what they are, because as floats some would be equal."""
+    return one_chunk(column) if pa.types.is_decimal(column.type) else readable(column, name)
+
+
+def _listed(prediction: Prediction, minimum: float) -> tuple[Int64s, Int64s, Int64s]:
+    """The labels of each distribution that are probable enough, one behind the other: how many, from where, which."""
+    lines, labels = np.nonzero(prediction.distributions >= minimum)
+    lengths = np.bincount(lines, minlength=len(prediction.distributions))
+    return lengths, np.cumsum(lengths) - lengths, labels
+
+
+def _with_column(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
+    if name not in table.column_names:
+        return table.append_column(name, values)
+    return table.set_column(table.column_names.index(name), name, values)

@@ -22,7 +22,7 @@ from ensue.errors import citing
 from ensue.expr.types import readable_type
 from ensue.kernels.compiler import Codes, Int64s
 from ensue.nodes.names import AnyEvent, Stream
-from ensue.plan.declared import Derivation, Way
+from ensue.plan.derivations import Derivation, Way
 from ensue.plan.inputs import InputTable, plain_schema
 from ensue.plan.outputs import OutputSchema
 from ensue.plan.plans import Options, QueryPlan

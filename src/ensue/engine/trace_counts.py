@@ -13,8 +13,8 @@ from ensue.engine.keys import encode_columns
 from ensue.engine.sources import EventSource, Report
 from ensue.errors import LimitError
 from ensue.kernels.compiler import Codes, Int64s
-from ensue.kernels.mining import Matrix, count_pairs
 from ensue.kernels.sorted_runs import group_by_key
+from ensue.kernels.traces import Matrix, count_pairs
 
 MOST_STREAMS = 2_000
 """The counts of a log with so many streams take 64 MB."""

@@ -37,7 +37,7 @@ from ensue.engine.traces import Watched, no_records, watch
 from ensue.engine.violations import track
 from ensue.kernels.compiler import Codes, Int64s
 from ensue.nodes.names import Stream
-from ensue.plan.declared import Derivation
+from ensue.plan.derivations import Derivation
 from ensue.plan.inputs import InputTable
 from ensue.plan.plans import Options, QueryPlan
 

@@ -14,11 +14,11 @@ from ensue.engine.traces import BEGAN, no_records, watch
 from ensue.graph.bounds import FAR
 from ensue.graph.law import Law
 from ensue.kernels.compiler import Int64s
-from ensue.kernels.violations import NEVER, Checks, Seen, find_violations
+from ensue.kernels.traces import NEVER, Checks, Seen, find_violations
 from ensue.nodes.constraints import Constraint
 from ensue.nodes.names import Stream
+from ensue.plan.outputs import Tracking, violation_fields
 from ensue.plan.plans import QueryPlan
-from ensue.plan.tracking import Tracking, violation_fields
 from ensue.text.render import render_constraint
 
 FIRST, LAST, JUDGED = "first", "last", "judged"

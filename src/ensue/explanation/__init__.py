@@ -1,8 +1,7 @@
 """Goals: what a pattern waits for, why it did not match, and what proves a match."""
 
 from ensue.explanation.goals import waiting
-from ensue.explanation.justify import justify
 from ensue.explanation.misses import WhyNot, why_not
-from ensue.explanation.proofs import Proof
+from ensue.explanation.proofs import Proof, justify
 
 __all__ = ["Proof", "WhyNot", "justify", "waiting", "why_not"]

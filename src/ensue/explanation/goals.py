@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from ensue.constraints import ConstraintsLike
 from ensue.engine.events import FOREVER, NEVER
+from ensue.engine.goals import Goals, open_goals
 from ensue.engine.machine import UNLIMITED, compile_plan
-from ensue.engine.open_goals import Goals, open_goals
 from ensue.engine.output import key_column_of
 from ensue.engine.rows import MatchChunk
 from ensue.engine.snapshot import read_header, restore, saved_schemas, statement_text
@@ -22,14 +22,12 @@ from ensue.graph.bounds import end_of, start_of
 from ensue.graph.graphs import Variable
 from ensue.lower.phases import Lowered
 from ensue.nodes.names import Name, Unnamed, called
-from ensue.plan.declared import all_plans
-from ensue.plan.grouping import by_keys
+from ensue.plan.derivations import all_plans
 from ensue.plan.inputs import InputTable
-from ensue.plan.program_plans import FixedTables, ProgramPlan, plan_program
+from ensue.plan.program_plans import FixedTables, ProgramPlan, by_keys, plan_program
 from ensue.programs import Program, QueryLike, program_statements
-from ensue.runtimes.fixed import fixed_tables
-from ensue.text.render_parts import render_state
-from ensue.text.render_values import render_expression
+from ensue.runtimes.tables import fixed_tables
+from ensue.text.render_parts import render_expression, render_state
 
 MOST_GOALS = 100_000
 """How many goals are listed unless the user says otherwise."""

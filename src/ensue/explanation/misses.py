@@ -13,9 +13,8 @@ from ensue.constraints import ConstraintsLike
 from ensue.engine.goals import Search
 from ensue.engine.trace_rows import KEY
 from ensue.errors import LimitError, citing
-from ensue.explanation.near_misses import Example, Examples
+from ensue.explanation.near_misses import Example, Examples, length_in_words
 from ensue.explanation.question import Asked, Chosen, chosen_statements, load_for, plain, tables_of
-from ensue.explanation.words import length_in_words
 from ensue.graph.graphs import Variable
 from ensue.nodes.names import Name, in_words, written
 from ensue.nodes.patterns import Events

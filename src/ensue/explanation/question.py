@@ -22,8 +22,7 @@ from ensue.plan.inputs import InputTable
 from ensue.plan.plans import Options
 from ensue.plan.program_plans import Columns
 from ensue.programs import Program, QueryLike, written_statements
-from ensue.runtimes.fixed import fixed_tables
-from ensue.runtimes.tables import are_frames
+from ensue.runtimes.tables import are_frames, fixed_tables
 
 MOST_ROWS = 1_000_000
 """How many rows of a Spark DataFrame are brought into this process unless the user says otherwise."""
@@ -125,7 +124,7 @@ def load_for(
     events, columns = asked.events, asked.columns
     if are_frames(events):
         from ensue.runtimes.spark.belief_tasks import answered
-        from ensue.runtimes.spark.collecting import collect_events
+        from ensue.runtimes.spark.frames import collect_events
 
         events, statements = answered(events, statements, columns)
         declared = declarations(statements.statements)

@@ -9,7 +9,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from ensue.expr.kinds import BOOLEAN, FLOAT, INTEGER, NUMBERS, ORDERED, PLAIN, Kind, Type, common_type
+from ensue.expr.kinds import (
+    BOOLEAN,
+    FLOAT,
+    INTEGER,
+    NULL_TYPE,
+    NUMBERS,
+    ORDERED,
+    PLAIN,
+    Kind,
+    Type,
+    arithmetic_type,
+    common_type,
+    list_of,
+)
 
 _NUMBER, _TEXT, _INTEGER = NUMBERS, frozenset({Kind.TEXT}), frozenset({Kind.INTEGER})
 _TIMESTAMP, _DURATION = frozenset({Kind.TIMESTAMP}), frozenset({Kind.DURATION})
@@ -277,3 +290,69 @@ _TABLE = (
 )
 
 FUNCTIONS: Mapping[str, Function] = MappingProxyType({function.name: function for function in _TABLE})
+
+
+# --- Aggregates: what ranges over the elements of a list and gives one value for each row.
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """One aggregate. `kinds` are those that the elements can have, `result` the type for elements of a type.
+
+    The `example` holds for a list `t` whose `temp` is 20, 22 and 27.
+    """
+
+    name: str
+    kinds: frozenset[Kind]
+    result: Callable[[Type], Type]
+    description: str
+    example: str
+
+    @property
+    def signature(self) -> str:
+        """How it is written: `sum(x)`."""
+        return f"{self.name}(x)"
+
+    def result_type(self, lists: Type) -> Type:
+        """The type of the result for lists of this type, or for what is always null."""
+        return self.result(NULL_TYPE if lists.element is None else lists.element.readable)
+
+
+def _of_one(element: Type) -> Type:
+    return element
+
+
+def _average_type(element: Type) -> Type:
+    quotient = arithmetic_type("/", element, INTEGER)
+    return FLOAT if quotient is None or element.kind is Kind.NULL else quotient
+
+
+_SUMMED = NUMBERS | {Kind.DURATION}
+_ANY = frozenset(Kind)
+
+_AGGREGATES = (
+    Aggregate("count", _ANY, lambda of: INTEGER, "how many there are", "count(t) = 3"),
+    Aggregate("sum", _SUMMED, _of_one, "their sum", "sum(t.temp) = 69"),
+    Aggregate("avg", _SUMMED, _average_type, "their mean", "avg(t.temp) = 23"),
+    Aggregate("min", PLAIN, _of_one, "the smallest", "min(t.temp) = 20"),
+    Aggregate("max", PLAIN, _of_one, "the greatest", "max(t.temp) = 27"),
+    Aggregate(
+        "stddev",
+        NUMBERS,
+        lambda of: FLOAT,
+        "the standard deviation of the sample; null for fewer than two",
+        "round(stddev(t.temp), 2) = 3.61",
+    ),
+    Aggregate("first", _ANY, _of_one, "the value of the first element", "first(t.temp) = 20"),
+    Aggregate("last", _ANY, _of_one, "the value of the last element", "last(t.temp) = 27"),
+    Aggregate(
+        "flatten",
+        _ANY,
+        lambda of: list_of(of.element or of),
+        "all values, in order; of elements that are lists, their values",
+        "flatten(t.temp) IS NOT NULL",
+    ),
+    Aggregate("list", _ANY, list_of, "all values, in order", "list(t.temp) IS NOT NULL"),
+)
+
+AGGREGATES: Mapping[str, Aggregate] = MappingProxyType({aggregate.name: aggregate for aggregate in _AGGREGATES})

@@ -11,10 +11,9 @@ from dataclasses import replace
 from typing import TypeGuard
 
 from ensue.errors import Problem, Span
-from ensue.expr.aggregates import AGGREGATES
-from ensue.nodes.expressions import Call, Elements, Expr, Field, Literal, walk
+from ensue.expr.functions import AGGREGATES
+from ensue.nodes.expressions import Call, Elements, Expr, Field, Literal, rewrite, substitute_fields, walk
 from ensue.nodes.names import Name, in_order
-from ensue.nodes.rewrite import rewrite, substitute_fields
 
 PREVIOUS = "prev"
 """The function that is the value of the element before."""

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ensue.expr.aggregates import Aggregate
+from ensue.expr.functions import Aggregate
 from ensue.expr.kinds import NUMBERS, Kind
 from ensue.expr.operators import computed
 from ensue.expr.types import (

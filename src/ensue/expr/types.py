@@ -6,17 +6,18 @@ duration of any unit. `readable` brings a source column there, once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import compute
 
-from ensue.errors import SchemaError
+from ensue.errors import Problem, SchemaError
 from ensue.expr import kinds
+from ensue.expr.checker import check_expression
 from ensue.expr.kinds import LARGEST_INTEGER, NANOSECONDS_PER_UNIT, Kind, Type, literal_type
-from ensue.nodes.expressions import Duration, Literal, Timestamp
+from ensue.nodes.expressions import Duration, Expr, Field, Literal, Timestamp
 
 Array: TypeAlias = "pa.Array[Any]"
 Column: TypeAlias = "pa.Array[Any] | pa.ChunkedArray[Any]"
@@ -284,3 +285,23 @@ def scalar(literal: Literal | Duration | Timestamp) -> Scalar | None:
     in_units = literal.value if isinstance(literal, Literal) else literal.nanoseconds // NANOSECONDS_PER_UNIT[own.unit]
     value: Any = pa.scalar(in_units, arrow_type(own))
     return cast(Scalar, value)
+
+
+# --- The type of Arrow that the value of an expression has, and every mistake in the expression.
+
+
+def expression_type(
+    expr: Expr, field_type: Callable[[Field], pa.DataType | None], problems: list[Problem]
+) -> pa.DataType:
+    """The type of the expression; `field_type` gives the readable type of a field. Appends mistakes to `problems`.
+
+    >>> from ensue.nodes.expressions import Binary, Literal
+    >>> expression_type(Binary("/", Field("a", "x"), Literal(2)), lambda field: pa.int64(), [])
+    DataType(double)
+    """
+
+    def own(field: Field) -> Type | None:
+        found = field_type(field)
+        return None if found is None else own_type(found)
+
+    return arrow_type(check_expression(expr, own, problems))

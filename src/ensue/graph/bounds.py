@@ -16,7 +16,7 @@ from ensue.expr.kinds import NANOSECONDS_PER_UNIT
 from ensue.nodes.expressions import Duration, Expr, Literal
 from ensue.nodes.names import WHOLE, Name
 from ensue.nodes.patterns import Events, Ticks, Window
-from ensue.text.render_values import render_window
+from ensue.text.render_parts import render_window
 
 
 class Point(NamedTuple):

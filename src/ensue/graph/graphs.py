@@ -14,10 +14,9 @@ from ensue.analysis.scopes import without_names
 from ensue.graph.bounds import Bound, Limit, Network, Point, end_of, start_of
 from ensue.graph.lists import Repetitions
 from ensue.lower.operators import as_written
-from ensue.nodes.expressions import Expr, Field
+from ensue.nodes.expressions import Expr, Field, anonymous_predicate
 from ensue.nodes.names import Name, Stream
 from ensue.nodes.patterns import Pattern
-from ensue.nodes.rewrite import anonymous_predicate
 from ensue.nodes.uncertainty import NO_HIERARCHY, Hierarchy
 from ensue.text.render import render_pattern
 

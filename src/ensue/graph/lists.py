@@ -7,13 +7,12 @@ from dataclasses import dataclass, field, replace
 
 from ensue.analysis.choices import lengths, names_in
 from ensue.analysis.scopes import Scope, group_of, is_aside
-from ensue.check.lists import lists_of_result
+from ensue.check.fields import lists_of_result
 from ensue.expr.lists import has_prev, is_aggregate, list_variables, successive
-from ensue.nodes.expressions import Elements, Expr, Field, Gather, Literal
+from ensue.nodes.expressions import Elements, Expr, Field, Gather, Literal, rewrite, substitute_fields, substitute_lists
 from ensue.nodes.expressions import walk as walk_expression
 from ensue.nodes.names import Name, Round
 from ensue.nodes.patterns import PatternQuery, Repeat, walk
-from ensue.nodes.rewrite import rewrite, substitute_fields, substitute_lists
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,8 +52,10 @@ from ensue.graph.reader import BEFORE, Choice, Parts, Reader, Rival, Surrounding
 from ensue.lower.phases import spelled_out
 from ensue.nodes.expressions import Expr
 from ensue.nodes.names import Name, Other
-from ensue.nodes.operators import CUMULATIVE, NEXT_MATCH, STRICT
 from ensue.nodes.patterns import (
+    CUMULATIVE,
+    NEXT_MATCH,
+    STRICT,
     Events,
     Named,
     Not,

@@ -10,7 +10,7 @@ from ensue.analysis.choices import NOTHING, OF_END, OF_START, Needs
 from ensue.analysis.scopes import Aside, is_aside
 from ensue.graph.bounds import Bound, Limit, Point, Reason, end_of, position_of, start_of
 from ensue.graph.graphs import Extent, Moment, Series, Variable
-from ensue.nodes.expressions import conjuncts
+from ensue.nodes.expressions import conjuncts, substitute_fields
 from ensue.nodes.names import Name, Unnamed
 from ensue.nodes.patterns import (
     TIMER,
@@ -33,7 +33,6 @@ from ensue.nodes.patterns import (
     Within,
     children,
 )
-from ensue.nodes.rewrite import substitute_fields
 from ensue.text.render import render_window
 
 BEFORE = Limit(0, True)

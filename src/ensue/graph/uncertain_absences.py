@@ -11,14 +11,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ensue.analysis.catalog import Catalog
-from ensue.analysis.policies import chooses
-from ensue.analysis.scopes import counts_events
+from ensue.analysis.scopes import chooses, counts_events
 from ensue.errors import Problem, QueryError, Source
 from ensue.graph.graphs import Absence, Collection, Graph, NormalForm, Threat, Variable
 from ensue.nodes.expressions import Binary, Expr, Field, Literal
 from ensue.nodes.names import Doubt
 from ensue.nodes.patterns import PatternQuery
-from ensue.nodes.probability import CERTAINTY, Threshold
+from ensue.nodes.uncertainty import CERTAINTY, Threshold
 
 
 def uncertain_form(form: NormalForm, catalog: Catalog, query: PatternQuery, source: Source | None) -> NormalForm:

@@ -1,6 +1,9 @@
 """Searching and expanding ranges in runs sorted by time, one run per key."""
 
+from __future__ import annotations
+
 import numpy as np
+import numpy.typing as npt
 
 from ensue.kernels.compiler import Codes, Int64s, compiled
 
@@ -113,3 +116,110 @@ def value_until(
         guess = place
         found[i] = results[place - 1] if place > begin else missing
     return found
+
+
+# --- Running minima and maxima within runs of one key.
+
+
+@compiled
+def suffix_minimum(values: Int64s, offsets: Int64s) -> Int64s:
+    """At each place the least value from there to the end of its run."""
+    result = np.empty(values.size, np.int64)
+    for run in range(offsets.size - 1):
+        least = np.iinfo(np.int64).max
+        for i in range(offsets[run + 1] - 1, offsets[run] - 1, -1):
+            least = min(least, values[i])
+            result[i] = least
+    return result
+
+
+@compiled
+def sliding_minimum(values: Int64s, first: Codes, last: Codes, missing: int) -> Int64s:
+    """The least of values[first:last] for each range, where both ends of the ranges never fall within a run of probes.
+
+    A falling end starts a new run of probes (another key), and the queue anew.
+    """
+    n = first.size
+    result = np.empty(n, np.int64)
+    queue = np.empty(values.size + 1, np.int64)
+    head = 0
+    tail = 0
+    reached = np.int64(0)
+    previous = np.int64(0)
+    for i in range(n):
+        begin = np.int64(first[i])
+        end = np.int64(last[i])
+        if begin >= end:
+            result[i] = missing
+            continue
+        if begin < previous or end < reached or begin > reached:
+            head = 0
+            tail = 0
+            reached = begin
+        previous = begin
+        while reached < end:
+            while tail > head and values[queue[tail - 1]] >= values[reached]:
+                tail -= 1
+            queue[tail] = reached
+            tail += 1
+            reached += 1
+        while queue[head] < begin:
+            head += 1
+        result[i] = values[queue[head]]
+    return result
+
+
+@compiled
+def lower_to(target: Int64s, places: Codes, values: Int64s) -> None:
+    """target[place] = min(target[place], value), for each pair."""
+    for i in range(places.size):
+        if values[i] < target[places[i]]:
+            target[places[i]] = values[i]
+
+
+# --- Choosing among matches one after the other: what is used up is gone for the later ones.
+
+Flags = npt.NDArray[np.uint8]
+
+
+@compiled
+def take_unused(events: Int64s, used: Flags) -> npt.NDArray[np.bool_]:
+    """The rows of `events` (-1: none) that need nothing which an earlier one has used; notes what they use."""
+    taken = np.zeros(events.shape[0], np.bool_)
+    for row in range(events.shape[0]):
+        free = True
+        for column in range(events.shape[1]):
+            event = events[row, column]
+            if event >= 0 and used[event]:
+                free = False
+        if free:
+            taken[row] = True
+            for column in range(events.shape[1]):
+                if events[row, column] >= 0:
+                    used[events[row, column]] = 1
+    return taken
+
+
+@compiled
+def close_initiators(terminators: Int64s, initiators: Int64s, only_one: bool, used: Flags) -> npt.NDArray[np.bool_]:
+    """The pairs whose initiator is open when its terminator comes; with `only_one`, the first of each terminator.
+
+    The pairs of a terminator lie together, its oldest initiator first. Both are used up. An event has the number
+    `2 * n + operand`, and what it is used up for is the bit of that operand in `used[n]`.
+    """
+    taken = np.zeros(terminators.size, np.bool_)
+    row = 0
+    while row < terminators.size:
+        terminator = terminators[row]
+        paired = False
+        while row < terminators.size and terminators[row] == terminator:
+            bit = np.uint8(1 << (initiators[row] & 1))
+            event = initiators[row] >> 1
+            if not used[event] & bit and not (only_one and paired):
+                taken[row] = True
+                paired = True
+                used[event] |= bit
+            row += 1
+        if paired:
+            used[terminator >> 1] |= np.uint8(1 << (terminator & 1))
+    return taken

@@ -10,19 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ensue.kernels import (
-    beliefs,
-    choice,
-    codes,
-    joint,
-    minima,
-    mining,
-    ranges,
-    sorted_runs,
-    stretches,
-    traces,
-    violations,
-)
+from ensue.kernels import beliefs, codes, ranges, sorted_runs, stretches, traces
 
 log = logging.getLogger("ensue")
 
@@ -63,8 +51,8 @@ _traces = traces.Traces(
 )
 
 _table = np.zeros((0, 3), np.int64)
-_checks = violations.Checks(_table, _offsets, _times, _times, _times, _times, 0)
-_seen = violations.Seen(_table, _table.copy(), _flags)
+_checks = traces.Checks(_table, _offsets, _times, _times, _times, _times, 0)
+_seen = traces.Seen(_table, _table.copy(), _flags)
 
 CALLS: tuple[tuple[Any, tuple[Any, ...]], ...] = (
     (stretches.chances_of_none, (_times, _times, _floats, _floats, 1)),
@@ -90,20 +78,20 @@ CALLS: tuple[tuple[Any, tuple[Any, ...]], ...] = (
     (ranges.expand_ranges, (_rows, _rows, 0)),
     (ranges.value_from, (_rows, _times, _offsets, _times, _times, _never)),
     (ranges.value_until, (_rows, _times, _offsets, _times, _times, _never)),
-    (minima.suffix_minimum, (_times, _offsets)),
-    (minima.sliding_minimum, (_times, _rows, _rows, _never)),
-    (minima.lower_to, (_times.copy(), _rows, _times)),
-    (choice.take_unused, (_counts, _used)),
-    (choice.close_initiators, (_times, _times, True, _used)),
-    (mining.count_pairs, (_offsets, _rows, _times, _times, _counts, _counts)),
+    (ranges.suffix_minimum, (_times, _offsets)),
+    (ranges.sliding_minimum, (_times, _rows, _rows, _never)),
+    (ranges.lower_to, (_times.copy(), _rows, _times)),
+    (ranges.take_unused, (_counts, _used)),
+    (ranges.close_initiators, (_times, _times, True, _used)),
+    (traces.count_pairs, (_offsets, _rows, _times, _times, _counts, _counts)),
     (traces.follow, (traces.Arrivals(_rows[:0], _rows, _times, _bits, _bits), _rules, _traces, _flags, _rows)),
-    (violations.find_violations, (_rows[:0], _rows, _times, _rows, _checks, _seen, 0, False)),
+    (traces.find_violations, (_rows[:0], _rows, _times, _rows, _checks, _seen, 0, False)),
 )
 
 
 _small = np.zeros((1, 1), np.int16)
 _numbers = np.ones((1, 1))
-_model = joint.Model(
+_model = beliefs.Model(
     1,
     1,
     False,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,23 +12,33 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ensue.engine.expansion import Expansion
-from ensue.engine.models import Model
-from ensue.engine.refinement import Reading, codes_in
-from ensue.errors import SchemaError, did_you_mean
+from ensue.engine.refinement import (
+    Expansion,
+    Feature,
+    Logistic,
+    Model,
+    Reading,
+    codes_in,
+    feature_columns,
+    smoothed_counts,
+)
+from ensue.errors import SchemaError, StateError, did_you_mean
 from ensue.expr.kinds import NUMBERS, Kind
 from ensue.expr.types import kind_of, readable_type
-from ensue.learn.calibration import Evaluation
-from ensue.learn.counting import count_events, opened, schema_of
+from ensue.learn.calibration import Evaluation, calibrate, split_counts
 from ensue.learn.inputs import (
     check_category,
     check_column,
     check_columns,
     checked_names,
     checked_number,
+    checked_reading,
     checked_share,
+    count_events,
+    is_frame,
+    opened,
+    schema_of,
 )
-from ensue.learn.refinement_calibration import calibrate
 
 LIMIT = 1_000_000
 BINS = 10
@@ -147,7 +158,7 @@ class Refinement:
 
     def save(self, path: str | Path) -> Path:
         """Writes it to a JSON file, for `ensue.load_refinement`."""
-        from ensue.learn.files import write_refinement
+        from ensue.learn.refinement import write_refinement
 
         return write_refinement(self, Path(path))
 
@@ -202,3 +213,213 @@ def _check_expansion(schema: pa.Schema, expansion: Expansion) -> None:
 
 
 __all__ = ["Refinement"]
+
+
+# --- Refinements as JSON files.
+
+FORMAT, VERSION = "ensue-refinement", 1
+
+
+def write_refinement(refinement: Refinement, path: Path) -> Path:
+    """Writes the file, whole or not at all."""
+    evaluation = refinement.evaluation
+    content = {
+        "format": FORMAT,
+        "version": VERSION,
+        "reading": asdict(refinement.reading),
+        "labels": refinement.labels,
+        "smoothing": refinement.smoothing,
+        "counts": [column.to_pylist() for column in refinement.counts.columns],
+        "logistic": _written_logistic(refinement.model),
+        "evaluation": None
+        if evaluation is None
+        else {
+            "events": evaluation.events,
+            "unknown": evaluation.unknown,
+            "log_loss": evaluation.log_loss,
+            "brier": evaluation.brier,
+            "reliability": evaluation.reliability.to_pydict(),
+        },
+    }
+    unfinished = path.with_name(f"{path.name}.unfinished")
+    unfinished.write_text(json.dumps(content, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    return unfinished.replace(path)
+
+
+def _written_logistic(model: Model) -> dict[str, Any] | None:
+    if not isinstance(model, Logistic):
+        return None
+    return {
+        "vocabularies": [words.to_pylist() for words in model.vocabularies],
+        "weights": [weights.tolist() for weights in model.weights],
+        "intercepts": model.intercepts.tolist(),
+    }
+
+
+def load_refinement(path: str | Path) -> Refinement:
+    """The refinement that `Refinement.save` wrote to a file.
+
+    >>> import tempfile
+    >>> from ensue.learn import fit_refinement
+    >>> seen = pa.table({"who": ["alice", "alice", "bob"], "room": ["den", "den", "hall"]})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     load_refinement(fit_refinement(seen, label="who", context="room").save(f"{folder}/who.json"))
+    Refinement of `who` to 2 labels by room, from 3 events
+    """
+    content = _content(Path(path))
+    try:
+        return _read(content)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, pa.ArrowException) as error:
+        raise _not_a_refinement(f"`{path}` lacks parts of a refinement") from error
+
+
+def _content(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise _not_a_refinement(f"there is no file `{path}`") from error
+    except (OSError, ValueError) as error:
+        raise _not_a_refinement(f"`{path}` is no JSON file") from error
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise _not_a_refinement(f"`{path}` holds no refinement")
+    if content.get("version") != VERSION:
+        raise StateError(
+            "refinement-version",
+            f"`{path}` is of version {content.get('version')!r}, and this Ensue reads version {VERSION}",
+            "fit and save it again, or use the Ensue that wrote it",
+        )
+    return content
+
+
+def _not_a_refinement(message: str) -> StateError:
+    return StateError("not-a-refinement", message, "pass a file that `Refinement.save` wrote")
+
+
+def _read(content: dict[str, Any]) -> Refinement:
+    given = content["reading"]
+    features = tuple(Feature(**feature) for feature in given["features"])
+    reading = Reading(given["label"], features, given["time"], tuple(given["partition_by"]), given["zone"])
+    *texts, numbers = content["counts"]
+    names = [*feature_columns(len(features)), "label", "count"]
+    columns = [*(pa.array(values, pa.string()) for values in texts), pa.array(numbers, pa.int64())]
+    counts, labels = pa.table(columns, names=names), tuple(content["labels"])
+    smoothing = float(content["smoothing"])
+    if content["logistic"] is None:
+        model: Model = smoothed_counts(counts, pa.array(labels, pa.string()), smoothing)
+    else:
+        model = _read_logistic(content["logistic"])
+    return Refinement(reading, labels, model, counts, smoothing, _read_evaluation(content["evaluation"]))
+
+
+def _read_logistic(given: dict[str, Any]) -> Logistic:
+    return Logistic(
+        tuple(pa.array(words, pa.string()) for words in given["vocabularies"]),
+        tuple(np.array(weights, np.float64) for weights in given["weights"]),
+        np.array(given["intercepts"], np.float64),
+    )
+
+
+def _read_evaluation(given: dict[str, Any] | None) -> Evaluation | None:
+    if given is None:
+        return None
+    reliability = pa.table(given["reliability"])
+    return Evaluation(given["events"], given["unknown"], given["log_loss"], given["brier"], reliability)
+
+
+# --- Fitting a refinement to archived events: `ensue.fit_refinement`.
+
+COUNTS, LOGISTIC = "counts", "logistic"
+MODELS = (COUNTS, LOGISTIC)
+
+
+def fit_refinement(
+    events: Any,
+    *,
+    label: str,
+    context: str | Iterable[str],
+    time: str | None = None,
+    partition_by: str | Iterable[str] | None = None,
+    zone: str = "UTC",
+    model: str = COUNTS,
+    smoothing: float = 1.0,
+    holdout: float | None = None,
+    seed: int = 0,
+    limit: int = LIMIT,
+) -> Refinement:
+    """Learns from archived events who or what an event is likely to be, given its context.
+
+    `events` is a pyarrow, pandas or polars table or a Spark DataFrame. The column `label` says what an event was; rows
+    without it are left out. `context` lists features, the most telling first: columns of text, integers or booleans,
+    and, where there is no column of that name, "hour" and "weekday" (Monday is 0) of the column `time`, and
+    "previous": the last known label at an earlier time among the events with the same `partition_by`. Instants are read
+    on the clocks of `zone`. A missing value is a value like any other.
+
+    The model "counts" smooths the counts of each context with the distribution of the context without its last
+    feature, with the weight of so many events as `smoothing` says. "logistic" is a classifier of Spark ML for
+    DataFrames, in which each feature has a weight of its own; `smoothing` is the strength of its ridge.
+
+    With `holdout`, each event is held out with this probability, drawn by `seed`, and the `evaluation` of the result
+    is that on those. At most so many contexts times labels as `limit` says are kept.
+
+    >>> seen = pa.table({"who": ["alice", "alice", "bob"], "room": ["den", "den", "hall"]})
+    >>> fit_refinement(seen, label="who", context="room")
+    Refinement of `who` to 2 labels by room, from 3 events
+    """
+    strength = checked_share(smoothing, "smoothing", most=float("inf"), open_ended=True)
+    share = None if holdout is None else checked_share(holdout, "holdout", open_ended=True)
+    drawn, most = checked_number(seed, "seed", least=0), checked_number(limit, "limit")
+    _check_model(model, events)
+    _, given = opened(events)
+    reading = checked_reading(schema_of(given), label, context, time, partition_by, zone)
+    counts = count_events(given, reading, most)
+    if share is None:
+        return _fitted(given, reading, counts, model, strength)
+    learned, held = split_counts(counts, share, drawn)
+    refinement = _fitted(given, reading, learned, model, strength)
+    if not held.num_rows:
+        raise SchemaError(
+            "nothing-held-out",
+            f"there are so few events that none was held out with `holdout={share:g}`",
+            "pass more events, or a larger share; or evaluate on others with `Refinement.evaluate`",
+        )
+    return replace(refinement, evaluation=evaluated(refinement, held))
+
+
+def _fitted(events: Any, reading: Reading, counts: pa.Table, model: str, smoothing: float) -> Refinement:
+    labels = sorted(counts.column("label").unique().to_pylist())
+    if not labels:
+        raise SchemaError(
+            "no-labels",
+            f"no event to learn from has a label in column `{reading.label}`",
+            "pass archived events of which it is known what they were",
+        )
+    if len(labels) == 1:
+        raise SchemaError(
+            "one-label",
+            f"all events to learn from are `{labels[0]}` by column `{reading.label}`: nothing to tell apart",
+            "pass archived events of at least two labels",
+        )
+    return Refinement(reading, tuple(labels), _model(events, counts, labels, model, smoothing), counts, smoothing)
+
+
+def _model(events: Any, counts: pa.Table, labels: list[str], model: str, smoothing: float) -> Model:
+    if model == COUNTS:
+        return smoothed_counts(counts, pa.array(labels), smoothing)
+    from ensue.runtimes.spark.refinement_tasks import fit_logistic
+
+    return fit_logistic(events, counts, pa.array(labels), smoothing)
+
+
+def _check_model(model: object, events: Any) -> None:
+    if model not in MODELS:
+        raise SchemaError(
+            "model-name",
+            f"{model!r} is no model; models: {', '.join(repr(name) for name in MODELS)}",
+            did_you_mean(model, MODELS) if isinstance(model, str) else "pass one of them",
+        )
+    if model == LOGISTIC and not is_frame(events):
+        raise SchemaError(
+            "logistic-table",
+            "the model 'logistic' is fitted by Spark, to a DataFrame",
+            "pass `spark.createDataFrame(...)` of the table; the fitted model needs no Spark",
+        )

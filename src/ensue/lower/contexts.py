@@ -11,18 +11,29 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
-from ensue.analysis.catalog import TIME_NAMES, WHOLE_EVENT
+from ensue.analysis.catalog import TIME_NAMES, WHOLE_EVENT, is_lineage, lineage_variable
 from ensue.analysis.choices import names_in
-from ensue.analysis.lineage import is_lineage, lineage_variable
-from ensue.analysis.policies import initiating_names
-from ensue.analysis.scopes import bound_events, name_anonymous, positive_names
+from ensue.analysis.scopes import bound_events, initiating_names, name_anonymous, positive_names
 from ensue.errors import Problem, QueryError, Source, Span
 from ensue.expr.lists import is_aggregate
-from ensue.nodes.expressions import Binary, Call, Expr, Field, Gather, IsNull, Same, Unary, conjuncts, variables_of
+from ensue.nodes.expressions import (
+    Binary,
+    Call,
+    Expr,
+    Field,
+    Gather,
+    IsNull,
+    Same,
+    Unary,
+    conjuncts,
+    rewrite,
+    variables_of,
+)
 from ensue.nodes.expressions import walk as walk_expression
 from ensue.nodes.names import Handle, Name, Result, Stage, Stream, called, in_order
-from ensue.nodes.operators import CONTEXTS, CUMULATIVE
 from ensue.nodes.patterns import (
+    CONTEXTS,
+    CUMULATIVE,
     And,
     AnyStatements,
     Carried,
@@ -40,7 +51,6 @@ from ensue.nodes.patterns import (
     Within,
     walk,
 )
-from ensue.nodes.rewrite import rewrite
 
 MATCH = Result()
 """The name of the interval of the whole match."""

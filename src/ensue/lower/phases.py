@@ -1,16 +1,17 @@
 """The phases of a program: written, checked, lowered. Each is a type, so that none can be skipped or repeated.
 
-`Statements` are written, `ensue.check.gate.checked` makes `Checked` of them and `lower` makes `Lowered` of those. Planning
-takes nothing else. A lowering says the same with fewer forms, so that what comes after it knows fewer of them.
+`Statements` are written, `ensue.check.gate.checked` turns them into `Checked`, and `lower` turns those into `Lowered`,
+the only thing that planning accepts. A lowering expresses the same program with fewer forms, so that the next phases
+have fewer forms to handle.
 
 There are three tuples of lowerings, because they happen at three moments. What is in `LOWERINGS` depends on the program
 alone. What is in `SETTLINGS` needs the columns of tables: attributes in rules may be named by their place in a table,
 and which keys the events of a rule share follows from their names. What is in `SPELLINGS` is for the graphs of a query:
 plans keep the query as it was before, because results, messages and saved states speak of that one.
 
-Two further rewrites are none of a program, so they are elsewhere: over uncertain events a NOT is a list of threats,
-which is said of graphs (`ensue.graph.uncertain_absences`), and partial matches that time out are queries beside the one that was
-written, which only `ensue.start` asks for (`ensue.plan.partial`).
+Two further rewrites are not lowerings of a program: over uncertain events a NOT becomes a list of threats of a graph
+(`ensue.graph.uncertain_absences`), and partial matches that time out are extra queries, which only `ensue.start` asks
+for (`ensue.plan.partial`).
 """
 
 from __future__ import annotations
@@ -24,10 +25,8 @@ from typing import Any, TypeAlias
 from ensue.analysis.scopes import name_anonymous
 from ensue.lower.contexts import resolve_contexts
 from ensue.lower.operators import expand_query
-from ensue.lower.rulesets import resolve_rules
-from ensue.lower.settling import AttributesOf, with_attributes, with_keys
-from ensue.nodes.operators import CONTEXTS
-from ensue.nodes.patterns import AnyStatements, PatternQuery, Statements, Within
+from ensue.lower.rulesets import AttributesOf, resolve_rules, with_attributes, with_keys
+from ensue.nodes.patterns import CONTEXTS, AnyStatements, PatternQuery, Statements, Within
 
 Rewrite: TypeAlias = "Callable[[Statements], Statements]"
 

@@ -9,16 +9,26 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from ensue.analysis.attributes import (
+from ensue.analysis.catalog import TIME_NAMES
+from ensue.analysis.declarations import (
     Attributes,
     in_order_of,
     tables_of,
 )
-from ensue.analysis.catalog import TIME_NAMES
 from ensue.errors import Span
 from ensue.expr.lists import is_aggregate
-from ensue.nodes.causes import cause_item
-from ensue.nodes.expressions import Binary, Duration, Expr, Field, IsNull, Literal, children, walk
+from ensue.nodes.expressions import (
+    Binary,
+    Duration,
+    Expr,
+    Field,
+    IsNull,
+    Literal,
+    children,
+    rewrite,
+    substitute_fields,
+    walk,
+)
 from ensue.nodes.names import Chain, Edge, Further, OneOf, Stream, WithRow
 from ensue.nodes.names import Name as VariableName
 from ensue.nodes.patterns import (
@@ -37,7 +47,6 @@ from ensue.nodes.patterns import (
     Timer,
     Window,
 )
-from ensue.nodes.rewrite import rewrite, substitute_fields
 from ensue.nodes.rules import (
     ALLEN,
     Atom,
@@ -51,6 +60,7 @@ from ensue.nodes.rules import (
     TimerItem,
     Together,
     While,
+    cause_item,
 )
 
 _SIDES = {

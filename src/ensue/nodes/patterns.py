@@ -11,15 +11,14 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ensue.errors import Source, Span
-from ensue.nodes.expressions import Duration, Expr
+from ensue.nodes.expressions import Duration, Expr, Field
 from ensue.nodes.names import Name, Stream
 
 if TYPE_CHECKING:
     from ensue.nodes.constraints import ConstraintStatement
-    from ensue.nodes.probability import Threshold
     from ensue.nodes.rules import Rule, Ruleset
     from ensue.nodes.states import StateStatement
-    from ensue.nodes.uncertainty import HierarchyStatement
+    from ensue.nodes.uncertainty import HierarchyStatement, Threshold
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +128,7 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """`FOLLOWS(x, y, 5 min)`, `ANY(2, x, y, z)` and the like: one of the operators in `ensue.nodes.operators`.
+    """`FOLLOWS(x, y, 5 min)`, `ANY(2, x, y, z)` and the like: one of the operators in `ensue.nodes.patterns`.
 
     `window` is its duration and `count` its number, for those that take one. UNLESS(y)(x, z) has the items y, x, z.
     """
@@ -252,6 +251,13 @@ class Return:
     span: Span | None = field(default=None, compare=False, repr=False)
 
 
+def column_name(column: Return, position: int) -> str:
+    """What a column of RETURN is called: its alias, its field's name, or its number."""
+    if column.alias is not None:
+        return column.alias
+    return column.expression.name if isinstance(column.expression, Field) else f"column_{position + 1}"
+
+
 @dataclass(frozen=True, slots=True)
 class Lookup:
     """Rows of a table that does not change, which go with each match: one event for each of them.
@@ -287,7 +293,7 @@ class Carried:
 class PatternQuery:
     """`PATTERN name expression WHERE ... PARTITION BY ... WITHIN ... MATCH ... CONSUME HAVING ... RETURN ...`.
 
-    `policy` is the word after MATCH, one of `ensue.nodes.operators.POLICIES`; `consume` None: nothing was said. With
+    `policy` is the word after MATCH, one of `ensue.nodes.patterns.POLICIES`; `consume` None: nothing was said. With
     `declares`, it is `STREAM name FROM PATTERN ...`: its matches are the events of a stream of this name. With `rule`
     it is what that rule means: several may declare one stream and use their own events, which are a set.
     `carries` says what its columns stand for if it is an operator under a context.
@@ -385,3 +391,64 @@ def walk(pattern: Pattern) -> Iterator[Pattern]:
         part = waiting.pop()
         yield part
         waiting += children(part)[::-1]
+
+
+# --- The operators that are written as functions, and the policies that choose among matches: what each of them
+#     takes.
+
+UNRESTRICTED, RECENT, CHRONICLE = "UNRESTRICTED", "RECENT", "CHRONICLE"
+CONTINUOUS, CUMULATIVE = "CONTINUOUS", "CUMULATIVE"
+NEXT_MATCH, STRICT = "NEXT", "STRICT"
+
+CONTEXTS = (RECENT, CHRONICLE, CONTINUOUS, CUMULATIVE)
+"""The policies that apply at every operator of a pattern, one pair of operands after the other."""
+
+POLICIES = (UNRESTRICTED, *CONTEXTS, NEXT_MATCH, STRICT)
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """What an operator takes, in the order of the text: a number, its patterns, a duration between or behind them.
+
+    `parts` says what each pattern is for, in words. `window_at` is the place of the duration among the arguments.
+    `forbidden` are the places of patterns that must not happen, `collected` of those of which a list is made: a match
+    binds no single event for them.
+    """
+
+    name: str
+    parts: tuple[str, ...]
+    window_at: int | None = None
+    counted: bool = False
+    forbidden: tuple[int, ...] = ()
+    collected: tuple[int, ...] = ()
+
+    @property
+    def any_number(self) -> bool:
+        """True if it takes any number of patterns, not one for each part."""
+        return self.counted
+
+
+OPERATORS = {
+    operator.name: operator
+    for operator in (
+        Operator("FOLLOWS", ("the first", "the second"), window_at=2),
+        Operator("PRECEDES", ("the second", "the first"), window_at=2),
+        Operator("NOTFOLLOWS", ("the event", "what must not follow"), window_at=2, forbidden=(1,)),
+        Operator("NOTPRECEDES", ("the event", "what must not precede"), window_at=2, forbidden=(1,)),
+        Operator("ANYONE", ("one", "the other")),
+        Operator("BOTH", ("one", "the other"), window_at=2),
+        Operator("ANY", ("an item",), counted=True),
+        Operator("APERIODIC", ("the opening", "the event", "the closing"), forbidden=(2,)),
+        Operator("APERIODIC*", ("the opening", "the events", "the closing"), collected=(1,)),
+        Operator("PERIODIC", ("the opening", "the closing"), window_at=1, forbidden=(1,)),
+        Operator("PERIODIC*", ("the opening", "the closing"), window_at=1),
+        Operator("UNLESS", ("what must not lie between", "the first", "the second"), forbidden=(0,)),
+        Operator("RELATIVE", ("the first", "the second")),
+        Operator("RELATIVE+", ("the event",)),
+        Operator("PRIOR", ("the first", "the second")),
+        Operator("NEXT", ("the first", "the second")),
+        Operator("SIMULTANEOUS", ("one", "the other")),
+        Operator("CONCURRENT", ("one", "the other")),
+    )
+}
+"""By name. PERIODIC may leave its closing out where a WITHIN ends it."""

@@ -8,22 +8,101 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from ensue.analysis.catalog import Catalog, StreamSchema
-from ensue.analysis.declarations import END, LINEAGE, START, columns_of, declarations, in_order, used_streams
+from ensue.analysis.declarations import (
+    END,
+    LINEAGE,
+    START,
+    columns_of,
+    components,
+    declarations,
+    in_order,
+    used_streams,
+)
 from ensue.analysis.scopes import bound_events, list_groups, positive_names
-from ensue.check.query import column_name
 from ensue.errors import Problem, QueryError, Source, Span
 from ensue.expr.types import common_type, describe, element_type, own_type, readable_type
 from ensue.graph.law import Law
 from ensue.lower.phases import Lowered
 from ensue.nodes.expressions import Call, Expr, Field
 from ensue.nodes.names import Name, Stream
-from ensue.nodes.patterns import PatternQuery, Return
+from ensue.nodes.patterns import Event, PatternQuery, Return, column_name, walk
 from ensue.nodes.rules import Ruleset
-from ensue.plan.declared import Derivation, Way
 from ensue.plan.inputs import InputTable, raw_types
-from ensue.plan.outputs import derived_output
+from ensue.plan.outputs import OutputSchema, derived_output
 from ensue.plan.planner import lineage_streams, plan_query, query_columns
 from ensue.plan.plans import QueryPlan
+
+# --- Declared streams as plans: the statements whose matches are their events, and the columns that are used of them.
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A statement whose matches are events of a stream.
+
+    `plan` gives the columns that are used of them, `whole` all that the statement names. `table` is what it looks up.
+    """
+
+    plan: QueryPlan
+    whole: QueryPlan
+    output: OutputSchema
+    table: pa.Table | None = None
+
+    def items_of(self, streams: Iterable[Stream]) -> int:
+        """How many items of the pattern are events of these streams."""
+        known = set(streams)
+        return sum(isinstance(node, Event) and node.stream in known for node in walk(self.plan.query.pattern))
+
+
+@dataclass(frozen=True, slots=True)
+class Derivation:
+    """A stream whose events are the matches of one statement, or of the rules with this head: then they are a set.
+
+    `schema` has all columns by which events of a set are told apart, `used` are those that somebody reads. `program` is
+    what its rules are written in the light of: declared streams and tables.
+    """
+
+    name: Stream
+    ways: tuple[Way, ...]
+    schema: pa.Schema
+    used: tuple[Stream, ...]
+    is_set: bool = False
+    program: Ruleset | None = None
+
+    @property
+    def plans(self) -> tuple[QueryPlan, ...]:
+        return tuple(way.plan for way in self.ways)
+
+    @property
+    def streams(self) -> tuple[Stream, ...]:
+        """The streams that it is made of."""
+        return tuple(dict.fromkeys(stream for plan in self.plans for stream in plan.streams))
+
+    @property
+    def item(self) -> InputTable:
+        """The table of the stream, without rows."""
+        return InputTable(self.schema.empty_table().select(self.used), START, END, stream=self.name, derived=True)
+
+
+def all_plans(derivations: Iterable[Derivation], plans: Iterable[QueryPlan] = ()) -> list[QueryPlan]:
+    """The plans of declared streams, then those of results."""
+    return [*(plan for derivation in derivations for plan in derivation.plans), *plans]
+
+
+def groups_of(derivations: Sequence[Derivation]) -> tuple[tuple[Derivation, ...], ...]:
+    """Declared streams, each after those that it uses; those that use each other stand together."""
+    if not derivations:
+        return ()
+    known = {derivation.name: derivation for derivation in derivations}
+    uses = {name: [used for used in made.streams if used in known] for name, made in known.items()}
+    return tuple(tuple(known[name] for name in group) for group in components(uses))
+
+
+def is_recursive(group: Sequence[Derivation]) -> bool:
+    names = {derivation.name for derivation in group}
+    return any(not names.isdisjoint(derivation.streams) for derivation in group)
+
+
+# --- derivations
 
 HIDDEN = (START, END, LINEAGE)
 OWN = "ensue:"

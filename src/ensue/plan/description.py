@@ -11,22 +11,26 @@ from ensue.graph.graphs import Graph, Variable
 from ensue.graph.law import Law
 from ensue.lower.contexts import resolve_contexts
 from ensue.lower.rulesets import is_result_of
+from ensue.nodes.expressions import anonymous_predicate
 from ensue.nodes.names import Handle, Name, Stream, without_rounds
-from ensue.nodes.operators import CHRONICLE, CONTEXTS, CONTINUOUS, CUMULATIVE
-from ensue.nodes.patterns import Event, PatternQuery, Statements
-from ensue.nodes.rewrite import anonymous_predicate
-from ensue.plan.choice_words import choice_lines, context_lines, given_by
+from ensue.nodes.patterns import CHRONICLE, CONTEXTS, CONTINUOUS, CUMULATIVE, Event, PatternQuery, Statements
 from ensue.plan.comparison import alike, graphs_of
-from ensue.plan.graph_description import Given, GraphWords, amount, further_rounds
+from ensue.plan.graph_description import (
+    Given,
+    GraphWords,
+    amount,
+    choice_lines,
+    context_lines,
+    further_rounds,
+    given_by,
+)
 from ensue.plan.lawfulness import needless_absences, needless_constraints
 from ensue.plan.monitors import GraphMonitor, Step
-from ensue.plan.order import precedence
-from ensue.plan.planner import plan_query
+from ensue.plan.planner import plan_query, precedence
 from ensue.plan.plans import AbsencePlan, GraphPlan, QueryPlan, Retention
-from ensue.plan.retention import longer
-from ensue.plan.slices import slicing_of, uncut_reason
+from ensue.plan.retention import longer, slicing_of, uncut_reason
 from ensue.text.render import render_constraint, render_expression, render_pattern, render_query
-from ensue.text.render_rules import render_rule
+from ensue.text.render_parts import render_rule
 
 MOST_NAMES = 3
 """How many of the statements are named that share something."""

@@ -11,17 +11,16 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import islice, pairwise
 
-from ensue.analysis.policies import chooses
-from ensue.analysis.scopes import counts_events, is_aside, list_groups, whole_windows
-from ensue.check.lists import list_names
+from ensue.analysis.scopes import chooses, counts_events, is_aside, list_groups, whole_windows
+from ensue.check.fields import list_names
 from ensue.check.query import check_query
 from ensue.errors import Problem
 from ensue.lower.operators import expand_pattern
 from ensue.nodes.constraints import ConstraintStatement, Ends, EndsWithin
 from ensue.nodes.expressions import Binary, Expr, conjuncts, variables_of
 from ensue.nodes.names import Name
-from ensue.nodes.operators import CONTEXTS
 from ensue.nodes.patterns import (
+    CONTEXTS,
     Event,
     Named,
     Not,

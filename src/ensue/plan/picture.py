@@ -14,7 +14,7 @@ from ensue.graph.graphs import Collection, Graph, Scope
 from ensue.nodes.names import Name, Stream
 from ensue.plan.description import Explained
 from ensue.plan.graph_description import Given, GraphWords, further_rounds
-from ensue.plan.order import precedence
+from ensue.plan.planner import precedence
 from ensue.plan.plans import GraphPlan, QueryPlan
 
 LETTER = 7.3

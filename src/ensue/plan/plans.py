@@ -7,19 +7,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ensue.analysis.catalog import Catalog
-from ensue.analysis.policies import chooses
-from ensue.analysis.scopes import growing_lists
+from ensue.analysis.scopes import chooses, growing_lists
 from ensue.errors import Source
 from ensue.graph.bounds import Point
 from ensue.graph.graphs import Absence, Collection, Graph, NormalForm
 from ensue.graph.law import Law
 from ensue.nodes.names import Name, Stream
-from ensue.nodes.operators import CONTEXTS
-from ensue.nodes.patterns import PatternQuery
+from ensue.nodes.patterns import CONTEXTS, PatternQuery
 
 if TYPE_CHECKING:
     from ensue.plan.monitors import Monitor
-    from ensue.plan.tracking import Tracking
+    from ensue.plan.outputs import Tracking
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,16 @@ none is there, it is neither kept nor looked at.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
+from math import gcd
 
 from ensue.graph.bounds import FAR, WHOLE_FIRST, WHOLE_LAST, WHOLE_START, Network, Point, end_of, position_of, start_of
-from ensue.graph.graphs import Graph, Windows
-from ensue.nodes.names import Name
-from ensue.plan.plans import GraphPlan, Partner, Retention
+from ensue.graph.graphs import Graph, Moment, Windows
+from ensue.nodes.names import Name, Stream
+from ensue.nodes.patterns import CONTEXTS
+from ensue.plan.plans import GraphPlan, Partner, QueryPlan, Retention
 
 
 def retention_of(plan: GraphPlan, windows: Windows, grows: bool = False) -> dict[Name, Retention]:
@@ -122,3 +125,113 @@ def partners_of(plan: GraphPlan) -> dict[Name, tuple[Partner, ...]]:
             known = found.get(name)
             found[name] = tuple(own) if known is None else tuple(partner for partner in own if partner in known)
     return found
+
+
+# --- Cutting time into slices, so that the events of one group can be worked on in many places at once.
+
+OVERLAPS_PER_SLICE = 16
+"""A slice is so many times as long as the longest reach of an event: few events are needed twice."""
+
+LONGEST_SLICE = 2**60
+"""Beyond this the start of the next slice could not be counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slicing:
+    """Slices of `width` ticks. `reach` says per stream how long after an event a match around it can complete."""
+
+    width: int
+    reach: Mapping[Stream, Retention]
+
+    @property
+    def overlap(self) -> int:
+        """The most ticks for which an event is needed after its time."""
+        return max([0, *map(_ticks, self.reach.values())])
+
+
+def slicing_of(plans: Sequence[QueryPlan]) -> Slicing | None:
+    """The slices that serve all these plans; None where a match can be of any length, or whole groups are looked at."""
+    reach: dict[Stream, Retention] = {}
+    for plan in plans:
+        for stream, kept in reach_of_streams(plan):
+            reach[stream] = longer(reach[stream], kept) if stream in reach else kept
+    if any(map(uncut_reason, plans)) or not all(map(_is_timed, reach.values())):
+        return None
+    width = max(1, OVERLAPS_PER_SLICE * max([0, *map(_ticks, reach.values())]))
+    return Slicing(width, reach) if width <= LONGEST_SLICE else None
+
+
+def uncut_reason(plan: QueryPlan) -> str:
+    """Why the events of a group have to be looked at as a whole; empty if they need not."""
+    if plan.counting:
+        return "positions are counted"
+    if plan.law is not None:
+        return "traces are watched as a whole"
+    chosen = plan.query.policy in CONTEXTS or plan.query.consume
+    return "what a match uses up is gone for all later ones" if chosen else ""
+
+
+def reach_of_streams(plan: QueryPlan) -> Iterator[tuple[Stream, Retention]]:
+    """Every stream of a plan with what keeps its events, once for each variable."""
+    for number, graph_plan in enumerate(plan.graphs):
+        for inner in graph_plan.with_inner():
+            for variable in inner.graph.variables:
+                yield variable.stream, plan.retention[number, variable.name]
+
+
+def _is_timed(kept: Retention) -> bool:
+    return kept.from_start is not None or kept.from_end is not None
+
+
+def _ticks(kept: Retention) -> int:
+    return min(limit for limit in (kept.from_start, kept.from_end) if limit is not None)
+
+
+# --- When matches complete although no event comes: windows that close, and moments that a pattern makes itself.
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """A match may complete `ticks` after the start or end (`side`) of an event of `stream`.
+
+    With a `period`, also every so often after that.
+    """
+
+    stream: Stream
+    side: str
+    ticks: int
+    period: int | None = None
+
+
+def wakes_of(plan: QueryPlan) -> tuple[Wake, ...]:
+    """Every way in which a match of a plan can complete after its last event."""
+    found = [wake for graph_plan in plan.graphs for wake in _wakes(graph_plan.graph, plan)]
+    return tuple(dict.fromkeys(found))
+
+
+def _wakes(graph: Graph, plan: QueryPlan) -> Iterator[Wake]:
+    streams = {variable.name: variable.stream for variable in graph.variables}
+    window = plan.normal_form.windows.ticks
+    if graph.closings:
+        if window is not None:
+            starts = dict.fromkeys(name for closing in graph.closings for name in closing.starts)
+            yield from (Wake(streams[name], "s", window) for name in starts)
+        return
+    moments = {moment.name: moment for moment in graph.moments}
+    yield from (_of_moment(name, moments, streams) for name in graph.extent.ends if name in moments)
+
+
+def _of_moment(name: Name, moments: Mapping[Name, Moment], streams: Mapping[Name, Stream]) -> Wake:
+    """A moment by way of the event that it is some time after; where several come again, the least common step."""
+    ticks, period, side = 0, 0, "e"
+    while name in moments:
+        moment = moments[name]
+        ticks += moment.ticks
+        period = gcd(period, moment.ticks) if moment.repeated else period
+        name, side = moment.base.variable, moment.base.side
+    return Wake(streams[name], side, ticks, period or None)
+
+
+def is_endless(plan: QueryPlan) -> bool:
+    """Whether some moments of a plan go on as far as time is known."""
+    return any(not moment.ended for graph_plan in plan.graphs for moment in graph_plan.graph.repeated)

@@ -17,10 +17,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
+from itertools import combinations, permutations, product
+from typing import TypeVar
 
 from ensue.errors import LimitError
-from ensue.process.workflows_net import Net, Transition, bits
+from ensue.nodes.constraints import Constraint, Ends, Exclusive, Prior, Require
+from ensue.process.net import COMPLETE, Net, Transition, bits
 
 MOST_MARKINGS = 100_000
 """Markings that one question may visit."""
@@ -216,3 +218,196 @@ def _check_size(markings: dict[int, list[Step]] | set[int]) -> None:
             f"the workflow reaches more than {MOST_MARKINGS:,} states",
             "choices between parallel branches that wait for each other multiply; read its parts as workflows",
         )
+
+
+# --- What the complete traces of a net have in common, as constraints.
+
+Graph = dict[int, list[Step]]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """For each task, as masks of tasks: which can come `after` it, and which some trace with it does `without`."""
+
+    after: tuple[int, ...]
+    without: tuple[int, ...]
+
+
+def find_facts(net: Net) -> Facts:
+    """The facts of a net in which every run can be completed."""
+    explorer = Explorer(net)
+    landings = [set(explorer.landings(task)) for task in range(len(net.tasks))]
+    graph = explorer.quiet_graph([net.initial, *sorted(set().union(*landings))])
+    futures = _futures(net, graph)
+    return Facts(tuple(_union(futures[marking] for marking in markings) for markings in landings), _without(net, graph))
+
+
+def constraints_of(net: Net) -> tuple[Constraint, ...]:
+    """All of PRIOR, EXCLUSIVE, REQUIRE and ENDS that hold, save a PRIOR between tasks that never occur together."""
+    facts = find_facts(net)
+    tasks, after = net.tasks, facts.after
+    numbers = range(len(tasks))
+    last = tuple(tasks[one] for one in numbers if not after[one])
+    return (
+        *(
+            Prior(tasks[one], tasks[other])
+            for one, other in permutations(numbers, 2)
+            if _has(after[one], other) and not _has(after[other], one)
+        ),
+        *(
+            Exclusive((tasks[one], tasks[other]))
+            for one, other in combinations(numbers, 2)
+            if not _has(after[one], other) and not _has(after[other], one)
+        ),
+        *(
+            Require(tasks[one], tasks[other])
+            for one, other in permutations(numbers, 2)
+            if not _has(facts.without[one], other)
+        ),
+        *([Ends(last)] if last else []),
+    )
+
+
+def _futures(net: Net, graph: Graph) -> dict[int, int]:
+    """For each marking the tasks that can still occur."""
+    futures = dict.fromkeys(graph, 0)
+
+    def look_ahead(marking: int) -> bool:
+        found = _union(_task_bit(net, step) | futures[step[1]] for step in graph[marking])
+        changed = found != futures[marking]
+        futures[marking] = found
+        return changed
+
+    _settle(list(reversed(graph)), look_ahead)
+    return futures
+
+
+def _without(net: Net, graph: Graph) -> tuple[int, ...]:
+    """For each task the tasks that are missing from some complete trace with it."""
+    behind, ahead = _avoidable_behind(net, graph), _avoidable_ahead(net, graph)
+    without = [0] * len(net.tasks)
+    for marking, steps in graph.items():
+        for step in steps:
+            for task in bits(_task_bit(net, step)):
+                without[task] |= behind[marking] & ahead[step[1]]
+    return tuple(without)
+
+
+def _avoidable_behind(net: Net, graph: Graph) -> dict[int, int]:
+    """For each marking the tasks that are missing from some way to it."""
+    avoidable = dict.fromkeys(graph, 0)
+    avoidable[net.initial] = (1 << len(net.tasks)) - 1
+
+    def push(marking: int) -> bool:
+        changed = False
+        for step in graph[marking]:
+            gained = avoidable[marking] & ~_task_bit(net, step) & ~avoidable[step[1]]
+            avoidable[step[1]] |= gained
+            changed = changed or gained != 0
+        return changed
+
+    _settle(list(graph), push)
+    return avoidable
+
+
+def _avoidable_ahead(net: Net, graph: Graph) -> dict[int, int]:
+    """For each marking the tasks that are missing from some way from it to the end."""
+    avoidable = dict.fromkeys(graph, 0)
+    avoidable[COMPLETE] = (1 << len(net.tasks)) - 1
+
+    def pull(marking: int) -> bool:
+        gained = _union(avoidable[step[1]] & ~_task_bit(net, step) for step in graph[marking]) & ~avoidable[marking]
+        avoidable[marking] |= gained
+        return gained != 0
+
+    _settle(list(reversed(graph)), pull)
+    return avoidable
+
+
+def _settle(markings: list[int], change: Callable[[int], bool]) -> None:
+    """Sweeps over the markings until nothing changes: the least fixed point, as all changes only add."""
+    changed = True
+    while changed:
+        changed = sum(map(change, markings)) > 0
+
+
+def _task_bit(net: Net, step: Step) -> int:
+    task = net.transitions[step[0]].task
+    return 0 if task is None else 1 << task
+
+
+def _union(masks: Iterable[int]) -> int:
+    found = 0
+    for mask in masks:
+        found |= mask
+    return found
+
+
+def _has(mask: int, number: int) -> bool:
+    return bool(mask >> number & 1)
+
+
+# --- Constraints for reading: without those that follow from the others.
+
+Pair = TypeVar("Pair", Prior, Exclusive, Require)
+
+
+def reduce_constraints(constraints: tuple[Constraint, ...], tasks: tuple[str, ...]) -> tuple[Constraint, ...]:
+    """Leaves out, one at a time, each constraint that follows from those still there:
+
+    - `ENDS(b)` gives `PRIOR(a, b)`;
+    - `PRIOR(a, b)` and `PRIOR(b, c)` give `PRIOR(a, c)` if `REQUIRE(a, b)` or `REQUIRE(c, b)`;
+    - `REQUIRE(a, b)` and `REQUIRE(b, c)` give `REQUIRE(a, c)`;
+    - `REQUIRE(a, b)` and `EXCLUSIVE(b, c)` give `EXCLUSIVE(a, c)`.
+
+    Each step keeps what all of them say together. Far pairs go first, so what is left speaks of neighbours.
+    """
+    order = {task: number for number, task in enumerate(tasks)}
+    requires = {item for item in constraints if isinstance(item, Require)}
+    ending = {task for item in constraints if isinstance(item, Ends) for task in item.streams}
+
+    def follows_prior(prior: Prior, rest: set[Prior]) -> bool:
+        first, last = prior.streams
+        return last in ending or any(
+            Prior(first, task) in rest
+            and Prior(task, last) in rest
+            and (Require(first, task) in requires or Require(last, task) in requires)
+            for task in tasks
+        )
+
+    def follows_require(require: Require, rest: set[Require]) -> bool:
+        first, last = require.streams
+        return any(Require(first, task) in rest and Require(task, last) in rest for task in tasks)
+
+    def follows_exclusive(exclusive: Exclusive, rest: set[Exclusive]) -> bool:
+        one, other = exclusive.streams
+        return any(
+            (Require(one, task) in requires and _exclude(task, other, order) in rest)
+            or (Require(other, task) in requires and _exclude(task, one, order) in rest)
+            for task in tasks
+        )
+
+    kept: set[Constraint] = {
+        *_thin((item for item in constraints if isinstance(item, Prior)), follows_prior, order),
+        *_thin((item for item in constraints if isinstance(item, Exclusive)), follows_exclusive, order),
+        *_thin(requires, follows_require, order),
+    }
+    return tuple(item for item in constraints if item in kept or isinstance(item, Ends))
+
+
+def _thin(pairs: Iterable[Pair], follows: Callable[[Pair, set[Pair]], bool], order: dict[str, int]) -> set[Pair]:
+    rest = set(pairs)
+
+    def nearness(pair: Pair) -> tuple[int, int, int]:
+        one, other = (order[task] for task in pair.streams)
+        return -abs(one - other), one, other
+
+    for pair in sorted(rest, key=nearness):
+        rest.discard(pair)
+        if not follows(pair, rest):
+            rest.add(pair)
+    return rest
+
+
+def _exclude(one: str, other: str, order: dict[str, int]) -> Exclusive:
+    return Exclusive((one, other) if order[one] < order[other] else (other, one))

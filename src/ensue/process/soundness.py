@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from ensue.errors import Problem
 from ensue.process.diagram import Flow, Kind, Node, Scope
 from ensue.process.exploration import Explorer, Step, second_tokens
-from ensue.process.net import Play
-from ensue.process.workflows_net import COMPLETE, bits
+from ensue.process.net import COMPLETE, Play, bits
 
 Graph = dict[int, list[Step]]
 

@@ -17,10 +17,17 @@ may stand in several places: it is the same event in all of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 
-from ensue.text.reserved import quote_word
+from lark import Lark, Token, Tree, UnexpectedInput
+from lark.visitors import Transformer_NonRecursive
+
+from ensue.errors import Problem, QueryError, Source, Span
+from ensue.text.reserved import quote_word, unquote_name
 
 MAXIMAL_DEPTH = 50
 """Levels of brackets that a workflow may have."""
@@ -130,3 +137,146 @@ def render_process(process: Process) -> str:
 def _grouped(process: Process, *looser: type[Process]) -> str:
     text = render_process(process)
     return f"({text})" if isinstance(process, looser) else text
+
+
+# --- Text of a workflow to its process tree, or a `QueryError` that points at the place.
+
+_LEXEME = re.compile(r"(?P<blank>\s+|--(?!>)[^\n]*)|`(?:[^`]|``)+`|\w+|-->|->|=>|\|\||&&|.", re.DOTALL)
+_CLOSING = {"(": ")", "{": "}", "[": "]"}
+_OPENING = {closing: opening for opening, closing in _CLOSING.items()}
+_WORDS = {
+    "_ARROW": "`->`", "_BAR": "`|`", "PLUS": "`+`", "STAR": "`*`", "_COMMA": "`,`", "_RPAR": "`)`", "_RBRACE": "`}`",
+    "_RSQB": "`]`", "$END": "the end of the text",
+}  # fmt: skip
+_HABITS = {
+    "-->": "the arrow is `->`; `--` starts a comment",
+    "=>": "the arrow is `->`", "→": "the arrow is `->`", ">": "the arrow is `->`", "-": "the arrow is `->`",
+    ";": "tasks follow each other with `->`", "||": "a choice is `A | B`; tasks in parallel are `{A, B}`",
+    "&": "tasks in parallel are `{A, B}`", "&&": "tasks in parallel are `{A, B}`", "?": "`[A]` is A or nothing",
+    "+": "`+` and `*` stand once, after a task or a bracket", "*": "`+` and `*` stand once, after a task or a bracket",
+    "`": "a name in backticks has a closing backtick; one inside a name is doubled",
+    '"': "names that need quotes stand in backticks", "'": "names that need quotes stand in backticks",
+}  # fmt: skip
+
+
+def parse_process(text: str, name: str = "workflow") -> Process:
+    """Parse a workflow. Messages cite the text under `name`.
+
+    >>> parse_process("A -> [B]")
+    Sequence(items=(Task(name='A'), Maybe(item=Task(name='B'))))
+    """
+    source = Source(text, name)
+    _check_depth(source)
+    try:
+        tree: Tree[Token] = _parser().parse(text)
+    except UnexpectedInput as unexpected:
+        raise QueryError([_explain(unexpected, source)], source) from None
+    return _Builder().transform(tree)
+
+
+@cache
+def _parser() -> Lark:
+    grammar = files("ensue.process").joinpath("notation.lark").read_text(encoding="utf-8")
+    return Lark(grammar, parser="lalr", maybe_placeholders=False)
+
+
+class _Builder(Transformer_NonRecursive[Token, Process]):
+    """One method for each rule of the grammar: what its parts stand for in, the process out."""
+
+    def start(self, items: list[Process]) -> Process:
+        return items[0]
+
+    def task(self, items: list[Token]) -> Process:
+        return Task(unquote_name(items[0]))
+
+    def sequence(self, items: list[Process]) -> Process:
+        return sequence(*items)
+
+    def choice(self, items: list[Process]) -> Process:
+        return choice(*items)
+
+    def parallel(self, items: list[Process]) -> Process:
+        return parallel(*items)
+
+    def group(self, items: list[Process]) -> Process:
+        return items[0]
+
+    def maybe(self, items: list[Process]) -> Process:
+        return Maybe(items[0])
+
+    def one_or_more(self, items: list[Process]) -> Process:
+        return Repeat(items[0], optional=False)
+
+    def zero_or_more(self, items: list[Process]) -> Process:
+        return Repeat(items[0], optional=True)
+
+
+def _lexemes(text: str) -> list[re.Match[str]]:
+    return [found for found in _LEXEME.finditer(text) if found["blank"] is None]
+
+
+def _check_depth(source: Source) -> None:
+    depth = 0
+    for found in _lexemes(source.text):
+        depth += (found[0] in _CLOSING) - (found[0] in _OPENING)
+        if depth > MAXIMAL_DEPTH:
+            message = f"the workflow nests more than {MAXIMAL_DEPTH} levels deep"
+            hint = "brackets that only group can go"
+            raise QueryError([Problem("too-deep", message, Span(*found.span()), hint=hint)], source)
+
+
+def _explain(unexpected: UnexpectedInput, source: Source) -> Problem:
+    lexemes = _lexemes(source.text)
+    if not lexemes:
+        return Problem("empty-workflow", "the text holds no workflow", Span(0, 0), hint="for example: A -> (B | C)")
+    token = getattr(unexpected, "token", None)
+    at_end = token is not None and token.type == "$END"
+    offset = len(source.text) if at_end else unexpected.pos_in_stream or 0
+    before = [found for found in lexemes if found.end() <= offset]
+    found = next((found for found in lexemes if found.end() > offset), None)
+    after = f" after `{before[-1][0]}`" if before else ""
+    span = Span(*found.span()) if found else Span(before[-1].end(), before[-1].end())
+    word = f"`{found[0]}`" if found else "the end of the text"
+    message = f"expected {_expectation(unexpected)}{after}, found {word}"
+    return Problem("syntax", message, span, hint=_hint(before, found[0] if found else "", source))
+
+
+def _expectation(unexpected: UnexpectedInput) -> str:
+    accepts: Callable[[], set[str]] = unexpected.interactive_parser.accepts
+    accepted = accepts()
+    if "NAME" in accepted:
+        return "a task or a bracket"
+    words = [word for terminal, word in _WORDS.items() if terminal in accepted]
+    return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+
+
+def _hint(before: list[re.Match[str]], found: str, source: Source) -> str:
+    if found in _HABITS:
+        return _HABITS[found]
+    if before and _CLOSING.get(before[-1][0]) == found:
+        return "brackets hold at least one task"
+    opened = _open_bracket(before)
+    if found in _OPENING and opened is None:
+        return f"no `{_OPENING[found]}` is open here"
+    if opened is not None and (not found or found in _OPENING):
+        line, column = source.position(opened.start())
+        return f"the `{opened[0]}` at line {line}, column {column} is not closed"
+    if found == ",":
+        return "`,` stands between tasks in parallel, in `{` and `}`"
+    if before and _is_word(before[-1][0]) and _is_word(found):
+        return "tasks follow each other with `->`; a name with blanks stands in backticks"
+    return "a name that starts with a digit stands in backticks" if found[:1].isdigit() else ""
+
+
+def _is_word(lexeme: str) -> bool:
+    return lexeme.isidentifier() or lexeme.startswith("`")
+
+
+def _open_bracket(before: list[re.Match[str]]) -> re.Match[str] | None:
+    opened: list[re.Match[str]] = []
+    for found in before:
+        if found[0] in _CLOSING:
+            opened.append(found)
+        elif found[0] in _OPENING and opened:
+            opened.pop()
+    return opened[-1] if opened else None

@@ -11,17 +11,11 @@ from random import Random
 
 from ensue.errors import QueryError, SchemaError
 from ensue.nodes.constraints import Constraint
-from ensue.process.bpmn import read_diagram
-from ensue.process.exploration import Explorer
-from ensue.process.facts import constraints_of
-from ensue.process.markup import decode_markup, parse_markup
-from ensue.process.net import branch_problems, play_diagram
-from ensue.process.notation import parse_process
-from ensue.process.reduce import reduce_constraints
+from ensue.process.bpmn import decode_markup, parse_markup, read_diagram
+from ensue.process.exploration import Explorer, constraints_of, reduce_constraints
+from ensue.process.net import COMPLETE, Net, branch_problems, play_diagram, weave_net
 from ensue.process.soundness import soundness_problems
-from ensue.process.tree import Process, render_process
-from ensue.process.weave import weave_net
-from ensue.process.workflows_net import COMPLETE, Net
+from ensue.process.tree import Process, parse_process, render_process
 from ensue.text.reserved import quote_word
 
 

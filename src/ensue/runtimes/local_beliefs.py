@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from ensue.engine.belief.answers import Known
 from ensue.engine.belief.follower import KnownAt, StateStage
 from ensue.engine.belief.model import StatePlan
-from ensue.engine.belief.tables import Known
 from ensue.engine.machine import Machine, State, Step, compile_plan
 from ensue.engine.sources import read_times
 from ensue.errors import SchemaError, did_you_mean

@@ -24,6 +24,7 @@ from ensue.nodes.expressions import (
     Expr,
     Field,
     Literal,
+    substitute_fields,
 )
 from ensue.nodes.names import AnyEvent
 from ensue.nodes.patterns import (
@@ -45,12 +46,17 @@ from ensue.nodes.patterns import (
     Within,
     walk,
 )
-from ensue.nodes.probability import Threshold
-from ensue.nodes.rewrite import substitute_fields
 from ensue.nodes.states import StateStatement
-from ensue.nodes.uncertainty import HierarchyStatement, Member
-from ensue.text.constraints import party_problem, size_problem
-from ensue.text.operands import Argument, Quantity, policy_problems, read_operation, repeat_problems
+from ensue.nodes.uncertainty import HierarchyStatement, Member, Threshold
+from ensue.text.operands import (
+    Argument,
+    Quantity,
+    party_problem,
+    policy_problems,
+    read_operation,
+    repeat_problems,
+    size_problem,
+)
 from ensue.text.rule_builder import RuleRules, ruleset_of
 from ensue.text.state_builder import StateRules
 

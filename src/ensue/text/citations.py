@@ -16,7 +16,7 @@ from ensue.errors import Problem, Source, Span
 from ensue.nodes.expressions import Literal
 from ensue.nodes.patterns import PatternQuery, Statements
 from ensue.text.builder import MAXIMAL_DEPTH
-from ensue.text.constraints import has_a_size
+from ensue.text.operands import has_a_size
 from ensue.text.parser import parse_statements
 from ensue.text.render import render_statements
 from ensue.text.rule_builder import joined_rulesets

@@ -11,8 +11,7 @@ from ensue.nodes.patterns import Statements
 from ensue.nodes.rules import Ruleset
 from ensue.text.parser import parse_statements
 from ensue.text.render import render_constraint_statement, render_hierarchy, render_query
-from ensue.text.render_parts import render_state
-from ensue.text.render_rules import render_action, render_fact, render_rule, render_stream, render_table
+from ensue.text.render_parts import render_action, render_fact, render_rule, render_state, render_stream, render_table
 
 _PARTS = re.compile(r"'(?:[^']|'')*'|`(?:[^`]|``)*`|(?P<comment>--[^\n]*)|(?P<semicolon>;)|(?P<lines>\n)|[^\S\n]+|.")
 """Texts and quoted names are parts of their own, so that `--` and `;` within them are none."""

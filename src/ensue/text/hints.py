@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import takewhile
 
-from ensue.errors import Source
-from ensue.text.values import shorten
+from ensue.errors import Source, closest
+from ensue.nodes.patterns import OPERATORS
+from ensue.text.operands import FORMS, REPETITIONS, foreign_policy, operator_form
+from ensue.text.reserved import is_reserved, quote_name
+from ensue.text.values import UNITS, shorten
 
 CLAUSES = ("WHERE", "PARTITION", "WITHIN", "MATCH", "CONSUME", "SHARE", "HAVING", "RETURN")
 
@@ -108,3 +112,403 @@ def _until(lexemes: Iterable[Lexeme], ends: tuple[str, ...], *, opening: str, cl
         depth += (lexeme.text in opening) - (lexeme.text in closing)
         taken.append(lexeme)
     return tuple(taken)
+
+
+# --- Hints for what is right elsewhere: in SQL, in regular expressions, in plain speech.
+
+_OPERATORS = {"AND": "AND", "OR": "OR", "THEN": "SEQ", "->": "SEQ", ",": "SEQ"}
+_SQL = {
+    "GROUP": "group the resulting table instead",
+    "HAVING": "filter the resulting table instead",
+    "ORDER": "sort the resulting table instead",
+    "LIMIT": "take the first rows of the resulting table instead",
+    "DISTINCT": "remove duplicates from the resulting table instead",
+    "SELECT": "columns are named with RETURN; anything further is done on the resulting table",
+    "MEASURES": "columns are named with RETURN",
+    "DEFINE": "conditions stand in brackets behind an event, or in WHERE",
+    "FROM": "streams are named in the pattern; anything further is done on the resulting table",
+}
+_FOLLOWERS = {"GROUP": "BY", "ORDER": "BY", "LIMIT": "[0-9]+", "DISTINCT": r"[^\W\d]\w*"}
+_TIME = re.compile(r"([0-9]+(?:\.[0-9]+)?)(?:\s*([a-z]+))?", re.IGNORECASE)
+
+
+def _infix_pattern(slip: Slip) -> str:
+    """`A a AND B b` is AND(A a, B b), and `A a -> B b` is SEQ(A a, B b)."""
+    # After a name that could be the query's, AND and OR are read as the start of its pattern.
+    if slip.accepted == {"_LPAR"} and slip.before and slip.found:
+        *before, operator = slip.before
+        slip = Slip(slip.source, slip.start, frozenset({"_AS"}), tuple(before), operator, (slip.found, *slip.after))
+    if not slip.after_pattern or slip.word not in _OPERATORS or (slip.word == "," and "_COMMA" in slip.accepted):
+        return ""
+    items = [_without_query_name(slip.item_before()), *_items_after(slip)]
+    if not all(items) or len(items) < 2:
+        return ""
+    operator_name, listed = _OPERATORS[slip.word], ", ".join(slip.quote(item) for item in items)
+    bracket = slip.open_bracket()
+    if operator_name == "SEQ" and bracket and slip.before[slip.before.index(bracket) - 1].text.upper() == "SEQ":
+        return "items of SEQ are separated with `,`"
+    any_order = f", or `AND({listed})` for any order" if slip.word == "," else ""
+    return f"write `{operator_name}({listed})`{any_order}"
+
+
+def _items_after(slip: Slip) -> list[tuple[Lexeme, ...]]:
+    items: list[tuple[Lexeme, ...]] = []
+    rest = slip.after
+    while True:
+        item = item_of(rest, (*_OPERATORS, *CLAUSES, ";"))
+        items.append(item)
+        rest = rest[len(item) :]
+        if not item or not rest or rest[0].text.upper() != slip.word:
+            return items
+        rest = rest[1:]
+
+
+def _without_query_name(item: tuple[Lexeme, ...]) -> tuple[Lexeme, ...]:
+    words = [lexeme.text.upper() for lexeme in item[:2]]
+    starts = ("SEQ", "AND", "OR", "NOT", "(")
+    return item[1:] if len(words) == 2 and words[0] not in starts and words[1] in starts else item
+
+
+def _comma(slip: Slip) -> str:
+    if slip.word != "," or "_COMMA" in slip.accepted:
+        return ""
+    if slip.after and slip.after[0].text.upper() in CLAUSES:
+        return "remove the `,`"
+    return "join conditions with AND" if "_OR" in slip.accepted and "_SEQ" not in slip.accepted else ""
+
+
+def _quoted_name(slip: Slip) -> str:
+    if slip.found is None or "QUOTED" not in slip.accepted or "STRING" in slip.accepted:
+        return ""
+    quote, content = slip.found.text[0], slip.found.text[1:-1]
+    if quote not in "'\"" or not content:
+        return ""
+    return f"quotes are for texts; as a name, write {quote_name(content.replace(quote * 2, quote))}"
+
+
+def _star(slip: Slip) -> str:
+    if slip.word != "*" or not (slip.clause == "RETURN" or slip.start == "returns"):
+        return ""
+    if slip.previous_word in ("RETURN", ",", ".", ""):
+        return "leave RETURN out to get whole events"
+    return ""
+
+
+def _star_of_call(slip: Slip) -> str:
+    if slip.word != "*" or [lexeme.text for lexeme in slip.before[-1:]] != ["("] or "INTEGER" not in slip.accepted:
+        return ""
+    return "`count(t)` counts the events of a repetition; matches are counted in the resulting table, a row for each"
+
+
+def _sql_clause(slip: Slip) -> str:
+    if "_PARTITION" not in slip.accepted or slip.found is None:
+        return ""
+    if slip.word in _SQL:
+        return _SQL[slip.word]
+    # `PATTERN A LIMIT 5` reads LIMIT as a variable, and `RETURN DISTINCT a.x` reads DISTINCT as a field.
+    follower = _FOLLOWERS.get(slip.previous_word)
+    return _SQL[slip.previous_word] if follower and re.fullmatch(follower, slip.word) else ""
+
+
+def _quoted_time(slip: Slip) -> str:
+    """`WITHIN '10 seconds'` and `INTERVAL '10' SECOND` are 10 seconds."""
+    # The words before, at and after the slip; the first is WITHIN, INTERVAL or, in a window of its own, the text.
+    lexemes = [lexeme for lexeme in (slip.previous, slip.found, *slip.after[:2]) if lexeme]
+    words = [lexeme.text.strip("'") for lexeme in lexemes]
+    clause = "WITHIN " if words[0].upper() == "WITHIN" else ""
+    argument = {"INTEGER", "_SEQ"} <= slip.accepted
+    words = words[1:] if clause or argument else words
+    interval = words[:1] and words[0].upper() == "INTERVAL"
+    if not interval and not (slip.word.startswith("'") and (clause or argument or slip.start == "window")):
+        return ""
+    time = _TIME.match(" ".join(words[1:] if interval else words))
+    if time is None:
+        return "for example `WITHIN 10 seconds`" if clause else ""
+    unit = (time[2] or "").lower()
+    plural = "s" if time[1] != "1" and f"{unit}s" in UNITS and len(unit) > 2 else ""
+    return f"write `{clause}{time[1]} {unit}{plural}`" if unit in UNITS else f"write `{clause}{time[1]}`"
+
+
+HABITS: tuple[Callable[[Slip], str], ...] = (
+    _infix_pattern,
+    _comma,
+    _star,
+    _star_of_call,
+    _sql_clause,
+    _quoted_time,
+    _quoted_name,
+)
+
+
+# --- Hints for constraints that are not quite those of the language.
+
+_OTHER_WORDS = {
+    "BEFORE": "PRIOR", "PRECEDES": "PRIOR", "PRECEDENCE": "PRIOR", "SEQ": "PRIOR", "THEN": "PRIOR",
+    "XOR": "EXCLUSIVE", "EXCLUDES": "EXCLUSIVE", "EXCLUDE": "EXCLUSIVE", "MUTEX": "EXCLUSIVE",
+    "REQUIRES": "REQUIRE", "NEEDS": "REQUIRE", "RESPONSE": "REQUIRE",
+    "END": "ENDS", "TERMINATES": "ENDS", "TERMINAL": "ENDS", "LAST": "ENDS", "FINAL": "ENDS",
+}  # fmt: skip
+_ARROWS = ("->", "=", "=>", "-")
+_KINDS = (
+    "constraints are PRIOR, EXCLUSIVE, REQUIRE, ENDS and ENDS WITHIN, or streams joined by AND that IMPLIES another"
+)
+
+
+def _missing_keyword(slip: Slip) -> str:
+    """`EXCLUSIVE(A, B)` without CONSTRAINT."""
+    if "_CONSTRAINT" not in slip.accepted or slip.found is None:
+        return ""
+    rest = item_of((slip.found, *slip.after), (";",))
+    words = [lexeme.text.upper() for lexeme in rest]
+    starts = slip.word in FORMS and words[1:2] in (["("], ["WITHIN"])
+    return f"write `CONSTRAINT {slip.quote(rest)}`" if starts or "IMPLIES" in words else ""
+
+
+def _unknown_form(slip: Slip) -> str:
+    """`CONSTRAINT EXCLUDES(A, B)`."""
+    words = _words(slip)
+    if not slip.in_constraint or len(words) > 2:
+        return ""
+    if len(words) == 1:
+        return _KINDS if slip.word in ("AND", "OR", "(") else ""
+    form = _form(words[1])
+    if slip.word == "(":
+        return f"did you mean `{form}`?" if form else _KINDS
+    return "write `ENDS WITHIN` and a time" if words[1] == "ENDS" and slip.word.isdecimal() else ""
+
+
+def _infix_form(slip: Slip) -> str:
+    """`CONSTRAINT A BEFORE B` and `CONSTRAINT PRIOR A, B`."""
+    statement, words = slip.statement, _words(slip)
+    if not slip.in_constraint or len(words) != 3 or slip.found is None:
+        return ""
+    if words[1] in FORMS and slip.word in (",", ""):
+        return f"the streams of {words[1]} stand in parentheses: `{words[1]}(A, B)`"
+    form = _form(words[2])
+    if form is None or not _is_name(slip.found):
+        return ""
+    return f"write `{form}({statement[1].text}, {slip.found.text})`"
+
+
+def _arrow(slip: Slip) -> str:
+    """`CONSTRAINT A -> B`."""
+    if slip.word not in _ARROWS or "_IMPLIES" not in slip.accepted:
+        return ""
+    given = slip.statement[1:]
+    following = next((lexeme for lexeme in slip.after if lexeme.text != ">"), None)
+    if not given or following is None or not _is_name(following):
+        return "write IMPLIES, or `PRIOR(A, B)` for an order"
+    text, name = slip.quote(given), following.text
+    order = f", or `PRIOR({text}, {name})` for an order" if len(given) == 1 else ""
+    return f"write `{text} IMPLIES {name}`{order}"
+
+
+def _alternatives(slip: Slip) -> str:
+    """`A OR B IMPLIES C`, `A, B IMPLIES C` and `A IMPLIES B AND C`."""
+    if not slip.in_constraint or slip.word not in ("AND", "OR", ","):
+        return ""
+    if "_IMPLIES" in slip.accepted:
+        return (
+            "write one constraint for each side of OR"
+            if slip.word == "OR"
+            else "streams before IMPLIES are joined by AND"
+        )
+    if "IMPLIES" not in _words(slip):
+        return ""
+    each = "; write one constraint for each" if slip.word != "OR" else ""
+    return f"one stream stands behind IMPLIES{each}"
+
+
+def _nested(slip: Slip) -> str:
+    """`PRIOR(A, SEQ(B, C))` and `EXCLUSIVE(A OR B, C)`."""
+    if not slip.in_constraint or "_COMMA" not in slip.accepted or slip.open_bracket() is None:
+        return ""
+    if slip.word == "(":
+        return "constraints are over streams: names, no patterns"
+    return "streams are separated with `,`" if slip.word in ("AND", "OR") else ""
+
+
+def _misplaced_not(slip: Slip) -> str:
+    return "NOT stands only directly behind IMPLIES" if slip.in_constraint and slip.word == "NOT" else ""
+
+
+def _foreign_clause(slip: Slip) -> str:
+    """`CONSTRAINT PRIOR(A, B) WITHIN 5`."""
+    if not slip.after_constraint or slip.word not in CLAUSES:
+        return ""
+    return "PARTITION BY is the only clause of a constraint, and stands once"
+
+
+def _words(slip: Slip) -> list[str]:
+    return [lexeme.text.upper() for lexeme in slip.statement]
+
+
+def _form(word: str) -> str | None:
+    return _OTHER_WORDS.get(word) or closest(word, FORMS)
+
+
+def _is_name(lexeme: Lexeme) -> bool:
+    return lexeme.text.isidentifier() or lexeme.text.startswith("`")
+
+
+CONSTRAINT_SLIPS: tuple[Callable[[Slip], str], ...] = (
+    _missing_keyword,
+    _unknown_form,
+    _infix_form,
+    _arrow,
+    _alternatives,
+    _nested,
+    _misplaced_not,
+    _foreign_clause,
+)
+
+
+# --- Hints for operators, repetitions, policies and declared streams that are not quite those of the language.
+
+_SNOOP = {"A": "APERIODIC", "P": "PERIODIC"}
+_PREFIXES = ("FIRST", "LAST", "COLLECT")
+_METHODS = {
+    "followedbyany": "write `SEQ(A a, B b)`",
+    "followedby": "write `SEQ(A a, B b)`, with the clause `MATCH NEXT`",
+    "next": "write `NEXT(A a, B b)`, or SEQ with the clause `MATCH STRICT`",
+    "notfollowedby": "write `SEQ(A a, NOT B b)`",
+    "notnext": "write `SEQ(A a, NOT B b)`",
+    "oneormore": "write `A a+`",
+    "times": "write `A a{2}`, or `A a{2,4}`",
+    "timesormore": "write `A a{2,} ALL`",
+    "optional": "an item that may be missing is `A a*`, or an OR of both forms",
+    "where": "write `A a [condition]`",
+    "within": "write `SEQ(A a, B b) WITHIN 10 minutes`",
+}
+"""What the methods of FlinkCEP are here; in small letters."""
+
+
+def _misspelt_operator(slip: Slip) -> str:
+    """`FOLOWS(A a, B b, 5)`, and SNOOP's `A*(A a, B b, C c)`."""
+    if slip.in_constraint:
+        return ""
+    # Where PATTERN is before it, the word was read as the query's name and its bracket as a group.
+    bracket = slip.found if slip.word == "(" else slip.open_bracket() if slip.word == "," else None
+    if bracket is None or ("_COMMA" in slip.accepted and slip.word == ","):
+        return ""
+    before = [lexeme for lexeme in slip.before if lexeme.end <= bracket.start][-2:]
+    if not before or before[-1].end != bracket.start:
+        return ""
+    starred = before[-1].text in ("*", "+")
+    word = before[0].text.upper() if starred else before[-1].text.upper()
+    name = _SNOOP.get(word) or closest(word, OPERATORS)
+    name = f"{name}{before[-1].text}" if starred and name else name
+    return f"did you mean `{operator_form(name)}`?" if name in OPERATORS and name != word else ""
+
+
+def _operator_without_brackets(slip: Slip) -> str:
+    """`A a FOLLOWS B b` and `FOLLOWS A a, B b`."""
+    if slip.in_constraint or not slip.after_pattern or slip.found is None:
+        return ""
+    item = slip.item_before()
+    if slip.word in OPERATORS and item and slip.after:
+        return f"the patterns of {slip.word} stand in brackets: `{operator_form(slip.word)}`"
+    if len(item) == 2 and item[0].text.upper() in OPERATORS and _is_free_name(slip.found):
+        name = item[0].text.upper()
+        return f"the patterns of {name} stand in brackets: `{operator_form(name)}`"
+    return ""
+
+
+def _prefix_of_the_whole(slip: Slip) -> str:
+    """`PATTERN FIRST A a`."""
+    words = [lexeme.text.upper() for lexeme in slip.before[-3:]]
+    if len(words) == 3 and words[0] == "PATTERN" and words[1] in _PREFIXES and slip.after_pattern:
+        return f"{words[1]} stands before an item of SEQ or AND: `SEQ(A a, {words[1]} B b)`"
+    return ""
+
+
+def _misplaced_repetition(slip: Slip) -> str:
+    """`T{2} t` is `T t{2}`."""
+    item = slip.item_before()
+    words = [lexeme.text for lexeme in item]
+    if not slip.after_pattern or slip.found is None or len(words) < 2 or words[1] not in ("{", "+", "*"):
+        return ""
+    if words[-1].upper() not in ("}", "+", "*", "ALL") or not _is_free_name(slip.found) or slip.word in CLAUSES:
+        return ""
+    return f"a repetition stands behind the variable: `{words[0]} {slip.found.text}{slip.quote(item[1:])}`"
+
+
+def _braces(slip: Slip) -> str:
+    """`T t{2..4}`, `T t{,4}` and `T t?`."""
+    if slip.word == "?" and "_LBRACE" in slip.accepted:
+        return _METHODS["optional"].replace("A a", _last_item(slip))
+    if slip.previous_word == "{" or "_RBRACE" in slip.accepted:
+        return REPETITIONS
+    if slip.word == "ALL" and slip.previous_word in ("+", "*"):
+        return f"`{slip.previous_word}` takes all that there are: leave ALL out"
+    return ""
+
+
+def _method(slip: Slip) -> str:
+    """`A a.oneOrMore()` and `A a followedBy B b`."""
+    if not slip.after_pattern or slip.found is None:
+        return ""
+    word = slip.after[0].text if slip.word == "." and slip.after else slip.found.text
+    return _METHODS.get(word.lower(), "") if slip.word == "." or word.lower() not in ("where", "within") else ""
+
+
+def _element(slip: Slip) -> str:
+    """`t[1].temp` and `t[i-1].temp`."""
+    if slip.word != "[" or "_DOT" not in slip.accepted or slip.previous is None:
+        return ""
+    name = slip.previous.text
+    return f"fields of a list: `first({name}.x)`, `last({name}.x)`, `PREV({name}.x)`, or an aggregate over all of them"
+
+
+def _policy(slip: Slip) -> str:
+    """`AFTER MATCH SKIP PAST LAST ROW`, `MATCH SKIP TILL NEXT MATCH` and MATCH with nothing behind it."""
+    if not {"_PARTITION", "_BY"} & slip.accepted or slip.found is None:
+        return ""
+    before = slip.before[-2:] if slip.previous_word not in ("MATCH", "AFTER") else slip.before[-1:]
+    words = " ".join(lexeme.text for lexeme in (*before, slip.found, *slip.after[:5]))
+    if slip.word == "MATCH":
+        return foreign_policy(words) or "behind MATCH stands a policy, for example `MATCH RECENT`"
+    return foreign_policy(words)
+
+
+def _declaration(slip: Slip) -> str:
+    """`CREATE STREAM s AS PATTERN ...`, `INSERT INTO s ...` and `STREAM s AS ...`."""
+    words = [lexeme.text.upper() for lexeme in slip.statement[:1]]
+    starts = "_PATTERN" in slip.accepted and slip.word in ("CREATE", "INSERT", "DECLARE", "DEFINE")
+    if starts or (words == ["STREAM"] and {"NAME", "_FROM", "_PATTERN"} & slip.accepted and len(slip.statement) < 4):
+        return "a stream of matches is declared with `STREAM name FROM PATTERN ...`"
+    if words == ["STREAM"] and len(slip.statement) > 4 and slip.word in ("AND", "OR", "NOT", "("):
+        return "the name behind STREAM is the only one: leave out the one behind PATTERN"
+    return ""
+
+
+def _any_event(slip: Slip) -> str:
+    """`ANY EVENT EXCEPT A`, `ANY EVENT e BUT A` and `ANY BUT A`."""
+    words = [lexeme.text.upper() for lexeme in slip.before[-3:]]
+    said = words[-2:] == ["ANY", "EVENT"] or words[:2] == ["ANY", "EVENT"] or words[-2:-1] == ["ANY"]
+    excluding = {slip.word, words[-1] if words else ""} & {"BUT", "EXCEPT", "NOT", "EXCLUDING"}
+    return "write `ANY EVENT BUT A e`, or `ANY EVENT BUT (A, B) e`" if said and excluding else ""
+
+
+def _last_item(slip: Slip) -> str:
+    item = slip.item_before()
+    names = [lexeme for lexeme in item if _is_free_name(lexeme)]
+    return slip.quote(item) if item and len(names) == len(item) <= 2 else "A a"
+
+
+def _is_free_name(lexeme: Lexeme) -> bool:
+    return (lexeme.text.isidentifier() and not is_reserved(lexeme.text)) or lexeme.text.startswith("`")
+
+
+OPERATOR_SLIPS: tuple[Callable[[Slip], str], ...] = (
+    _declaration,
+    _any_event,
+    _misspelt_operator,
+    _prefix_of_the_whole,
+    _operator_without_brackets,
+    _braces,
+    _misplaced_repetition,
+    _method,
+    _element,
+    _policy,
+)

@@ -3,9 +3,50 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Iterator
 
-from ensue.nodes.expressions import Field
+from ensue.expr.functions import FUNCTIONS
+from ensue.nodes.expressions import (
+    Between,
+    Binary,
+    Call,
+    Case,
+    Duration,
+    Elements,
+    Expr,
+    Field,
+    Gather,
+    InList,
+    IsNull,
+    Like,
+    Literal,
+    Same,
+    Timestamp,
+    Unary,
+)
+from ensue.nodes.patterns import Events, Ticks, Window
+from ensue.nodes.rules import (
+    TIMERS,
+    Action,
+    Anything,
+    Argument,
+    Atom,
+    Causes,
+    Condition,
+    Fact,
+    HeadArgument,
+    Item,
+    Name,
+    Rule,
+    Ruleset,
+    StreamDeclaration,
+    TableDeclaration,
+    Temporal,
+    Term,
+    TimerItem,
+    Together,
+    While,
+)
 from ensue.nodes.states import (
     EVERYONE,
     Arrow,
@@ -32,11 +73,317 @@ from ensue.nodes.states import (
     Wander,
     Who,
 )
-from ensue.text.render_values import render_expression, render_names, render_window
-from ensue.text.reserved import quote_always, quote_name
+from ensue.text.reserved import quote_always, quote_name, quote_word, render_variable
+from ensue.text.values import render_duration, render_timestamp
+
+# --- Expressions and windows back to query text, with as few parentheses as reading it back allows.
 
 _LINE = 100
 _INDENT = "  "
+
+_OR, _AND, _NOT, _COMPARISON, _CONCATENATION, _SUM, _PRODUCT, _UNARY, _PRIMARY = range(9)
+_PRECEDENCE = {
+    "or": _OR, "and": _AND,
+    "=": _COMPARISON, "!=": _COMPARISON, "<": _COMPARISON, "<=": _COMPARISON, ">": _COMPARISON, ">=": _COMPARISON,
+    "||": _CONCATENATION, "+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT, "%": _PRODUCT,
+}  # fmt: skip
+
+
+def render_expression(expression: Expr) -> str:
+    """A condition or value on one line.
+
+    >>> render_expression(Binary("*", Binary("+", Field("a", "x"), Literal(1)), Literal(2)))
+    '(a.x + 1) * 2'
+    """
+    return _expression(expression, _OR)
+
+
+def render_window(window: Window) -> str:
+    """What stands after WITHIN.
+
+    >>> render_window(Duration(5_400_000_000_000)), render_window(Ticks(5)), render_window(Events(1))
+    ('90 minutes', '5', '1 EVENT')
+    """
+    match window:
+        case Duration():
+            return render_duration(window.nanoseconds)
+        case Ticks():
+            return str(window.count)
+        case Events():
+            return f"{window.count} {'EVENT' if window.count == 1 else 'EVENTS'}"
+
+
+def layout_condition(condition: Expr) -> str:
+    """A condition on one line or, where it is long, each part of its AND on a line of its own."""
+    text = render_expression(condition)
+    if len(text) <= _LINE:
+        return text
+    parts: list[str] = []
+    while isinstance(condition, Binary) and condition.operator == "and":
+        parts.append(_expression(condition.right, _NOT))
+        condition = condition.left
+    parts.append(_expression(condition, _AND))
+    return f"\n{_INDENT * 2}AND ".join(reversed(parts))
+
+
+def _expression(expression: Expr, context: int) -> str:
+    """The text of an operand; `context` is the loosest precedence that needs no parentheses there."""
+    text, precedence = _with_precedence(expression)
+    return text if precedence >= context else f"({text})"
+
+
+def _with_precedence(expression: Expr) -> tuple[str, int]:
+    match expression:
+        case Literal():
+            return _literal(expression)
+        case Duration():
+            return render_duration(expression.nanoseconds), _UNARY if expression.nanoseconds < 0 else _PRIMARY
+        case Timestamp():
+            return f"TIMESTAMP '{render_timestamp(expression.nanoseconds, expression.zoned)}'", _PRIMARY
+        case Field(variable, name, asks_state=True):
+            return name if variable is None else f"{render_variable(variable)}.{name}", _PRIMARY
+        case Field(None, name):
+            return quote_name(name), _PRIMARY
+        case Field(variable, name) if variable is not None:
+            return f"{render_variable(variable)}.{quote_word(name)}", _PRIMARY
+        case Unary("not", operand):
+            return f"NOT {_expression(operand, _NOT)}", _NOT
+        case Unary():
+            return _minus(expression.operand), _UNARY
+        case Binary():
+            return _binary(expression), _PRECEDENCE[expression.operator]
+        case InList() | Between() | Like() | IsNull():
+            return _predicate(expression), _COMPARISON
+        case Case():
+            return _case(expression), _PRIMARY
+        case Call(name, arguments):
+            return f"{quote_name(name)}({_listed(arguments)})", _PRIMARY
+        case Elements(Literal(True), of):
+            return render_variable(of), _PRIMARY
+        case Elements(element):
+            return _with_precedence(element)
+        case Gather(elements):
+            return f"[{_listed(elements)}]", _PRIMARY
+        case Same(names):
+            return f"SAME({render_names(names)})", _PRIMARY
+    raise TypeError(f"{expression!r} is not an expression")
+
+
+def _literal(literal: Literal) -> tuple[str, int]:
+    match literal.value:
+        case None:
+            return "NULL", _PRIMARY
+        case bool(value):
+            return "TRUE" if value else "FALSE", _PRIMARY
+        case str(value):
+            return _quoted(value), _PRIMARY
+        case number:
+            text = repr(number)
+            return text, _UNARY if text.startswith("-") else _PRIMARY
+
+
+def _minus(operand: Expr) -> str:
+    text = _expression(operand, _UNARY)
+    # A minus before a number would become part of it, and two of them would start a comment.
+    folds = isinstance(operand, Duration) or (isinstance(operand, Literal) and text[0] in "0123456789")
+    return f"-({text})" if folds or text.startswith("-") else f"-{text}"
+
+
+def _binary(binary: Binary) -> str:
+    precedence = _PRECEDENCE[binary.operator]
+    left = precedence + 1 if precedence == _COMPARISON else precedence
+    operator = binary.operator.upper()
+    return f"{_expression(binary.left, left)} {operator} {_expression(binary.right, precedence + 1)}"
+
+
+def _predicate(predicate: InList | Between | Like | IsNull) -> str:
+    operand = _expression(predicate.operand, _CONCATENATION)
+    negation = "NOT " if predicate.negated else ""
+    match predicate:
+        case InList():
+            return f"{operand} {negation}IN ({_listed(predicate.items)})"
+        case Between():
+            low, high = _expression(predicate.low, _CONCATENATION), _expression(predicate.high, _CONCATENATION)
+            return f"{operand} {negation}BETWEEN {low} AND {high}"
+        case Like():
+            return f"{operand} {negation}LIKE {_quoted(predicate.pattern)}"
+        case IsNull():
+            return f"{operand} IS {negation}NULL"
+
+
+def _case(case: Case) -> str:
+    branches = "".join(
+        f" WHEN {render_expression(condition)} THEN {render_expression(value)}" for condition, value in case.branches
+    )
+    default = f" ELSE {render_expression(case.default)}" if case.default is not None else ""
+    return f"CASE{branches}{default} END"
+
+
+def _listed(expressions: tuple[Expr, ...]) -> str:
+    return ", ".join(map(render_expression, expressions))
+
+
+def render_names(names: tuple[str, ...]) -> str:
+    """Names with commas between."""
+    return ", ".join(map(quote_name, names))
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+# --- Rules, facts, declarations and actions back to query text: `parse(render(x)) == x`.
+
+
+def render_declarations(ruleset: Ruleset) -> Iterator[str]:
+    """The streams, tables and facts, without the `;` that ends each.
+
+    >>> list(render_declarations(Ruleset(facts=(Fact("vip", (Literal(7),)),))))
+    ['FACT vip(7)']
+    """
+    yield from map(render_stream, ruleset.streams)
+    yield from map(render_table, ruleset.tables)
+    yield from map(render_fact, ruleset.facts)
+
+
+def render_rule(rule: Rule) -> str:
+    """A rule, on one line if it is short, otherwise each item on a line of its own.
+
+    >>> from ensue.text.parser import parse_statements
+    >>> render_rule(parse_statements("rule late(id) :- o:order(id,_), q<10").ruleset.rules[0])
+    'RULE late(id) <- o: order(id, _), q < 10'
+    """
+    head = f"RULE {quote_name(rule.head)}({', '.join(map(_head_argument, rule.arguments))}) <-"
+    items = [render_item(item) for item in rule.body]
+    text = f"{head} {', '.join(items)}"
+    if len(text) <= _LINE and "\n" not in text:
+        return text
+    listed = f",\n{_INDENT}".join(items)
+    return f"{head}\n{_INDENT}{listed}"
+
+
+def render_item(item: Item) -> str:
+    """One item of a body.
+
+    >>> render_item(Temporal("o", "before", "s")), render_item(Condition(Call("late", ())))
+    ('o before s', '(late())')
+    """
+    match item:
+        case Atom(name=None):
+            return _atom(item, FUNCTIONS)
+        case Atom():
+            return _atom(item, TIMERS)
+        case TimerItem():
+            length = render_window(item.window)
+            return f"{quote_name(item.name)}: {item.kind}({quote_name(item.base)}, {length})"
+        case While():
+            word = "collect" if item.collects else "not"
+            return f"while {quote_name(item.interval)}: {word} {_atom(item.atom, ())}"
+        case Together():
+            return f"{{{render_names(item.names)}}} within {render_window(item.window)}"
+        case Temporal():
+            return f"{quote_name(item.left)} {item.relation} {quote_name(item.right)}"
+        case Causes():
+            return f"{quote_name(item.cause)} causes {quote_name(item.effect)}"
+        case Condition(Call(name) as call) if name not in FUNCTIONS:
+            return f"({render_expression(call)})"
+        case Condition():
+            return render_expression(item.expression)
+
+
+def render_fact(fact: Fact) -> str:
+    """A fact as a statement."""
+    values = [render_expression(value) for value in fact.values]
+    if fact.columns is not None:
+        values = [f"{quote_name(column)}={value}" for column, value in zip(fact.columns, values, strict=True)]
+    return f"FACT {quote_name(fact.table)}({', '.join(values)})"
+
+
+def render_table(table: TableDeclaration) -> str:
+    """The declaration of a table as a statement."""
+    return f"TABLE {quote_name(table.name)}({render_names(table.columns)})"
+
+
+def render_stream(declaration: StreamDeclaration) -> str:
+    """The declaration of a stream of the input as a statement.
+
+    >>> render_stream(StreamDeclaration(None, None, "id", "parent"))
+    'STREAM ANY EVENT ID id PARENT parent'
+    """
+    stream = "ANY EVENT" if declaration.stream is None else quote_name(declaration.stream)
+    attributes = "" if declaration.attributes is None else f"({render_names(declaration.attributes)})"
+    identity = "" if declaration.identity is None else f" ID {quote_name(declaration.identity)}"
+    parent = "" if declaration.parent is None else f" PARENT {quote_name(declaration.parent)}"
+    return f"STREAM {stream}{attributes}{identity}{parent}"
+
+
+def render_action(action: Action) -> str:
+    """An action as a statement.
+
+    >>> render_action(Action("overdue", "o", "notify", ()))
+    'ON overdue o DO notify()'
+    """
+    arguments = [_given(argument.expression, argument.parameter) for argument in action.arguments]
+    on = f"ON {quote_name(action.stream)} {quote_name(action.variable)}"
+    do = f"DO {quote_name(action.action)}({', '.join(arguments)})"
+    if action.where is None:
+        return f"{on} {do}"
+    text = f"{on} WHERE {render_expression(action.where)} {do}"
+    if len(text) <= _LINE:
+        return text
+    return f"{on}\n{_INDENT}WHERE {layout_condition(action.where)}\n{_INDENT}{do}"
+
+
+def _atom(atom: Atom, other_meanings: Container[str]) -> str:
+    """An atom; a stream that is called like something else that could stand there has backticks."""
+    label = "" if atom.name is None else f"{quote_name(atom.name)}: "
+    quote = quote_always if atom.stream.lower() in other_meanings else quote_name
+    return f"{label}{quote(atom.stream)}({', '.join(map(_argument, atom.arguments))})"
+
+
+def _argument(argument: Argument) -> str:
+    attribute = "" if argument.attribute is None else f"{quote_name(argument.attribute)}="
+    return attribute + _term(argument.term)
+
+
+def _term(term: Term) -> str:
+    match term:
+        case Anything():
+            return "_"
+        case Name("_"):
+            return quote_always("_")
+        case Name(name):
+            return quote_name(name)
+        case Literal():
+            return render_expression(term)
+
+
+def _head_argument(argument: HeadArgument) -> str:
+    return _given(argument.expression, argument.attribute)
+
+
+def _given(expression: Expr, name: str | None) -> str:
+    text = render_expression(expression)
+    if name is not None:
+        return f"{quote_name(name)} = {text}"
+    return f"({text})" if _looks_named(expression) else text
+
+
+def _looks_named(expression: Expr) -> bool:
+    """Whether an expression begins like an argument with a name: `x = ...`."""
+    match expression:
+        case Binary("=", Field(None, asks_state=False)):
+            return True
+        case Binary("and", Binary("or")):
+            return False  # in brackets
+        case Binary("and" | "or", left):
+            return _looks_named(left)
+        case _:
+            return False
+
+
+# --- render parts
+
 _KEYWORDS = re.compile("ANYONE|EVERYONE|NOBODY|EVENLY|BY|COUNT", re.IGNORECASE)
 _NUMBER = re.compile("[0-9]+")
 _LOOSEST, _JOINED, _SINGLE = range(3)

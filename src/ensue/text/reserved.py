@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ensue.nodes.names import Handle, Name, Spoken, Stream, quoted
-from ensue.nodes.operators import OPERATORS
+from ensue.nodes.patterns import OPERATORS
 
 RESERVED = (
     "AND", "AS", "BETWEEN", "CASE", "ELSE", "FALSE", "IN", "IS", "LIKE", "NOT", "NULL", "OR", "PARTITION",

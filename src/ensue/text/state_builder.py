@@ -37,10 +37,9 @@ from ensue.nodes.states import (
     Wander,
     Who,
 )
-from ensue.text.build_values import ValueRules
 from ensue.text.render_parts import render_measure
 from ensue.text.reserved import unquote_name
-from ensue.text.values import LiteralError, read_real
+from ensue.text.values import LiteralError, ValueRules, read_real
 
 
 class Domain(NamedTuple):

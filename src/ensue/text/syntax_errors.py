@@ -9,10 +9,7 @@ from dataclasses import replace
 from lark import UnexpectedInput
 
 from ensue.errors import Problem, QueryError, Source, Span, did_you_mean
-from ensue.text.constraint_slips import CONSTRAINT_SLIPS
-from ensue.text.habits import HABITS
-from ensue.text.hints import CLAUSES, Lexeme, Slip
-from ensue.text.operator_slips import OPERATOR_SLIPS
+from ensue.text.hints import CLAUSES, CONSTRAINT_SLIPS, HABITS, OPERATOR_SLIPS, Lexeme, Slip
 from ensue.text.reserved import is_reserved, quote_name
 from ensue.text.rule_hints import RULE_SLIPS
 from ensue.text.values import shorten, unit_hint

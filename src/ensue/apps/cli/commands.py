@@ -45,7 +45,7 @@ app = typer.Typer(
 
 def _complete_pattern(context: typer.Context, incomplete: str) -> Iterator[str]:
     """The names of the patterns in the program that the command line names."""
-    from ensue.apps.cli.programs import read_program
+    from ensue.apps.cli.detect import read_program
     from ensue.errors import EnsueError
 
     # While an option lacks its value, what stands before it is not read yet.
@@ -155,7 +155,7 @@ def explain(
     ] = False,
 ) -> None:
     """Show what each pattern means and how it will run: its graph, its plan, and the state a stream would keep."""
-    from ensue.apps.cli.programs import explain_program, read_program
+    from ensue.apps.cli.detect import explain_program, read_program
     from ensue.apps.cli.terminal import reported
 
     with reported():
@@ -198,8 +198,7 @@ def detect(
     ] = None,
 ) -> None:
     """Find the matches of a program in files of events. Matches go to stdout, everything else to stderr."""
-    from ensue.apps.cli.detect import detect_in_files, write_matches
-    from ensue.apps.cli.programs import choose_pattern, read_program
+    from ensue.apps.cli.detect import choose_pattern, detect_in_files, read_program, write_matches
     from ensue.apps.cli.terminal import reported
 
     with reported():
@@ -232,8 +231,7 @@ def violations(
 
     Exit code 0: the events were looked at, whether or not a constraint is broken; `--format json` tells scripts.
     """
-    from ensue.apps.cli.detect import violations_in_files, write_matches
-    from ensue.apps.cli.programs import read_program
+    from ensue.apps.cli.detect import read_program, violations_in_files, write_matches
     from ensue.apps.cli.terminal import reported
 
     with reported():
@@ -263,8 +261,7 @@ def why_not(
     format: Annotated[ProblemFormat, typer.Option(help="json: one object on stdout")] = ProblemFormat.TEXT,
 ) -> None:
     """Say why a pattern does not match: how far events came, what stopped them, and the nearest misses."""
-    from ensue.apps.cli.programs import read_program
-    from ensue.apps.cli.questions import why_not_in_files
+    from ensue.apps.cli.detect import read_program, why_not_in_files
     from ensue.apps.cli.terminal import reported
 
     with reported():
@@ -301,8 +298,7 @@ def report(
     A pipeline file says itself what its events are: they are read once on Spark as they are now, streams from their
     start, and nothing is written to its outputs.
     """
-    from ensue.apps.cli.pages import PIPELINES, report_on_files, report_on_pipeline, write_report
-    from ensue.apps.cli.programs import read_program
+    from ensue.apps.cli.detect import PIPELINES, read_program, report_on_files, report_on_pipeline, write_report
     from ensue.apps.cli.terminal import reported
 
     as_json, wanted = format is ProblemFormat.JSON, title or file.stem
@@ -376,7 +372,7 @@ def bench(
 ) -> None:
     """Measure how many events a second this machine looks at, for drawn events or a program and events of your own."""
     from ensue.apps.cli.bench import drawn_work, measure, own_work, show_speeds
-    from ensue.apps.cli.programs import read_program
+    from ensue.apps.cli.detect import read_program
     from ensue.apps.cli.terminal import UsageError, reported
 
     with reported():
@@ -424,7 +420,7 @@ def run(
 @app.command(epilog="Example: `ensue schema > pipeline.schema.json`, for an editor that completes YAML")
 def schema() -> None:
     """Print the JSON schema of pipeline files."""
-    from ensue.apps.pipelines.schema import published_schema
+    from ensue.apps.pipelines.definition import published_schema
 
     show(published_schema().rstrip("\n"))
 
@@ -442,7 +438,7 @@ def fmt(
     A statement with a comment inside stays as it is written: the standard form has no place for it. With a syntax error
     in any file, none is written.
     """
-    from ensue.apps.cli.formatting import run_fmt
+    from ensue.apps.cli.check import run_fmt
 
     raise typer.Exit(run_fmt(files, check, format is ProblemFormat.JSON))
 

@@ -22,12 +22,10 @@ from rich.console import Console
 from rich.text import Text
 
 from ensue.api import run, violations
-from ensue.apps.cli.cli_terminal import open_console
 from ensue.apps.cli.detect import matches_table, plain_value
-from ensue.apps.cli.order_stream import Found, find_in_stream
-from ensue.apps.cli.orders import draw_orders
+from ensue.apps.cli.orders import Found, draw_orders, find_in_stream
 from ensue.apps.cli.signals import STOPPED
-from ensue.apps.cli.terminal import UsageError, counted, messages
+from ensue.apps.cli.terminal import UsageError, counted, messages, open_console
 from ensue.explanation.report import report
 from ensue.kernels.warm_up import warm_up
 from ensue.programs import Program, parse

@@ -9,6 +9,8 @@ import io
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -17,13 +19,74 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from ensue.analysis.declarations import streams_below
 from ensue.api import run, violations
-from ensue.apps.cli.cli_terminal import open_console
+from ensue.apps.cli.check import read_text
 from ensue.apps.cli.files import read_sources, read_tables
-from ensue.apps.cli.programs import name_patterns
-from ensue.apps.cli.terminal import UsageError, counted, messages, show
+from ensue.apps.cli.terminal import UsageError, counted, messages, open_console, show
+from ensue.errors import did_you_mean
+from ensue.explanation import why_not
+from ensue.explanation.report import HtmlReport, report
+from ensue.lower.rulesets import heads_below
 from ensue.plan.plans import DEFAULT_LIMIT
-from ensue.programs import Program
+from ensue.programs import Program, parse
+
+# --- Program files: reading, explaining, choosing a pattern.
+
+
+def read_program(path: Path) -> Program:
+    """The program in a file; problems cite the path as it was given."""
+    return parse(read_text(path), str(path))
+
+
+def explain_program(program: Program, pattern: str | None, time: str, as_json: bool, stages: bool = False) -> str:
+    """What each pattern, or the one asked for, means and how it will run, or its stages; `time` names the time column.
+
+    JSON is an object with the text of each pattern under its name.
+    """
+    if not as_json:
+        return choose_pattern(program, pattern).explain(time=time, stages=stages)
+    names = program.names if pattern is None else (pattern,)
+    texts = {name: choose_pattern(program, name).explain(time=time, stages=stages) for name in names}
+    return json.dumps(texts, indent=2, ensure_ascii=False)
+
+
+def name_patterns(program: Program) -> Program:
+    """The program with its names written into it, so that messages call a pattern as results do."""
+    names = iter(program.names)
+    named = (node if node.declares else replace(node, name=next(names)) for node in program.statements.statements)
+    return Program(replace(program.statements, statements=tuple(named)))
+
+
+def choose_pattern(program: Program, pattern: str | None) -> Program:
+    """The program with only the pattern asked for, and the streams it stands on."""
+    if pattern is None:
+        return program
+    if pattern not in program.names:
+        raise UsageError(
+            "no-such-pattern",
+            f"the program has no pattern `{pattern}`; patterns: {', '.join(program.names)}",
+            did_you_mean(pattern, program.names),
+        )
+    if pattern in program.statements.heads:
+        return _only_head(program, pattern)
+    node = program.statements.results[program.names.index(pattern)]
+    below = streams_below(node, program.statements.statements)
+    return Program(replace(program.statements, statements=(*below, replace(node, name=pattern))))
+
+
+def _only_head(program: Program, head: str) -> Program:
+    """The program without patterns, and only with the rules for a head and for those that it stands on."""
+    statements = program.statements
+    assert statements.ruleset is not None
+    needed = heads_below(head, statements.ruleset)
+    rules = tuple(rule for rule in statements.ruleset.rules if rule.head in needed)
+    return Program(
+        replace(statements, statements=statements.declared, ruleset=replace(statements.ruleset, rules=rules))
+    )
+
+
+# --- detect
 
 SHOWN_ROWS = 20
 """Rows of a table that are shown unless `--rows` says otherwise."""
@@ -171,3 +234,89 @@ def _as_csv(table: pa.Table) -> str:
             json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value for value in values
         )
     return text.getvalue()
+
+
+# --- Questions about a program and files of events.
+
+
+def why_not_in_files(
+    program: Program,
+    data: Sequence[str],
+    time: str,
+    type: str | None,
+    end: str | None,
+    name: str | None,
+    examples: int,
+    as_json: bool,
+) -> str:
+    """Why a pattern of the program does not match in the files, as text or as JSON."""
+    sources = read_sources(data, [column for column in (time, end) if column is not None])
+    found = why_not(sources, name_patterns(program), time=time, type=type, end=end, name=name, examples=examples)
+    if not as_json:
+        return found.to_text()
+    steps = [plain_value(row) for row in found.table.to_pylist()]
+    answer = {"name": found.name, "matches": found.matches, "verdict": found.verdict, "steps": steps}
+    return json.dumps(answer, ensure_ascii=False, allow_nan=False)
+
+
+# --- `ensue report`: a program over files of events, or a pipeline, as one HTML page.
+
+PIPELINES = (".yaml", ".yml")
+"""How the names of pipeline files end."""
+
+
+def report_on_pipeline(file: Path, options: Sequence[str], title: str, most_keys: int, as_json: bool) -> HtmlReport:
+    """What the program of a pipeline finds in its sources; `options` about events are what the file says itself."""
+    from ensue.apps.cli.run import read_pipeline_file
+    from ensue.apps.pipelines.runner import report_pipeline
+
+    if options:
+        raise UsageError(
+            "pipeline-events",
+            f"a pipeline file says what its events are, and {', '.join(options)} says it again",
+            "leave these options out, or name an .ensue file",
+        )
+    pipeline = read_pipeline_file(file, as_json)
+    messages(f"Reading the sources of {pipeline.name} on Spark ...")
+    return report_pipeline(pipeline, title=title, most_keys=most_keys)
+
+
+def report_on_files(
+    program: Program,
+    events: Sequence[str],
+    time: str | None,
+    type: str | None,
+    end: str | None,
+    tables: Sequence[str],
+    title: str,
+    most_keys: int,
+) -> HtmlReport:
+    """What the program finds in the files."""
+    if not events or time is None:
+        raise UsageError(
+            "missing-events",
+            "a report on a program needs its events and their time",
+            "--events DATA --time COLUMN; a pipeline file says these itself",
+        )
+    sources = read_sources(events, [column for column in (time, end) if column is not None])
+    given = read_tables(tables)
+    return report(
+        sources, program, time=time, type=type, end=end, tables=given or None, title=title, most_keys=most_keys
+    )
+
+
+def write_report(page: HtmlReport, output: Path, as_json: bool) -> None:
+    """Writes the page, says where it is and what it shows: in words on stderr, or as JSON on stdout."""
+    try:
+        page.save(output)
+    except OSError as error:
+        raise UsageError("unwritable-report", f"`{output}` cannot be written: {error.strerror}") from None
+    facts = page.facts
+    found = {pattern["name"]: pattern["count"] for pattern in facts["patterns"]}
+    if as_json:
+        said = {"report": str(output), "rows": facts["rows"], "matches": found, "shown": facts["leftOut"]}
+        show(json.dumps(said, ensure_ascii=False))
+        return
+    lines = [f"{name}: {counted(count, 'match', 'matches')}" for name, count in found.items()]
+    lines += [f"shown: {'; '.join(facts['leftOut'])}"] if facts["leftOut"] else []
+    messages("\n".join([*lines, f"Written to {output}"]))

@@ -42,6 +42,6 @@ def _look_at(name: str, files: Sequence[str], only_check: bool) -> int:
         from ensue.apps.cli.check import run_check
 
         return run_check(files, as_json=False)
-    from ensue.apps.cli.formatting import run_fmt
+    from ensue.apps.cli.check import run_fmt
 
     return run_fmt(files, only_check, as_json=False)

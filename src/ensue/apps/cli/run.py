@@ -10,10 +10,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from ensue.apps.cli.check import Finding, problems_as_json, read_text
-from ensue.apps.cli.cli_terminal import open_console
 from ensue.apps.cli.detect import SHOWN_ROWS, matches_table, plain_value
 from ensue.apps.cli.signals import STOPPED, told_to_stop
-from ensue.apps.cli.terminal import counted, messages, show
+from ensue.apps.cli.terminal import counted, messages, open_console, show
 from ensue.apps.pipelines import Pipeline, read_pipeline_text
 from ensue.apps.pipelines.description import describe, described
 from ensue.apps.pipelines.runner import run_pipeline

@@ -6,16 +6,229 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ensue.apps.cli.files import as_time, format_of, read_sources
-from ensue.apps.cli.proposing import TIME_NAMES, Proposal, propose
 from ensue.apps.cli.terminal import UsageError, messages, show
 from ensue.apps.pipelines import read_pipeline_text
 from ensue.text.reserved import quote_name, quote_stream, quote_word
+
+# --- What a table of events probably means: its time, its type, its key, and a first pattern that its rows have.
+
+TIME_NAMES = re.compile(
+    r"^(t|ts|at|time|timestamp|date|datetime|when|epoch)$|(_at|_ts|_time|time|timestamp|_date|_epoch)$", re.I
+)
+TYPE_NAMES = re.compile(r"^(type|kind|event|event_type|event_name|eventtype|action|activity|status|state|name)$", re.I)
+KEY_NAMES = re.compile(r"(^|_)(id|key|user|customer|account|order|session|device|case|host|ip)$|[a-z]Id$|_id$", re.I)
+MOST_TYPES = 60
+LENGTHS = {
+    "1 minute": 60,
+    "2 minutes": 120,
+    "5 minutes": 300,
+    "10 minutes": 600,
+    "30 minutes": 1800,
+    "1 hour": 3600,
+    "2 hours": 7200,
+    "6 hours": 21600,
+    "12 hours": 43200,
+    "1 day": 86400,
+    "2 days": 172800,
+    "7 days": 604800,
+}
+"""Round lengths of time, in seconds."""
+
+SAMPLE = 200_000
+"""Rows that are looked at."""
+
+YEAR = 31_557_600
+TICKS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
+"""How integers count the time since 1970, by how many of them make a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A column, and why it was chosen."""
+
+    column: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """Which column means what, and two streams of which one often comes before the other under one key.
+
+    Where time is an integer that counts from 1970, `ticks` says what it counts.
+    """
+
+    time: Choice
+    type: Choice | None
+    key: Choice | None
+    first: str
+    second: str
+    window: str
+    ticks: str = ""
+
+
+def propose(table: pa.Table, time: str | None, type: str | None, key: str | None) -> Proposal:
+    """Looks at the columns and the first rows; what is given is taken as it is."""
+    head = table.slice(0, SAMPLE)
+    for role, name in (("--time", time), ("--type", type), ("--key", key)):
+        if name is not None and name not in head.column_names:
+            columns = ", ".join(head.column_names)
+            raise UsageError("no-such-column", f"the table has no column `{name}` for {role}; columns: {columns}")
+    if head.num_rows == 0:
+        raise UsageError("no-rows", "the table has no rows to look at", "name a file with some events in it")
+    chosen_time = _given(time) or _choose_time(head)
+    others = [name for name in head.column_names if name != chosen_time.column]
+    chosen_type = _given(type) or _choose_type(head, others)
+    rest = [name for name in others if chosen_type is None or name != chosen_type.column]
+    chosen_key = _given(key) or _choose_key(head, rest)
+    kind = head.schema.field(chosen_time.column).type
+    first, second, window = _frequent_pair(head, chosen_time, chosen_type, chosen_key)
+    ticks = _ticks(head.column(chosen_time.column)) if pa.types.is_integer(kind) else ""
+    return Proposal(chosen_time, chosen_type, chosen_key, first, second, window, ticks)
+
+
+def _given(name: str | None) -> Choice | None:
+    return None if name is None else Choice(name, "as you said")
+
+
+# --- time
+
+
+def _choose_time(table: pa.Table) -> Choice:
+    """A column of timestamps, else integers that are called like a time, else integers that count from 1970."""
+    types = {field.name: field.type for field in table.schema}
+    moments = [name for name, kind in types.items() if pa.types.is_timestamp(kind)]
+    if moments:
+        return _best(moments, TIME_NAMES, "holds timestamps")
+    integers = [name for name, kind in types.items() if pa.types.is_integer(kind)]
+    called = [name for name in integers if TIME_NAMES.search(name)]
+    if called:
+        return Choice(called[0], "holds integers and is called like a time")
+    counting = [name for name in integers if _ticks(table.column(name))]
+    if counting:
+        return _best(counting, TIME_NAMES, f"holds {_ticks(table.column(counting[0]))} since 1970")
+    raise UsageError("no-time", f"no column looks like a time; columns: {', '.join(types)}", _time_hint(types))
+
+
+def _time_hint(types: Mapping[str, pa.DataType]) -> str:
+    if len(types) == 1 and (name := next(iter(types))) and re.search(r"[;\t|]", name):
+        return "columns are separated by commas here; write the file again with commas, or as Parquet"
+    floats = [name for name, kind in types.items() if pa.types.is_floating(kind) and TIME_NAMES.search(name)]
+    if floats:
+        return f"times are timestamps or integers, and `{floats[0]}` holds fractions: bring it to one of the two"
+    return "name it with --time COLUMN; texts are times if they are ISO 8601"
+
+
+def _ticks(column: pa.ChunkedArray) -> str:
+    """What integers count, if all of them lie between 2000 and 2100 when they count it from 1970; else nothing."""
+    least, greatest = (value.as_py() for value in pc.min_max(column).values())
+    if least is None:
+        return ""
+    fitting = (word for word, each in TICKS.items() if 30 * YEAR * each <= least and greatest <= 130 * YEAR * each)
+    return next(fitting, "")
+
+
+# --- type and key
+
+
+def _best(names: Sequence[str], wanted: re.Pattern[str], what: str) -> Choice:
+    """The first column whose name fits, else the first; `what` is what they have in common."""
+    called = next((name for name in names if wanted.search(name)), names[0])
+    others = [f"`{name}`" for name in names if name != called]
+    if not others:
+        return Choice(called, f"the only one that {what}")
+    return Choice(called, f"{what}, as {'does' if len(others) == 1 else 'do'} {', '.join(others)}")
+
+
+def _choose_type(table: pa.Table, names: Sequence[str]) -> Choice | None:
+    fitting = [name for name in names if 2 <= _distinct_texts(table, name) <= min(MOST_TYPES, table.num_rows // 2)]
+    if not fitting:
+        return None
+    return _best(fitting, TYPE_NAMES, "holds few different texts")
+
+
+def _choose_key(table: pa.Table, names: Sequence[str]) -> Choice | None:
+    """Values that come back, and more than a few of them, in a column that is called like a key."""
+    for name in names:
+        kind = _plain(table.schema.field(name).type)
+        is_key = pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)
+        if is_key and KEY_NAMES.search(name):
+            values = _distinct(table.column(name))
+            if 1 < values < table.num_rows:
+                return Choice(name, f"called like a key, {values:,} values that come back")
+    return None
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _distinct_texts(table: pa.Table, name: str) -> int:
+    kind = _plain(table.schema.field(name).type)
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return _distinct(table.column(name)) if is_text else 0
+
+
+def _distinct(column: pa.ChunkedArray) -> int:
+    return int(pc.count_distinct(column.cast(_plain(column.type))).as_py())
+
+
+# --- a first pattern
+
+
+def _frequent_pair(table: pa.Table, time: Choice, type: Choice | None, key: Choice | None) -> tuple[str, str, str]:
+    """The two streams that follow one another most often under one key, and a window that most such pairs fit."""
+    kind = table.schema.field(time.column).type
+    any_window = "100" if pa.types.is_integer(kind) else "1 hour"
+    if type is None:
+        return "Event", "Event", any_window
+    times = pc.cast(table.column(time.column), pa.int64())
+    columns = {"t": times, "type": table.column(type.column).cast(pa.string())}
+    columns["key"] = table.column(key.column) if key is not None else pa.nulls(table.num_rows)
+    rows = pa.table(columns).sort_by([("key", "ascending"), ("t", "ascending")])
+    before, after = rows.slice(0, max(0, rows.num_rows - 1)), rows.slice(1)
+    same = pc.equal(before.column("key"), after.column("key")) if key is not None else pa.scalar(True)
+    fits = pc.and_(pc.not_equal(before.column("type"), after.column("type")), same)
+    pairs = pa.table(
+        {
+            "first": before.column("type"),
+            "second": after.column("type"),
+            "gap": pc.subtract(after.column("t"), before.column("t")),
+        }
+    ).filter(fits)
+    if pairs.num_rows == 0:
+        kinds = sorted(value for value in pc.unique(rows.column("type")).to_pylist() if value) or ["Event"]
+        return kinds[0], kinds[-1], any_window
+    counted = pairs.group_by(["first", "second"]).aggregate([("gap", "count")])
+    best = counted.sort_by([("gap_count", "descending"), ("first", "ascending")]).to_pylist()[0]
+    chosen = pairs.filter(
+        pc.and_(pc.equal(pairs.column("first"), best["first"]), pc.equal(pairs.column("second"), best["second"]))
+    )
+    most = float(pc.quantile(chosen.column("gap"), 0.9)[0].as_py() or 0)
+    return best["first"], best["second"], _window(most, kind)
+
+
+def _window(gap: float, kind: pa.DataType) -> str:
+    """A round length of time that is not shorter.
+
+    >>> _window(250, pa.int64()), _window(90, pa.timestamp("s")), _window(5_000_000, pa.timestamp("us"))
+    ('250', '2 minutes', '1 minute')
+    """
+    if not pa.types.is_timestamp(kind):
+        return str(max(1, int(gap)))
+    seconds = gap / {"s": 1, "ms": 1e3, "us": 1e6, "ns": 1e9}[kind.unit]
+    fitting = (length for length, size in LENGTHS.items() if size >= seconds)
+    return next(fitting, f"{int(seconds // 86400) + 1} days")
+
+
+# --- starter
 
 PROGRAM, PIPELINE, README = "program.ensue", "pipeline.yaml", "README.md"
 DDL = {

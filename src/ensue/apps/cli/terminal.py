@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from rich.console import Console
 
 from ensue.errors import EnsueError, EnsueWarning, LimitError, SchemaError, did_you_mean
 
@@ -103,3 +106,16 @@ def existing_file(path: Path) -> Path:
 def table_width() -> int | None:
     """How wide tables may become: as wide as the terminal, or `PIPE_WIDTH` where there is none."""
     return None if sys.stdout.isatty() else PIPE_WIDTH
+
+
+# --- The terminal that tables are written to.
+
+
+def no_color() -> bool:
+    """Whether the user wants no colours (see no-color.org); bold and italic text go with them."""
+    return bool(os.environ.get("NO_COLOR"))
+
+
+def open_console() -> Console:
+    """Where tables are written: stdout, as wide as fits, in colour if it is a terminal and nobody minds."""
+    return Console(width=table_width(), highlight=False, color_system=None if no_color() else "auto")

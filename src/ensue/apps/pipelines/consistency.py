@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ensue.apps.pipelines.validation import Mapped
-from ensue.apps.pipelines.variables import Given
+from ensue.apps.pipelines.yaml_tree import Given
 from ensue.errors import Problem, Span, closest, did_you_mean
 from ensue.nodes.rules import Ruleset
 from ensue.plan.partial import partial_problems

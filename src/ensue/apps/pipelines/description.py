@@ -17,7 +17,7 @@ from ensue.apps.pipelines.model import (
     Table,
     WebhookSink,
 )
-from ensue.apps.pipelines.variables import Given, redact
+from ensue.apps.pipelines.yaml_tree import Given, redact
 
 
 def described(pipeline: Pipeline) -> dict[str, Any]:

@@ -23,8 +23,7 @@ from ensue.apps.pipelines.model import (
     WebhookSink,
 )
 from ensue.apps.pipelines.validation import Checker, Mapped
-from ensue.apps.pipelines.variables import Environment, Given, masked
-from ensue.apps.pipelines.yaml_tree import Entries, Text, parse_tree
+from ensue.apps.pipelines.yaml_tree import Entries, Environment, Given, Text, masked, parse_tree
 from ensue.errors import Problem, QueryError, Source, Span
 from ensue.plan.plans import DEFAULT_LIMIT
 from ensue.programs import Program, parse

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from ensue.apps.pipelines.variables import Given
+from ensue.apps.pipelines.yaml_tree import Given
 from ensue.errors import Source
 from ensue.programs import Program
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from ensue.apps.pipelines.definition import Flag, Key, ListOf, MapOf, Number, Record, Settings, Shape, TextOf
-from ensue.apps.pipelines.variables import Environment, Given, secret_part
-from ensue.apps.pipelines.yaml_tree import Entries, Entry, Items, Text, Tree
+from ensue.apps.pipelines.yaml_tree import Entries, Entry, Environment, Given, Items, Text, Tree, secret_part
 from ensue.errors import Problem, Span, did_you_mean
 
 Values: TypeAlias = "Given | list[Values] | Mapped"

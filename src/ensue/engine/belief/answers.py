@@ -2,28 +2,154 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from ensue.engine.belief.conditions import chosen, product_chances, truth
 from ensue.engine.belief.model import StatePlan
-from ensue.errors import LimitError
-from ensue.kernels.joint import Floats
+from ensue.errors import LimitError, SchemaError
+from ensue.kernels.beliefs import Floats
 from ensue.nodes.states import (
+    ANYONE,
+    NOBODY,
     Both,
     Constant,
     Counted,
+    Either,
     ExpectedCount,
     Located,
     Measure,
     MostLikely,
+    NotSo,
     Places,
     ProbabilityOf,
     StateCondition,
+    StateStatement,
+    atoms,
 )
+
+# --- Conditions on a state: where they hold in a joint distribution, and their probability where variables are apart.
+
+MOST_CASES = 20_000
+"""So many cases may a condition tell apart where variables are kept apart."""
+
+_COMPARE: dict[str, Callable[[Any, int], Any]] = {
+    "=": np.equal,
+    "!=": np.not_equal,
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+}
+
+Flags = npt.NDArray[np.bool_]
+
+
+def chosen(places: Places, statement: StateStatement) -> Flags:
+    """Which values of the domain are meant."""
+    named = np.isin(np.array(statement.values, object), list(places.values))
+    return ~named if places.negated else named
+
+
+def holds(condition: StateCondition, found: Callable[[Located | Counted], Any]) -> Any:
+    """Whether a condition holds, from whether its atoms do."""
+    match condition:
+        case Located() | Counted():
+            return found(condition)
+        case NotSo():
+            return np.logical_not(holds(condition.item, found))
+        case Both():
+            return np.logical_and(holds(condition.left, found), holds(condition.right, found))
+        case Either():
+            return np.logical_or(holds(condition.left, found), holds(condition.right, found))
+
+
+def _of_count(atom: Located | Counted, count: Any, variables: int) -> Any:
+    """Whether an atom that speaks of no variable by name holds for so many variables."""
+    if isinstance(atom, Counted):
+        return _COMPARE[atom.operator](count, atom.number)
+    assert not isinstance(atom.who, Constant)
+    if atom.who.word == ANYONE:
+        return np.greater(count, 0)
+    return np.equal(count, 0 if atom.who.word == NOBODY else variables)
+
+
+def truth(condition: StateCondition, statement: StateStatement, digits: npt.NDArray[np.int16]) -> Flags:
+    """In which combinations of values a condition holds."""
+
+    def found(atom: Located | Counted) -> Flags:
+        mask = chosen(atom.places, statement)
+        if isinstance(atom, Located) and isinstance(atom.who, Constant):
+            return np.asarray(mask[digits[statement.variables.index(atom.who.name)]])
+        return np.asarray(_of_count(atom, mask[digits].sum(axis=0), len(statement.variables)))
+
+    return np.asarray(holds(condition, found))
+
+
+def product_chances(condition: StateCondition, statement: StateStatement, chances: Floats) -> Floats:
+    """The probability of a condition on independent variables; `chances` are rows of one distribution per variable.
+
+    Variables are taken in one by one. What is known so far of the atoms, the truth of those that name a variable and a
+    count for the others, is a case; each case has its probability in every row.
+    """
+    parts = list(dict.fromkeys(atoms(condition)))
+    masks = [chosen(atom.places, statement) for atom in parts]
+    names = [atom.who.name if isinstance(atom, Located) and isinstance(atom.who, Constant) else None for atom in parts]
+    values = len(statement.values)
+    cases: dict[tuple[int, ...], Floats] = {(0,) * len(parts): np.ones(len(chances))}
+    for number, variable in enumerate(statement.variables):
+        own = chances[:, number * values : (number + 1) * values]
+        concerned = np.array([name in (None, variable) for name in names])
+        kinds = np.array(masks, int).T * concerned
+        steps = {
+            tuple(int(part) for part in kind): own[:, (kinds == kind).all(axis=1)].sum(axis=1)
+            for kind in np.unique(kinds, axis=0)
+        }
+        cases = _joined_cases(cases, steps)
+    total = np.zeros(len(chances))
+    for case, probability in cases.items():
+        if _holds_in(condition, parts, names, case, len(statement.variables)):
+            total += probability
+    return total
+
+
+def _joined_cases(
+    cases: dict[tuple[int, ...], Floats], steps: dict[tuple[int, ...], Floats]
+) -> dict[tuple[int, ...], Floats]:
+    joined: dict[tuple[int, ...], Floats] = {}
+    for case, probability in cases.items():
+        for step, own in steps.items():
+            together = tuple(a + b for a, b in zip(case, step, strict=True))
+            joined[together] = joined.get(together, 0.0) + probability * own
+    if len(joined) > MOST_CASES:
+        raise LimitError(
+            "state-question",
+            f"the condition tells more than {MOST_CASES} cases apart, and the state is too large to list them",
+            "ask about fewer variables or counts at once",
+        )
+    return joined
+
+
+def _holds_in(
+    condition: StateCondition,
+    parts: Sequence[Located | Counted],
+    names: Sequence[str | None],
+    case: tuple[int, ...],
+    variables: int,
+) -> bool:
+    def found(atom: Located | Counted) -> Any:
+        place = parts.index(atom)
+        return case[place] > 0 if names[place] is not None else _of_count(atom, case[place], variables)
+
+    return bool(holds(condition, found))
+
+
+# --- answers
 
 EQUAL = 1e-12
 """Probabilities that differ by less are equally likely."""
@@ -161,3 +287,110 @@ def texts(numbers: np.ndarray, values: Sequence[str], missing: np.ndarray | None
     """Values of a domain by their numbers."""
     indices = pa.array(numbers.astype(np.int32), mask=missing)
     return pa.DictionaryArray.from_arrays(indices, pa.array(values, pa.string())).dictionary_decode()
+
+
+# --- Answers as tables: the columns of the key, and what was asked.
+
+ERROR = "error"
+"""The column of what was lost by approximation, where beliefs are not exact."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A question: to which state, which one, about what, and what is given."""
+
+    state: int
+    what: str
+    arguments: tuple[Any, ...] = ()
+    given: StateCondition | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Beliefs of a state with what tells them apart: columns of keys, and of times where there are several."""
+
+    keys: pa.Table
+    count: int
+    answers: Answers
+    lost: Floats
+
+    def answer(self, ask: Ask) -> pa.Table:
+        """The table that answers a question."""
+        known = self if ask.given is None else Known(self.keys, self.count, self.answers.under(ask.given), self.lost)
+        table: pa.Table = getattr(known, ask.what)(*ask.arguments)
+        return table
+
+    def marginal(self, variable: str) -> pa.Table:
+        values = self.answers.plan.statement.values
+        return self._listed({"value": pa.array(values)}, self.answers.marginal(variable))
+
+    def joint(self, *variables: str) -> pa.Table:
+        values = self.answers.plan.statement.values
+        combinations = list(product(values, repeat=len(variables)))
+        conditions = []
+        for combination in combinations:
+            parts: list[StateCondition] = [at(v, value) for v, value in zip(variables, combination, strict=True)]
+            together = parts[0]
+            for part in parts[1:]:
+                together = Both(together, part)
+            conditions.append(together)
+        named = {v: pa.array([c[place] for c in combinations]) for place, v in enumerate(variables)}
+        return self._listed(named, self.answers.probabilities(conditions))
+
+    def probability(self, condition: StateCondition) -> pa.Table:
+        return self._columns({"probability": _numbers(self.answers.probabilities([condition])[:, 0])})
+
+    def expected_count(self, places: Places) -> pa.Table:
+        return self._columns({"expected": _numbers(self.answers.expected_count(places))})
+
+    def count_distribution(self, places: Places) -> pa.Table:
+        chances = self.answers.count_distribution(places)
+        return self._listed({"count": pa.array(range(chances.shape[1]), pa.int64())}, chances)
+
+    def most_likely(self, variable: str | None = None) -> pa.Table:
+        statement = self.answers.plan.statement
+        if variable is not None:
+            chances = self.answers.marginal(variable)
+            best = first_of_best(chances)
+            missing = np.asarray(np.isnan(chances).any(axis=1))
+            top = chances[np.arange(len(best)), best]
+            return self._columns({variable: texts(best, statement.values, missing), "probability": _numbers(top)})
+        places, top = self.answers.most_likely()
+        missing = np.isnan(top)
+        columns = {v: texts(places[:, n], statement.values, missing) for n, v in enumerate(statement.variables)}
+        return self._columns({**columns, "probability": _numbers(top)})
+
+    def errors(self) -> pa.Table:
+        keys = self.keys if self.keys.num_columns else pa.table({ERROR: pa.array(self.lost)})
+        return keys if not self.keys.num_columns else self._joined(keys, {ERROR: pa.array(self.lost)})
+
+    def _columns(self, columns: dict[str, pa.Array]) -> pa.Table:
+        """One row per belief."""
+        if not self.answers.plan.exact:
+            columns = {**columns, ERROR: pa.array(self.lost)}
+        return self._joined(self.keys, columns)
+
+    def _listed(self, named: dict[str, pa.Array], chances: Floats) -> pa.Table:
+        """One row per belief and column of `chances`, which `named` tells apart."""
+        many = chances.shape[1]
+        rows = np.repeat(np.arange(len(chances)), many)
+        each = np.tile(np.arange(many), len(chances))
+        columns = {name: values.take(pa.array(each)) for name, values in named.items()}
+        columns["probability"] = _numbers(chances.ravel())
+        if not self.answers.plan.exact:
+            columns[ERROR] = pa.array(self.lost[rows])
+        return self._joined(self.keys.take(pa.array(rows)) if self.keys.num_columns else self.keys, columns)
+
+    def _joined(self, keys: pa.Table, columns: dict[str, pa.Array]) -> pa.Table:
+        taken = [name for name in keys.column_names if name in columns]
+        if taken:
+            said = f"the answer has a column `{taken[0]}` of its own, and so has the key"
+            raise SchemaError("reserved-column", said, "rename the column of PARTITION BY")
+        arrays = [*(keys.column(name) for name in keys.column_names), *columns.values()]
+        return pa.table(arrays, names=[*keys.column_names, *columns])
+
+
+def _numbers(values: Sequence[float] | Floats) -> pa.Array:
+    """Probabilities; null where what is given is impossible."""
+    numbers = np.asarray(values, np.float64)
+    return pa.array(numbers, mask=np.isnan(numbers))

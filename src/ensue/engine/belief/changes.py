@@ -16,8 +16,7 @@ from ensue.engine.sources import EventSource
 from ensue.errors import Problem, QueryError, SchemaError, did_you_mean
 from ensue.expr.kinds import Kind
 from ensue.expr.types import describe, kind_of
-from ensue.kernels.beliefs import Changes
-from ensue.kernels.joint import Floats
+from ensue.kernels.beliefs import Changes, Floats
 from ensue.nodes.expressions import Field
 from ensue.nodes.states import (
     Constant,

@@ -11,10 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ensue.engine.belief.answers import Answers
+from ensue.engine.belief.answers import Answers, Known
 from ensue.engine.belief.changes import FINE, REASONS
 from ensue.engine.belief.model import StatePlan, plan_state
-from ensue.engine.belief.tables import Known
 from ensue.engine.belief.updates import Followed, Held, Moments, Question, follow, nothing_held
 from ensue.engine.sources import EventSource, Mask, load_sources
 from ensue.engine.stage import Clock, conformed

@@ -12,8 +12,7 @@ import pyarrow as pa
 from ensue.check.state_problems import TOLERANCE
 from ensue.errors import Problem, QueryError, Source
 from ensue.expr.kinds import NANOSECONDS_PER_UNIT
-from ensue.kernels.beliefs import Responses
-from ensue.kernels.joint import (
+from ensue.kernels.beliefs import (
     MISREAD_ONE,
     MOVE_ANYONE,
     MOVE_EVERYONE,
@@ -25,6 +24,7 @@ from ensue.kernels.joint import (
     WANDER_ONE,
     Floats,
     Model,
+    Responses,
 )
 from ensue.nodes.expressions import Duration, Literal
 from ensue.nodes.patterns import Ticks

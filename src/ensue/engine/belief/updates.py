@@ -31,18 +31,23 @@ from ensue.expr.kinds import Kind
 from ensue.expr.types import kind_of
 from ensue.kernels.beliefs import (
     BEGAN_ANEW,
+    MISREAD_ONE,
+    MOVE_ONE,
     NEVER,
     RESET,
+    SEE_ONE,
     SKIP,
     STOP,
+    WANDER_EVERYONE,
+    WANDER_ONE,
     Beliefs,
     Changes,
+    Floats,
     Wanted,
     follow_beliefs,
 )
 from ensue.kernels.codes import number_by_appearance
 from ensue.kernels.compiler import Codes, Int64s
-from ensue.kernels.joint import MISREAD_ONE, MOVE_ONE, SEE_ONE, WANDER_EVERYONE, WANDER_ONE, Floats
 from ensue.kernels.sorted_runs import group_by_key, is_sorted, order_by_time
 from ensue.nodes.states import Measure
 from ensue.text.render_parts import render_change

@@ -22,15 +22,14 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from ensue.engine.past import Bounds, bounds_of
+from ensue.engine.retention import Bounds, bounds_of
 from ensue.engine.stage import needed_columns
 from ensue.nodes.names import Stream
-from ensue.plan.declared import Derivation, all_plans
+from ensue.plan.derivations import Derivation, all_plans
 from ensue.plan.inputs import InputTable, plain_schema
 from ensue.plan.outputs import OutputSchema
 from ensue.plan.plans import Options, QueryPlan, Retention
-from ensue.plan.slices import Slicing, slicing_of
-from ensue.plan.wakes import is_endless
+from ensue.plan.retention import Slicing, is_endless, slicing_of
 from ensue.runtimes.spark.frames import FrameInput, carried, spark_schema
 from ensue.runtimes.spark.pushdown import column, in_streams, needed_rows, rows_between
 from ensue.runtimes.spark.worker import (

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's own convention)
 
-from ensue.engine.belief.tables import Ask
+from ensue.engine.belief.answers import Ask
 from ensue.engine.machine import Step
 from ensue.engine.snapshot import restore, snapshot
 from ensue.errors import SchemaError

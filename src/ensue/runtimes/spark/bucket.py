@@ -20,14 +20,13 @@ from ensue.engine.sources import EventSource
 from ensue.engine.stage import Stage, StageState
 from ensue.engine.violations import ends_of_traces
 from ensue.errors import LimitError, StateError, counted
-from ensue.plan.declared import Derivation
+from ensue.plan.derivations import Derivation
 from ensue.plan.inputs import InputTable
 from ensue.plan.outputs import OutputSchema
 from ensue.plan.plans import Options, QueryPlan, Retention
 from ensue.plan.program_plans import ProgramPlan
-from ensue.plan.slices import reach_of_streams
+from ensue.plan.retention import Wake, reach_of_streams, wakes_of
 from ensue.plan.states import StateQuestions
-from ensue.plan.wakes import Wake, wakes_of
 from ensue.runtimes.spark.worker import Carrier, in_settled_order
 
 NO_WATERMARK = -(2**62)

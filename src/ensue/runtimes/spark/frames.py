@@ -9,12 +9,14 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import PySparkTypeError
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
+from pyspark.sql.functions import col
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from pyspark.sql.types import DataType, StructField, StructType
 
 from ensue.errors import SchemaError
 from ensue.plan.inputs import InputTable
+from ensue.plan.program_plans import Columns
 
 OWN = "ensue:"
 """What the names of columns begin with that travel beside those of the user."""
@@ -121,3 +123,47 @@ def carried(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_large_string(kind):
         return pa.string()
     return _map_children(kind, carried)
+
+
+# --- Events of Spark DataFrames in this process, for questions about them.
+
+
+def collect_events(
+    events: Mapping[str, DataFrame] | DataFrame,
+    columns: Columns,
+    streams: Sequence[str] | None,
+    where: Column | str | None,
+    most: int,
+) -> dict[str, pa.Table] | pa.Table:
+    """The rows of the streams (None: of all) for which the condition holds, `most` of each DataFrame at most."""
+    if isinstance(events, Mapping):
+        wanted = {name: frame for name, frame in events.items() if streams is None or name in streams}
+        return {name: _collected(frame, where, most, f"of stream `{name}` ") for name, frame in wanted.items()}
+    frame = events
+    if streams is not None and columns.type in frame.columns:
+        frame = frame.where(col(f"`{columns.type}`").isin(list(streams)))
+    return _collected(frame, where, most, "")
+
+
+def refuse_stream(frame: DataFrame) -> None:
+    """A question about events that are there has no answer on a stream."""
+    if frame.isStreaming:
+        raise SchemaError(
+            "streaming-frame",
+            "the question is about events that are there, and the DataFrame is a stream",
+            "read its source with `spark.read`; `ensue.waiting` says what a running stream waits for",
+        )
+
+
+def _collected(frame: DataFrame, where: Column | str | None, most: int, whose: str) -> pa.Table:
+    refuse_stream(frame)
+    if where is not None:
+        frame = frame.where(where)
+    found = frame.limit(most + 1).toArrow()
+    if found.num_rows > most:
+        raise SchemaError(
+            "rows-in-process",
+            f"there are more than {most:,} events {whose}to look into",
+            "narrow them with `where=`, such as the key or the time that the question is about",
+        )
+    return found

@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 from ensue.engine.snapshot import query_text
 from ensue.engine.stage import needed_columns
 from ensue.errors import StateError
+from ensue.plan.comparison import missing_events
 from ensue.plan.inputs import InputTable, catalog_of
 from ensue.plan.planner import plan_query
 from ensue.plan.plans import QueryPlan
-from ensue.plan.succession import missing_events
 from ensue.runtimes.spark.bucket import BucketTask
 from ensue.text.parser import parse_statements
 

@@ -23,9 +23,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
 from ensue.analysis.catalog import StreamSchema
-from ensue.engine.past import Bounds
+from ensue.engine.retention import Bounds
 from ensue.expr.kinds import NANOSECONDS_PER_UNIT, constant
-from ensue.expr.like import like_parts
+from ensue.expr.operators import like_parts
 from ensue.expr.types import own_type, readable_type
 from ensue.nodes.expressions import (
     COMPARISONS,
@@ -40,11 +40,11 @@ from ensue.nodes.expressions import (
     Literal,
     Timestamp,
     Unary,
+    anonymous_predicate,
     walk,
 )
 from ensue.nodes.names import AnyEvent, Stream
-from ensue.nodes.probability import CERTAINTY
-from ensue.nodes.rewrite import anonymous_predicate
+from ensue.nodes.uncertainty import CERTAINTY
 from ensue.plan.inputs import InputTable
 from ensue.plan.plans import QueryPlan
 

@@ -11,9 +11,18 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's own convention)
 from pyspark.sql.types import ArrayType, MapType, StructType, TimestampType, VariantType
 
-from ensue.engine.expansion import Expansion
-from ensue.engine.models import Logistic, encoded_context
-from ensue.engine.refinement import COLUMN, HOUR, PREVIOUS, Reading, codes_in, feature_columns, in_order
+from ensue.engine.refinement import (
+    COLUMN,
+    HOUR,
+    PREVIOUS,
+    Expansion,
+    Logistic,
+    Reading,
+    codes_in,
+    encoded_context,
+    feature_columns,
+    in_order,
+)
 from ensue.engine.sources import one_chunk
 from ensue.errors import SchemaError
 from ensue.plan.inputs import InputTable

@@ -10,11 +10,12 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StructType
 
 from ensue.engine.events import EventStore
 from ensue.engine.machine import UNLIMITED, Look, Machine, State, compile_plan
 from ensue.engine.rows import completion_times
-from ensue.engine.snapshot import read_header, restore, saved_schemas, saved_tables
+from ensue.engine.snapshot import kept_events, read_header, restore, saved_schemas, saved_tables
 from ensue.engine.sources import SAFE_TIME, one_chunk
 from ensue.engine.workspace import cached_candidates
 from ensue.errors import StateError
@@ -297,3 +298,44 @@ def _absent(graph: Graph, plan: QueryPlan, store: EventStore) -> Iterator[tuple[
 
 def _as(column: pa.Array, kind: pa.DataType) -> pa.Array:
     return column if column.type == kind else column.cast(kind)
+
+
+# --- The events that a stream keeps, as DataFrames of which other questions can be asked.
+
+
+def read_events_of(spark: SparkSession, checkpoint: str) -> DataFrame | dict[str, DataFrame]:
+    """The kept events of the one stream under a checkpoint: one DataFrame, or one per stream, as its rows came."""
+    folders = state_folders(spark, checkpoint)
+    if len(folders) > 1:
+        names = " or ".join(f"`{folder.removeprefix(checkpoint + '/')}`" for folder in folders)
+        raise StateError(
+            "several-states",
+            f"the checkpoint has {len(folders)} states, and what more than one of them keeps would come more than once",
+            f"give the folder of one of them in the checkpoint, {names}",
+        )
+    saved, first = saved_buckets(spark, folders[0])
+    if not first:
+        return spark.createDataFrame([], StructType([]))
+    planned = look_at(bytes(first[0]["events"])).planned
+    machine, frames = machine_of(planned), {}
+    for place, (item, table) in enumerate(zip(planned.inputs, kept_events(machine, machine.start()), strict=True)):
+        schema = pa.schema([pa.field(field.name, carried(field.type)) for field in table.schema])
+        frames[item.stream] = saved.mapInArrow(EventsLook(machine, place, schema), spark_schema(schema))
+    if None in frames:
+        return frames[None]
+    return {stream: frame for stream, frame in frames.items() if isinstance(stream, str)}
+
+
+@dataclass(frozen=True, slots=True)
+class EventsLook:
+    """Turns saved states (a bucket and its bytes) into the kept rows of one table."""
+
+    machine: Machine
+    place: int
+    schema: pa.Schema
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for saved in batch.column(1).drop_null():
+                kept = kept_events(self.machine, restored(self.machine, saved.as_py()))[self.place]
+                yield from kept.select(self.schema.names).cast(self.schema).to_batches()

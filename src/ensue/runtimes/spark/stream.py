@@ -20,13 +20,13 @@ from ensue.engine.stage import needed_columns
 from ensue.errors import EnsueWarning, QueryError, SchemaError
 from ensue.expr.kinds import NANOSECONDS_PER_UNIT
 from ensue.nodes.expressions import Duration
-from ensue.plan.declared import Derivation, all_plans
+from ensue.plan.derivations import Derivation, all_plans
 from ensue.plan.inputs import plain_schema
 from ensue.plan.outputs import OutputSchema
 from ensue.plan.plans import Options, QueryPlan
-from ensue.plan.slices import reach_of_streams
+from ensue.plan.retention import reach_of_streams
 from ensue.plan.states import StateQuestions
-from ensue.python.literals import window
+from ensue.python.values import window
 from ensue.runtimes.spark.batch import result_schema, route
 from ensue.runtimes.spark.bucket import CARRIED, BucketTask, Clock, Output, Payload, Step, packed
 from ensue.runtimes.spark.frames import FrameInput, spark_schema

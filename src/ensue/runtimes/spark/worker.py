@@ -22,7 +22,7 @@ from ensue.engine.sources import one_chunk, read_times
 from ensue.engine.stage import Member
 from ensue.engine.traces import Watched
 from ensue.errors import citing
-from ensue.plan.declared import Derivation
+from ensue.plan.derivations import Derivation
 from ensue.plan.inputs import InputTable
 from ensue.plan.outputs import OutputSchema
 from ensue.plan.plans import Options, QueryPlan
