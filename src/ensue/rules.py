@@ -6,29 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ensue.errors import Problem, QueryError
+from ensue.nodes import rules
 from ensue.nodes.expressions import Binary, Expr, Field, Literal
 from ensue.nodes.patterns import Events, Statements
-from ensue.nodes.rules import (
-    Action,
-    ActionArgument,
-    Anything,
-    Argument,
-    Atom,
-    Causes,
-    Condition,
-    Fact,
-    HeadArgument,
-    Item,
-    Name,
-    Rule,
-    StreamDeclaration,
-    TableDeclaration,
-    Temporal,
-    Term,
-    TimerItem,
-    Together,
-    While,
-)
 from ensue.python.patterns import raise_any
 from ensue.python.values import ConditionLike, Value, Variable, WindowLike, condition_node, value_node, window
 from ensue.text.parser import parse_argument, parse_items
@@ -52,7 +32,7 @@ class RuleItem:
     RuleItem("{o, s} within 2 hours")
     """
 
-    node: Item
+    node: rules.Item
 
     def __repr__(self) -> str:
         return f'{type(self).__name__}("{self.to_text()}")'
@@ -70,7 +50,7 @@ class Interval(RuleItem):
     @property
     def name(self) -> str:
         """The name that other items use."""
-        name = self.node.name if isinstance(self.node, Atom | TimerItem) else None
+        name = self.node.name if isinstance(self.node, rules.Atom | rules.TimerItem) else None
         if name is None:
             raise ValueError(f'`{self.to_text()}` has no name: give it one with .named("x")')
         return name
@@ -133,10 +113,10 @@ class Interval(RuleItem):
 
     def causes(self, other: IntervalLike) -> RuleItem:
         """A chain of parents leads from the other one to this one."""
-        return RuleItem(Causes(self.name, name_of(other)))
+        return RuleItem(rules.Causes(self.name, name_of(other)))
 
     def _related(self, relation: str, other: IntervalLike) -> RuleItem:
-        return RuleItem(Temporal(self.name, relation, name_of(other)))
+        return RuleItem(rules.Temporal(self.name, relation, name_of(other)))
 
 
 IntervalLike = Interval | str
@@ -152,9 +132,9 @@ class AtomItem(Interval):
         return AtomItem(replace(self.atom, name=name))
 
     @property
-    def atom(self) -> Atom:
+    def atom(self) -> rules.Atom:
         """The node itself."""
-        if not isinstance(self.node, Atom):
+        if not isinstance(self.node, rules.Atom):
             raise TypeError(f"{self.node!r} is not an atom")
         return self.node
 
@@ -169,9 +149,9 @@ def atom(stream: str, /, *arguments: object, **by_attribute: object) -> AtomItem
     """
     _check_text("atom", stream)
     raise_any(mixed_arguments([*(None for _ in arguments), *by_attribute]))
-    listed = [Argument(_term(argument)) for argument in arguments]
-    listed += [Argument(_term(argument), attribute) for attribute, argument in by_attribute.items()]
-    return AtomItem(Atom(stream, tuple(listed)))
+    listed = [rules.Argument(_term(argument)) for argument in arguments]
+    listed += [rules.Argument(_term(argument), attribute) for attribute, argument in by_attribute.items()]
+    return AtomItem(rules.Atom(stream, tuple(listed)))
 
 
 def name(name: str) -> Value:
@@ -225,7 +205,7 @@ class TimerName:
         size = window(length)
         if isinstance(size, Events):
             raise QueryError([Problem("timer-length", "a timer lasts a time, not a number of events")])
-        return Interval(TimerItem(self.name, kind, name_of(item), size))
+        return Interval(rules.TimerItem(self.name, kind, name_of(item), size))
 
 
 def timer(name: str) -> TimerName:
@@ -246,11 +226,11 @@ class Inside:
 
     def no(self, what: AtomItem | str) -> RuleItem:
         """Nothing like that lies in the interval: `while w: not shipped(id)`."""
-        return RuleItem(While(self.interval, _atom_of(what)))
+        return RuleItem(rules.While(self.interval, _atom_of(what)))
 
     def collect(self, what: AtomItem | str) -> RuleItem:
         """Everything like that in the interval, as a list: `while w: collect c: shipped(id)`."""
-        return RuleItem(While(self.interval, _atom_of(what), collects=True))
+        return RuleItem(rules.While(self.interval, _atom_of(what), collects=True))
 
 
 def while_(interval: IntervalLike) -> Inside:
@@ -273,7 +253,7 @@ class Gathered:
         span = window(size)
         if isinstance(span, Events):
             raise QueryError([window_problem(span)])
-        return RuleItem(Together(self.names, span))
+        return RuleItem(rules.Together(self.names, span))
 
 
 def together(*items: IntervalLike) -> Gathered:
@@ -287,22 +267,22 @@ def together(*items: IntervalLike) -> Gathered:
     return Gathered(tuple(map(name_of, items)))
 
 
-ItemLike = RuleItem | Value | Item | Expr | str
+ItemLike = RuleItem | Value | rules.Item | Expr | str
 
 
-def items_of(thing: ItemLike) -> tuple[Item, ...]:
+def items_of(thing: ItemLike) -> tuple[rules.Item, ...]:
     """The items that a value or a text stands for."""
     match thing:
         case RuleItem():
             return (thing.node,)
         case str():
             return parse_items(thing)
-        case _ if isinstance(thing, Item):
+        case _ if isinstance(thing, rules.Item):
             return (thing,)
         case Value():
-            return (Condition(thing.node),)
+            return (rules.Condition(thing.node),)
         case _ if isinstance(thing, Expr):
-            return (Condition(thing),)
+            return (rules.Condition(thing),)
     raise TypeError(f"an item of a rule is a text, a condition, or built with `ensue.atom` and its like, not {thing!r}")
 
 
@@ -314,24 +294,24 @@ def name_of(item: IntervalLike) -> str:
     return item
 
 
-def _atom_of(what: AtomItem | str) -> Atom:
+def _atom_of(what: AtomItem | str) -> rules.Atom:
     if isinstance(what, AtomItem):
         return what.atom
     match items_of(what):
-        case (Atom() as found,):
+        case (rules.Atom() as found,):
             return found
     raise TypeError(f'what lies in an interval is an event, such as atom("shipped", "id"), not {what!r}')
 
 
-def _term(argument: object) -> Term:
+def _term(argument: object) -> rules.Term:
     match argument:
         case str():
-            return Anything() if argument == "_" else Name(argument)
+            return rules.Anything() if argument == "_" else rules.Name(argument)
         case Variable():
             raise TypeError(f"an argument is a name or a value, not the variable {argument!r}")
     match value_node(argument):
         case Field(None, bound):
-            return Name(bound)
+            return rules.Name(bound)
         case Literal() as found:
             return found
     raise QueryError(
@@ -370,14 +350,14 @@ class Head:
     """The head of a rule that has no body yet."""
 
     name: str
-    arguments: tuple[HeadArgument, ...]
+    arguments: tuple[rules.HeadArgument, ...]
 
     def when(self, *items: ItemLike) -> RuleStatement:
         """The rule with this body; texts are parsed, and may hold several items."""
         body = tuple(item for thing in items for item in items_of(thing))
         if not body:
             raise ValueError("a rule has at least one item; what always holds is a fact: ensue.fact(...)")
-        return RuleStatement(Rule(self.name, self.arguments, body))
+        return RuleStatement(rules.Rule(self.name, self.arguments, body))
 
 
 def rule(head: str, /, *arguments: object, **named: object) -> Head:
@@ -389,7 +369,7 @@ def rule(head: str, /, *arguments: object, **named: object) -> Head:
     RuleStatement("RULE late(id, n = count(c)) <- o: order(id), while o: collect c: shipped(id)")
     """
     _check_name("rule", head)
-    return Head(head, tuple(HeadArgument(*given) for given in _given(arguments, named)))
+    return Head(head, tuple(rules.HeadArgument(*given) for given in _given(arguments, named)))
 
 
 def fact(table: str, /, *values: object, **by_column: object) -> RuleStatement:
@@ -403,7 +383,7 @@ def fact(table: str, /, *values: object, **by_column: object) -> RuleStatement:
     if not values and not by_column:
         raise ValueError("a fact has at least one value")
     literals = tuple(_literal(value) for value in (values or by_column.values()))
-    return RuleStatement(Fact(table, literals, tuple(by_column) or None))
+    return RuleStatement(rules.Fact(table, literals, tuple(by_column) or None))
 
 
 def table(name: str, /, *columns: str) -> RuleStatement:
@@ -415,7 +395,7 @@ def table(name: str, /, *columns: str) -> RuleStatement:
     _check_name("table", name, *columns)
     if not columns:
         raise ValueError("a table has at least one column")
-    return RuleStatement(TableDeclaration(name, columns))
+    return RuleStatement(rules.TableDeclaration(name, columns))
 
 
 def stream(
@@ -435,7 +415,7 @@ def stream(
     if name is None and not says_causes:
         raise ValueError("stream takes the name of a stream, or `id` and `parent` of all events")
     listed = None if not attributes and says_causes else attributes
-    return RuleStatement(StreamDeclaration(name, listed, id, parent))
+    return RuleStatement(rules.StreamDeclaration(name, listed, id, parent))
 
 
 @dataclass(frozen=True, slots=True)
@@ -457,8 +437,8 @@ class Reaction:
     def do(self, action: str, /, *arguments: object, **named: object) -> RuleStatement:
         """Calls an action with these arguments; texts are parsed, as in `"o.id"`."""
         _check_name("do", action)
-        listed = tuple(ActionArgument(*given) for given in _given(arguments, named))
-        return RuleStatement(Action(self.stream, self.variable, action, listed, self.condition))
+        listed = tuple(rules.ActionArgument(*given) for given in _given(arguments, named))
+        return RuleStatement(rules.Action(self.stream, self.variable, action, listed, self.condition))
 
 
 def on(stream: str, variable: str) -> Reaction:

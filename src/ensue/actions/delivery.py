@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from ensue.actions.receivers import ACTION, ID, Call, Receiver, Rejected, TableReceiver, calls_of, to_json, without_ids
+from ensue.actions import receivers
 from ensue.errors import StateError
 
 # --- What has been delivered, in a file: ids that outlast the process.
@@ -99,8 +99,8 @@ GIVEN_UP_AFTER = 3
 MOMENT = pa.timestamp("us", "UTC")
 DEAD_LETTERS = pa.schema(
     [
-        (ID, pa.string()),
-        (ACTION, pa.string()),
+        (receivers.ID, pa.string()),
+        (receivers.ACTION, pa.string()),
         ("arguments", pa.string()),
         ("error", pa.string()),
         ("attempts", pa.int64()),
@@ -116,7 +116,7 @@ class Route:
 
     action: str
     parameters: tuple[str | None, ...]
-    receiver: Receiver
+    receiver: receivers.Receiver
 
 
 Part: TypeAlias = "tuple[Route, pa.Table]"
@@ -169,7 +169,7 @@ class Deliveries:
 class _Parcel:
     """What is handed over at once: a call, or all calls of a step; and what has become of it."""
 
-    calls: tuple[Call, ...]
+    calls: tuple[receivers.Call, ...]
     hand_over: Callable[[], None]
     attempts: int = 0
     first: datetime | None = None
@@ -204,7 +204,11 @@ class _Line:
         )
 
     def _without_known(self, calls: pa.Table) -> pa.Table:
-        return calls if self._journal is None else without_ids(calls, self._journal.known(calls.column(ID).to_pylist()))
+        return (
+            calls
+            if self._journal is None
+            else receivers.without_ids(calls, self._journal.known(calls.column(receivers.ID).to_pylist()))
+        )
 
     def _rounds(self, parcels: list[_Parcel]) -> None:
         """Tries all in order, then those that were not taken again, and so on."""
@@ -233,7 +237,7 @@ class _Line:
             parcel.hand_over()
         except Exception as error:  # noqa: BLE001 (a receiver is the user's: whatever it raises, detection goes on)
             parcel.error = f"{type(error).__name__}: {error}"
-            parcel.hopeless = isinstance(error, Rejected)
+            parcel.hopeless = isinstance(error, receivers.Rejected)
             self._failures_in_a_row += not parcel.hopeless
             return
         parcel.taken = True
@@ -249,8 +253,8 @@ class _Line:
 
 
 def _parcels(route: Route, table: pa.Table) -> list[_Parcel]:
-    calls, receiver = tuple(calls_of(table, route.parameters)), route.receiver
-    if not isinstance(receiver, TableReceiver):
+    calls, receiver = tuple(receivers.calls_of(table, route.parameters)), route.receiver
+    if not isinstance(receiver, receivers.TableReceiver):
         return [_Parcel((call,), partial(receiver.deliver, call)) for call in calls]
     return [_Parcel(calls, partial(receiver.deliver_table, table))] if calls else []
 
@@ -258,9 +262,9 @@ def _parcels(route: Route, table: pa.Table) -> list[_Parcel]:
 def _dead_letters(parcels: Sequence[_Parcel]) -> pa.Table:
     rows: list[dict[str, Any]] = [
         {
-            ID: call.delivery_id,
-            ACTION: call.action,
-            "arguments": to_json(call.arguments),
+            receivers.ID: call.delivery_id,
+            receivers.ACTION: call.action,
+            "arguments": receivers.to_json(call.arguments),
             "error": parcel.error,
             "attempts": parcel.attempts,
             "first_attempt": parcel.first,
@@ -278,7 +282,7 @@ class Courier:
 
     routes: tuple[Route, ...]
     policy: Policy = Policy()
-    dead_letters: TableReceiver | None = None
+    dead_letters: receivers.TableReceiver | None = None
     journal: Path | None = None
 
     def deliver(self, tables: Sequence[pa.Table]) -> Deliveries:

@@ -12,27 +12,8 @@ from itertools import pairwise, product
 from math import prod
 
 from ensue.analysis.scopes import is_aside
+from ensue.nodes import patterns
 from ensue.nodes.names import Name, Round
-from ensue.nodes.patterns import (
-    And,
-    Copied,
-    Event,
-    Named,
-    Not,
-    Operation,
-    Or,
-    Pattern,
-    Pick,
-    Place,
-    Related,
-    Relation,
-    Repeat,
-    Seq,
-    Within,
-    children,
-    walk,
-    with_children,
-)
 
 MOST_CHOICES = 256
 """How many choices one scope may have."""
@@ -42,131 +23,134 @@ Needs = frozenset[str]
 
 
 def settled_forms(
-    pattern: Pattern, longest: int = 1, needs: Needs = frozenset()
-) -> Iterator[tuple[Pattern, Iterator[Pattern]]]:
+    pattern: patterns.Pattern, longest: int = 1, needs: Needs = frozenset()
+) -> Iterator[tuple[patterns.Pattern, Iterator[patterns.Pattern]]]:
     """Each choice of branches and lengths of an expanded pattern, with the orders of its items to tell apart.
 
     Most patterns leave nothing open.
     """
-    if not needs and not any(isinstance(part, Or | Repeat | Pick | Related) for part in walk(pattern)):
+    if not needs and not any(
+        isinstance(part, patterns.Or | patterns.Repeat | patterns.Pick | patterns.Related)
+        for part in patterns.walk(pattern)
+    ):
         yield pattern, iter((pattern,))
     else:
         for chosen in choices(pattern, longest):
             yield chosen, orders(chosen, needs)
 
 
-def choices(pattern: Pattern, longest: int = 1) -> Iterator[Pattern]:
+def choices(pattern: patterns.Pattern, longest: int = 1) -> Iterator[patterns.Pattern]:
     """The pattern without OR and repetition, once per choice. What NOT forbids and a collection lists stays as it is.
 
     A repetition without an upper limit is unrolled up to `longest` rounds; none is with `longest` 0.
 
-    >>> [chosen.stream for chosen in choices(Or((Event("A"), Event("B"))))]
+    >>> [chosen.stream for chosen in choices(patterns.Or((patterns.Event("A"), patterns.Event("B"))))]
     ['A', 'B']
     """
     if is_aside(pattern):
         yield pattern
-    elif isinstance(pattern, Or):
+    elif isinstance(pattern, patterns.Or):
         for item in pattern.items:
             yield from choices(item, longest)
-    elif isinstance(pattern, Repeat) and longest:
+    elif isinstance(pattern, patterns.Repeat) and longest:
         for rounds in lengths(pattern, longest):
             yield from choices(unrolled(pattern, rounds), longest)
     else:
-        if isinstance(pattern, Pick):
+        if isinstance(pattern, patterns.Pick):
             pattern = replace(pattern, contenders=pattern.item)
-        elif isinstance(pattern, Related) and pattern.rival is not None:
+        elif isinstance(pattern, patterns.Related) and pattern.rival is not None:
             pattern = replace(pattern, contenders=pattern.items[pattern.rival])
-        for below in product(*(tuple(choices(item, longest)) for item in children(pattern))):
-            yield with_children(pattern, below)
+        for below in product(*(tuple(choices(item, longest)) for item in patterns.children(pattern))):
+            yield patterns.with_children(pattern, below)
 
 
-def count_choices(pattern: Pattern, longest: int = 1) -> int:
+def count_choices(pattern: patterns.Pattern, longest: int = 1) -> int:
     """How many choices a pattern has, and in each how many orders of the items of its operators at most."""
     if is_aside(pattern):
         return 1
-    below = [count_choices(item, longest) for item in children(pattern)]
+    below = [count_choices(item, longest) for item in patterns.children(pattern)]
     match pattern:
-        case Or():
+        case patterns.Or():
             return sum(below)
-        case Repeat():
+        case patterns.Repeat():
             return sum(min(below[0], MOST_CHOICES + 1) ** min(rounds, 64) for rounds in lengths(pattern, longest))
-        case Related():
+        case patterns.Related():
             return prod(below) * prod(map(_most_orders, pattern.items))
         case _:
             return prod(below)
 
 
-def _most_orders(pattern: Pattern) -> int:
+def _most_orders(pattern: patterns.Pattern) -> int:
     """How many items can be the last one of a part that an operator compares."""
     match pattern:
-        case And():
+        case patterns.And():
             return sum(_most_orders(item) for item in pattern.items if not is_aside(item))
-        case Seq():
+        case patterns.Seq():
             return _most_orders(pattern.items[_edges(pattern.items)[1]])
-        case Within() | Named() | Pick():
+        case patterns.Within() | patterns.Named() | patterns.Pick():
             return _most_orders(pattern.item)
-        case Related():
+        case patterns.Related():
             return sum(_most_orders(item) for item in pattern.items if not is_aside(item))
         case _:
             return 1
 
 
-def lengths(repeat: Repeat, longest: int) -> range:
+def lengths(repeat: patterns.Repeat, longest: int) -> range:
     """How often the item of a repetition can come, as far as it is unrolled."""
     return range(repeat.least, (max(longest, repeat.least) if repeat.most is None else repeat.most) + 1)
 
 
-def unrolled(repeat: Repeat, rounds: int) -> Pattern:
+def unrolled(repeat: patterns.Repeat, rounds: int) -> patterns.Pattern:
     """So many copies of the item, each before the next; the names of the copies are numbered."""
     copies = tuple(_in_round(repeat.item, number) for number in range(rounds))
-    return copies[0] if rounds == 1 else Seq(copies, repeat.span)
+    return copies[0] if rounds == 1 else patterns.Seq(copies, repeat.span)
 
 
-def _in_round(pattern: Pattern, number: int) -> Pattern:
+def _in_round(pattern: patterns.Pattern, number: int) -> patterns.Pattern:
     return renamed(pattern, {name: Round(name, number) for name in names_in(pattern)})
 
 
-def names_in(pattern: Pattern) -> tuple[Name, ...]:
+def names_in(pattern: patterns.Pattern) -> tuple[Name, ...]:
     """Every variable, AS name and moment of a pattern, what is forbidden and listed included."""
     names: list[Name] = []
-    for part in walk(pattern):
+    for part in patterns.walk(pattern):
         match part:
-            case Event(variable=name) if name is not None:
+            case patterns.Event(variable=name) if name is not None:
                 names.append(name)
-            case Named(name=name):
+            case patterns.Named(name=name):
                 names.append(name)
-            case Related(timers=timers):
+            case patterns.Related(timers=timers):
                 names += [timer.name for timer in timers]
     return tuple(dict.fromkeys(names))
 
 
-def renamed(pattern: Pattern, names: Mapping[Name, Name]) -> Pattern:
+def renamed(pattern: patterns.Pattern, names: Mapping[Name, Name]) -> patterns.Pattern:
     """The pattern with other names; NOTs and collections remember of what they are copies."""
-    below = tuple(renamed(child, names) for child in children(pattern))
-    copy = with_children(pattern, below) if below else pattern
-    if isinstance(copy, Related | Pick) and copy.contenders is not None:
+    below = tuple(renamed(child, names) for child in patterns.children(pattern))
+    copy = patterns.with_children(pattern, below) if below else pattern
+    if isinstance(copy, patterns.Related | patterns.Pick) and copy.contenders is not None:
         copy = replace(copy, contenders=renamed(copy.contenders, names))
     match copy:
-        case Event(variable=name) if name is not None:
+        case patterns.Event(variable=name) if name is not None:
             return replace(copy, variable=names.get(name, name))
-        case Named():
+        case patterns.Named():
             return replace(copy, name=names.get(copy.name, copy.name))
-        case Related(timers=timers) if timers:
+        case patterns.Related(timers=timers) if timers:
             own = (replace(timer, name=names.get(timer.name, timer.name)) for timer in timers)
             return replace(copy, timers=tuple(own))
-        case Not() | Repeat():
+        case patterns.Not() | patterns.Repeat():
             return replace(copy, copied=_copied(pattern, names))
         case _:
             return copy
 
 
-def _copied(pattern: Pattern, names: Mapping[Name, Name]) -> Copied:
-    assert isinstance(pattern, Not | Repeat)
+def _copied(pattern: patterns.Pattern, names: Mapping[Name, Name]) -> patterns.Copied:
+    assert isinstance(pattern, patterns.Not | patterns.Repeat)
     if pattern.copied is None:
-        return Copied(pattern, names)
+        return patterns.Copied(pattern, names)
     earlier = pattern.copied.names
     again = {name: names.get(new, new) for name, new in earlier.items()}
-    return Copied(pattern.copied.original, {**names, **again})
+    return patterns.Copied(pattern.copied.original, {**names, **again})
 
 
 # -- orders ------------------------------------------------------------------------------------------------------------
@@ -176,48 +160,50 @@ OF_START: Needs = frozenset({"s", "first"})
 OF_END: Needs = frozenset({"e", "last"})
 
 
-def orders(pattern: Pattern, needs: Needs = NOTHING) -> Iterator[Pattern]:
+def orders(pattern: patterns.Pattern, needs: Needs = NOTHING) -> Iterator[patterns.Pattern]:
     """A chosen pattern, once for each order of the items of an AND that its operators have to tell apart."""
     match pattern:
-        case Seq(loose=loose) if loose and needs:
+        case patterns.Seq(loose=loose) if loose and needs:
             yield from orders(_related(pattern), needs)
-        case Seq():
+        case patterns.Seq():
             first, last = _edges(pattern.items)
             wanted = [
                 (needs & OF_START if place == first else NOTHING) | (needs & OF_END if place == last else NOTHING)
                 for place in range(len(pattern.items))
             ]
             yield from _with_items(pattern, wanted)
-        case And():
+        case patterns.And():
             positive = _positive(pattern.items)
             if needs and len(positive) > 1:
-                yield from orders(Related("AND", pattern.items, (), positive, positive, span=pattern.span), needs)
+                yield from orders(
+                    patterns.Related("AND", pattern.items, (), positive, positive, span=pattern.span), needs
+                )
             else:
                 yield from _with_items(pattern, [needs] * len(pattern.items))
-        case Related():
+        case patterns.Related():
             yield from _orders_of_items(pattern, needs)
-        case Within() | Named() | Pick():
-            for item in orders(pattern.item, needs | {"e"} if isinstance(pattern, Pick) else needs):
+        case patterns.Within() | patterns.Named() | patterns.Pick():
+            for item in orders(pattern.item, needs | {"e"} if isinstance(pattern, patterns.Pick) else needs):
                 yield replace(pattern, item=item)
-        case Event() | Not() | Repeat():
+        case patterns.Event() | patterns.Not() | patterns.Repeat():
             yield pattern
-        case Or() | Operation():
+        case patterns.Or() | patterns.Operation():
             raise AssertionError("operators are expanded and branches chosen before")
 
 
-def _related(pattern: Seq) -> Related:
+def _related(pattern: patterns.Seq) -> patterns.Related:
     """A SEQ of which some gaps are loose, and no item is beside the match, as the relations that are left."""
     gaps = enumerate(pairwise(range(len(pattern.items))))
     relations = [
-        Relation(Place(one, "e"), Place(other, "s"), strict=True)
+        patterns.Relation(patterns.Place(one, "e"), patterns.Place(other, "s"), strict=True)
         for number, (one, other) in gaps
         if number not in pattern.loose
     ]
     positive = _positive(pattern.items)
-    return Related("SEQ", pattern.items, tuple(relations), positive, positive, span=pattern.span)
+    return patterns.Related("SEQ", pattern.items, tuple(relations), positive, positive, span=pattern.span)
 
 
-def _orders_of_items(pattern: Related, needs: Needs) -> Iterator[Pattern]:
+def _orders_of_items(pattern: patterns.Related, needs: Needs) -> Iterator[patterns.Pattern]:
     for end in sorted(needs):
         holders = _holders(pattern, end)
         if len(holders) > 1:
@@ -228,7 +214,7 @@ def _orders_of_items(pattern: Related, needs: Needs) -> Iterator[Pattern]:
     yield from _with_items(pattern, wanted)
 
 
-def _holders(pattern: Related, end: str) -> tuple[int, ...]:
+def _holders(pattern: patterns.Related, end: str) -> tuple[int, ...]:
     """The items that can hold an end of the part."""
     match end:
         case "s":
@@ -240,14 +226,16 @@ def _holders(pattern: Related, end: str) -> tuple[int, ...]:
             return _positive(pattern.items) if settled is None else (settled,)
 
 
-def _held_by(pattern: Related, end: str, holder: int, holders: Sequence[int]) -> Related:
+def _held_by(pattern: patterns.Related, end: str, holder: int, holders: Sequence[int]) -> patterns.Related:
     """The part if one item holds an end of it; of two with the same end it is the one that is written first."""
     least = end in OF_START
     relations = []
     for other in holders:
         if other != holder:
             left, right = (holder, other) if least else (other, holder)
-            relations.append(Relation(Place(left, end), Place(right, end), strict=other < holder))
+            relations.append(
+                patterns.Relation(patterns.Place(left, end), patterns.Place(right, end), strict=other < holder)
+            )
     extended = replace(pattern, relations=(*pattern.relations, *relations))
     match end:
         case "s":
@@ -260,7 +248,7 @@ def _held_by(pattern: Related, end: str, holder: int, holders: Sequence[int]) ->
             return replace(extended, last=holder)
 
 
-def _needs_of(pattern: Related, place: int, needs: Needs) -> Needs:
+def _needs_of(pattern: patterns.Related, place: int, needs: Needs) -> Needs:
     """For which ends of an item one holder has to be known: those that a relation compares from their open side."""
     found: set[str] = set()
     for relation in pattern.relations:
@@ -277,15 +265,17 @@ def _needs_of(pattern: Related, place: int, needs: Needs) -> Needs:
     return frozenset(found)
 
 
-def _with_items(pattern: Seq | And | Related, wanted: Sequence[Needs]) -> Iterator[Pattern]:
+def _with_items(
+    pattern: patterns.Seq | patterns.And | patterns.Related, wanted: Sequence[Needs]
+) -> Iterator[patterns.Pattern]:
     for items in product(*(tuple(orders(item, needs)) for item, needs in zip(pattern.items, wanted, strict=True))):
         yield replace(pattern, items=items)
 
 
-def _positive(items: Sequence[Pattern]) -> tuple[int, ...]:
+def _positive(items: Sequence[patterns.Pattern]) -> tuple[int, ...]:
     return tuple(place for place, item in enumerate(items) if not is_aside(item))
 
 
-def _edges(items: Sequence[Pattern]) -> tuple[int, int]:
+def _edges(items: Sequence[patterns.Pattern]) -> tuple[int, int]:
     positive = _positive(items)
     return positive[0], positive[-1]

@@ -11,32 +11,8 @@ from itertools import count
 from typing import TypeGuard
 
 from ensue.errors import Problem
+from ensue.nodes import patterns
 from ensue.nodes.names import Handle, Name, Spoken, Stream, Unnamed
-from ensue.nodes.patterns import (
-    CONTEXTS,
-    NEXT_MATCH,
-    OPERATORS,
-    STRICT,
-    UNRESTRICTED,
-    And,
-    Event,
-    Events,
-    Named,
-    Not,
-    Operation,
-    Or,
-    Pattern,
-    PatternQuery,
-    Pick,
-    Related,
-    Repeat,
-    Seq,
-    Window,
-    Within,
-    children,
-    rewrite,
-    walk,
-)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,7 +23,7 @@ class Scope:
     are two scopes, but one that an operator means at two places is one.
     """
 
-    pattern: Pattern
+    pattern: patterns.Pattern
     parent: Scope | None = None
     aside: Aside | None = None
 
@@ -59,7 +35,7 @@ class Scope:
     @property
     def is_negated(self) -> bool:
         """True if nothing of it is bound by a match: it is what a NOT forbids, or inside of that."""
-        return any(isinstance(scope.aside, Not) for scope in self.chain)
+        return any(isinstance(scope.aside, patterns.Not) for scope in self.chain)
 
     def is_same(self, other: Scope) -> bool:
         return self.aside is other.aside
@@ -72,28 +48,28 @@ class Occurrence:
     name: Name
     stream: Stream | None
     scope: Scope
-    node: Event | Named
-    repeat: Repeat | None = None
+    node: patterns.Event | patterns.Named
+    repeat: patterns.Repeat | None = None
 
 
-Aside = Not | Repeat
+Aside = patterns.Not | patterns.Repeat
 """A NOT, or a repetition that lists every match in its scope: what stands beside the events that make a match."""
 
 
-def is_aside(pattern: Pattern) -> TypeGuard[Aside]:
+def is_aside(pattern: patterns.Pattern) -> TypeGuard[Aside]:
     """Whether a part stands beside the events that make a match: a NOT or a collection."""
-    return isinstance(pattern, Not) or (isinstance(pattern, Repeat) and pattern.every)
+    return isinstance(pattern, patterns.Not) or (isinstance(pattern, patterns.Repeat) and pattern.every)
 
 
-def own_nodes(pattern: Pattern) -> Iterator[Pattern]:
+def own_nodes(pattern: patterns.Pattern) -> Iterator[patterns.Pattern]:
     """The pattern and everything below it, NOTs and collections included, what they forbid or list excluded."""
     yield pattern
     if not is_aside(pattern):
-        for child in children(pattern):
+        for child in patterns.children(pattern):
             yield from own_nodes(child)
 
 
-def scopes_of(pattern: Pattern, parent: Scope | None = None, aside: Aside | None = None) -> Iterator[Scope]:
+def scopes_of(pattern: patterns.Pattern, parent: Scope | None = None, aside: Aside | None = None) -> Iterator[Scope]:
     """Every scope of an expanded pattern, outermost first."""
     scope = Scope(pattern, parent, aside)
     yield scope
@@ -102,66 +78,72 @@ def scopes_of(pattern: Pattern, parent: Scope | None = None, aside: Aside | None
             yield from scopes_of(node.item, scope, node)
 
 
-def list_groups(pattern: Pattern) -> dict[Name, Name]:
+def list_groups(pattern: patterns.Pattern) -> dict[Name, Name]:
     """The variables and AS names that stand for lists, each with the name of its repetition."""
     groups: dict[Name, Name] = {}
-    for node in walk(pattern):
-        if isinstance(node, Repeat):
-            names = [part.variable if isinstance(part, Event) else part.name for part in _naming(node.item)]
+    for node in patterns.walk(pattern):
+        if isinstance(node, patterns.Repeat):
+            names = [part.variable if isinstance(part, patterns.Event) else part.name for part in _naming(node.item)]
             groups.update({name: names[0] for name in names if name is not None and names[0] is not None})
     return groups
 
 
-def growing_lists(pattern: Pattern) -> frozenset[Name]:
+def growing_lists(pattern: patterns.Pattern) -> frozenset[Name]:
     """The repetitions of an expanded pattern that come any number of times, every choice of so many: RELATIVE+."""
-    growing = [node for node in walk(pattern) if isinstance(node, Repeat) and not node.every and node.most is None]
+    growing = [
+        node
+        for node in patterns.walk(pattern)
+        if isinstance(node, patterns.Repeat) and not node.every and node.most is None
+    ]
     return frozenset(name for node in growing if (name := group_of(node)) is not None)
 
 
-def group_of(repeat: Repeat) -> Name | None:
+def group_of(repeat: patterns.Repeat) -> Name | None:
     """The name of a repetition: that of the first variable or AS name inside of it."""
-    return next((part.variable if isinstance(part, Event) else part.name for part in _naming(repeat.item)), None)
+    return next(
+        (part.variable if isinstance(part, patterns.Event) else part.name for part in _naming(repeat.item)), None
+    )
 
 
-def _naming(pattern: Pattern) -> Iterator[Event | Named]:
+def _naming(pattern: patterns.Pattern) -> Iterator[patterns.Event | patterns.Named]:
     for node in own_nodes(pattern):
-        if isinstance(node, Named) or (isinstance(node, Event) and node.variable is not None):
+        if isinstance(node, patterns.Named) or (isinstance(node, patterns.Event) and node.variable is not None):
             yield node
 
 
 def names_in_scopes(scope: Scope, *, inner: bool = True) -> Iterator[Occurrence]:
     """The names that are written in a scope of an expanded pattern; with `inner`, then those of the scopes in it."""
     asides: list[Aside] = []
-    waiting: list[tuple[Pattern, Repeat | None]] = [(scope.pattern, None)]
+    waiting: list[tuple[patterns.Pattern, patterns.Repeat | None]] = [(scope.pattern, None)]
     while waiting:
         part, repeat = waiting.pop()
-        if isinstance(part, Event):
+        if isinstance(part, patterns.Event):
             if part.variable is not None:
                 yield Occurrence(part.variable, part.stream, scope, part, repeat)
             continue
         if is_aside(part):
             asides.append(part)
             continue
-        if isinstance(part, Named):
+        if isinstance(part, patterns.Named):
             yield Occurrence(part.name, None, scope, part, repeat)
-        around = part if isinstance(part, Repeat) else repeat
-        waiting += [(child, around) for child in reversed(children(part))]
+        around = part if isinstance(part, patterns.Repeat) else repeat
+        waiting += [(child, around) for child in reversed(patterns.children(part))]
     for aside in asides if inner else ():
         yield from names_in_scopes(Scope(aside.item, scope, aside))
 
 
-def homes_of(pattern: Pattern) -> dict[Name, Scope]:
+def homes_of(pattern: patterns.Pattern) -> dict[Name, Scope]:
     """The scope of each name."""
     return {occurrence.name: occurrence.scope for occurrence in names_in_scopes(Scope(pattern))}
 
 
-def name_anonymous(query: PatternQuery) -> PatternQuery:
+def name_anonymous(query: patterns.PatternQuery) -> patterns.PatternQuery:
     """The query with a variable for every event that has none."""
-    if not any(isinstance(part, Event) and part.variable is None for part in walk(query.pattern)):
+    if not any(isinstance(part, patterns.Event) and part.variable is None for part in patterns.walk(query.pattern)):
         return query
     numbers = count(1)
 
-    def name(event: Event) -> Event:
+    def name(event: patterns.Event) -> patterns.Event:
         if event.variable is not None:
             return event
         return replace(event, variable=Unnamed(event.stream, next(numbers)))
@@ -169,14 +151,14 @@ def name_anonymous(query: PatternQuery) -> PatternQuery:
     return replace(query, pattern=change_events(query.pattern, name))
 
 
-def without_names(pattern: Pattern, *, by_stream: bool = False) -> Pattern:
+def without_names(pattern: patterns.Pattern, *, by_stream: bool = False) -> patterns.Pattern:
     """The pattern as it was before its anonymous events were named; with `by_stream`, an event that is called like its
     stream, as rules call those without a name, has none.
 
     What an operator under a context gives is called by what it is made of.
     """
 
-    def name(event: Event) -> Event:
+    def name(event: patterns.Event) -> patterns.Event:
         if isinstance(event.variable, Handle):
             return replace(event, variable=Spoken(event.variable.words))
         made = isinstance(event.variable, Unnamed) or (by_stream and event.variable == event.stream)
@@ -185,70 +167,70 @@ def without_names(pattern: Pattern, *, by_stream: bool = False) -> Pattern:
     return change_events(pattern, name)
 
 
-def change_events(pattern: Pattern, change: Callable[[Event], Event]) -> Pattern:
+def change_events(pattern: patterns.Pattern, change: Callable[[patterns.Event], patterns.Event]) -> patterns.Pattern:
     """The pattern with every event replaced, from left to right."""
-    return rewrite(pattern, lambda part: change(part) if isinstance(part, Event) else part)
+    return patterns.rewrite(pattern, lambda part: change(part) if isinstance(part, patterns.Event) else part)
 
 
-def whole_windows(query: PatternQuery, *, limiting: bool = False) -> tuple[Window, ...]:
+def whole_windows(query: patterns.PatternQuery, *, limiting: bool = False) -> tuple[patterns.Window, ...]:
     """The windows that hold for the whole match: the WITHIN clause and every WITHIN around the whole pattern; if
     `limiting`, without those that limit nothing."""
     found = [] if query.within is None else [query.within]
     pattern = query.pattern
-    while isinstance(pattern, Within | Named):
-        if isinstance(pattern, Within) and not (limiting and pattern.loose):
+    while isinstance(pattern, patterns.Within | patterns.Named):
+        if isinstance(pattern, patterns.Within) and not (limiting and pattern.loose):
             found.append(pattern.window)
         pattern = pattern.item
     return tuple(found)
 
 
-def counts_events(query: PatternQuery) -> bool:
+def counts_events(query: patterns.PatternQuery) -> bool:
     """True if positions of events matter to the query, so that irrelevant events matter."""
-    if query.policy == STRICT or isinstance(query.within, Events):
+    if query.policy == patterns.STRICT or isinstance(query.within, patterns.Events):
         return True
     return any(
-        isinstance(part.window, Events)
-        if isinstance(part, Within)
-        else isinstance(part, Operation | Related) and part.operator == "NEXT"
-        for part in walk(query.pattern)
+        isinstance(part.window, patterns.Events)
+        if isinstance(part, patterns.Within)
+        else isinstance(part, patterns.Operation | patterns.Related) and part.operator == "NEXT"
+        for part in patterns.walk(query.pattern)
     )
 
 
-def positive_names(pattern: Pattern) -> tuple[Name, ...]:
+def positive_names(pattern: patterns.Pattern) -> tuple[Name, ...]:
     """The variables a match binds, lists included, in the order of the text."""
     names = [event.variable for event in bound_events(pattern) if event.variable is not None]
     return tuple(dict.fromkeys(names))
 
 
-def bound_events(pattern: Pattern) -> Iterator[Event]:
+def bound_events(pattern: patterns.Pattern) -> Iterator[patterns.Event]:
     """The events of a pattern, but for those that must not happen."""
-    if isinstance(pattern, Event):
+    if isinstance(pattern, patterns.Event):
         yield pattern
-    forbidden = OPERATORS[pattern.operator].forbidden if isinstance(pattern, Operation) else ()
-    for place, child in enumerate(children(pattern)):
-        if not isinstance(pattern, Not) and place not in forbidden:
+    forbidden = patterns.OPERATORS[pattern.operator].forbidden if isinstance(pattern, patterns.Operation) else ()
+    for place, child in enumerate(patterns.children(pattern)):
+        if not isinstance(pattern, patterns.Not) and place not in forbidden:
             yield from bound_events(child)
 
 
-def interval_names(pattern: Pattern) -> frozenset[Name]:
+def interval_names(pattern: patterns.Pattern) -> frozenset[Name]:
     """The AS names at any depth."""
-    return frozenset(node.name for node in walk(pattern) if isinstance(node, Named))
+    return frozenset(node.name for node in patterns.walk(pattern) if isinstance(node, patterns.Named))
 
 
 SERIES = "times"
 """The field of the AS name of a PERIODIC* that lists its moments."""
 
 
-def series_names(pattern: Pattern) -> frozenset[Name]:
+def series_names(pattern: patterns.Pattern) -> frozenset[Name]:
     """The AS names of PERIODIC*."""
-    named = [node for node in walk(pattern) if isinstance(node, Named)]
+    named = [node for node in patterns.walk(pattern) if isinstance(node, patterns.Named)]
     return frozenset(node.name for node in named if _is_series(node.item))
 
 
-def _is_series(pattern: Pattern) -> bool:
-    while isinstance(pattern, Within | Named | Pick):
+def _is_series(pattern: patterns.Pattern) -> bool:
+    while isinstance(pattern, patterns.Within | patterns.Named | patterns.Pick):
         pattern = pattern.item
-    return isinstance(pattern, Operation) and pattern.operator == "PERIODIC*"
+    return isinstance(pattern, patterns.Operation) and pattern.operator == "PERIODIC*"
 
 
 # --- Where a selection policy makes sense (docs/semantics.md, section 7).
@@ -259,11 +241,11 @@ PAIRING = ("FOLLOWS", "PRECEDES", "PRIOR", "RELATIVE", "SIMULTANEOUS", "CONCURRE
 CHOOSING = (*PAIRING, "APERIODIC", "UNLESS", "ANYONE", "BOTH")
 
 
-def check_policy(query: PatternQuery) -> Iterator[Problem]:
+def check_policy(query: patterns.PatternQuery) -> Iterator[Problem]:
     """Every operator at which the policy of a query means nothing, and policies that do not go together."""
-    if query.policy in (NEXT_MATCH, STRICT):
+    if query.policy in (patterns.NEXT_MATCH, patterns.STRICT):
         yield from _check_sequence(query.pattern, query)
-    elif query.policy in CONTEXTS:
+    elif query.policy in patterns.CONTEXTS:
         yield from _check_context(query.pattern, query)
         yield from _check_windows(query)
         if query.consume:
@@ -275,16 +257,16 @@ def check_policy(query: PatternQuery) -> Iterator[Problem]:
             )
 
 
-def chooses(query: PatternQuery) -> bool:
+def chooses(query: patterns.PatternQuery) -> bool:
     """Whether a query reports fewer than all of its matches."""
-    return bool(query.consume) or query.policy not in (None, UNRESTRICTED)
+    return bool(query.consume) or query.policy not in (None, patterns.UNRESTRICTED)
 
 
-def _check_sequence(pattern: Pattern, query: PatternQuery) -> Iterator[Problem]:
-    if isinstance(pattern, Event | Not):
+def _check_sequence(pattern: patterns.Pattern, query: patterns.PatternQuery) -> Iterator[Problem]:
+    if isinstance(pattern, patterns.Event | patterns.Not):
         return
-    if isinstance(pattern, Seq | Within | Named):
-        for child in children(pattern):
+    if isinstance(pattern, patterns.Seq | patterns.Within | patterns.Named):
+        for child in patterns.children(pattern):
             yield from _check_sequence(child, query)
         return
     yield Problem(
@@ -295,10 +277,11 @@ def _check_sequence(pattern: Pattern, query: PatternQuery) -> Iterator[Problem]:
     )
 
 
-def _check_context(pattern: Pattern, query: PatternQuery) -> Iterator[Problem]:
-    fits = isinstance(pattern, Event | Seq | And | Or | Not | Within | Named) or (
-        isinstance(pattern, Operation) and pattern.operator in CHOOSING
-    )
+def _check_context(pattern: patterns.Pattern, query: patterns.PatternQuery) -> Iterator[Problem]:
+    fits = isinstance(
+        pattern,
+        patterns.Event | patterns.Seq | patterns.And | patterns.Or | patterns.Not | patterns.Within | patterns.Named,
+    ) or (isinstance(pattern, patterns.Operation) and pattern.operator in CHOOSING)
     if not fits:
         yield Problem(
             "policy-operator",
@@ -306,30 +289,32 @@ def _check_context(pattern: Pattern, query: PatternQuery) -> Iterator[Problem]:
             pattern.span,
             hint="declare that part as a STREAM of its own, without the policy, and use its events here",
         )
-    elif not isinstance(pattern, Not):
-        for child in children(pattern):
+    elif not isinstance(pattern, patterns.Not):
+        for child in patterns.children(pattern):
             yield from _check_context(child, query)
 
 
-def initiating_names(pattern: Pattern) -> tuple[Name, ...]:
+def initiating_names(pattern: patterns.Pattern) -> tuple[Name, ...]:
     """Of a pattern of two events under CUMULATIVE, the variables of those that can be initiators: they are lists."""
-    while isinstance(pattern, Within | Named):
+    while isinstance(pattern, patterns.Within | patterns.Named):
         pattern = pattern.item
-    forbidden = OPERATORS[pattern.operator].forbidden if isinstance(pattern, Operation) else ()
+    forbidden = patterns.OPERATORS[pattern.operator].forbidden if isinstance(pattern, patterns.Operation) else ()
     names = [
         item.variable
-        for place, item in enumerate(children(pattern))
-        if isinstance(item, Event) and item.variable is not None and place not in forbidden
+        for place, item in enumerate(patterns.children(pattern))
+        if isinstance(item, patterns.Event) and item.variable is not None and place not in forbidden
     ]
-    either = isinstance(pattern, And) or (isinstance(pattern, Operation | Related) and pattern.operator == "CONCURRENT")
+    either = isinstance(pattern, patterns.And) or (
+        isinstance(pattern, patterns.Operation | patterns.Related) and pattern.operator == "CONCURRENT"
+    )
     return tuple(names if either else names[:1])
 
 
-def _check_windows(query: PatternQuery) -> Iterator[Problem]:
+def _check_windows(query: patterns.PatternQuery) -> Iterator[Problem]:
     """A context makes streams of composite events, which have no positions."""
-    parts = [node.window for node in walk(query.pattern) if isinstance(node, Within)]
+    parts = [node.window for node in patterns.walk(query.pattern) if isinstance(node, patterns.Within)]
     for window in (query.within, *parts):
-        if isinstance(window, Events):
+        if isinstance(window, patterns.Events):
             yield Problem(
                 "policy-window",
                 f"MATCH {query.policy} takes windows in time, not in EVENTS",
@@ -338,14 +323,14 @@ def _check_windows(query: PatternQuery) -> Iterator[Problem]:
             )
 
 
-def operator_word(pattern: Pattern) -> str:
+def operator_word(pattern: patterns.Pattern) -> str:
     """What the user calls the operator of a part."""
     match pattern:
-        case Operation() | Related():
+        case patterns.Operation() | patterns.Related():
             return pattern.operator
-        case Repeat():
+        case patterns.Repeat():
             return "a repetition"
-        case Pick():
+        case patterns.Pick():
             return "LAST" if pattern.latest else "FIRST"
         case _:
             return type(pattern).__name__.upper()

@@ -27,21 +27,10 @@ from ensue.expr.lists import (
     without_prev,
 )
 from ensue.lower.operators import expand_pattern
+from ensue.nodes import patterns
 from ensue.nodes.constraints import Constraint, EndsWithin
 from ensue.nodes.expressions import Duration, Expr, Field, Literal, Same, conjuncts, rewrite
 from ensue.nodes.names import AnyEvent, Edge, Name, Stream, in_order
-from ensue.nodes.patterns import (
-    CUMULATIVE,
-    Event,
-    Operation,
-    PatternQuery,
-    Related,
-    Repeat,
-    Ticks,
-    Window,
-    walk,
-    windows_of,
-)
 from ensue.nodes.uncertainty import PROBABILITY_OF_MATCH, with_probability_field
 
 # --- Conditions over repeated variables: what a conjunct of WHERE says about a list, and in which scope it is judged.
@@ -102,17 +91,17 @@ def list_names(conjunct: Expr, groups: Mapping[Name, Name]) -> frozenset[Name]:
     return list_variables(conjunct, groups) if has_prev(conjunct) else aggregated_variables(conjunct, groups)
 
 
-def lists_of_result(query: PatternQuery) -> dict[Name, Name]:
+def lists_of_result(query: patterns.PatternQuery) -> dict[Name, Name]:
     """The variables that are lists in the result: those of repetitions, and those that CUMULATIVE collects."""
     groups = list_groups(expand_pattern(query.pattern))
-    if query.policy == CUMULATIVE:
+    if query.policy == patterns.CUMULATIVE:
         groups |= {name: name for name in initiating_names(query.pattern)}
     return groups
 
 
 def around_list(scope: Scope) -> Scope:
     """The scope in which a list is, for the scope of its elements."""
-    return scope.parent if isinstance(scope.aside, Repeat) and scope.parent is not None else scope
+    return scope.parent if isinstance(scope.aside, patterns.Repeat) and scope.parent is not None else scope
 
 
 # --- fields
@@ -120,10 +109,10 @@ def around_list(scope: Scope) -> Scope:
 FieldType = Callable[[Field], "Type | None"]
 
 
-def bind_query(query: PatternQuery, catalog: Catalog) -> list[Problem]:
+def bind_query(query: patterns.PatternQuery, catalog: Catalog) -> list[Problem]:
     """Every problem of a query with these streams; the structure has been checked before."""
-    parts = list(walk(query.pattern))
-    events = [part for part in parts if isinstance(part, Event)]
+    parts = list(patterns.walk(query.pattern))
+    events = [part for part in parts if isinstance(part, patterns.Event)]
     unknown = [
         _unknown_stream(event, catalog)
         for event in events
@@ -137,10 +126,10 @@ def bind_query(query: PatternQuery, catalog: Catalog) -> list[Problem]:
     keyed = tuple(dict.fromkeys((*used, *catalog.streams))) if counts_events(query) else used
     for name in query.partition_by:
         problems += _check_common_field(name, keyed, catalog, "PARTITION BY", query.partition_span)
-    windows = [window for part in parts for window in windows_of(part)]
+    windows = [window for part in parts for window in patterns.windows_of(part)]
     problems += _check_windows(windows if query.within is None else [*windows, query.within], catalog)
     for part in parts:
-        if isinstance(part, Operation | Related):
+        if isinstance(part, patterns.Operation | patterns.Related):
             problems += _check_ticks(part, catalog)
     if query.where is None and not query.returns and all(event.predicate is None for event in events):
         return problems
@@ -174,10 +163,10 @@ def bind_query(query: PatternQuery, catalog: Catalog) -> list[Problem]:
     return problems
 
 
-def check_expressions(query: PatternQuery) -> list[Problem]:
+def check_expressions(query: patterns.PatternQuery) -> list[Problem]:
     """Every problem of the expressions of a query that no data can mend; the structure has been checked before."""
     problems: list[Problem] = []
-    found = (node.predicate for node in walk(query.pattern) if isinstance(node, Event))
+    found = (node.predicate for node in patterns.walk(query.pattern) if isinstance(node, patterns.Event))
     predicates = [predicate for predicate in found if predicate is not None]
     if query.where is None and not query.returns and not predicates:
         return problems
@@ -240,7 +229,7 @@ def bind_constraint(
     return problems
 
 
-def _unknown_stream(event: Event, catalog: Catalog) -> Problem:
+def _unknown_stream(event: patterns.Event, catalog: Catalog) -> Problem:
     if isinstance(event.stream, AnyEvent):
         return _no_table_of_all(event)
     return Problem(
@@ -252,7 +241,7 @@ def _unknown_stream(event: Event, catalog: Catalog) -> Problem:
     )
 
 
-def _no_table_of_all(event: Event) -> Problem:
+def _no_table_of_all(event: patterns.Event) -> Problem:
     return Problem(
         "any-event-tables",
         f"`{event.stream}` needs one table of all events, and these come without a column of their types",
@@ -383,9 +372,9 @@ def _check_common_field(
             return
 
 
-def _check_ticks(part: Operation | Related, catalog: Catalog) -> Iterator[Problem]:
+def _check_ticks(part: patterns.Operation | patterns.Related, catalog: Catalog) -> Iterator[Problem]:
     """An operator's duration is one tick of time or more: less would be nothing; a timer is a whole number of them."""
-    if isinstance(part, Related):
+    if isinstance(part, patterns.Related):
         for timer in part.timers:
             if isinstance(timer.name, Edge):
                 yield from _check_timer(timer.name.interval, timer.window, catalog)
@@ -399,7 +388,7 @@ def _check_ticks(part: Operation | Related, catalog: Catalog) -> Iterator[Proble
         )
 
 
-def _check_timer(name: str, window: Window, catalog: Catalog) -> Iterator[Problem]:
+def _check_timer(name: str, window: patterns.Window, catalog: Catalog) -> Iterator[Problem]:
     """A timer is a whole number of ticks long, so that its end is a time."""
     if not isinstance(window, Duration) or catalog.unit is None:
         return
@@ -412,7 +401,7 @@ def _check_timer(name: str, window: Window, catalog: Catalog) -> Iterator[Proble
         )
 
 
-def _check_windows(windows: Iterable[Window], catalog: Catalog) -> Iterator[Problem]:
+def _check_windows(windows: Iterable[patterns.Window], catalog: Catalog) -> Iterator[Problem]:
     """Durations for timestamps, plain numbers for integer time."""
     unit = catalog.unit
     for window in windows:
@@ -423,7 +412,7 @@ def _check_windows(windows: Iterable[Window], catalog: Catalog) -> Iterator[Prob
                 window.span,
                 hint="write the plain number, e.g. `WITHIN 100`, or turn the column into a timestamp",
             )
-        if unit is not None and isinstance(window, Ticks):
+        if unit is not None and isinstance(window, patterns.Ticks):
             yield Problem(
                 "window-unit",
                 f"the time column holds timestamps, so `WITHIN {window.count}` needs a unit",

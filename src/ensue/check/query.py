@@ -27,47 +27,26 @@ from ensue.check.fields import around_list, check_lists, list_names, lists_of_re
 from ensue.errors import Problem, Span, did_you_mean
 from ensue.expr.lists import explicit_lists
 from ensue.lower.operators import expand_query
+from ensue.nodes import patterns
 from ensue.nodes.constraints import Constraint, ConstraintStatement, EndsWithin, meaning_of
 from ensue.nodes.expressions import Call, Expr, Field, Same, conjuncts, variables_of
 from ensue.nodes.expressions import walk as walk_expression
 from ensue.nodes.names import Name, in_order
-from ensue.nodes.patterns import (
-    OPERATORS,
-    And,
-    Event,
-    Events,
-    Named,
-    Not,
-    Operation,
-    Or,
-    Pattern,
-    PatternQuery,
-    Pick,
-    Related,
-    Repeat,
-    Seq,
-    Ticks,
-    Window,
-    Within,
-    children,
-    column_name,
-    walk,
-)
 from ensue.nodes.uncertainty import check_calls, check_threshold, is_probability, misplaced_probabilities
 
 
-def check_query(query: PatternQuery) -> list[Problem]:
+def check_query(query: patterns.PatternQuery) -> list[Problem]:
     """Every structural problem of a query, in the order of the text. What a rule means has the shape that it has."""
     problems: list[Problem] = []
-    parts = list(walk(query.pattern))
+    parts = list(patterns.walk(query.pattern))
     kinds = set(map(type, parts))
     if query.rule is None:
         problems += check_shape(query.pattern)
-        if kinds & {Pick, Operation}:
+        if kinds & {patterns.Pick, patterns.Operation}:
             problems += check_endings(query)
         if query.policy is not None:
             problems += check_policy(query)
-    if not problems and kinds & {Or, Repeat, Operation, Related}:
+    if not problems and kinds & {patterns.Or, patterns.Repeat, patterns.Operation, patterns.Related}:
         query = expand_query(query)
         problems += check_choices(query.pattern)
     if not problems:
@@ -75,9 +54,15 @@ def check_query(query: PatternQuery) -> list[Problem]:
         homes = {occurrence.name: occurrence.scope for occurrence in named}
         clashes = [*check_names(named)]
         problems += clashes
-        if kinds & {Not, Repeat, Operation, Pick, Related} and not whole_windows(query):
+        if kinds & {
+            patterns.Not,
+            patterns.Repeat,
+            patterns.Operation,
+            patterns.Pick,
+            patterns.Related,
+        } and not whole_windows(query):
             problems += open_scopes(query.pattern, False, False)
-        if any(isinstance(part, Event) and part.predicate is not None for part in parts):
+        if any(isinstance(part, patterns.Event) and part.predicate is not None for part in parts):
             problems += check_predicates(query.pattern)
         if query.where is not None:
             problems += check_where(query, homes, names_are_clear=not clashes)
@@ -89,33 +74,35 @@ def check_query(query: PatternQuery) -> list[Problem]:
 # -- shape: where NOT, collections and FIRST stand, and what ends a scope
 
 
-def check_shape(pattern: Pattern, place: Pattern | None = None) -> Iterator[Problem]:
+def check_shape(pattern: patterns.Pattern, place: patterns.Pattern | None = None) -> Iterator[Problem]:
     """NOT and collections stand only as items of SEQ or AND, and every operator has a positive item."""
-    in_sequence = isinstance(place, Seq | And)
-    if isinstance(pattern, Not) and not in_sequence:
+    in_sequence = isinstance(place, patterns.Seq | patterns.And)
+    if isinstance(pattern, patterns.Not) and not in_sequence:
         yield Problem(
             "misplaced-not",
             "NOT stands only as an item of SEQ or AND",
             pattern.span,
             hint="put it into a SEQ or AND that says where the forbidden events would lie: `SEQ(A a, NOT B b, C c)`",
         )
-    if isinstance(pattern, Repeat) and pattern.every and not in_sequence:
+    if isinstance(pattern, patterns.Repeat) and pattern.every and not in_sequence:
         yield Problem(
             "misplaced-collect",
             "a collection (COLLECT, `+`, `*`, ALL) stands only as an item of SEQ or AND",
             pattern.span,
             hint="put it into a SEQ or AND that says where the listed events lie: `SEQ(A a, COLLECT B b, C c)`",
         )
-    if isinstance(pattern, Repeat) and any(isinstance(node, Repeat) for node in walk(pattern.item)):
+    if isinstance(pattern, patterns.Repeat) and any(
+        isinstance(node, patterns.Repeat) for node in patterns.walk(pattern.item)
+    ):
         yield Problem(
             "nested-repeat",
             "a repetition cannot contain another repetition",
             pattern.span,
             hint="declare the inner one as a STREAM of its own and repeat its events",
         )
-    if isinstance(pattern, Pick):
+    if isinstance(pattern, patterns.Pick):
         yield from _check_pick(pattern, place)
-    if isinstance(pattern, Seq | And | Or) and all(map(is_aside, pattern.items)):
+    if isinstance(pattern, patterns.Seq | patterns.And | patterns.Or) and all(map(is_aside, pattern.items)):
         operator = type(pattern).__name__.upper()
         yield Problem(
             "no-positive-item",
@@ -123,20 +110,20 @@ def check_shape(pattern: Pattern, place: Pattern | None = None) -> Iterator[Prob
             pattern.span,
             hint="a match is made of events that happened: add an item without NOT",
         )
-    for child in children(pattern):
+    for child in patterns.children(pattern):
         yield from check_shape(child, pattern)
 
 
-def _check_pick(pick: Pick, place: Pattern | None) -> Iterator[Problem]:
+def _check_pick(pick: patterns.Pick, place: patterns.Pattern | None) -> Iterator[Problem]:
     word = "LAST" if pick.latest else "FIRST"
-    if any(map(_is_repetition, walk(pick.item))):
+    if any(map(_is_repetition, patterns.walk(pick.item))):
         yield Problem(
             "repeated-pick",
             f"{word} chooses among single events or composites of them, and a repetition is neither",
             pick.span,
             hint="declare that part as a STREAM of its own and choose among its events",
         )
-    if not isinstance(place, Seq | And) or is_aside(pick.item):
+    if not isinstance(place, patterns.Seq | patterns.And) or is_aside(pick.item):
         yield Problem(
             "misplaced-pick",
             f"{word} stands only before an item of SEQ or AND that binds events",
@@ -145,20 +132,20 @@ def _check_pick(pick: Pick, place: Pattern | None) -> Iterator[Problem]:
         )
 
 
-def _is_repetition(pattern: Pattern) -> bool:
+def _is_repetition(pattern: patterns.Pattern) -> bool:
     """Whether every choice of so many matches counts, not one list of all."""
-    if isinstance(pattern, Repeat):
+    if isinstance(pattern, patterns.Repeat):
         return not pattern.every
-    return isinstance(pattern, Operation) and pattern.operator == "RELATIVE+"
+    return isinstance(pattern, patterns.Operation) and pattern.operator == "RELATIVE+"
 
 
-def check_endings(query: PatternQuery) -> Iterator[Problem]:
+def check_endings(query: patterns.PatternQuery) -> Iterator[Problem]:
     """FIRST and LAST are about whole matches; a PERIODIC ends by an event or a window."""
-    ended = any(not isinstance(window, Events) for window in whole_windows(query))
+    ended = any(not isinstance(window, patterns.Events) for window in whole_windows(query))
     yield from _check_endings(query.pattern, ended, outermost=True)
     events = _count_positive(query.pattern)
-    for pick in walk(query.pattern):
-        if isinstance(pick, Pick) and _count_positive(pick) == events:
+    for pick in patterns.walk(query.pattern):
+        if isinstance(pick, patterns.Pick) and _count_positive(pick) == events:
             word = "LAST" if pick.latest else "FIRST"
             yield Problem(
                 "misplaced-pick",
@@ -168,18 +155,18 @@ def check_endings(query: PatternQuery) -> Iterator[Problem]:
             )
 
 
-def _count_positive(pattern: Pattern) -> int:
+def _count_positive(pattern: patterns.Pattern) -> int:
     """How many events are written that a match binds."""
-    if isinstance(pattern, Event):
+    if isinstance(pattern, patterns.Event):
         return 1
-    spec = OPERATORS[pattern.operator] if isinstance(pattern, Operation) else None
+    spec = patterns.OPERATORS[pattern.operator] if isinstance(pattern, patterns.Operation) else None
     beside = (*spec.forbidden, *spec.collected) if spec is not None else ()
-    below = [child for place, child in enumerate(children(pattern)) if place not in beside]
+    below = [child for place, child in enumerate(patterns.children(pattern)) if place not in beside]
     return 0 if is_aside(pattern) else sum(map(_count_positive, below))
 
 
-def _check_endings(pattern: Pattern, ended: bool, outermost: bool) -> Iterator[Problem]:
-    if isinstance(pattern, Pick) and not outermost:
+def _check_endings(pattern: patterns.Pattern, ended: bool, outermost: bool) -> Iterator[Problem]:
+    if isinstance(pattern, patterns.Pick) and not outermost:
         word = "LAST" if pattern.latest else "FIRST"
         yield Problem(
             "misplaced-pick",
@@ -187,19 +174,28 @@ def _check_endings(pattern: Pattern, ended: bool, outermost: bool) -> Iterator[P
             pattern.span,
             hint="declare that part as a STREAM of its own and pick there",
         )
-    if isinstance(pattern, Operation) and pattern.operator == "PERIODIC" and len(pattern.items) == 1 and not ended:
+    if (
+        isinstance(pattern, patterns.Operation)
+        and pattern.operator == "PERIODIC"
+        and len(pattern.items) == 1
+        and not ended
+    ):
         yield Problem(
             "endless-periodic",
             "nothing ends this PERIODIC: it would go on for ever",
             pattern.span,
             hint="add the event that ends it, `PERIODIC(x, d, z)`, or a WITHIN around it",
         )
-    ended = ended or (isinstance(pattern, Within) and not isinstance(pattern.window, Events))
-    for child in children(pattern):
-        yield from _check_endings(child, ended, outermost and isinstance(pattern, Seq | And | Within | Named))
+    ended = ended or (isinstance(pattern, patterns.Within) and not isinstance(pattern.window, patterns.Events))
+    for child in patterns.children(pattern):
+        yield from _check_endings(
+            child,
+            ended,
+            outermost and isinstance(pattern, patterns.Seq | patterns.And | patterns.Within | patterns.Named),
+        )
 
 
-def check_choices(pattern: Pattern) -> Iterator[Problem]:
+def check_choices(pattern: patterns.Pattern) -> Iterator[Problem]:
     """OR multiplies; a product of branches beyond reason is refused before it is built."""
     for scope in scopes_of(pattern):
         found = prod(count_choices(level.pattern) for level in scope.chain)
@@ -212,25 +208,25 @@ def check_choices(pattern: Pattern) -> Iterator[Problem]:
             )
 
 
-def open_scopes(pattern: Pattern, left: bool, right: bool) -> Iterator[Problem]:
+def open_scopes(pattern: patterns.Pattern, left: bool, right: bool) -> Iterator[Problem]:
     """What is open at an edge of the whole pattern, if no WITHIN around it says how far it reaches: a NOT, a LAST.
 
     `left` and `right` say whether an enclosing SEQ has a positive item on that side.
     """
     match pattern:
-        case Seq():
+        case patterns.Seq():
             positive = [number for number, item in enumerate(pattern.items) if not is_aside(item)]
             for number, item in enumerate(pattern.items):
                 closed_left, closed_right = left or positive[0] < number, right or number < positive[-1]
                 if is_aside(item) and not (closed_left and closed_right):
                     yield _open_scope(item, "after" if closed_left else "before")
                 yield from open_scopes(item, closed_left, closed_right)
-        case And():
+        case patterns.And():
             for item in pattern.items:
                 if is_aside(item) and not left:
                     yield _open_scope(item, "before")
                 yield from open_scopes(item, left, right)
-        case Pick(latest=True) if not right:
+        case patterns.Pick(latest=True) if not right:
             yield Problem(
                 "endless-last",
                 "LAST would wait for ever: nothing says how long a later one may still come",
@@ -238,12 +234,12 @@ def open_scopes(pattern: Pattern, left: bool, right: bool) -> Iterator[Problem]:
                 hint="add a WITHIN to the whole pattern, or put the item before another one of a SEQ",
             )
         case _:
-            for child in children(pattern):
+            for child in patterns.children(pattern):
                 yield from open_scopes(child, left, right)
 
 
 def _open_scope(aside: Aside, side: str) -> Problem:
-    events, word = ("forbidden", "NOT") if isinstance(aside, Not) else ("listed", "collection")
+    events, word = ("forbidden", "NOT") if isinstance(aside, patterns.Not) else ("listed", "collection")
     return Problem(
         "open-scope",
         f"nothing says how long {side} the match the {events} events count",
@@ -289,10 +285,10 @@ def _compare_occurrences(known: Occurrence, again: Occurrence) -> Iterator[Probl
         )
 
 
-def check_predicates(pattern: Pattern) -> Iterator[Problem]:
+def check_predicates(pattern: patterns.Pattern) -> Iterator[Problem]:
     """A local predicate speaks only about its own event."""
-    for node in walk(pattern):
-        if isinstance(node, Event) and node.predicate is not None:
+    for node in patterns.walk(pattern):
+        if isinstance(node, patterns.Event) and node.predicate is not None:
             for part in walk_expression(node.predicate):
                 if isinstance(part, Same):
                     yield _misplaced_same(part)
@@ -318,7 +314,7 @@ def _misplaced_same(same: Same) -> Problem:
     )
 
 
-def check_where(query: PatternQuery, homes: dict[Name, Scope], names_are_clear: bool) -> Iterator[Problem]:
+def check_where(query: patterns.PatternQuery, homes: dict[Name, Scope], names_are_clear: bool) -> Iterator[Problem]:
     """Names are known, and each conjunct has one scope in which all its names are visible and can be bound together."""
     groups = list_groups(query.pattern)
     for conjunct in conjuncts(query.where):
@@ -341,7 +337,7 @@ def check_where(query: PatternQuery, homes: dict[Name, Scope], names_are_clear: 
 
 
 def _check_forbidden_chain(
-    conjunct: Expr, pattern: Pattern, homes: dict[Name, Scope], groups: Mapping[Name, Name]
+    conjunct: Expr, pattern: patterns.Pattern, homes: dict[Name, Scope], groups: Mapping[Name, Name]
 ) -> Iterator[Problem]:
     """What NOT forbids of a RELATIVE+ is its first event by itself, of which there is no list."""
     growing = growing_lists(pattern)
@@ -449,7 +445,7 @@ def _check_list_outside(
     """What a NOT forbids is looked for before the collections beside it are made."""
     for name in in_order(list_names(conjunct, groups)):
         listing = homes[name]
-        if isinstance(listing.aside, Repeat) and not around_list(listing).is_same(home):
+        if isinstance(listing.aside, patterns.Repeat) and not around_list(listing).is_same(home):
             yield Problem(
                 "list-outside",
                 f"the condition relates the list of `{name}` to what is inside of another NOT or collection",
@@ -461,7 +457,7 @@ def _check_list_outside(
 def _can_be_together(names: frozenset[Name], home: Scope) -> bool:
     child: Scope | None = None
     for scope in home.chain:
-        if not any(isinstance(part, Or) for part in own_nodes(scope.pattern)):
+        if not any(isinstance(part, patterns.Or) for part in own_nodes(scope.pattern)):
             child = scope
             continue  # without an OR all names of a scope are bound together
         wanted = {occurrence.name for occurrence in names_in_scopes(scope, inner=False)} & names
@@ -471,14 +467,14 @@ def _can_be_together(names: frozenset[Name], home: Scope) -> bool:
     return True
 
 
-def _binds(chosen: Pattern, wanted: set[Name], child: Scope | None) -> bool:
+def _binds(chosen: patterns.Pattern, wanted: set[Name], child: Scope | None) -> bool:
     """True if a choice of branches binds these names and contains the NOT of the inner scope."""
     bound = {occurrence.name for occurrence in names_in_scopes(Scope(chosen), inner=False)}
     contains = child is None or any(node is child.aside for node in own_nodes(chosen))
     return wanted <= bound and contains
 
 
-def check_returns(query: PatternQuery, homes: dict[Name, Scope]) -> Iterator[Problem]:
+def check_returns(query: patterns.PatternQuery, homes: dict[Name, Scope]) -> Iterator[Problem]:
     """RETURN names bound variables, and no column twice; HAVING gives a probability."""
     groups = lists_of_result(query)
     if query.having is not None:
@@ -489,7 +485,7 @@ def check_returns(query: PatternQuery, homes: dict[Name, Scope]) -> Iterator[Pro
             yield from check_lineage(column.expression, positive_names(query.pattern))
         else:
             yield from _check_column(column.expression, homes, groups)
-        name = column_name(column, position)
+        name = patterns.column_name(column, position)
         if name in seen:
             yield Problem(
                 "duplicate-column",
@@ -521,7 +517,7 @@ def _negated_names(expr: Expr, homes: dict[Name, Scope]) -> Iterator[Problem]:
             )
 
 
-def check_statement_names(queries: Iterable[PatternQuery]) -> Iterator[Problem]:
+def check_statement_names(queries: Iterable[patterns.PatternQuery]) -> Iterator[Problem]:
     """No two statements of a program share a name."""
     seen: set[str] = set()
     for query in queries:
@@ -556,11 +552,11 @@ def _check_constraint(constraint: Constraint) -> Iterator[Problem]:
         yield from _check_length(constraint.window)
 
 
-def _check_length(window: Window) -> Iterator[Problem]:
+def _check_length(window: patterns.Window) -> Iterator[Problem]:
     """A trace has a length in time, and it is not zero."""
-    if isinstance(window, Events):
+    if isinstance(window, patterns.Events):
         message, hint = "ENDS WITHIN takes a time, not a number of events", "write `ENDS WITHIN 30 days`, say"
-    elif (window.count if isinstance(window, Ticks) else window.nanoseconds) <= 0:
+    elif (window.count if isinstance(window, patterns.Ticks) else window.nanoseconds) <= 0:
         message, hint = "a trace that ends within 0 has no second event", "write how long a trace lasts at most"
     else:
         return

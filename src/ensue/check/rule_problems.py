@@ -16,23 +16,9 @@ from ensue.analysis.declarations import (
 )
 from ensue.errors import Problem, Span, counted, did_you_mean
 from ensue.expr.kinds import NULL_TYPE, common_type, literal_type
+from ensue.nodes import rules as rule_nodes
 from ensue.nodes.expressions import Call, Duration, Expr, Field, Literal, children
 from ensue.nodes.patterns import Events, Statements
-from ensue.nodes.rules import (
-    Atom,
-    Causes,
-    Condition,
-    Fact,
-    Name,
-    Rule,
-    Ruleset,
-    TableDeclaration,
-    Temporal,
-    TimerItem,
-    Together,
-    While,
-    identified,
-)
 
 INTERVAL_COLUMNS = ("start", "end")
 """The columns of a result that are not the head's."""
@@ -52,11 +38,11 @@ def check_rules(statements: Statements) -> list[Problem]:
     return problems or [*_check_recursion(ruleset)]
 
 
-def _rules_of(head: str, ruleset: Ruleset) -> list[Rule]:
+def _rules_of(head: str, ruleset: rule_nodes.Ruleset) -> list[rule_nodes.Rule]:
     return [rule for rule in ruleset.rules if rule.head == head]
 
 
-def _clashes(statements: Statements, ruleset: Ruleset) -> Iterator[Problem]:
+def _clashes(statements: Statements, ruleset: rule_nodes.Ruleset) -> Iterator[Problem]:
     """A name stands for one thing: a head, a declared stream, a stream of the input, or a table."""
     tables, declared = tables_of(ruleset), declarations(statements.statements)
     inputs = {entry.stream: entry.span for entry in ruleset.streams if entry.stream is not None}
@@ -85,12 +71,12 @@ def _clashes(statements: Statements, ruleset: Ruleset) -> Iterator[Problem]:
         )
 
 
-def _span_of_table(name: str, ruleset: Ruleset) -> Span | None:
+def _span_of_table(name: str, ruleset: rule_nodes.Ruleset) -> Span | None:
     declared = [entry.span for entry in ruleset.tables if entry.name == name]
     return next(iter([*declared, *(fact.span for fact in ruleset.facts if fact.table == name)]))
 
 
-def _check_heads(rules: Sequence[Rule]) -> Iterator[Problem]:
+def _check_heads(rules: Sequence[rule_nodes.Rule]) -> Iterator[Problem]:
     """The rules of one head agree on its attributes."""
     first = rules[0]
     names = attribute_names(first)
@@ -121,7 +107,7 @@ def _check_heads(rules: Sequence[Rule]) -> Iterator[Problem]:
             yield from _check_named(rule, names)
 
 
-def _check_named(rule: Rule, names: Sequence[str]) -> Iterator[Problem]:
+def _check_named(rule: rule_nodes.Rule, names: Sequence[str]) -> Iterator[Problem]:
     """Arguments by name are those of the first rule; where not all are named, they go by position."""
     ordered = in_order_of(rule, names)
     for place, argument in enumerate(ordered):
@@ -141,16 +127,16 @@ def _arguments(number: int) -> str:
 class RuleCheck:
     """Checks one rule by itself."""
 
-    def __init__(self, rule: Rule, ruleset: Ruleset, attributes: Attributes) -> None:
+    def __init__(self, rule: rule_nodes.Rule, ruleset: rule_nodes.Ruleset, attributes: Attributes) -> None:
         self.rule = rule
         self.ruleset = ruleset
         self.attributes = attributes
         self.tables = tables_of(ruleset)
-        atoms = [item for item in rule.body if isinstance(item, Atom)]
+        atoms = [item for item in rule.body if isinstance(item, rule_nodes.Atom)]
         self.events = [atom for atom in atoms if atom.stream not in self.tables]
         self.rows = [atom for atom in atoms if atom.stream in self.tables]
-        self.whiles = [item for item in rule.body if isinstance(item, While)]
-        self.timers = {item.name: item for item in rule.body if isinstance(item, TimerItem)}
+        self.whiles = [item for item in rule.body if isinstance(item, rule_nodes.While)]
+        self.timers = {item.name: item for item in rule.body if isinstance(item, rule_nodes.TimerItem)}
         self.intervals = {atom.name for atom in self.events if atom.name} | set(self.timers)
 
     def problems(self) -> list[Problem]:
@@ -159,7 +145,7 @@ class RuleCheck:
         found += [problem for atom in self._atoms() for problem in self._check_atom(atom)]
         return found or [*self._check_safety()]
 
-    def _atoms(self) -> list[Atom]:
+    def _atoms(self) -> list[rule_nodes.Atom]:
         return [*self.events, *self.rows, *(item.atom for item in self.whiles)]
 
     def _check_events(self) -> Iterator[Problem]:
@@ -188,13 +174,13 @@ class RuleCheck:
                     hint="rename one of them",
                 )
 
-    def _timer_items(self) -> list[TimerItem]:
-        return [item for item in self.rule.body if isinstance(item, TimerItem)]
+    def _timer_items(self) -> list[rule_nodes.TimerItem]:
+        return [item for item in self.rule.body if isinstance(item, rule_nodes.TimerItem)]
 
-    def _values(self, atoms: Iterable[Atom] | None = None) -> Iterator[tuple[str, Span | None]]:
+    def _values(self, atoms: Iterable[rule_nodes.Atom] | None = None) -> Iterator[tuple[str, Span | None]]:
         for atom in self._atoms() if atoms is None else atoms:
             for argument in atom.arguments:
-                if isinstance(argument.term, Name):
+                if isinstance(argument.term, rule_nodes.Name):
                     yield argument.term.name, argument.span or atom.span
 
     def _check_timers(self) -> Iterator[Problem]:
@@ -221,7 +207,7 @@ class RuleCheck:
 
     def _check_item(self, item: object) -> Iterator[Problem]:
         match item:
-            case While():
+            case rule_nodes.While():
                 yield from self._check_interval(item.interval, item.span, "while")
                 if item.atom.stream in self.tables:
                     yield Problem(
@@ -230,13 +216,13 @@ class RuleCheck:
                         item.atom.span or item.span,
                         hint="`while` is about events: write a condition over a row of the table instead",
                     )
-            case Together():
+            case rule_nodes.Together():
                 for name in item.names:
                     yield from self._check_interval(name, item.span, "within")
-            case Temporal():
+            case rule_nodes.Temporal():
                 for name in (item.left, item.right):
                     yield from self._check_interval(name, item.span, item.relation)
-            case Causes():
+            case rule_nodes.Causes():
                 for name in (item.cause, item.effect):
                     yield from self._check_cause(name, item)
 
@@ -250,7 +236,7 @@ class RuleCheck:
                 hint=did_you_mean(name, self.intervals) or f"give an event its name: `{name}: stream(...)`",
             )
 
-    def _check_cause(self, name: str, item: Causes) -> Iterator[Problem]:
+    def _check_cause(self, name: str, item: rule_nodes.Causes) -> Iterator[Problem]:
         atom = next((atom for atom in self.events if atom.name == name), None)
         if atom is None:
             yield from (
@@ -271,10 +257,10 @@ class RuleCheck:
 
     def _is_identified(self, stream: str, as_effect: bool) -> bool:
         """Whether something says how an event is identified, or which column of an effect names its parent."""
-        entry = identified(stream, self.ruleset)
+        entry = rule_nodes.identified(stream, self.ruleset)
         return entry is not None and (entry.parent if as_effect else entry.identity) is not None
 
-    def _check_atom(self, atom: Atom) -> Iterator[Problem]:
+    def _check_atom(self, atom: rule_nodes.Atom) -> Iterator[Problem]:
         known = self.attributes.get(atom.stream)
         if known is None:
             return
@@ -317,7 +303,7 @@ class RuleCheck:
                     yield self._unsafe(part, f"the head uses `{part.name}`, but {where}", bound | listed)
             yield from self._check_variables(argument.expression, items)
         for item in self.rule.body:
-            if isinstance(item, Condition):
+            if isinstance(item, rule_nodes.Condition):
                 for part in _names(item.expression, lists):
                     if part.name not in bound | listed | forbidden:
                         words = f"the condition uses `{part.name}`, but nothing in the body binds it"
@@ -348,7 +334,7 @@ class RuleCheck:
 
     def _shared_by_whiles(self, bound: set[str]) -> Iterator[Problem]:
         """A name that two `while` share has to have its value from elsewhere."""
-        seen: dict[str, While] = {}
+        seen: dict[str, rule_nodes.While] = {}
         for item in self.whiles:
             for name, span in self._values([item.atom]):
                 other = seen.setdefault(name, item)
@@ -381,13 +367,13 @@ def _fields(expression: Expr) -> Iterator[Field]:
 # -- recursion ---------------------------------------------------------------------------------------------------------
 
 
-def _check_recursion(ruleset: Ruleset) -> Iterator[Problem]:
+def _check_recursion(ruleset: rule_nodes.Ruleset) -> Iterator[Problem]:
     uses = {head: _used(head, ruleset) for head in ruleset.heads}
     for rule in ruleset.rules:
         for item in rule.body:
-            stream = item.atom.stream if isinstance(item, While) else None
+            stream = item.atom.stream if isinstance(item, rule_nodes.While) else None
             if stream is not None and (way := _way(stream, rule.head, uses)) is not None:
-                assert isinstance(item, While)
+                assert isinstance(item, rule_nodes.While)
                 word = "aggregate" if item.collects else "absence"
                 yield Problem(
                     "unstratified",
@@ -395,8 +381,8 @@ def _check_recursion(ruleset: Ruleset) -> Iterator[Problem]:
                     item.span or rule.span,
                     hint="break the cycle: what a `not` or `collect` is about has to be known before",
                 )
-        recursive = any(isinstance(item, Atom) and _way(item.stream, rule.head, uses) for item in rule.body)
-        late = next((item for item in rule.body if isinstance(item, TimerItem) and _is_late(item)), None)
+        recursive = any(isinstance(item, rule_nodes.Atom) and _way(item.stream, rule.head, uses) for item in rule.body)
+        late = next((item for item in rule.body if isinstance(item, rule_nodes.TimerItem) and _is_late(item)), None)
         if recursive and late is not None:
             yield Problem(
                 "endless-rule",
@@ -406,14 +392,14 @@ def _check_recursion(ruleset: Ruleset) -> Iterator[Problem]:
             )
 
 
-def _is_late(timer: TimerItem) -> bool:
+def _is_late(timer: rule_nodes.TimerItem) -> bool:
     return timer.kind in ("extend", "shift", "from_end", "from_start")
 
 
-def _used(head: str, ruleset: Ruleset) -> tuple[str, ...]:
+def _used(head: str, ruleset: rule_nodes.Ruleset) -> tuple[str, ...]:
     rules = _rules_of(head, ruleset)
-    atoms = [item for rule in rules for item in rule.body if isinstance(item, Atom)]
-    atoms += [item.atom for rule in rules for item in rule.body if isinstance(item, While)]
+    atoms = [item for rule in rules for item in rule.body if isinstance(item, rule_nodes.Atom)]
+    atoms += [item.atom for rule in rules for item in rule.body if isinstance(item, rule_nodes.While)]
     return tuple(dict.fromkeys(atom.stream for atom in atoms))
 
 
@@ -434,9 +420,9 @@ def _way(start: str, goal: str, uses: Mapping[str, tuple[str, ...]]) -> tuple[st
 # --- What is wrong with the TABLEs and FACTs of a program, whatever is handed over for them.
 
 
-def check_tables(ruleset: Ruleset) -> Iterator[Problem]:
+def check_tables(ruleset: rule_nodes.Ruleset) -> Iterator[Problem]:
     """A table is declared once, and its FACTs have its columns, each of one kind."""
-    declared: dict[str, TableDeclaration] = {}
+    declared: dict[str, rule_nodes.TableDeclaration] = {}
     for entry in ruleset.tables:
         if declared.setdefault(entry.name, entry) is not entry:
             said = f"TABLE `{entry.name}` is declared twice"
@@ -450,15 +436,15 @@ def check_tables(ruleset: Ruleset) -> Iterator[Problem]:
                 yield from _kinds(facts, columns, column)
 
 
-def facts_by_table(ruleset: Ruleset) -> dict[str, list[Fact]]:
+def facts_by_table(ruleset: rule_nodes.Ruleset) -> dict[str, list[rule_nodes.Fact]]:
     """The FACTs of each table, in the order of the text."""
-    facts: dict[str, list[Fact]] = {}
+    facts: dict[str, list[rule_nodes.Fact]] = {}
     for fact in ruleset.facts:
         facts.setdefault(fact.table, []).append(fact)
     return facts
 
 
-def table_columns(declaration: TableDeclaration | None, facts: Sequence[Fact]) -> tuple[str, ...]:
+def table_columns(declaration: rule_nodes.TableDeclaration | None, facts: Sequence[rule_nodes.Fact]) -> tuple[str, ...]:
     """The columns of a table: those of its TABLE, or the names in its first FACT, or numbers."""
     if declaration is not None:
         return declaration.columns
@@ -466,12 +452,12 @@ def table_columns(declaration: TableDeclaration | None, facts: Sequence[Fact]) -
     return first.columns or tuple(f"arg_{place}" for place in range(1, len(first.values) + 1))
 
 
-def fact_value(fact: Fact, columns: Sequence[str], column: str) -> Literal:
+def fact_value(fact: rule_nodes.Fact, columns: Sequence[str], column: str) -> Literal:
     """What a FACT says of a column of its table."""
     return fact.values[(fact.columns or columns).index(column)]
 
 
-def different_kinds(fact: Fact, column: str, one: str, other: str) -> Problem:
+def different_kinds(fact: rule_nodes.Fact, column: str, one: str, other: str) -> Problem:
     return Problem(
         "fact-types",
         f"column `{column}` of `{fact.table}` is {one} here and {other} elsewhere",
@@ -480,7 +466,7 @@ def different_kinds(fact: Fact, column: str, one: str, other: str) -> Problem:
     )
 
 
-def _misfits(facts: Sequence[Fact], columns: Sequence[str]) -> Iterator[Problem]:
+def _misfits(facts: Sequence[rule_nodes.Fact], columns: Sequence[str]) -> Iterator[Problem]:
     """Facts with other columns than their table."""
     for fact in facts:
         if len(fact.values) != len(columns):
@@ -501,7 +487,7 @@ def _misfits(facts: Sequence[Fact], columns: Sequence[str]) -> Iterator[Problem]
             )
 
 
-def _kinds(facts: Sequence[Fact], columns: Sequence[str], column: str) -> Iterator[Problem]:
+def _kinds(facts: Sequence[rule_nodes.Fact], columns: Sequence[str], column: str) -> Iterator[Problem]:
     """The first fact whose value does not go with those before it."""
     kind = NULL_TYPE
     for fact in facts:

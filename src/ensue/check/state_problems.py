@@ -6,40 +6,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from ensue.errors import Problem, QueryError, Span, did_you_mean
+from ensue.nodes import states as state_nodes
 from ensue.nodes.expressions import Field, Literal
 from ensue.nodes.patterns import Events
-from ensue.nodes.states import (
-    ANYONE,
-    EVERYONE,
-    NOBODY,
-    Arrow,
-    Change,
-    Constant,
-    Counted,
-    ExpectedCount,
-    Located,
-    Measure,
-    MostLikely,
-    Move,
-    Observe,
-    Place,
-    Places,
-    ProbabilityOf,
-    Response,
-    Someone,
-    Start,
-    StateCondition,
-    StateStatement,
-    Wander,
-    Who,
-    atoms,
-)
 
 TOLERANCE = 1e-9
 """How far from 1 the sum of probabilities may be that should add to it: they are written in decimals."""
 
 
-def check_states(states: Sequence[StateStatement]) -> Iterator[Problem]:
+def check_states(states: Sequence[state_nodes.StateStatement]) -> Iterator[Problem]:
     """Everything that is wrong with the states of a program."""
     for number, state in enumerate(states):
         for other in states[:number]:
@@ -52,7 +27,7 @@ def check_states(states: Sequence[StateStatement]) -> Iterator[Problem]:
         yield from _check_state(state)
 
 
-def _check_state(state: StateStatement) -> Iterator[Problem]:
+def _check_state(state: state_nodes.StateStatement) -> Iterator[Problem]:
     for names, kind in ((state.variables, "variable"), (state.values, "value")):
         for name in dict.fromkeys(name for name in names if names.count(name) > 1):
             said = f"the state `{state.name}` has the {kind} `{name}` twice"
@@ -67,7 +42,7 @@ def _check_state(state: StateStatement) -> Iterator[Problem]:
         yield from _check_drift(state)
 
 
-def _check_starts(state: StateStatement) -> Iterator[Problem]:
+def _check_starts(state: state_nodes.StateStatement) -> Iterator[Problem]:
     named = [start.variable for start in state.starts]
     for place, start in enumerate(state.starts):
         if start.variable is not None:
@@ -78,7 +53,7 @@ def _check_starts(state: StateStatement) -> Iterator[Problem]:
         yield from _check_start(state, start)
 
 
-def _check_start(state: StateStatement, start: Start) -> Iterator[Problem]:
+def _check_start(state: state_nodes.StateStatement, start: state_nodes.Start) -> Iterator[Problem]:
     if start.chances is None:
         return
     for chance in start.chances:
@@ -93,7 +68,7 @@ def _check_start(state: StateStatement, start: Start) -> Iterator[Problem]:
         yield Problem("state-probability", said, start.span, hint="name the values that are left, too")
 
 
-def _check_response(state: StateStatement, response: Response) -> Iterator[Problem]:
+def _check_response(state: state_nodes.StateStatement, response: state_nodes.Response) -> Iterator[Problem]:
     for reference in _references(response.change):
         if reference.variable != response.variable:
             said = f"`{reference.variable}` is not the event of this ON, which is `{response.variable}`"
@@ -102,31 +77,31 @@ def _check_response(state: StateStatement, response: Response) -> Iterator[Probl
     yield from _check_change(state, response.change)
 
 
-def _references(change: Change) -> Iterator[Field]:
+def _references(change: state_nodes.Change) -> Iterator[Field]:
     """The fields of the event that a change reads."""
     parts: tuple[object, ...]
     match change:
-        case Move():
+        case state_nodes.Move():
             parts = (change.who, change.source, change.target, change.probability)
-        case Wander():
+        case state_nodes.Wander():
             parts = (change.who,)
-        case Observe():
+        case state_nodes.Observe():
             parts = (change.who, change.place, change.reliability, change.false_alarm)
     for part in parts:
         if isinstance(part, Field):
             yield part
 
 
-def _check_change(state: StateStatement, change: Change) -> Iterator[Problem]:
+def _check_change(state: state_nodes.StateStatement, change: state_nodes.Change) -> Iterator[Problem]:
     yield from _check_who(state, change)
     match change:
-        case Move():
+        case state_nodes.Move():
             yield from _known_place(change.source, state)
             yield from _known_place(change.target, state)
             yield from _number_in_range(change.probability)
-        case Wander():
+        case state_nodes.Wander():
             yield from _check_arrows(state, change.arrows)
-        case Observe():
+        case state_nodes.Observe():
             yield from _known_place(change.place, state)
             yield from _number_in_range(change.reliability)
             yield from _number_in_range(change.false_alarm)
@@ -134,37 +109,37 @@ def _check_change(state: StateStatement, change: Change) -> Iterator[Problem]:
             yield from _check_model(change)
 
 
-def _check_who(state: StateStatement, change: Change) -> Iterator[Problem]:
-    who: Who = change.who
-    if isinstance(who, Constant):
+def _check_who(state: state_nodes.StateStatement, change: state_nodes.Change) -> Iterator[Problem]:
+    who: state_nodes.Who = change.who
+    if isinstance(who, state_nodes.Constant):
         yield from _known(who.name, state.variables, "variable", state, who.span)
-    if not isinstance(who, Someone):
+    if not isinstance(who, state_nodes.Someone):
         return
     match change, who.word:
-        case Move(), word if word == NOBODY:
+        case state_nodes.Move(), word if word == state_nodes.NOBODY:
             yield Problem("state-change", "nobody moves", who.span, hint="leave it out, or name who moves")
-        case Wander(), word if word in (ANYONE, NOBODY):
+        case state_nodes.Wander(), word if word in (state_nodes.ANYONE, state_nodes.NOBODY):
             said = f"a transition model moves one or all, not {word.upper()}"
             yield Problem("state-change", said, who.span, hint="write EVERYONE, a variable or a field of the event")
-        case Observe(), word if word == EVERYONE:
+        case state_nodes.Observe(), word if word == state_nodes.EVERYONE:
             hint = "write one OBSERVE for each of them, or ANYONE"
             yield Problem("state-change", "EVERYONE is observed one by one", who.span, hint=hint)
 
 
-def _check_model(change: Observe) -> Iterator[Problem]:
+def _check_model(change: state_nodes.Observe) -> Iterator[Problem]:
     if change.errors is not None and (change.reliability is not None or change.false_alarm is not None):
         hint = "keep ERRORS, which says for each value how often it is read rightly"
         yield Problem("state-change", "RELIABILITY and ERRORS say the same in two ways", change.span, hint=hint)
-    if change.errors is not None and isinstance(change.who, Someone):
+    if change.errors is not None and isinstance(change.who, state_nodes.Someone):
         said = "ERRORS say as what the value of one variable is read"
         yield Problem("state-change", said, change.span, hint="write RELIABILITY and FALSE ALARM")
-    if change.false_alarm is not None and not isinstance(change.who, Someone):
+    if change.false_alarm is not None and not isinstance(change.who, state_nodes.Someone):
         said = "FALSE ALARM goes with ANYONE or NOBODY"
         hint = "for one variable ERRORS say as what its values are read"
         yield Problem("state-change", said, change.span, hint=hint)
 
 
-def _check_drift(state: StateStatement) -> Iterator[Problem]:
+def _check_drift(state: state_nodes.StateStatement) -> Iterator[Problem]:
     assert state.drift is not None
     window = state.drift.window
     if isinstance(window, Events) or not (window.count if hasattr(window, "count") else window.nanoseconds):
@@ -177,7 +152,7 @@ def _check_drift(state: StateStatement) -> Iterator[Problem]:
         yield from _check_change(state, state.drift.change)
 
 
-def _check_arrows(state: StateStatement, arrows: Iterable[Arrow]) -> Iterator[Problem]:
+def _check_arrows(state: state_nodes.StateStatement, arrows: Iterable[state_nodes.Arrow]) -> Iterator[Problem]:
     totals: dict[str, float] = {}
     seen: set[tuple[str, str]] = set()
     for arrow in arrows:
@@ -198,13 +173,13 @@ def _check_arrows(state: StateStatement, arrows: Iterable[Arrow]) -> Iterator[Pr
             yield Problem("state-probability", said, arrow.span, hint="what they leave over of 1 stays")
 
 
-def _known_place(place: Place | None, state: StateStatement) -> Iterator[Problem]:
-    if isinstance(place, Constant):
+def _known_place(place: state_nodes.Place | None, state: state_nodes.StateStatement) -> Iterator[Problem]:
+    if isinstance(place, state_nodes.Constant):
         yield from _known(place.name, state.values, "value", state, place.span)
 
 
 def _known(
-    name: str, candidates: Sequence[str], kind: str, state: StateStatement, span: Span | None
+    name: str, candidates: Sequence[str], kind: str, state: state_nodes.StateStatement, span: Span | None
 ) -> Iterator[Problem]:
     if name not in candidates:
         said = f"the state `{state.name}` has no {kind} `{name}`"
@@ -227,7 +202,9 @@ def _in_range(probability: float, span: Span | None) -> Iterator[Problem]:
 # Questions
 
 
-def state_of(question: Measure | StateCondition, states: Sequence[StateStatement]) -> StateStatement:
+def state_of(
+    question: state_nodes.Measure | state_nodes.StateCondition, states: Sequence[state_nodes.StateStatement]
+) -> state_nodes.StateStatement:
     """The one state that a question is about; what is wrong with the question is raised, all of it at once."""
     variables, values, span = _named(question)
     unknown = [name for name in variables if not any(name.name in state.variables for state in states)]
@@ -259,23 +236,33 @@ def state_of(question: Measure | StateCondition, states: Sequence[StateStatement
     raise QueryError([Problem("state-mixed", f"the question fits the states {names}", span, hint=hint)])
 
 
-def _fits(state: StateStatement, variables: Sequence[Constant], values: Sequence[Places]) -> bool:
+def _fits(
+    state: state_nodes.StateStatement, variables: Sequence[state_nodes.Constant], values: Sequence[state_nodes.Places]
+) -> bool:
     return all(name.name in state.variables for name in variables) and all(
         set(places.values) <= set(state.values) for places in values
     )
 
 
-def _named(question: Measure | StateCondition) -> tuple[list[Constant], list[Places], Span | None]:
+def _named(
+    question: state_nodes.Measure | state_nodes.StateCondition,
+) -> tuple[list[state_nodes.Constant], list[state_nodes.Places], Span | None]:
     """The variables and values that a question names."""
     match question:
-        case MostLikely():
+        case state_nodes.MostLikely():
             return [question.variable], [], question.span
-        case ExpectedCount():
+        case state_nodes.ExpectedCount():
             return [], [question.places], question.span
-        case ProbabilityOf():
+        case state_nodes.ProbabilityOf():
             conditions = [question.condition, *([question.given] if question.given is not None else [])]
         case condition:
             conditions = [condition]
-    found: list[Located | Counted] = [atom for condition in conditions for atom in atoms(condition)]
-    variables = [atom.who for atom in found if isinstance(atom, Located) and isinstance(atom.who, Constant)]
+    found: list[state_nodes.Located | state_nodes.Counted] = [
+        atom for condition in conditions for atom in state_nodes.atoms(condition)
+    ]
+    variables = [
+        atom.who
+        for atom in found
+        if isinstance(atom, state_nodes.Located) and isinstance(atom.who, state_nodes.Constant)
+    ]
     return variables, [atom.places for atom in found], question.span

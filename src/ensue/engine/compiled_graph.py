@@ -7,18 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from ensue.graph.bounds import (
-    WHOLE_END,
-    WHOLE_FIRST,
-    WHOLE_LAST,
-    WHOLE_START,
-    Limit,
-    Network,
-    Point,
-    end_of,
-    position_of,
-    start_of,
-)
+from ensue.graph import bounds
 from ensue.graph.graphs import Graph, Moment
 from ensue.nodes.expressions import Expr, substitute_fields, variables_of
 from ensue.nodes.names import Name, Stream, in_order
@@ -31,8 +20,8 @@ from ensue.plan.plans import AbsencePlan, GraphPlan, QueryPlan
 class Range:
     """Bounds of one point: at least each lower point minus its constant, at most each upper point plus its constant."""
 
-    lower: tuple[tuple[Point, int], ...]
-    upper: tuple[tuple[Point, int], ...]
+    lower: tuple[tuple[bounds.Point, int], ...]
+    upper: tuple[tuple[bounds.Point, int], ...]
 
     @property
     def open(self) -> bool:
@@ -78,7 +67,7 @@ class CompiledGraph:
     streams: Mapping[Name, Stream]
     list_streams: Mapping[Name, Stream]
     moments: Mapping[Name, Moment]
-    last_events: tuple[tuple[Point, int], ...] | None
+    last_events: tuple[tuple[bounds.Point, int], ...] | None
     all_judged: bool
     """Whether nothing is left to judge once all variables are bound, where absences are judged on the way."""
     orders: dict[Hashable, list[Name]] = field(default_factory=dict)
@@ -96,7 +85,7 @@ class CompiledGraph:
         moments = {moment.name: moment for moment in graph.moments}
         ends = []
         for name in graph.extent.ends:
-            point, ticks = end_of(name), 0
+            point, ticks = bounds.end_of(name), 0
             while point.variable in moments and not moments[point.variable].repeated:
                 ticks += moments[point.variable].ticks
                 point = moments[point.variable].base
@@ -176,9 +165,9 @@ def plan_step(
     times = _time_points(around, sight)
     return Step(
         variable,
-        _range(graph.times, start_of(variable), times, bound),
-        UNBOUNDED if points else _range(graph.times, end_of(variable), times, bound),
-        _range(graph.positions, position_of(variable), _position_points(around, sight.whole), bound)
+        _range(graph.times, bounds.start_of(variable), times, bound),
+        UNBOUNDED if points else _range(graph.times, bounds.end_of(variable), times, bound),
+        _range(graph.positions, bounds.position_of(variable), _position_points(around, sight.whole), bound)
         if graph.positions.paths
         else UNBOUNDED,
         tuple(c for c in conditions if variables_of(c) <= now and _is_new(variables_of(c), variable, bound, graph)),
@@ -205,21 +194,21 @@ def plan_moment(plan: GraphPlan, moment: Name, earlier: frozenset[Name], sight: 
     graph = plan.graph
     own = frozenset(graph.names)
     known = replace(sight, moments=sight.moments | earlier)
-    return _range(graph.times, end_of(moment), _time_points(own | sight.outer, known), own | earlier)
+    return _range(graph.times, bounds.end_of(moment), _time_points(own | sight.outer, known), own | earlier)
 
 
-def _time_points(bound: Collection[Name], sight: Sight) -> list[Point]:
-    points = [point for name in in_order(bound) for point in (start_of(name), end_of(name))]
-    points += map(end_of, in_order(sight.moments))
-    return [*points, WHOLE_START, WHOLE_END] if sight.whole else points
+def _time_points(bound: Collection[Name], sight: Sight) -> list[bounds.Point]:
+    points = [point for name in in_order(bound) for point in (bounds.start_of(name), bounds.end_of(name))]
+    points += map(bounds.end_of, in_order(sight.moments))
+    return [*points, bounds.WHOLE_START, bounds.WHOLE_END] if sight.whole else points
 
 
-def _position_points(bound: Collection[Name], whole: bool) -> list[Point]:
-    points = [position_of(name) for name in in_order(bound)]
-    return [*points, WHOLE_FIRST, WHOLE_LAST] if whole else points
+def _position_points(bound: Collection[Name], whole: bool) -> list[bounds.Point]:
+    points = [bounds.position_of(name) for name in in_order(bound)]
+    return [*points, bounds.WHOLE_FIRST, bounds.WHOLE_LAST] if whole else points
 
 
-def _range(network: Network, point: Point, points: list[Point], own: frozenset[Name]) -> Range:
+def _range(network: bounds.Network, point: bounds.Point, points: list[bounds.Point], own: frozenset[Name]) -> Range:
     lower = [(other, limit.whole) for other in points if (limit := network.limit(other, point)) is not None]
     upper = [(other, limit.whole) for other in points if (limit := network.limit(point, other)) is not None]
     return Range(
@@ -229,8 +218,10 @@ def _range(network: Network, point: Point, points: list[Point], own: frozenset[N
 
 
 def _needed(
-    limits: list[tuple[Point, int]], own: frozenset[Name], between: Callable[[Point, Point], Limit | None]
-) -> tuple[tuple[Point, int], ...]:
+    limits: list[tuple[bounds.Point, int]],
+    own: frozenset[Name],
+    between: Callable[[bounds.Point, bounds.Point], bounds.Limit | None],
+) -> tuple[tuple[bounds.Point, int], ...]:
     """Without the bounds that follow from another one by way of a bound between the two bound points themselves.
 
     Between two points outside of the graph nothing is relied on: the closure may have learned it from this very graph.
@@ -247,19 +238,23 @@ def _needed(
     return tuple(kept)
 
 
-def _caps_start(absence: AbsencePlan, variable: Name, bound: frozenset[Name], times: Network) -> bool:
+def _caps_start(absence: AbsencePlan, variable: Name, bound: frozenset[Name], times: bounds.Network) -> bool:
     """The scope begins at bound points and ends just before the start of this variable alone: a latest start."""
     assert absence.lower is not None and absence.upper is not None
-    longest = times.limit(end_of(variable), start_of(variable))
+    longest = times.limit(bounds.end_of(variable), bounds.start_of(variable))
     is_point = longest is not None and longest.value == 0
-    starts = [(start_of(variable),), *([(end_of(variable),)] if is_point else [])]
+    starts = [(bounds.start_of(variable),), *([(bounds.end_of(variable),)] if is_point else [])]
     return absence.lower.variables <= bound and absence.upper.points in starts and absence.upper.shift == -1
 
 
 def _floors_end(absence: AbsencePlan, variable: Name, bound: frozenset[Name]) -> bool:
     """The scope ends at bound points and begins just after the end of this variable alone: an earliest end."""
     assert absence.lower is not None and absence.upper is not None
-    return absence.upper.variables <= bound and absence.lower.points == (end_of(variable),) and absence.lower.shift == 1
+    return (
+        absence.upper.variables <= bound
+        and absence.lower.points == (bounds.end_of(variable),)
+        and absence.lower.shift == 1
+    )
 
 
 def _becomes_decidable(absence: AbsencePlan, variable: Name, bound: frozenset[Name], outer: frozenset[Name]) -> bool:

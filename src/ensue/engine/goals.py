@@ -21,19 +21,9 @@ from ensue.graph.graphs import Graph, Variable
 from ensue.kernels.compiler import Int64s
 from ensue.nodes.names import Name, Stream, in_order, written
 from ensue.nodes.patterns import Events, PatternQuery, Window
+from ensue.plan import requirements
 from ensue.plan.planner import plan_checked, plan_graph
 from ensue.plan.plans import AbsencePlan, QueryPlan
-from ensue.plan.requirements import (
-    ABSENCE,
-    ORDER,
-    WINDOW,
-    Compared,
-    Opening,
-    Question,
-    Requirement,
-    is_point,
-    openings_of,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +45,7 @@ class Search:
     `most` is how many are counted at once; what is more is cut.
     """
 
-    question: Question
+    question: requirements.Question
     plan: QueryPlan
     sources: tuple[EventSource, ...]
     most: int
@@ -97,14 +87,14 @@ class Search:
         store = examine(plan, self.sources)[0].store
         return len(find_candidates(variable, plan.graphs[0].graph, store, plan.catalog))
 
-    def misses(self, requirement: Requirement) -> Choices:
+    def misses(self, requirement: requirements.Requirement) -> Choices:
         """The choices that meet everything but this requirement."""
         found = self._beside_matches(self.question.without([requirement]))
-        if not found.cut or requirement.kind != WINDOW:
+        if not found.cut or requirement.kind != requirements.WINDOW:
             return found
         return replace(self._nearest_windows(requirement) or found, cut=True)
 
-    def _nearest_windows(self, requirement: Requirement) -> Choices | None:
+    def _nearest_windows(self, requirement: requirements.Requirement) -> Choices | None:
         """Where there are too many: those that a window of twice, four times, ... its length would let in."""
         for doubled in range(1, 62):
             found = self._beside_matches(self.question.within(requirement, 2**doubled))
@@ -117,12 +107,12 @@ class Search:
         found = self.choices(query)
         return Choices(tuple(_beside(found.chunks, self.matches.chunks)), found.cut)
 
-    def distances(self, requirement: Requirement, chunk: MatchChunk) -> Int64s | None:
+    def distances(self, requirement: requirements.Requirement, chunk: MatchChunk) -> Int64s | None:
         """By how much each choice misses an order, a relation or a window, in ticks or positions.
 
         None: that is no distance.
         """
-        if requirement.kind == WINDOW and isinstance(requirement.window, Events):
+        if requirement.kind == requirements.WINDOW and isinstance(requirement.window, Events):
             positions = [chunk.space.value(position_of(name), chunk.rows) for name in _bound(requirement.left, chunk)]
             apart: Int64s = np.maximum.reduce(positions) - np.minimum.reduce(positions)
             return apart - (requirement.window.count - 1)
@@ -134,7 +124,7 @@ class Search:
     def ticks(self, window: Window) -> int:
         return TimeScale(self.plan.catalog.unit).ticks(window)
 
-    def _beyond(self, compared: Compared, chunk: MatchChunk) -> Int64s | None:
+    def _beyond(self, compared: requirements.Compared, chunk: MatchChunk) -> Int64s | None:
         """By how much the difference of two points exceeds what it may be."""
         left, right = _bound(compared.left, chunk), _bound(compared.right, chunk)
         if not left or not right:
@@ -145,9 +135,9 @@ class Search:
         allowed = 0 if compared.window is None else self.ticks(compared.window)
         return values[0] - values[1] - allowed
 
-    def forbidden(self, requirement: Requirement, chunk: MatchChunk) -> list[tuple[Join, Rows]]:
+    def forbidden(self, requirement: requirements.Requirement, chunk: MatchChunk) -> list[tuple[Join, Rows]]:
         """What came in the scope of a NOT, for each choice: joins and rows whose origin is the place of the choice."""
-        assert requirement.kind == ABSENCE
+        assert requirement.kind == requirements.ABSENCE
         around = Rows(chunk.rows.length, chunk.rows.places, np.arange(chunk.rows.length, dtype=np.int32))
         found = []
         for absence in self._absences(requirement, chunk):
@@ -155,7 +145,7 @@ class Search:
             found += [(join, rows) for rows in join.all_matches(around)]
         return found
 
-    def _absences(self, requirement: Requirement, chunk: MatchChunk) -> list[AbsencePlan]:
+    def _absences(self, requirement: requirements.Requirement, chunk: MatchChunk) -> list[AbsencePlan]:
         """The absences that a NOT means for the choices of a chunk."""
         rounds = chunk.query_plan.normal_form.repetitions.unrolled
         longest = max((repetition.most for repetition in rounds.values()), default=1)
@@ -165,11 +155,11 @@ class Search:
         return [absence for absence in own.absences if _base_names(absence.graph.graph.names) <= names]
 
 
-def _comparisons(requirement: Requirement) -> tuple[Compared, ...]:
-    if requirement.kind == ORDER:
-        return (Compared(requirement.left, "e", requirement.right, "s", None),)
-    if requirement.kind == WINDOW:
-        return (Compared(requirement.left, "e", requirement.left, "s", requirement.window),)
+def _comparisons(requirement: requirements.Requirement) -> tuple[requirements.Compared, ...]:
+    if requirement.kind == requirements.ORDER:
+        return (requirements.Compared(requirement.left, "e", requirement.right, "s", None),)
+    if requirement.kind == requirements.WINDOW:
+        return (requirements.Compared(requirement.left, "e", requirement.left, "s", requirement.window),)
     return requirement.compared
 
 
@@ -241,7 +231,7 @@ class Goals:
     """
 
     chunk: MatchChunk
-    opening: Opening | None
+    opening: requirements.Opening | None
     after: dict[Name, Int64s]
     until: Int64s
     open: tuple[str, ...]
@@ -257,12 +247,12 @@ def open_goals(look: Look, plan: QueryPlan) -> Iterator[Goals]:
         for chunk in look.choices(replace(plan, graphs=(graph_plan,)), everything, look.watermark):
             listed.append(_listed(chunk))
             yield Goals(chunk, None, {}, completion_times(chunk, plan), _still_forbidden(graph_plan.graph))
-        for opening in openings_of(graph_plan.graph):
+        for opening in requirements.openings_of(graph_plan.graph):
             yield from _goals_of(opening, plan, look, settled, listed)
 
 
 def _goals_of(
-    opening: Opening, plan: QueryPlan, look: Look, settled: EventStore, listed: list[Listed]
+    opening: requirements.Opening, plan: QueryPlan, look: Look, settled: EventStore, listed: list[Listed]
 ) -> Iterator[Goals]:
     """The choices for one part of a graph that can still be completed and that no listed one extends."""
     assert look.watermark is not None
@@ -277,17 +267,17 @@ def _goals_of(
     listed += found
 
 
-def _goals(opening: Opening, chunk: MatchChunk, watermark: int) -> Goals:
+def _goals(opening: requirements.Opening, chunk: MatchChunk, watermark: int) -> Goals:
     after = {name: _earliest(opening.whole, start_of(name), chunk) for name in opening.awaited}
     for name in opening.awaited:
-        if is_point(name, opening.whole):
+        if requirements.is_point(name, opening.whole):
             after[name] = np.maximum(after[name], watermark + 1)
     latest = [_latest(opening.whole, end_of(name), chunk) for name in opening.awaited]
     until: Int64s = np.minimum.reduce(latest)
     return Goals(chunk, opening, after, until, opening.open)
 
 
-def _can_be_completed(opening: Opening, chunk: MatchChunk, store: EventStore, watermark: int) -> Mask:
+def _can_be_completed(opening: requirements.Opening, chunk: MatchChunk, store: EventStore, watermark: int) -> Mask:
     """Whether every event that is missing can still come: it ends after the watermark, and at a later position."""
     possible = np.ones(chunk.rows.length, bool)
     for name in opening.missing:

@@ -25,27 +25,7 @@ from ensue.expr.kinds import (
     list_of,
     literal_type,
 )
-from ensue.nodes.expressions import (
-    ARITHMETIC,
-    COMPARISONS,
-    CONNECTIVES,
-    Between,
-    Binary,
-    Call,
-    Case,
-    Duration,
-    Elements,
-    Expr,
-    Field,
-    Gather,
-    InList,
-    IsNull,
-    Like,
-    Literal,
-    Same,
-    Timestamp,
-    Unary,
-)
+from ensue.nodes import expressions
 
 # --- How the checker's messages name types and numbers, and what its hints advise.
 
@@ -113,28 +93,28 @@ def condition_hint(found: Type) -> str:
     return "compare it with something, for example `... IS NOT NULL`"
 
 
-def comparison_hint(left: Expr, right: Expr, left_kind: Kind, right_kind: Kind) -> str:
+def comparison_hint(left: expressions.Expr, right: expressions.Expr, left_kind: Kind, right_kind: Kind) -> str:
     """How two values of different kinds are made comparable."""
     kinds = {left_kind, right_kind}
     if Kind.TIMESTAMP in kinds:
         other = right if left_kind is Kind.TIMESTAMP else left
-        if isinstance(other, Literal) and isinstance(other.value, str):
+        if isinstance(other, expressions.Literal) and isinstance(other.value, str):
             return f"write a time as TIMESTAMP '{other.value}'"
         if kinds & NUMBERS:
             return f"write a time as {_TIMESTAMP_EXAMPLE}, or compare the seconds since 1970: epoch(...)"
         return f"write a time as {_TIMESTAMP_EXAMPLE}"
     if Kind.DURATION in kinds:
         number = right if left_kind is Kind.DURATION else left
-        if isinstance(number, Literal) and kinds & NUMBERS:
+        if isinstance(number, expressions.Literal) and kinds & NUMBERS:
             return f"write a duration with its unit, for example {number.value} seconds"
         return "write a duration with its unit, for example 5 seconds, or compare its length: seconds(...)"
     return literal_hint(left, right_kind) or literal_hint(right, left_kind)
 
 
-def literal_hint(expr: Expr, wanted: Kind) -> str:
+def literal_hint(expr: expressions.Expr, wanted: Kind) -> str:
     """How a literal is written as the kind that is wanted, if it can be."""
     literal = constant(expr)
-    if not isinstance(literal, Literal) or literal.value is None:
+    if not isinstance(literal, expressions.Literal) or literal.value is None:
         return ""
     if wanted is Kind.TEXT and not isinstance(literal.value, str):
         return f"write '{str(literal.value).upper()}' in quotes to make it text"
@@ -173,7 +153,7 @@ def several_values_hint(aggregate: Aggregate) -> str:
     return f"`{instead}` chooses among its arguments" if instead else f"for example {aggregate.example}"
 
 
-def arithmetic_hint(expr: Binary, left_type: Type, right_type: Type) -> str:
+def arithmetic_hint(expr: expressions.Binary, left_type: Type, right_type: Type) -> str:
     """What was probably meant by an operator that is not defined for its operands."""
     if left_type.element is not None or right_type.element is not None:
         return list_hint()
@@ -185,7 +165,7 @@ def arithmetic_hint(expr: Binary, left_type: Type, right_type: Type) -> str:
         return "`||` joins text with text" if kinds & (PLAIN - {Kind.TEXT}) else ""
     if kinds & {Kind.TIMESTAMP, Kind.DURATION} and kinds & NUMBERS and expr.operator in ("+", "-"):
         number = expr.right if right in NUMBERS else expr.left
-        amount = number.value if isinstance(number, Literal) else 5
+        amount = number.value if isinstance(number, expressions.Literal) else 5
         return f"write a duration with its unit, for example {amount} seconds"
     if kinds == {Kind.TIMESTAMP} and expr.operator == "+":
         return "`-` gives the duration between two times"
@@ -204,19 +184,21 @@ def function_hint(name: str) -> str:
 
 # --- checker
 
-FieldType = Callable[[Field], Type | None]
+FieldType = Callable[[expressions.Field], Type | None]
 
 
-def check_expression(expr: Expr, field_type: FieldType, problems: list[Problem]) -> Type:
+def check_expression(expr: expressions.Expr, field_type: FieldType, problems: list[Problem]) -> Type:
     """The type of the expression; appends a problem for each mistake in it.
 
     `field_type` gives the readable type of a field, or None when it has reported a problem itself.
 
     >>> from ensue.expr.kinds import INTEGER
     >>> problems = []
-    >>> check_expression(Binary("+", Field("a", "x"), Literal(1)), lambda field: INTEGER, problems).word
+    >>> x = expressions.Field("a", "x")
+    >>> number, text = expressions.Literal(1), expressions.Literal("1")
+    >>> check_expression(expressions.Binary("+", x, number), lambda field: INTEGER, problems).word
     'integer'
-    >>> check_expression(Binary("+", Field("a", "x"), Literal("1")), lambda field: INTEGER, problems).word
+    >>> check_expression(expressions.Binary("+", x, text), lambda field: INTEGER, problems).word
     'null'
     >>> problems[0].message
     '`+` is not defined for integer and text'
@@ -224,18 +206,22 @@ def check_expression(expr: Expr, field_type: FieldType, problems: list[Problem])
     return _Checker(field_type, problems).type_of(expr)
 
 
-def check_condition(expr: Expr, field_type: FieldType, problems: list[Problem]) -> None:
+def check_condition(expr: expressions.Expr, field_type: FieldType, problems: list[Problem]) -> None:
     """Appends a problem for each mistake in an expression that must be true or false."""
     _Checker(field_type, problems).condition(expr)
 
 
-def check_without_data(expr: Expr, field_type: FieldType, problems: list[Problem], *, condition: bool) -> None:
+def check_without_data(
+    expr: expressions.Expr, field_type: FieldType, problems: list[Problem], *, condition: bool
+) -> None:
     """Appends a problem for each mistake that no data can mend; what data decide counts as null.
 
     >>> problems = []
-    >>> call = Call("avg", (Field("t", "length"),))
-    >>> check_without_data(Binary(">", call, Duration(5)), lambda field: NULL_TYPE, problems, condition=True)
-    >>> check_without_data(Call("len", (Field("t", "name"),)), lambda field: NULL_TYPE, problems, condition=False)
+    >>> call = expressions.Call("avg", (expressions.Field("t", "length"),))
+    >>> condition = expressions.Binary(">", call, expressions.Duration(5))
+    >>> check_without_data(condition, lambda field: NULL_TYPE, problems, condition=True)
+    >>> length = expressions.Call("len", (expressions.Field("t", "name"),))
+    >>> check_without_data(length, lambda field: NULL_TYPE, problems, condition=False)
     >>> [problem.code for problem in problems]
     ['unknown-function']
     """
@@ -255,55 +241,55 @@ class _Checker:
         self.problems.append(Problem(code, message, span, label, hint))
         return NULL_TYPE
 
-    def type_of(self, expr: Expr) -> Type:
+    def type_of(self, expr: expressions.Expr) -> Type:
         literal = constant(expr)
         if literal is not None:
             return self.literal(literal)
         match expr:
-            case Field():
+            case expressions.Field():
                 return self.field_type(expr) or NULL_TYPE
-            case Unary("not", operand):
+            case expressions.Unary("not", operand):
                 self.operand_condition("NOT", operand)
                 return BOOLEAN
-            case Unary(_, operand):
+            case expressions.Unary(_, operand):
                 return self.negation(expr, self.type_of(operand))
-            case Binary(operator) if operator in CONNECTIVES:
+            case expressions.Binary(operator) if operator in expressions.CONNECTIVES:
                 self.operand_condition(operator.upper(), expr.left)
                 self.operand_condition(operator.upper(), expr.right)
                 return BOOLEAN
-            case Binary(operator, left, right) if operator in COMPARISONS:
+            case expressions.Binary(operator, left, right) if operator in expressions.COMPARISONS:
                 return self.comparison(operator, left, right, self.type_of(left), self.type_of(right), expr.span)
-            case Binary(operator) if operator in ARITHMETIC:
+            case expressions.Binary(operator) if operator in expressions.ARITHMETIC:
                 return self.arithmetic(expr, self.type_of(expr.left), self.type_of(expr.right))
-            case InList(operand, items):
+            case expressions.InList(operand, items):
                 kind = self.type_of(operand)
                 for item in items:
                     self.comparison("=", operand, item, kind, self.type_of(item), item.span or expr.span)
                 return BOOLEAN
-            case Between(operand, low, high):
+            case expressions.Between(operand, low, high):
                 kind = self.type_of(operand)
                 self.comparison(">=", operand, low, kind, self.type_of(low), low.span or expr.span)
                 self.comparison("<=", operand, high, kind, self.type_of(high), high.span or expr.span)
                 return BOOLEAN
-            case Like(operand, pattern):
+            case expressions.Like(operand, pattern):
                 self.like(expr, self.type_of(operand), pattern)
                 return BOOLEAN
-            case IsNull(operand):
+            case expressions.IsNull(operand):
                 self.type_of(operand)
                 return BOOLEAN
-            case Case():
+            case expressions.Case():
                 return self.case(expr)
-            case Elements(element):
+            case expressions.Elements(element):
                 return list_of(self.type_of(element))
-            case Gather():
+            case expressions.Gather():
                 return list_of(self.gathered(expr))
-            case Call("prev"):
+            case expressions.Call("prev"):
                 return self.misplaced_prev(expr)
-            case Call(name) if name in AGGREGATES:
+            case expressions.Call(name) if name in AGGREGATES:
                 return self.aggregate(AGGREGATES[name], expr)
-            case Call():
+            case expressions.Call():
                 return self.call(expr)
-            case Same():
+            case expressions.Same():
                 return self.report(
                     "misplaced-same",
                     "SAME stands only as a condition of its own in WHERE",
@@ -312,20 +298,20 @@ class _Checker:
                 )
         raise TypeError(f"{type(expr).__name__} is not an expression")
 
-    def literal(self, literal: Literal | Duration | Timestamp) -> Type:
+    def literal(self, literal: expressions.Literal | expressions.Duration | expressions.Timestamp) -> Type:
         found = literal_type(literal)
         if found is not None:
             return found
-        if isinstance(literal, Literal):
+        if isinstance(literal, expressions.Literal):
             message, hint = f"{literal.value} does not fit a 64-bit integer", f"write {literal.value}.0 for a float"
         else:
-            word = "duration" if isinstance(literal, Duration) else "timestamp"
+            word = "duration" if isinstance(literal, expressions.Duration) else "timestamp"
             message, hint = f"the {word} does not fit 64 bits of its unit", "leave out the digits below seconds"
         return self.report("number-too-large", message, literal.span, hint=hint)
 
     # --- conditions
 
-    def condition(self, expr: Expr) -> None:
+    def condition(self, expr: expressions.Expr) -> None:
         found = self.type_of(expr)
         if found.kind not in (Kind.BOOLEAN, Kind.NULL):
             self.report(
@@ -336,7 +322,7 @@ class _Checker:
                 condition_hint(found),
             )
 
-    def operand_condition(self, operator: str, operand: Expr) -> None:
+    def operand_condition(self, operator: str, operand: expressions.Expr) -> None:
         found = self.type_of(operand)
         if found.kind not in (Kind.BOOLEAN, Kind.NULL):
             self.report(
@@ -348,7 +334,13 @@ class _Checker:
             )
 
     def comparison(
-        self, operator: str, left: Expr, right: Expr, left_type: Type, right_type: Type, span: Span | None
+        self,
+        operator: str,
+        left: expressions.Expr,
+        right: expressions.Expr,
+        left_type: Type,
+        right_type: Type,
+        span: Span | None,
     ) -> Type:
         kinds = (left_type.kind, right_type.kind)
         label = f"{left_type.word} {operator} {right_type.word}"
@@ -375,7 +367,7 @@ class _Checker:
             self.report("type-clash", "booleans have no order", span, label, "compare them with = or !=")
         return BOOLEAN
 
-    def like(self, expr: Like, found: Type, pattern: str) -> None:
+    def like(self, expr: expressions.Like, found: Type, pattern: str) -> None:
         if found.kind not in (Kind.TEXT, Kind.NULL):
             self.report("type-clash", f"LIKE is for text, this is {with_article(found)}", expr.operand.span, found.word)
         backslashes = len(pattern) - len(pattern.rstrip("\\"))
@@ -389,12 +381,12 @@ class _Checker:
 
     # --- values
 
-    def negation(self, expr: Unary, found: Type) -> Type:
+    def negation(self, expr: expressions.Unary, found: Type) -> Type:
         if found.kind in NUMBERS | {Kind.DURATION, Kind.NULL}:
             return found
         return self.report("type-clash", f"`-` is not defined for {found.word}", expr.span, f"- {found.word}")
 
-    def arithmetic(self, expr: Binary, left: Type, right: Type) -> Type:
+    def arithmetic(self, expr: expressions.Binary, left: Type, right: Type) -> Type:
         result = arithmetic_type(expr.operator, left, right)
         if result is not None:
             return result
@@ -407,7 +399,7 @@ class _Checker:
             arithmetic_hint(expr, left, right),
         )
 
-    def case(self, expr: Case) -> Type:
+    def case(self, expr: expressions.Case) -> Type:
         for condition, _ in expr.branches:
             self.condition(condition)
         values = [value for _, value in expr.branches]
@@ -415,7 +407,7 @@ class _Checker:
             values.append(expr.default)
         return self.alike("the branches of CASE", values, [self.type_of(value) for value in values], expr.span)
 
-    def alike(self, what: str, values: Sequence[Expr], types: Sequence[Type], span: Span | None) -> Type:
+    def alike(self, what: str, values: Sequence[expressions.Expr], types: Sequence[Type], span: Span | None) -> Type:
         """The common type of alternatives; reports the first one that does not fit those before it."""
         common = NULL_TYPE
         for value, found in zip(values, types, strict=True):
@@ -437,13 +429,13 @@ class _Checker:
 
     # --- lists
 
-    def gathered(self, expr: Gather) -> Type:
+    def gathered(self, expr: expressions.Gather) -> Type:
         """The common type of the elements; those of types that cannot be compared are of one type."""
         types = [self.type_of(element) for element in expr.elements]
         common = common_type(types)
         return self.alike("the elements of a list", expr.elements, types, expr.span) if common is None else common
 
-    def aggregate(self, aggregate: Aggregate, expr: Call) -> Type:
+    def aggregate(self, aggregate: Aggregate, expr: expressions.Call) -> Type:
         types = tuple(self.type_of(argument) for argument in expr.arguments)
         if len(types) != 1:
             message = f"`{aggregate.name}` takes 1 argument, a list, not {len(types)}"
@@ -460,7 +452,7 @@ class _Checker:
             return self.report("function-arguments", message, span, found.word, f"for example {aggregate.example}")
         return aggregate.result_type(found)
 
-    def misplaced_prev(self, expr: Call) -> Type:
+    def misplaced_prev(self, expr: expressions.Call) -> Type:
         return self.report(
             "misplaced-prev",
             "PREV stands only in a condition of WHERE on a repeated variable",
@@ -470,7 +462,7 @@ class _Checker:
 
     # --- functions
 
-    def call(self, expr: Call) -> Type:
+    def call(self, expr: expressions.Call) -> Type:
         types = tuple(self.type_of(argument) for argument in expr.arguments)
         function = FUNCTIONS.get(expr.name)
         if function is None:
@@ -487,7 +479,7 @@ class _Checker:
             return self.alike(f"the arguments of `{expr.name}`", expr.arguments, types, expr.span)
         return function.result(types)
 
-    def unknown_function(self, expr: Call) -> Type:
+    def unknown_function(self, expr: expressions.Call) -> Type:
         return self.report(
             "unknown-function",
             f"there is no function `{expr.name}`",
@@ -496,7 +488,7 @@ class _Checker:
             function_hint(expr.name),
         )
 
-    def count_fits(self, function: Function, expr: Call) -> bool:
+    def count_fits(self, function: Function, expr: expressions.Call) -> bool:
         given, fewest, most = len(expr.arguments), function.fewest, function.most
         if fewest <= given and (most is None or given <= most):
             return True
@@ -514,7 +506,7 @@ class _Checker:
         return False
 
     def argument_fits(
-        self, function: Function, parameter: Parameter, argument: Expr, found: Type, call: Span | None
+        self, function: Function, parameter: Parameter, argument: expressions.Expr, found: Type, call: Span | None
     ) -> bool:
         span = argument.span or call
         example = f"for example {function.example}"
@@ -532,7 +524,7 @@ class _Checker:
             message = f"{where} is written out as a literal, it cannot be computed"
             self.report("function-arguments", message, span, hint=example)
             return False
-        value = literal.value if isinstance(literal, Literal) else None
+        value = literal.value if isinstance(literal, expressions.Literal) else None
         if parameter.choices and isinstance(value, str) and value.lower() not in parameter.choices:
             message = f"{where} cannot be '{value}'"
             label = f"one of {', '.join(parameter.choices)}"
@@ -543,7 +535,7 @@ class _Checker:
 
 @dataclass(frozen=True, slots=True)
 class _CheckerWithoutData(_Checker):
-    def aggregate(self, aggregate: Aggregate, expr: Call) -> Type:
+    def aggregate(self, aggregate: Aggregate, expr: expressions.Call) -> Type:
         """Over nothing an average is a number; over what nobody knows yet it may be a duration."""
         found = _Checker.aggregate(self, aggregate, expr)
         return NULL_TYPE if Kind.DURATION in aggregate.kinds and found.kind is Kind.FLOAT else found

@@ -15,21 +15,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ensue.expr import types
 from ensue.expr.functions import Aggregate
 from ensue.expr.kinds import NUMBERS, Kind
 from ensue.expr.operators import computed
-from ensue.expr.types import (
-    Array,
-    arrow,
-    arrow_type,
-    common_type,
-    convert,
-    element_type,
-    kind_of,
-    nan_to_null,
-    own_type,
-    readable,
-)
 
 Integers: TypeAlias = "npt.NDArray[np.int64]"
 
@@ -44,17 +33,17 @@ class Lists:
     A null list has none, and is not `present`.
     """
 
-    elements: Array
+    elements: types.Array
     lengths: Integers
     present: npt.NDArray[np.bool_]
 
     @classmethod
     def of(cls, lists: Any, name: str) -> Lists:
         """The lists of a column of any list type; `name` is the column's name, for messages."""
-        lengths = arrow.list_value_length(lists)
+        lengths = types.arrow.list_value_length(lists)
         return cls(
-            readable(lists.flatten(), name),
-            arrow.fill_null(lengths, 0).to_numpy(zero_copy_only=False).astype(np.int64, copy=False),
+            types.readable(lists.flatten(), name),
+            types.arrow.fill_null(lengths, 0).to_numpy(zero_copy_only=False).astype(np.int64, copy=False),
             lengths.is_valid().to_numpy(zero_copy_only=False),
         )
 
@@ -78,50 +67,50 @@ class Lists:
         kept = before[self.ends] - before[self.ends - self.lengths]
         return Lists(self.elements.drop_null(), kept, self.present)
 
-    def spread(self, values: Array) -> Array:
+    def spread(self, values: types.Array) -> types.Array:
         """One value for each list that is not empty, given to its row; null for the others."""
         empty = self.lengths == 0
         if not empty.any():
             return values
         places: Any = pa.array(np.cumsum(~empty) - 1, mask=empty)
-        return cast(Array, values.take(places))
+        return cast(types.Array, values.take(places))
 
 
-def gathered(columns: Sequence[Array]) -> Array:
+def gathered(columns: Sequence[types.Array]) -> types.Array:
     """Row by row the list of the values of these columns, which are equally long and of one kind."""
-    common = common_type([column.type for column in columns])
+    common = types.common_type([column.type for column in columns])
     if common is None:
         raise TypeError("elements of different kinds; check the expression first")
-    parts: Any = [convert(column, common) for column in columns]
+    parts: Any = [types.convert(column, common) for column in columns]
     width, rows = len(parts), len(parts[0])
     # Rows of a matrix become its columns: the first of every part, the second of every part, ...
     order: Any = pa.array(np.arange(width * rows).reshape(width, rows).T.ravel())
-    values: Any = readable(pa.chunked_array(parts, common), "element").take(order)
+    values: Any = types.readable(pa.chunked_array(parts, common), "element").take(order)
     return _list_array(np.arange(0, width * rows + 1, width), values)
 
 
-def _list_array(offsets: Integers, values: Any, missing: Any = None) -> Array:
+def _list_array(offsets: Integers, values: Any, missing: Any = None) -> types.Array:
     """Lists in the layout that expressions announce; a large one only where offsets of 32 bits do not suffice."""
     whole: Any = pa.array(offsets)
     if offsets[-1] > _LARGEST_OFFSET:
-        return cast(Array, pa.LargeListArray.from_arrays(whole, values, mask=missing))
-    return cast(Array, pa.ListArray.from_arrays(whole.cast(pa.int32()), values, mask=missing))
+        return cast(types.Array, pa.LargeListArray.from_arrays(whole, values, mask=missing))
+    return cast(types.Array, pa.ListArray.from_arrays(whole.cast(pa.int32()), values, mask=missing))
 
 
 # --- one value for each list; the lists come with their nulls
 
 
-def count(lists: Lists) -> Array:
+def count(lists: Lists) -> types.Array:
     """How many elements are not null; null for a null list."""
-    return cast(Array, pa.array(lists.known().lengths, mask=~lists.present))
+    return cast(types.Array, pa.array(lists.known().lengths, mask=~lists.present))
 
 
-def total(lists: Lists) -> Array:
+def total(lists: Lists) -> types.Array:
     """The sums; ArrowInvalid if an integer or a duration does not fit 64 bits."""
     known = lists.known()
     of = known.elements.type
     if pa.types.is_floating(of):
-        return nan_to_null(known.spread(pa.array(_float_sums(_numbers(known), known.starts))))
+        return types.nan_to_null(known.spread(pa.array(_float_sums(_numbers(known), known.starts))))
     sums: Any = pa.array(_integer_sums(_ticks(known), known.starts))
     return known.spread(sums.cast(of))
 
@@ -147,15 +136,15 @@ def _float_sums(values: npt.NDArray[np.float64], starts: Integers) -> npt.NDArra
         return np.add.reduceat(values, starts)
 
 
-def average(lists: Lists) -> Array:
+def average(lists: Lists) -> types.Array:
     """The means; those of durations are durations."""
     known = lists.known()
     if pa.types.is_integer(known.elements.type):
-        known = Lists(convert(known.elements, pa.float64()), known.lengths, known.present)
-    return cast(Array, computed("/", total(known), pa.array(known.lengths)))
+        known = Lists(types.convert(known.elements, pa.float64()), known.lengths, known.present)
+    return cast(types.Array, computed("/", total(known), pa.array(known.lengths)))
 
 
-def deviation(lists: Lists) -> Array:
+def deviation(lists: Lists) -> types.Array:
     """The standard deviations of samples, null for fewer than two values."""
     known = lists.known()
     values, lengths = _numbers(known), known.lengths[known.lengths > 0]
@@ -164,57 +153,57 @@ def deviation(lists: Lists) -> Array:
         squares = np.square(values - np.repeat(means, lengths))
         # One value alone is 0 / 0, which reads as null.
         deviations = np.sqrt(_float_sums(squares, known.starts) / (lengths - 1))
-    return nan_to_null(known.spread(pa.array(deviations)))
+    return types.nan_to_null(known.spread(pa.array(deviations)))
 
 
-def least(lists: Lists) -> Array:
+def least(lists: Lists) -> types.Array:
     """The smallest values; of truth values FALSE."""
     return _extreme(lists.known(), np.minimum)
 
 
-def greatest(lists: Lists) -> Array:
+def greatest(lists: Lists) -> types.Array:
     """The greatest values; of truth values TRUE."""
     return _extreme(lists.known(), np.maximum)
 
 
-def _extreme(known: Lists, choose: Any) -> Array:
+def _extreme(known: Lists, choose: Any) -> types.Array:
     elements: Any = known.elements
     if known.starts.size == 0:
-        return cast(Array, pa.nulls(len(known.lengths), elements.type))
-    if kind_of(elements.type) is Kind.TEXT:
-        order = arrow.sort_indices(elements)
+        return cast(types.Array, pa.nulls(len(known.lengths), elements.type))
+    if types.kind_of(elements.type) is Kind.TEXT:
+        order = types.arrow.sort_indices(elements)
         ranks = np.empty(len(order), np.int64)
         ranks[order.to_numpy()] = np.arange(len(order))
         return known.spread(elements.take(order.take(pa.array(choose.reduceat(ranks, known.starts)))))
-    if kind_of(elements.type) in NUMBERS:
+    if types.kind_of(elements.type) in NUMBERS:
         return known.spread(pa.array(choose.reduceat(elements.to_numpy(), known.starts)))
     chosen: Any = pa.array(choose.reduceat(_ticks(known), known.starts))
     return known.spread(chosen.cast(elements.type))
 
 
-def first(lists: Lists) -> Array:
+def first(lists: Lists) -> types.Array:
     """The values of the first elements, which may be null."""
     return _at(lists, lists.ends - lists.lengths)
 
 
-def last(lists: Lists) -> Array:
+def last(lists: Lists) -> types.Array:
     """The values of the last elements, which may be null."""
     return _at(lists, lists.ends - 1)
 
 
-def _at(lists: Lists, places: Integers) -> Array:
-    return cast(Array, lists.elements.take(pa.array(places, mask=lists.lengths == 0)))
+def _at(lists: Lists, places: Integers) -> types.Array:
+    return cast(types.Array, lists.elements.take(pa.array(places, mask=lists.lengths == 0)))
 
 
-def as_lists(lists: Lists) -> Array:
+def as_lists(lists: Lists) -> types.Array:
     """The lists as they are, nulls included."""
     missing = None if lists.present.all() else pa.array(~lists.present)
     return _list_array(np.concatenate(([0], lists.ends)), lists.elements, missing)
 
 
-def flattened(lists: Lists) -> Array:
+def flattened(lists: Lists) -> types.Array:
     """All values in one list: those of the lists that are the elements, or the elements themselves."""
-    if element_type(lists.elements.type) is None:
+    if types.element_type(lists.elements.type) is None:
         return as_lists(lists)
     inner = Lists.of(lists.elements, "element")
     before = np.concatenate(([0], inner.ends))
@@ -229,12 +218,12 @@ def _ticks(known: Lists) -> Integers:
 
 
 def _numbers(known: Lists) -> npt.NDArray[np.float64]:
-    return cast("npt.NDArray[np.float64]", convert(known.elements, pa.float64()).to_numpy())
+    return cast("npt.NDArray[np.float64]", types.convert(known.elements, pa.float64()).to_numpy())
 
 
 # --- the aggregates
 
-_REDUCTIONS: Mapping[str, Callable[[Lists], Array]] = MappingProxyType(
+_REDUCTIONS: Mapping[str, Callable[[Lists], types.Array]] = MappingProxyType(
     {
         "count": count,
         "sum": total,
@@ -250,12 +239,14 @@ _REDUCTIONS: Mapping[str, Callable[[Lists], Array]] = MappingProxyType(
 )
 
 
-def aggregated(aggregate: Aggregate, lists: Array, name: str) -> Array:
+def aggregated(aggregate: Aggregate, lists: types.Array, name: str) -> types.Array:
     """The value of an aggregate for each row; `name` is what messages call the column of lists."""
-    if kind_of(lists.type) is Kind.NULL:
-        return cast(Array, pa.nulls(len(lists), arrow_type(aggregate.result_type(own_type(lists.type)))))
+    if types.kind_of(lists.type) is Kind.NULL:
+        return cast(
+            types.Array, pa.nulls(len(lists), types.arrow_type(aggregate.result_type(types.own_type(lists.type))))
+        )
     given = Lists.of(lists, name)
     elements = given.elements.type
-    if kind_of(elements) is Kind.NULL and Kind.NULL not in aggregate.kinds:
-        return cast(Array, pa.nulls(len(lists), arrow_type(aggregate.result(own_type(elements)))))
+    if types.kind_of(elements) is Kind.NULL and Kind.NULL not in aggregate.kinds:
+        return cast(types.Array, pa.nulls(len(lists), types.arrow_type(aggregate.result(types.own_type(elements)))))
     return _REDUCTIONS[aggregate.name](given)

@@ -14,28 +14,14 @@ from ensue.graph.bounds import Bound, Limit, Point, Reason, TimeScale, end_of
 from ensue.graph.graphs import Collection, Equality, Extent, Moment
 from ensue.graph.lists import Repetitions, lists_in, renamed_lists, under_name
 from ensue.graph.reader import Parts
-from ensue.nodes.expressions import (
-    Between,
-    Binary,
-    Call,
-    Duration,
-    Expr,
-    Field,
-    IsNull,
-    Literal,
-    Same,
-    Unary,
-    conjuncts,
-    substitute_fields,
-    variables_of,
-)
+from ensue.nodes import expressions
 from ensue.nodes.names import Name, in_order
 from ensue.nodes.patterns import PatternQuery
 from ensue.text.render import render_expression
 
 # --- Conditions on time that are difference bounds: `b.t - a.t <= 5 minutes`, `a.e < b.s`, `a.t = b.t`.
 
-PointOf = Callable[[Field], Point | None]
+PointOf = Callable[[expressions.Field], Point | None]
 """The point of a field that is a time, None for other fields."""
 
 MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
@@ -55,13 +41,13 @@ class Linear:
         return Linear(tuple((p, c) for p, c in total.items() if c), self.constant + sign * other.constant)
 
 
-def bounds_of(condition: Expr, point_of: PointOf, scale: TimeScale, reason: Reason) -> tuple[Bound, ...]:
+def bounds_of(condition: expressions.Expr, point_of: PointOf, scale: TimeScale, reason: Reason) -> tuple[Bound, ...]:
     """The bounds that say exactly what the condition says, or none if it is not of that kind."""
-    if isinstance(condition, Between) and not condition.negated:
-        low = bounds_of(Binary(">=", condition.operand, condition.low), point_of, scale, reason)
-        high = bounds_of(Binary("<=", condition.operand, condition.high), point_of, scale, reason)
+    if isinstance(condition, expressions.Between) and not condition.negated:
+        low = bounds_of(expressions.Binary(">=", condition.operand, condition.low), point_of, scale, reason)
+        high = bounds_of(expressions.Binary("<=", condition.operand, condition.high), point_of, scale, reason)
         return low + high if low and high else ()
-    if not isinstance(condition, Binary) or condition.operator not in MIRRORED:
+    if not isinstance(condition, expressions.Binary) or condition.operator not in MIRRORED:
         return ()
     left, right = linear(condition.left, point_of, scale), linear(condition.right, point_of, scale)
     if left is None or right is None:
@@ -96,20 +82,20 @@ def _difference(
             return (Bound(second, first, Limit(scale.ceil(-constant), True), reason),)
 
 
-def linear(expr: Expr, point_of: PointOf, scale: TimeScale) -> Linear | None:
+def linear(expr: expressions.Expr, point_of: PointOf, scale: TimeScale) -> Linear | None:
     """The expression as a linear one over points, None if it is not."""
     match expr:
-        case Field():
+        case expressions.Field():
             point = point_of(expr)
             return None if point is None else Linear(((point, 1),), 0)
-        case Duration():
+        case expressions.Duration():
             return None if scale.unit is None else Linear((), expr.nanoseconds)
-        case Literal(value=int(number)) if not isinstance(number, bool) and scale.unit is None:
+        case expressions.Literal(value=int(number)) if not isinstance(number, bool) and scale.unit is None:
             return Linear((), number)
-        case Unary(operator="-"):
+        case expressions.Unary(operator="-"):
             operand = linear(expr.operand, point_of, scale)
             return None if operand is None else Linear((), 0).plus(operand, -1)
-        case Binary(operator="+" | "-"):
+        case expressions.Binary(operator="+" | "-"):
             left, right = linear(expr.left, point_of, scale), linear(expr.right, point_of, scale)
             if left is None or right is None:
                 return None
@@ -126,9 +112,9 @@ class Sorted:
     """The conditions of one graph by what can be done with them."""
 
     bounds: tuple[Bound, ...]
-    predicates: dict[Name, tuple[Expr, ...]]
+    predicates: dict[Name, tuple[expressions.Expr, ...]]
     equalities: tuple[Equality, ...]
-    conditions: tuple[Expr, ...]
+    conditions: tuple[expressions.Expr, ...]
 
 
 UNSAID = Sorted((), {}, (), ())
@@ -146,13 +132,15 @@ class _Sight:
     def bound(self) -> frozenset[Name]:
         return frozenset(name for level in self.levels for name in level.names)
 
-    def resolved(self, condition: Expr) -> Expr:
+    def resolved(self, condition: expressions.Expr) -> expressions.Expr:
         """The condition with AS names replaced by what they stand for."""
         intervals = {name: extent for level in self.levels for name, extent in level.intervals.items()}
         if not intervals:
             return condition
         moments = {name: moment for level in self.levels for name, moment in level.moments.items()}
-        return substitute_fields(condition, lambda field: resolve_interval(field, intervals, moments, self.scale))
+        return expressions.substitute_fields(
+            condition, lambda field: resolve_interval(field, intervals, moments, self.scale)
+        )
 
 
 class Conditions:
@@ -162,18 +150,23 @@ class Conditions:
         self.catalog = catalog
         self.scale = TimeScale(catalog.unit)
         self.repetitions = repetitions
-        self.same = tuple(name for part in conjuncts(query.where) if isinstance(part, Same) for name in part.fields)
+        self.same = tuple(
+            name
+            for part in expressions.conjuncts(query.where)
+            if isinstance(part, expressions.Same)
+            for name in part.fields
+        )
         self.groups = list_groups(query.pattern)
         self.growing = growing_lists(query.pattern)
-        self.filed: list[tuple[Aside | None, Expr]] = []
-        self.filed_lists: list[tuple[Aside | None, Expr]] = []
-        self.filed_pairs: list[tuple[Aside | None, Expr]] = []
+        self.filed: list[tuple[Aside | None, expressions.Expr]] = []
+        self.filed_lists: list[tuple[Aside | None, expressions.Expr]] = []
+        self.filed_pairs: list[tuple[Aside | None, expressions.Expr]] = []
         homes = homes_of(query.pattern)
-        for conjunct in conjuncts(query.where):
-            if not isinstance(conjunct, Same):
+        for conjunct in expressions.conjuncts(query.where):
+            if not isinstance(conjunct, expressions.Same):
                 self._file(conjunct, homes)
 
-    def _file(self, conjunct: Expr, homes: dict[Name, Scope]) -> None:
+    def _file(self, conjunct: expressions.Expr, homes: dict[Name, Scope]) -> None:
         """Notes a conjunct with its scope: as often as there are rounds, or for the lists that it is about.
 
         What CUMULATIVE makes lists of are single events where a pair is judged.
@@ -199,7 +192,7 @@ class Conditions:
         outer: tuple[Parts, ...],
         about: Mapping[Name, Name] | None = None,
         lists_too: bool = True,
-    ) -> Iterator[Expr]:
+    ) -> Iterator[expressions.Expr]:
         """The conjuncts of a scope whose names are all bound by these parts and what is around them.
 
         `about` gives names to variables of which the graph is a copy: then only conjuncts that name one of them count,
@@ -210,35 +203,43 @@ class Conditions:
         original, names = _original(aside)
         names = names if about is None else {name: about.get(new, new) for name, new in names.items()} | dict(about)
         for home, conjunct in self.filed:
-            if home is original and (about is None or variables_of(conjunct) & names.keys()):
-                own = substitute_fields(conjunct, lambda field: under_name(field, names)) if names else conjunct
-                if variables_of(own) <= bound:
+            if home is original and (about is None or expressions.variables_of(conjunct) & names.keys()):
+                own = (
+                    expressions.substitute_fields(conjunct, lambda field: under_name(field, names))
+                    if names
+                    else conjunct
+                )
+                if expressions.variables_of(own) <= bound:
                     yield sight.resolved(own)
         for home, conjunct in self.filed_pairs:
-            if home is original and (about is None or (lists_too and variables_of(conjunct) & names.keys())):
-                own = substitute_fields(conjunct, lambda field: under_name(field, names))
+            if home is original and (
+                about is None or (lists_too and expressions.variables_of(conjunct) & names.keys())
+            ):
+                own = expressions.substitute_fields(conjunct, lambda field: under_name(field, names))
                 own = self.repetitions.with_nulls(own, bound)
-                if variables_of(own) <= bound:
+                if expressions.variables_of(own) <= bound:
                     yield sight.resolved(own)
         for home, conjunct in self.filed_lists:
-            if home is original and (about is None or (lists_too and variables_of(conjunct) & names.keys())):
+            if home is original and (
+                about is None or (lists_too and expressions.variables_of(conjunct) & names.keys())
+            ):
                 own = self._gathered(renamed_lists(conjunct, names), bound)
                 late = lists_in(conjunct) & self.growing
-                if not late and not lists_in(own) and not has_prev(own) and variables_of(own) <= bound:
+                if not late and not lists_in(own) and not has_prev(own) and expressions.variables_of(own) <= bound:
                     yield sight.resolved(own)
         if self.same:
             yield from self._agreement(parts, (*outer, parts)[0])
 
-    def _agreement(self, parts: Parts, outermost: Parts) -> Iterator[Expr]:
+    def _agreement(self, parts: Parts, outermost: Parts) -> Iterator[expressions.Expr]:
         """What SAME asks of these variables: to agree with the first of all."""
         anchor = next(iter(outermost.variables))
         for name in parts.variables:
             for field in self.same:
-                yield IsNull(Field(name, field), negated=True)
+                yield expressions.IsNull(expressions.Field(name, field), negated=True)
                 if name != anchor:
-                    yield Binary("=", Field(anchor, field), Field(name, field))
+                    yield expressions.Binary("=", expressions.Field(anchor, field), expressions.Field(name, field))
 
-    def _gathered(self, conjunct: Expr, bound: frozenset[Name]) -> Expr:
+    def _gathered(self, conjunct: expressions.Expr, bound: frozenset[Name]) -> expressions.Expr:
         """The conjunct with the lists of unrolled repetitions made of their rounds."""
         return self.repetitions.gathered(conjunct, self.repetitions.rounds(bound), bound)
 
@@ -248,7 +249,7 @@ class Conditions:
         aside: Aside | None,
         about: Mapping[Name, Name] | None,
         collections: Sequence[Collection],
-    ) -> Iterator[Expr]:
+    ) -> Iterator[expressions.Expr]:
         """The conjuncts of a scope that are judged when all else is bound.
 
         Those are the ones about collections, which are known only then, and those about a repetition without a limit:
@@ -268,19 +269,19 @@ class Conditions:
                 if (
                     (lists or lists_in(conjunct) & self.growing)
                     and lists <= listed.keys()
-                    and variables_of(own) <= bound | listed.keys()
+                    and expressions.variables_of(own) <= bound | listed.keys()
                 ):
                     yield sight.resolved(own)
 
-    def sorted(self, parts: Parts, own: Iterable[Expr], outer: tuple[Parts, ...]) -> Sorted:
+    def sorted(self, parts: Parts, own: Iterable[expressions.Expr], outer: tuple[Parts, ...]) -> Sorted:
         """These conditions by what can be done with them."""
         streams = {name: item.stream for level in (*outer, parts) for name, item in level.variables.items()}
         bounds: list[Bound] = []
-        predicates: dict[Name, tuple[Expr, ...]] = {}
+        predicates: dict[Name, tuple[expressions.Expr, ...]] = {}
         equalities: list[Equality] = []
-        conditions: list[Expr] = []
+        conditions: list[expressions.Expr] = []
 
-        def point_of(field: Field) -> Point | None:
+        def point_of(field: expressions.Field) -> Point | None:
             assert field.variable is not None
             if field.variable not in streams:
                 return end_of(field.variable)
@@ -288,7 +289,7 @@ class Conditions:
             return None if side is None else Point(field.variable, side)
 
         for condition in own:
-            names = variables_of(condition)
+            names = expressions.variables_of(condition)
             stated = bounds_of(condition, point_of, self.scale, _reason(condition)) if len(names) > 1 else ()
             if not names or (len(names) == 1 and names <= parts.variables.keys()):
                 name = next(iter(names or parts.variables))
@@ -309,34 +310,38 @@ def _original(aside: Aside | None) -> tuple[Aside | None, Mapping[Name, Name]]:
     return aside.copied.original, aside.copied.names
 
 
-def _reason(condition: Expr) -> Reason:
+def _reason(condition: expressions.Expr) -> Reason:
     return Reason(f"WHERE says `{render_expression(condition)}`", condition.span)
 
 
-def _equality(condition: Expr) -> Equality | None:
+def _equality(condition: expressions.Expr) -> Equality | None:
     match condition:
-        case Binary(operator="=", left=Field() as left, right=Field() as right) if left.variable != right.variable:
+        case expressions.Binary(operator="=", left=expressions.Field() as left, right=expressions.Field() as right) if (
+            left.variable != right.variable
+        ):
             return Equality(left, right, condition)
         case _:
             return None
 
 
 def resolve_interval(
-    field: Field, intervals: Mapping[Name, Extent], moments: Mapping[Name, Moment], scale: TimeScale
-) -> Expr:
+    field: expressions.Field, intervals: Mapping[Name, Extent], moments: Mapping[Name, Moment], scale: TimeScale
+) -> expressions.Expr:
     """`name.s` of an AS name: the least start of the variables it can begin with; `name.e`: the greatest end."""
     extent = intervals.get(field.variable or "")
     if extent is None or field.name not in ("s", "e"):
         return field
     names, function = (extent.starts, "least") if field.name == "s" else (extent.ends, "greatest")
     ends = tuple(_end_field(name, field, moments, scale) for name in names)
-    return ends[0] if len(ends) == 1 else Call(function, ends, field.span)
+    return ends[0] if len(ends) == 1 else expressions.Call(function, ends, field.span)
 
 
-def _end_field(name: Name, field: Field, moments: Mapping[Name, Moment], scale: TimeScale) -> Expr:
+def _end_field(
+    name: Name, field: expressions.Field, moments: Mapping[Name, Moment], scale: TimeScale
+) -> expressions.Expr:
     """The end of a variable; of a moment that is so long after one, that one and the time between."""
     moment = moments.get(name)
     if moment is None or moment.repeated:
-        return Field(name, field.name, field.span)
+        return expressions.Field(name, field.name, field.span)
     base = _end_field(moment.base.variable, replace(field, name=moment.base.side), moments, scale)
-    return Binary("+", base, scale.literal(moment.ticks), field.span)
+    return expressions.Binary("+", base, scale.literal(moment.ticks), field.span)

@@ -9,8 +9,7 @@ from ensue.analysis.choices import lengths, names_in
 from ensue.analysis.scopes import Scope, group_of, is_aside
 from ensue.check.fields import lists_of_result
 from ensue.expr.lists import has_prev, is_aggregate, list_variables, successive
-from ensue.nodes.expressions import Elements, Expr, Field, Gather, Literal, rewrite, substitute_fields, substitute_lists
-from ensue.nodes.expressions import walk as walk_expression
+from ensue.nodes import expressions
 from ensue.nodes.names import Name, Round
 from ensue.nodes.patterns import PatternQuery, Repeat, walk
 
@@ -41,7 +40,7 @@ class Repetitions:
                 unrolled[group] = Repetition(names_in(node.item), lengths(node, longest)[-1], inside)
         return cls(lists_of_result(query), unrolled)
 
-    def in_rounds(self, conjunct: Expr, home: Scope | None) -> Iterator[Expr]:
+    def in_rounds(self, conjunct: expressions.Expr, home: Scope | None) -> Iterator[expressions.Expr]:
         """A conjunct about each element, or with PREV, once for each round of its repetition."""
         groups = {self.groups[name] for name in list_variables(conjunct, self.groups)} & self.unrolled.keys()
         repetition = self.unrolled[groups.pop()] if groups else None
@@ -67,7 +66,7 @@ class Repetitions:
                 found[group] = count
         return found
 
-    def with_nulls(self, conjunct: Expr, bound: Collection[Name]) -> Expr:
+    def with_nulls(self, conjunct: expressions.Expr, bound: Collection[Name]) -> expressions.Expr:
         """The conjunct with null for what a round does not bind, because it took another branch."""
         missing = {
             name
@@ -77,20 +76,22 @@ class Repetitions:
             for name in names
             if name not in bound
         }
-        return substitute_fields(conjunct, lambda part: Literal(None, part.span) if part.variable in missing else part)
+        return expressions.substitute_fields(
+            conjunct, lambda part: expressions.Literal(None, part.span) if part.variable in missing else part
+        )
 
-    def gathered(self, expr: Expr, rounds: Mapping[Name, int], bound: Collection[Name]) -> Expr:
+    def gathered(self, expr: expressions.Expr, rounds: Mapping[Name, int], bound: Collection[Name]) -> expressions.Expr:
         """The expression with the lists of repetitions that come `rounds` often made of their rounds."""
 
-        def gather(part: Elements) -> Expr:
+        def gather(part: expressions.Elements) -> expressions.Expr:
             if part.of not in rounds:
                 return part
             names = self.unrolled[part.of].names
-            return Gather(
+            return expressions.Gather(
                 tuple(_element(part.element, names, number, bound) for number in range(rounds[part.of])), span=part.span
             )
 
-        return substitute_lists(expr, gather)
+        return expressions.substitute_lists(expr, gather)
 
 
 NO_REPETITIONS = Repetitions()
@@ -100,43 +101,45 @@ def _in_round(repetition: Repetition, number: int) -> dict[Name, Name]:
     return {name: Round(name, number) for name in repetition.names}
 
 
-def _element(element: Expr, names: Collection[Name], number: int, bound: Collection[Name]) -> Expr:
+def _element(
+    element: expressions.Expr, names: Collection[Name], number: int, bound: Collection[Name]
+) -> expressions.Expr:
     """The value of one round; what the round does not bind, because it took another branch, is null there."""
 
-    def in_round(part: Field) -> Expr:
+    def in_round(part: expressions.Field) -> expressions.Expr:
         if part.variable is None or part.variable not in names:
             return part
         name = Round(part.variable, number)
-        return replace(part, variable=name) if name in bound else Literal(None, part.span)
+        return replace(part, variable=name) if name in bound else expressions.Literal(None, part.span)
 
-    return substitute_fields(element, in_round)
+    return expressions.substitute_fields(element, in_round)
 
 
-def under_name(field: Field, names: Mapping[Name, Name]) -> Field:
+def under_name(field: expressions.Field, names: Mapping[Name, Name]) -> expressions.Field:
     """The field of the variable under its other name, if it has one."""
     name = names.get(field.variable or "")
     return field if name is None else replace(field, variable=name)
 
 
-def renamed_lists(expr: Expr, names: Mapping[Name, Name]) -> Expr:
+def renamed_lists(expr: expressions.Expr, names: Mapping[Name, Name]) -> expressions.Expr:
     """The expression with other names, those of lists included."""
-    plain = substitute_fields(expr, lambda part: under_name(part, names))
-    return substitute_lists(plain, lambda part: replace(part, of=names.get(part.of, part.of)))
+    plain = expressions.substitute_fields(expr, lambda part: under_name(part, names))
+    return expressions.substitute_lists(plain, lambda part: replace(part, of=names.get(part.of, part.of)))
 
 
-def lists_in(expr: Expr) -> frozenset[Name]:
+def lists_in(expr: expressions.Expr) -> frozenset[Name]:
     """The lists that are left in an expression."""
-    return frozenset(part.of for part in walk_expression(expr) if isinstance(part, Elements))
+    return frozenset(part.of for part in expressions.walk(expr) if isinstance(part, expressions.Elements))
 
 
-def without_lists(expr: Expr, missing: Collection[Name]) -> Expr:
+def without_lists(expr: expressions.Expr, missing: Collection[Name]) -> expressions.Expr:
     """The expression with null for whatever ranges over lists that a match does not have."""
 
-    def replaced(part: Expr) -> Expr | None:
-        return Literal(None, part.span) if _is_list(part) and lists_in(part) & frozenset(missing) else None
+    def replaced(part: expressions.Expr) -> expressions.Expr | None:
+        return expressions.Literal(None, part.span) if _is_list(part) and lists_in(part) & frozenset(missing) else None
 
-    return rewrite(expr, replaced)
+    return expressions.rewrite(expr, replaced)
 
 
-def _is_list(expr: Expr) -> bool:
-    return isinstance(expr, Elements) or is_aggregate(expr)
+def _is_list(expr: expressions.Expr) -> bool:
+    return isinstance(expr, expressions.Elements) or is_aggregate(expr)

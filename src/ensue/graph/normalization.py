@@ -16,24 +16,8 @@ from ensue.analysis.scopes import (
     whole_windows,
 )
 from ensue.errors import Problem, QueryError, Source
-from ensue.graph.bounds import (
-    WHOLE_END,
-    WHOLE_FIRST,
-    WHOLE_LAST,
-    WHOLE_START,
-    ZERO,
-    Bound,
-    Contradiction,
-    Limit,
-    Network,
-    Point,
-    Reason,
-    TimeScale,
-    end_of,
-    extend,
-    position_of,
-    start_of,
-)
+from ensue.graph import bounds as graph_bounds
+from ensue.graph import reader
 from ensue.graph.conditions import UNSAID, Conditions
 from ensue.graph.graphs import (
     Absence,
@@ -48,35 +32,20 @@ from ensue.graph.graphs import (
     text_of,
 )
 from ensue.graph.lists import NO_REPETITIONS, Repetitions
-from ensue.graph.reader import BEFORE, Choice, Parts, Reader, Rival, Surroundings, extent_of, trails, variables_in
 from ensue.lower.phases import spelled_out
+from ensue.nodes import patterns
 from ensue.nodes.expressions import Expr
 from ensue.nodes.names import Name, Other
-from ensue.nodes.patterns import (
-    CUMULATIVE,
-    NEXT_MATCH,
-    STRICT,
-    Events,
-    Named,
-    Not,
-    Pattern,
-    PatternQuery,
-    Pick,
-    Repeat,
-    Window,
-    rewrite,
-    walk,
-)
 
 ENDS = frozenset({"e"})
 """That it has to be known which item of a pattern ends last."""
 
-IMPLICIT = Reason("")
+IMPLICIT = graph_bounds.Reason("")
 """Why a bound holds that no clause of the user states, such as that an event starts before it ends."""
 
 
 def normalize_query(
-    query: PatternQuery, catalog: Catalog, source: Source | None = None, longest: int = 1
+    query: patterns.PatternQuery, catalog: Catalog, source: Source | None = None, longest: int = 1
 ) -> NormalForm:
     """The union of graphs that a checked and bound query means. Raises `never-holds` if no graph can ever match.
 
@@ -85,7 +54,7 @@ def normalize_query(
     builder = GraphBuilder(query, catalog, source, longest)
     graphs: list[Graph] = []
     dropped: list[str] = []
-    contradictions: list[Contradiction] = []
+    contradictions: list[graph_bounds.Contradiction] = []
     for number, (pattern, forms) in enumerate(settled_forms(builder.pattern, longest)):
         possible: list[Graph] = []
         for ordered in forms:
@@ -105,17 +74,17 @@ def normalize_query(
     )
 
 
-def contradiction_of(graph: Graph) -> Contradiction | None:
+def contradiction_of(graph: Graph) -> graph_bounds.Contradiction | None:
     """Why the bounds of a graph can never hold, or None."""
     return graph.times.contradiction or graph.positions.contradiction
 
 
-def explain_contradiction(contradiction: Contradiction) -> str:
+def explain_contradiction(contradiction: graph_bounds.Contradiction) -> str:
     """The cycle in the user's own clauses, in the order in which it closes."""
     return ", but ".join(dict.fromkeys(bound.reason.text for bound in contradiction.cycle if bound.reason.text))
 
 
-def _never_holds(contradiction: Contradiction) -> Problem:
+def _never_holds(contradiction: graph_bounds.Contradiction) -> Problem:
     spans = [bound.reason.span for bound in contradiction.cycle if bound.reason.span is not None]
     return Problem(
         "never-holds",
@@ -125,7 +94,7 @@ def _never_holds(contradiction: Contradiction) -> Problem:
     )
 
 
-def _way_out(contradiction: Contradiction) -> str:
+def _way_out(contradiction: graph_bounds.Contradiction) -> str:
     if all(bound.reason.by_order for bound in contradiction.cycle if bound.reason.text):
         return "a variable that is written twice is one event: give the second its own name"
     return "one of these clauses has to go or to be loosened"
@@ -135,15 +104,17 @@ def _way_out(contradiction: Contradiction) -> str:
 class _Edges:
     """The points among which the ends of a match in time and in position are."""
 
-    starts: tuple[Point, ...] = (WHOLE_START,)
-    ends: tuple[Point, ...] = (WHOLE_END,)
-    first: tuple[Point, ...] = (WHOLE_FIRST,)
-    last: tuple[Point, ...] = (WHOLE_LAST,)
+    starts: tuple[graph_bounds.Point, ...] = (graph_bounds.WHOLE_START,)
+    ends: tuple[graph_bounds.Point, ...] = (graph_bounds.WHOLE_END,)
+    first: tuple[graph_bounds.Point, ...] = (graph_bounds.WHOLE_FIRST,)
+    last: tuple[graph_bounds.Point, ...] = (graph_bounds.WHOLE_LAST,)
 
     def instead(self, replaced: frozenset[Name], edges: _Edges) -> _Edges:
         """The ends of a match in which others take the place of some variables."""
 
-        def points(own: tuple[Point, ...], other: tuple[Point, ...]) -> tuple[Point, ...]:
+        def points(
+            own: tuple[graph_bounds.Point, ...], other: tuple[graph_bounds.Point, ...]
+        ) -> tuple[graph_bounds.Point, ...]:
             kept = tuple(point for point in own if point.variable not in replaced)
             return kept if len(kept) == len(own) else (*kept, *other)
 
@@ -163,9 +134,9 @@ class _Around:
     its variables are called, and `edges` are its ends.
     """
 
-    parts: tuple[Parts, ...]
-    times: Network
-    positions: Network
+    parts: tuple[reader.Parts, ...]
+    times: graph_bounds.Network
+    positions: graph_bounds.Network
     whole: _Edges
     aside: Aside | None = None
     about: Mapping[Name, Name] | None = None
@@ -175,64 +146,109 @@ class _Around:
 class GraphBuilder:
     """Builds the graphs of one query and holds what is the same for all of them."""
 
-    def __init__(self, query: PatternQuery, catalog: Catalog, source: Source | None, longest: int) -> None:
+    def __init__(self, query: patterns.PatternQuery, catalog: Catalog, source: Source | None, longest: int) -> None:
         self.source = source
         self.policy = query.policy
         query = spelled_out(query)
-        self.pattern: Pattern = query.pattern
+        self.pattern: patterns.Pattern = query.pattern
         self.catalog = catalog
-        self.scale = TimeScale(catalog.unit)
-        self.reader = Reader(self.scale.ticks)
+        self.scale = graph_bounds.TimeScale(catalog.unit)
+        self.reader = reader.Reader(self.scale.ticks)
         self.windows = self._windows(whole_windows(query))
         self.limits = self._windows(whole_windows(query, limiting=True))
         self.counting = counts_events(query)
-        lists = query.policy == CUMULATIVE or any(isinstance(part, Repeat) for part in walk(query.pattern))
+        lists = query.policy == patterns.CUMULATIVE or any(
+            isinstance(part, patterns.Repeat) for part in patterns.walk(query.pattern)
+        )
         self.repetitions = Repetitions.of(query, longest) if lists else NO_REPETITIONS
         self.conditions = None if query.where is None else Conditions(query, catalog, self.repetitions)
 
-    def _windows(self, windows: Sequence[Window]) -> Windows:
+    def _windows(self, windows: Sequence[patterns.Window]) -> Windows:
         return Windows(
-            min((self.scale.ticks(window) for window in windows if not isinstance(window, Events)), default=None),
-            min((window.count for window in windows if isinstance(window, Events)), default=None),
+            min(
+                (self.scale.ticks(window) for window in windows if not isinstance(window, patterns.Events)),
+                default=None,
+            ),
+            min((window.count for window in windows if isinstance(window, patterns.Events)), default=None),
         )
 
-    def whole_graph(self, chosen: Pattern, pattern: Pattern, number: int) -> Graph:
+    def whole_graph(self, chosen: patterns.Pattern, pattern: patterns.Pattern, number: int) -> Graph:
         """The graph of a chosen pattern in one order of its items; `number` is that of the choice."""
-        parts = Parts()
+        parts = reader.Parts()
         self.reader.read(pattern, None, None, parts)
-        extent = extent_of(pattern)
-        if self.policy == STRICT:
-            parts.positions += _adjacent(variables_in(pattern))
+        extent = reader.extent_of(pattern)
+        if self.policy == patterns.STRICT:
+            parts.positions += _adjacent(reader.variables_in(pattern))
         # The ends of the match are points around all others, exact where only one variable can be first or last.
-        parts.times += [Bound(WHOLE_START, start_of(name), ZERO, IMPLICIT) for name in extent.starts]
-        parts.times += [Bound(end_of(name), WHOLE_END, ZERO, IMPLICIT) for name in extent.ends]
+        parts.times += [
+            graph_bounds.Bound(graph_bounds.WHOLE_START, graph_bounds.start_of(name), graph_bounds.ZERO, IMPLICIT)
+            for name in extent.starts
+        ]
+        parts.times += [
+            graph_bounds.Bound(graph_bounds.end_of(name), graph_bounds.WHOLE_END, graph_bounds.ZERO, IMPLICIT)
+            for name in extent.ends
+        ]
         if len(extent.starts) == 1:
-            parts.times.append(Bound(start_of(extent.starts[0]), WHOLE_START, ZERO, IMPLICIT))
+            parts.times.append(
+                graph_bounds.Bound(
+                    graph_bounds.start_of(extent.starts[0]), graph_bounds.WHOLE_START, graph_bounds.ZERO, IMPLICIT
+                )
+            )
         if len(extent.ends) == 1:
-            parts.times.append(Bound(WHOLE_END, end_of(extent.ends[0]), ZERO, IMPLICIT))
+            parts.times.append(
+                graph_bounds.Bound(
+                    graph_bounds.WHOLE_END, graph_bounds.end_of(extent.ends[0]), graph_bounds.ZERO, IMPLICIT
+                )
+            )
         if self.limits.ticks is not None:
-            parts.times.append(Bound(WHOLE_END, WHOLE_START, Limit(self.limits.ticks, False), IMPLICIT))
+            parts.times.append(
+                graph_bounds.Bound(
+                    graph_bounds.WHOLE_END,
+                    graph_bounds.WHOLE_START,
+                    graph_bounds.Limit(self.limits.ticks, False),
+                    IMPLICIT,
+                )
+            )
         for name in parts.variables if self.counting else ():
-            parts.positions.append(Bound(WHOLE_FIRST, position_of(name), ZERO, IMPLICIT))
-            parts.positions.append(Bound(position_of(name), WHOLE_LAST, ZERO, IMPLICIT))
+            parts.positions.append(
+                graph_bounds.Bound(
+                    graph_bounds.WHOLE_FIRST, graph_bounds.position_of(name), graph_bounds.ZERO, IMPLICIT
+                )
+            )
+            parts.positions.append(
+                graph_bounds.Bound(graph_bounds.position_of(name), graph_bounds.WHOLE_LAST, graph_bounds.ZERO, IMPLICIT)
+            )
         if self.limits.events is not None:
-            parts.positions.append(Bound(WHOLE_LAST, WHOLE_FIRST, Limit(self.limits.events - 1, False), IMPLICIT))
-        positions = Network((WHOLE_FIRST, WHOLE_LAST)) if self.counting else Network()
+            parts.positions.append(
+                graph_bounds.Bound(
+                    graph_bounds.WHOLE_LAST,
+                    graph_bounds.WHOLE_FIRST,
+                    graph_bounds.Limit(self.limits.events - 1, False),
+                    IMPLICIT,
+                )
+            )
+        positions = (
+            graph_bounds.Network((graph_bounds.WHOLE_FIRST, graph_bounds.WHOLE_LAST))
+            if self.counting
+            else graph_bounds.Network()
+        )
         whole = _edges_of(pattern) if parts.rivals else _Edges()
-        nothing = _Around((), Network((WHOLE_START, WHOLE_END)), positions, whole)
+        nothing = _Around(
+            (), graph_bounds.Network((graph_bounds.WHOLE_START, graph_bounds.WHOLE_END)), positions, whole
+        )
         graph = self._graph(parts, extent, nothing, chosen=chosen)
-        succession = variables_in(pattern) if self.policy == NEXT_MATCH else ()
+        succession = reader.variables_in(pattern) if self.policy == patterns.NEXT_MATCH else ()
         if graph.times.contradiction is None and (len(extent.starts) > 1 or len(extent.ends) > 1):
             graph = replace(graph, extent=_outermost(extent, graph.times))
         return replace(graph, closings=_closings(graph, pattern, parts.picks), succession=succession, number=number)
 
     def _graph(
         self,
-        parts: Parts,
+        parts: reader.Parts,
         extent: Extent,
         around: _Around,
         conditions: Iterable[Expr] | None = None,
-        chosen: Pattern | None = None,
+        chosen: patterns.Pattern | None = None,
     ) -> Graph:
         """The graph of these parts, closed together with what is around it; `chosen` is the whole pattern.
 
@@ -256,11 +272,13 @@ class GraphBuilder:
             absences = tuple(
                 Absence(graph, scope, pattern)
                 for item in parts.asides
-                if isinstance(item.item, Not) and not item.item.loose
+                if isinstance(item.item, patterns.Not) and not item.item.loose
                 for pattern, graph, scope in self._graphs_beside(item, inside)
             )
             collections = tuple(
-                self._collection(item, item.item, inside) for item in parts.asides if isinstance(item.item, Repeat)
+                self._collection(item, item.item, inside)
+                for item in parts.asides
+                if isinstance(item.item, patterns.Repeat)
             )
             absences += tuple(absence for rival in parts.rivals for absence in self._no_rival(rival, inside))
             if chosen is not None:
@@ -300,43 +318,55 @@ class GraphBuilder:
 
     # -- networks -----------------------------------------------------------------------------------------------------
 
-    def _close(self, parts: Parts, around: _Around) -> _Around:
+    def _close(self, parts: reader.Parts, around: _Around) -> _Around:
         """What the graphs inside of this one see around them: its bounds, closed together with those outside."""
-        points: list[Point] = []
-        bounds: list[Bound] = []
+        points: list[graph_bounds.Point] = []
+        bounds: list[graph_bounds.Bound] = []
         for variable in parts.variables.values():
-            start, end = start_of(variable.name), end_of(variable.name)
+            start, end = graph_bounds.start_of(variable.name), graph_bounds.end_of(variable.name)
             points += [start, end]
-            bounds.append(Bound(start, end, ZERO, IMPLICIT))
+            bounds.append(graph_bounds.Bound(start, end, graph_bounds.ZERO, IMPLICIT))
             schema = self.catalog.stream(variable.stream)
             if schema is None or schema.end is None:
-                bounds.append(Bound(end, start, ZERO, IMPLICIT))
+                bounds.append(graph_bounds.Bound(end, start, graph_bounds.ZERO, IMPLICIT))
         for name in parts.moments:
-            start, end = start_of(name), end_of(name)
+            start, end = graph_bounds.start_of(name), graph_bounds.end_of(name)
             points += [start, end]
-            bounds += [Bound(start, end, ZERO, IMPLICIT), Bound(end, start, ZERO, IMPLICIT)]
-        times = extend(around.times, points, bounds + parts.times)
+            bounds += [
+                graph_bounds.Bound(start, end, graph_bounds.ZERO, IMPLICIT),
+                graph_bounds.Bound(end, start, graph_bounds.ZERO, IMPLICIT),
+            ]
+        times = graph_bounds.extend(around.times, points, bounds + parts.times)
         if not self.counting:
             return replace(around, parts=(*around.parts, parts), times=times)
         order = self._order_of_positions(parts, around, times)
-        positions = extend(around.positions, map(position_of, parts.variables), parts.positions + order)
+        positions = graph_bounds.extend(
+            around.positions, map(graph_bounds.position_of, parts.variables), parts.positions + order
+        )
         return replace(around, parts=(*around.parts, parts), times=times, positions=positions)
 
-    def _order_of_positions(self, parts: Parts, around: _Around, times: Network) -> list[Bound]:
+    def _order_of_positions(
+        self, parts: reader.Parts, around: _Around, times: graph_bounds.Network
+    ) -> list[graph_bounds.Bound]:
         """Positions follow the order of ends."""
         own = list(parts.variables)
         names = [name for level in around.parts for name in level.variables] + own
         pairs = [(x, y) for x in names for y in names if x != y and (x in own or y in own)]
         word = self.reader.word
         return [
-            Bound(position_of(x), position_of(y), Limit(-1, False), Reason(f"{word(x)} ends before {word(y)}"))
+            graph_bounds.Bound(
+                graph_bounds.position_of(x),
+                graph_bounds.position_of(y),
+                graph_bounds.Limit(-1, False),
+                graph_bounds.Reason(f"{word(x)} ends before {word(y)}"),
+            )
             for x, y in pairs
-            if times.before(end_of(x), end_of(y))
+            if times.before(graph_bounds.end_of(x), graph_bounds.end_of(y))
         ]
 
     # -- what is beside the match ------------------------------------------------------------------------------------
 
-    def _collection(self, beside: Surroundings, repeat: Repeat, around: _Around) -> Collection:
+    def _collection(self, beside: reader.Surroundings, repeat: patterns.Repeat, around: _Around) -> Collection:
         found = [*self._graphs_beside(beside, around)]
         graphs = tuple(replace(graph, replaced=frozenset(repeat.shares)) for _, graph, _ in found)
         name = group_of(repeat)
@@ -344,13 +374,15 @@ class GraphBuilder:
         scopes, names = tuple(scope for _, _, scope in found), names_in(repeat.item)
         return Collection(name, names, graphs, scopes, repeat.least, repeat.most, repeat.item)
 
-    def _graphs_beside(self, beside: Surroundings, around: _Around) -> Iterator[tuple[Pattern, Graph, Scope]]:
+    def _graphs_beside(
+        self, beside: reader.Surroundings, around: _Around
+    ) -> Iterator[tuple[patterns.Pattern, Graph, Scope]]:
         """What a NOT forbids or a collection lists: each form of it, with its graph and scope, if it can be there."""
         for _, forms in settled_forms(beside.item.item, needs=beside.needs):
             for pattern in forms:
-                parts = Parts()
+                parts = reader.Parts()
                 self.reader.read(pattern, beside.left, beside.right, parts)
-                extent = extent_of(pattern)
+                extent = reader.extent_of(pattern)
                 scope = self._scope(parts, extent, beside, around)
                 if parts.moments:
                     parts.moments = _ended(parts.moments)
@@ -361,7 +393,7 @@ class GraphBuilder:
                     raise QueryError([_endless_scope(beside.item)], self.source)
                 yield pattern, graph, scope
 
-    def _scope(self, parts: Parts, extent: Extent, beside: Surroundings, around: _Around) -> Scope:
+    def _scope(self, parts: reader.Parts, extent: Extent, beside: reader.Surroundings, around: _Around) -> Scope:
         """Adds the bounds that the scope of a NOT or collection means for what lies in it (contract, section 2)."""
         if beside.stated is not None:
             stated = beside.stated(extent)
@@ -369,43 +401,61 @@ class GraphBuilder:
             return Scope(stated=tuple(stated))
         trailing = beside.right is None and beside.in_seq
         edges = around.edges or _Edges()
-        starts, ends = list(map(start_of, extent.starts)), list(map(end_of, extent.ends))
-        window = None if self.windows.ticks is None else Limit(self.windows.ticks, False)
-        bounds: list[Bound] = []
+        starts, ends = list(map(graph_bounds.start_of, extent.starts)), list(map(graph_bounds.end_of, extent.ends))
+        window = None if self.windows.ticks is None else graph_bounds.Limit(self.windows.ticks, False)
+        bounds: list[graph_bounds.Bound] = []
         if beside.left is not None:
-            bounds += [Bound(end_of(x), y, BEFORE, IMPLICIT) for x in beside.left.ends for y in starts]
+            bounds += [
+                graph_bounds.Bound(graph_bounds.end_of(x), y, reader.BEFORE, IMPLICIT)
+                for x in beside.left.ends
+                for y in starts
+            ]
         elif window is not None:
-            bounds += [Bound(x, y, window, IMPLICIT) for x in edges.ends for y in starts]
+            bounds += [graph_bounds.Bound(x, y, window, IMPLICIT) for x in edges.ends for y in starts]
         if beside.right is not None:
-            bounds += [Bound(x, start_of(y), BEFORE, IMPLICIT) for x in ends for y in beside.right.starts]
+            bounds += [
+                graph_bounds.Bound(x, graph_bounds.start_of(y), reader.BEFORE, IMPLICIT)
+                for x in ends
+                for y in beside.right.starts
+            ]
         elif not trailing:
-            bounds += [Bound(x, y, ZERO, IMPLICIT) for x in ends for y in edges.ends]
+            bounds += [graph_bounds.Bound(x, y, graph_bounds.ZERO, IMPLICIT) for x in ends for y in edges.ends]
         elif window is not None:
-            bounds += [Bound(x, y, window, IMPLICIT) for x in ends for y in edges.starts]
+            bounds += [graph_bounds.Bound(x, y, window, IMPLICIT) for x in ends for y in edges.starts]
         parts.times += bounds
         if self.windows.events is not None:
-            limit = Limit(self.windows.events - 1, False)
-            reason = Reason("the window in EVENTS closes the scope of NOT")
-            inside = [position_of(name) for name in parts.variables]
+            limit = graph_bounds.Limit(self.windows.events - 1, False)
+            reason = graph_bounds.Reason("the window in EVENTS closes the scope of NOT")
+            inside = [graph_bounds.position_of(name) for name in parts.variables]
             if beside.left is None:
-                parts.positions += [Bound(x, y, limit, reason) for x in edges.last for y in inside]
+                parts.positions += [graph_bounds.Bound(x, y, limit, reason) for x in edges.last for y in inside]
             if trailing:
-                parts.positions += [Bound(x, y, limit, reason) for x in inside for y in edges.first]
+                parts.positions += [graph_bounds.Bound(x, y, limit, reason) for x in inside for y in edges.first]
         return Scope(beside.left, beside.right, trailing) if around.edges is None else Scope(stated=tuple(bounds))
 
-    def _no_rival(self, rival: Rival, around: _Around) -> Iterator[Absence]:
+    def _no_rival(self, rival: reader.Rival, around: _Around) -> Iterator[Absence]:
         """No other match of the item comes after the same events, under the same conditions, and ends before it."""
         for chosen in choices(rival.contenders):
             about = {name: Other(name) for name in names_in(chosen)}
             for pattern in orders(renamed(chosen, about), ENDS):
                 yield from self._rivals(rival, pattern, about, around)
 
-    def _rivals(self, rival: Rival, pattern: Pattern, about: Mapping[Name, Name], around: _Around) -> Iterator[Absence]:
-        parts = Parts()
+    def _rivals(
+        self, rival: reader.Rival, pattern: patterns.Pattern, about: Mapping[Name, Name], around: _Around
+    ) -> Iterator[Absence]:
+        parts = reader.Parts()
         self.reader.read(pattern, rival.left, rival.right, parts)
-        extent, own = extent_of(pattern), extent_of(rival.item)
-        stated = [Bound(end_of(x), start_of(y), BEFORE, IMPLICIT) for x in rival.after.ends for y in extent.starts]
-        stated += [Bound(end_of(x), end_of(y), BEFORE, IMPLICIT) for x in extent.ends for y in own.ends]
+        extent, own = reader.extent_of(pattern), reader.extent_of(rival.item)
+        stated = [
+            graph_bounds.Bound(graph_bounds.end_of(x), graph_bounds.start_of(y), reader.BEFORE, IMPLICIT)
+            for x in rival.after.ends
+            for y in extent.starts
+        ]
+        stated += [
+            graph_bounds.Bound(graph_bounds.end_of(x), graph_bounds.end_of(y), reader.BEFORE, IMPLICIT)
+            for x in extent.ends
+            for y in own.ends
+        ]
         parts.times += stated
         parts.moments = _ended(parts.moments)
         conditions: Iterable[Expr] = ()
@@ -420,12 +470,18 @@ class GraphBuilder:
             graph = replace(graph, replaced=replaced)
             yield Absence(graph, Scope(stated=tuple(stated)), rival.item, " that ends earlier")
 
-    def _no_better(self, place: int, pick: Pick, chosen: Pattern, around: _Around) -> Iterator[Absence]:
+    def _no_better(
+        self, place: int, pick: patterns.Pick, chosen: patterns.Pattern, around: _Around
+    ) -> Iterator[Absence]:
         """No match differs only in what the item binds, which ends earlier (FIRST) or later (LAST)."""
         assert pick.contenders is not None
-        beside = [name for part in walk(chosen) if is_aside(part) for name in names_in(part)]
+        beside = [name for part in patterns.walk(chosen) if is_aside(part) for name in names_in(part)]
         picked = {*names_in(pick.item)}
-        enclosing = [part.name for part in walk(chosen) if isinstance(part, Named) and picked < {*names_in(part)}]
+        enclosing = [
+            part.name
+            for part in patterns.walk(chosen)
+            if isinstance(part, patterns.Named) and picked < {*names_in(part)}
+        ]
         for item in choices(pick.contenders):
             names = (*names_in(item), *beside, *enclosing)
             about = {name: Other(name) for name in names}
@@ -434,13 +490,17 @@ class GraphBuilder:
                 yield from self._better(place, pick, pattern, about, around)
 
     def _better(
-        self, place: int, pick: Pick, pattern: Pattern, about: Mapping[Name, Name], around: _Around
+        self, place: int, pick: patterns.Pick, pattern: patterns.Pattern, about: Mapping[Name, Name], around: _Around
     ) -> Iterator[Absence]:
-        parts = Parts()
+        parts = reader.Parts()
         self.reader.read(pattern, None, None, parts)
-        own, extent = extent_of(pick.item), extent_of(parts.picks[place].pick.item)
+        own, extent = reader.extent_of(pick.item), reader.extent_of(parts.picks[place].pick.item)
         earlier, later = (own, extent) if pick.latest else (extent, own)
-        parts.times += [Bound(end_of(x), end_of(y), BEFORE, IMPLICIT) for x in earlier.ends for y in later.ends]
+        parts.times += [
+            graph_bounds.Bound(graph_bounds.end_of(x), graph_bounds.end_of(y), reader.BEFORE, IMPLICIT)
+            for x in earlier.ends
+            for y in later.ends
+        ]
         inner = frozenset(about.values())
         parts.variables = {name: found for name, found in parts.variables.items() if name in inner}
         parts.moments = {name: found for name, found in parts.moments.items() if name in inner}
@@ -453,21 +513,24 @@ class GraphBuilder:
             yield Absence(graph, Scope(stated=()), pick.item, words)
 
 
-def _with_pick(pattern: Pattern, place: int, item: Pattern) -> Pattern:
+def _with_pick(pattern: patterns.Pattern, place: int, item: patterns.Pattern) -> patterns.Pattern:
     """The pattern with another item at one of its FIRST and LAST, counted from the left."""
     numbers = count()
 
-    def changed(part: Pattern) -> Pattern:
-        return replace(part, item=item) if isinstance(part, Pick) and next(numbers) == place else part
+    def changed(part: patterns.Pattern) -> patterns.Pattern:
+        return replace(part, item=item) if isinstance(part, patterns.Pick) and next(numbers) == place else part
 
-    return rewrite(pattern, changed)
+    return patterns.rewrite(pattern, changed)
 
 
-def _outermost(extent: Extent, times: Network) -> Extent:
+def _outermost(extent: Extent, times: graph_bounds.Network) -> Extent:
     """The extent without what never is the first to start or the last to end."""
 
-    def kept(points: Sequence[Point], outer: Callable[[Point, Point], Limit | None]) -> tuple[Name, ...]:
-        found: list[Point] = []
+    def kept(
+        points: Sequence[graph_bounds.Point],
+        outer: Callable[[graph_bounds.Point, graph_bounds.Point], graph_bounds.Limit | None],
+    ) -> tuple[Name, ...]:
+        found: list[graph_bounds.Point] = []
         for place, point in enumerate(points):
             others = [*found, *points[place + 1 :]]
             limits = [outer(other, point) for other in others]
@@ -476,44 +539,56 @@ def _outermost(extent: Extent, times: Network) -> Extent:
         return tuple(point.variable for point in found)
 
     return Extent(
-        kept(list(map(start_of, extent.starts)), times.limit),
-        kept(list(map(end_of, extent.ends)), lambda other, point: times.limit(point, other)),
+        kept(list(map(graph_bounds.start_of, extent.starts)), times.limit),
+        kept(list(map(graph_bounds.end_of, extent.ends)), lambda other, point: times.limit(point, other)),
     )
 
 
-def _edges_of(pattern: Pattern) -> _Edges:
-    extent, positions = extent_of(pattern), tuple(map(position_of, variables_in(pattern)))
-    return _Edges(tuple(map(start_of, extent.starts)), tuple(map(end_of, extent.ends)), positions, positions)
+def _edges_of(pattern: patterns.Pattern) -> _Edges:
+    extent, positions = reader.extent_of(pattern), tuple(map(graph_bounds.position_of, reader.variables_in(pattern)))
+    return _Edges(
+        tuple(map(graph_bounds.start_of, extent.starts)),
+        tuple(map(graph_bounds.end_of, extent.ends)),
+        positions,
+        positions,
+    )
 
 
-def _closings(graph: Graph, pattern: Pattern, choices: Sequence[Choice]) -> tuple[Closing, ...]:
+def _closings(graph: Graph, pattern: patterns.Pattern, choices: Sequence[reader.Choice]) -> tuple[Closing, ...]:
     """What closes when the window does: what is open to the right, and what a FIRST or LAST chooses among."""
-    is_open = trails(pattern)
+    is_open = reader.trails(pattern)
     waiting = [choice.pick for choice in choices if is_open or choice.waits]
     if not waiting:
         return (Closing(graph.names, graph.extent.starts),) if is_open else ()
     return tuple(_closing_beside(pick, graph) for pick in waiting)
 
 
-def _closing_beside(pick: Pick, graph: Graph) -> Closing:
+def _closing_beside(pick: patterns.Pick, graph: Graph) -> Closing:
     """The window counted from the first of what is bound besides an item."""
-    picked = variables_in(pick.item)
+    picked = reader.variables_in(pick.item)
     names = tuple(name for name in graph.names if name not in picked)
     first = tuple(
         name
         for name in names
-        if not any(graph.times.before(start_of(other), start_of(name)) for other in names if other != name)
+        if not any(
+            graph.times.before(graph_bounds.start_of(other), graph_bounds.start_of(name))
+            for other in names
+            if other != name
+        )
     )
     return Closing(names, first)
 
 
-def _adjacent(names: Sequence[Name]) -> list[Bound]:
+def _adjacent(names: Sequence[Name]) -> list[graph_bounds.Bound]:
     """Each event is at the very next position after the one before."""
-    reason = Reason("MATCH STRICT takes neighbouring events")
+    reason = graph_bounds.Reason("MATCH STRICT takes neighbouring events")
     bounds = []
     for earlier, later in pairwise(names):
-        x, y = position_of(earlier), position_of(later)
-        bounds += [Bound(y, x, Limit(1, False), reason), Bound(x, y, Limit(-1, False), reason)]
+        x, y = graph_bounds.position_of(earlier), graph_bounds.position_of(later)
+        bounds += [
+            graph_bounds.Bound(y, x, graph_bounds.Limit(1, False), reason),
+            graph_bounds.Bound(x, y, graph_bounds.Limit(-1, False), reason),
+        ]
     return bounds
 
 
@@ -523,7 +598,9 @@ def _ended(moments: Mapping[Name, Moment]) -> dict[Name, Moment]:
 
 def _is_endless(moment: Moment, graph: Graph, around: _Around) -> bool:
     """Whether nothing around a graph says how far a moment that comes again and again goes."""
-    return not any(graph.times.limit(end_of(moment.name), point) is not None for point in around.times.points)
+    return not any(
+        graph.times.limit(graph_bounds.end_of(moment.name), point) is not None for point in around.times.points
+    )
 
 
 def _endless_scope(aside: Aside) -> Problem:

@@ -10,29 +10,9 @@ from ensue.analysis.choices import NOTHING, OF_END, OF_START, Needs
 from ensue.analysis.scopes import Aside, is_aside
 from ensue.graph.bounds import Bound, Limit, Point, Reason, end_of, position_of, start_of
 from ensue.graph.graphs import Extent, Moment, Series, Variable
+from ensue.nodes import patterns
 from ensue.nodes.expressions import conjuncts, substitute_fields
 from ensue.nodes.names import Name, Unnamed
-from ensue.nodes.patterns import (
-    TIMER,
-    And,
-    Event,
-    Events,
-    Named,
-    Not,
-    Operation,
-    Or,
-    Pattern,
-    Pick,
-    Place,
-    Related,
-    Relation,
-    Repeat,
-    Seq,
-    Timer,
-    Window,
-    Within,
-    children,
-)
 from ensue.text.render import render_window
 
 BEFORE = Limit(0, True)
@@ -61,8 +41,8 @@ class Rival:
     `left` and `right` are the neighbours for which a NOT in it looks.
     """
 
-    item: Pattern
-    contenders: Pattern
+    item: patterns.Pattern
+    contenders: patterns.Pattern
     after: Extent
     left: Extent | None
     right: Extent | None
@@ -72,7 +52,7 @@ class Rival:
 class Choice:
     """A FIRST or LAST; a LAST `waits` where nothing has to come after its item."""
 
-    pick: Pick
+    pick: patterns.Pick
     waits: bool
 
 
@@ -95,38 +75,38 @@ class Parts:
         return frozenset(self.variables) | frozenset(self.intervals)
 
 
-def extent_of(pattern: Pattern) -> Extent:
+def extent_of(pattern: patterns.Pattern) -> Extent:
     """Between which variables the interval of a chosen positive pattern lies."""
     match pattern:
-        case Event():
+        case patterns.Event():
             assert pattern.variable is not None
             return Extent((pattern.variable,), (pattern.variable,))
-        case Within() | Named() | Pick():
+        case patterns.Within() | patterns.Named() | patterns.Pick():
             return extent_of(pattern.item)
-        case Seq():
+        case patterns.Seq():
             positive = positive_items(pattern)
             if pattern.loose:
                 return _union([extent_of(item) for item in positive])
             return Extent(extent_of(positive[0]).starts, extent_of(positive[-1]).ends)
-        case And():
+        case patterns.And():
             return _union([extent_of(item) for item in positive_items(pattern)])
-        case Related():
+        case patterns.Related():
             starts = _union([_timed_extent(pattern, place) for place in pattern.starts])
             ends = [_timed_extent(pattern, place) for place in pattern.ends]
             return Extent(starts.starts, _union(ends).ends)
-        case Or() | Not() | Repeat() | Operation():
+        case patterns.Or() | patterns.Not() | patterns.Repeat() | patterns.Operation():
             raise AssertionError("branches are chosen, and what is aside has no extent")
 
 
-def _timed_extent(pattern: Related, place: int) -> Extent:
+def _timed_extent(pattern: patterns.Related, place: int) -> Extent:
     if place >= 0:
         return extent_of(pattern.items[place])
     timer = _timer_at(pattern, place)
     return Extent((timer.name,), (timer.name,))
 
 
-def _timer_at(pattern: Related, place: int) -> Timer:
-    return pattern.timers[TIMER - place]
+def _timer_at(pattern: patterns.Related, place: int) -> patterns.Timer:
+    return pattern.timers[patterns.TIMER - place]
 
 
 def _union(extents: list[Extent]) -> Extent:
@@ -136,63 +116,63 @@ def _union(extents: list[Extent]) -> Extent:
     )
 
 
-def edge_event(pattern: Pattern, end: str) -> Name:
+def edge_event(pattern: patterns.Pattern, end: str) -> Name:
     """The variable with the first or the last event of a part whose order is settled."""
     place = 0 if end == "first" else -1
     match pattern:
-        case Event():
+        case patterns.Event():
             assert pattern.variable is not None
             return pattern.variable
-        case Within() | Named() | Pick():
+        case patterns.Within() | patterns.Named() | patterns.Pick():
             return edge_event(pattern.item, end)
-        case Seq() | And():
+        case patterns.Seq() | patterns.And():
             return edge_event(positive_items(pattern)[place], end)
-        case Related():
+        case patterns.Related():
             settled = pattern.first if end == "first" else pattern.last
             return edge_event(positive_items(pattern)[place] if settled is None else pattern.items[settled], end)
-        case Or() | Not() | Repeat() | Operation():
+        case patterns.Or() | patterns.Not() | patterns.Repeat() | patterns.Operation():
             raise AssertionError("branches are chosen, and what is aside has no events")
 
 
-def positive_items(pattern: Seq | And | Related) -> list[Pattern]:
+def positive_items(pattern: patterns.Seq | patterns.And | patterns.Related) -> list[patterns.Pattern]:
     return [item for item in pattern.items if not is_aside(item)]
 
 
-def variables_in(pattern: Pattern) -> tuple[Name, ...]:
+def variables_in(pattern: patterns.Pattern) -> tuple[Name, ...]:
     """The variables that an OR-free positive pattern binds."""
     match pattern:
-        case Event():
+        case patterns.Event():
             assert pattern.variable is not None
             return (pattern.variable,)
-        case Within() | Named() | Pick():
+        case patterns.Within() | patterns.Named() | patterns.Pick():
             return variables_in(pattern.item)
-        case Seq() | And() | Related():
+        case patterns.Seq() | patterns.And() | patterns.Related():
             return tuple(dict.fromkeys(name for item in positive_items(pattern) for name in variables_in(item)))
-        case Or() | Not() | Repeat() | Operation():
+        case patterns.Or() | patterns.Not() | patterns.Repeat() | patterns.Operation():
             raise AssertionError("branches are chosen, and what is aside binds nothing")
 
 
-def moments_in(pattern: Pattern) -> tuple[Name, ...]:
+def moments_in(pattern: patterns.Pattern) -> tuple[Name, ...]:
     """The moments that a chosen positive pattern makes."""
-    own = tuple(timer.name for timer in pattern.timers) if isinstance(pattern, Related) else ()
-    return own + tuple(name for item in children(pattern) if not is_aside(item) for name in moments_in(item))
+    own = tuple(timer.name for timer in pattern.timers) if isinstance(pattern, patterns.Related) else ()
+    return own + tuple(name for item in patterns.children(pattern) if not is_aside(item) for name in moments_in(item))
 
 
-def trails(pattern: Pattern, open_right: bool = True) -> bool:
+def trails(pattern: patterns.Pattern, open_right: bool = True) -> bool:
     """True if some NOT or collection in a SEQ has no positive item after it: only the window closes its scope."""
     match pattern:
-        case Event():
+        case patterns.Event():
             return False
-        case Seq():
+        case patterns.Seq():
             last = max(place for place, item in enumerate(pattern.items) if not is_aside(item))
             if open_right and last < len(pattern.items) - 1:
                 return True
             return any(trails(item, open_right and place == last) for place, item in enumerate(pattern.items))
-        case And() | Or() | Related():
+        case patterns.And() | patterns.Or() | patterns.Related():
             return any(trails(item, open_right) for item in pattern.items)
-        case Not() | Within() | Named() | Repeat() | Pick():
+        case patterns.Not() | patterns.Within() | patterns.Named() | patterns.Repeat() | patterns.Pick():
             return trails(pattern.item, open_right)
-        case Operation():
+        case patterns.Operation():
             raise AssertionError("operators are expanded before")
 
 
@@ -200,40 +180,40 @@ def trails(pattern: Pattern, open_right: bool = True) -> bool:
 class Reader:
     """Reads patterns into parts. `ticks` measures a time window."""
 
-    ticks: Callable[[Window], int]
+    ticks: Callable[[patterns.Window], int]
 
-    def read(self, pattern: Pattern, left: Extent | None, right: Extent | None, parts: Parts) -> None:
+    def read(self, pattern: patterns.Pattern, left: Extent | None, right: Extent | None, parts: Parts) -> None:
         """Adds a chosen positive pattern that stands between `left` and `right` to the parts."""
         match pattern:
-            case Event():
+            case patterns.Event():
                 self._read_event(pattern, parts)
-            case Seq():
+            case patterns.Seq():
                 self._read_seq(pattern, left, right, parts)
-            case And():
+            case patterns.And():
                 for item in pattern.items:
                     if is_aside(item):
                         parts.asides.append(Surroundings(item, left, right, in_seq=False))
                     else:
                         self.read(item, left, right, parts)
-            case Related():
+            case patterns.Related():
                 self._read_related(pattern, left, right, parts)
-            case Within():
+            case patterns.Within():
                 self.read(pattern.item, left, right, parts)
                 self._read_window(pattern, parts)
-            case Named():
+            case patterns.Named():
                 self.read(pattern.item, left, right, parts)
                 parts.intervals[pattern.name] = extent_of(pattern.item)
                 self._read_series(pattern, parts)
-            case Pick():
+            case patterns.Pick():
                 self.read(pattern.item, left, right, parts)
                 parts.picks.append(Choice(pattern, waits=pattern.latest and right is None))
-            case Or() | Not() | Repeat() | Operation():
+            case patterns.Or() | patterns.Not() | patterns.Repeat() | patterns.Operation():
                 raise AssertionError("branches are chosen, and what is aside is an item of SEQ or AND")
 
     def word(self, name: Name) -> str:
         return f"an unnamed `{name.stream}`" if isinstance(name, Unnamed) else f"`{name}`"
 
-    def _read_event(self, event: Event, parts: Parts) -> None:
+    def _read_event(self, event: patterns.Event, parts: Parts) -> None:
         name = event.variable
         assert name is not None
         own = tuple(
@@ -244,7 +224,7 @@ class Reader:
         predicates = tuple(dict.fromkeys((known.predicates if known else ()) + own))
         parts.variables[name] = Variable(name, event.stream, predicates)
 
-    def _read_seq(self, pattern: Seq, left: Extent | None, right: Extent | None, parts: Parts) -> None:
+    def _read_seq(self, pattern: patterns.Seq, left: Extent | None, right: Extent | None, parts: Parts) -> None:
         extents = [extent_of(item) for item in positive_items(pattern)]
         passed = 0
         for item in pattern.items:
@@ -265,7 +245,7 @@ class Reader:
 
     # -- operators -------------------------------------------------------------------------------------------------
 
-    def _read_related(self, pattern: Related, left: Extent | None, right: Extent | None, parts: Parts) -> None:
+    def _read_related(self, pattern: patterns.Related, left: Extent | None, right: Extent | None, parts: Parts) -> None:
         for place, item in enumerate(pattern.items):
             if is_aside(item):
                 parts.asides.append(self._beside(pattern, place, item, left, right))
@@ -281,11 +261,11 @@ class Reader:
             if not any(self._is_beside(pattern, place) for place in (relation.left.item, relation.right.item)):
                 self._relate(pattern, relation, None, parts)
 
-    def _is_beside(self, pattern: Related, place: int) -> bool:
+    def _is_beside(self, pattern: patterns.Related, place: int) -> bool:
         return place >= 0 and is_aside(pattern.items[place])
 
     def _beside(
-        self, pattern: Related, place: int, item: Aside, left: Extent | None, right: Extent | None
+        self, pattern: patterns.Related, place: int, item: Aside, left: Extent | None, right: Extent | None
     ) -> Surroundings:
         own = [relation for relation in pattern.relations if place in (relation.left.item, relation.right.item)]
         if not own:
@@ -301,7 +281,9 @@ class Reader:
         needs |= {relation.right.side for relation in own if relation.right.item == place} & OF_END
         return Surroundings(item, left, right, False, stated, frozenset(needs))
 
-    def _relate(self, pattern: Related, relation: Relation, beside: Extent | None, parts: Parts) -> None:
+    def _relate(
+        self, pattern: patterns.Related, relation: patterns.Relation, beside: Extent | None, parts: Parts
+    ) -> None:
         """Adds what a relation says; `beside` is the extent of the item that is no part of the match, if it is one."""
         words = [
             self.word(extent_of(pattern.items[place]).ends[0])
@@ -317,7 +299,7 @@ class Reader:
         for x in self._points(pattern, relation.left, beside):
             parts.times += [Bound(x, y, limit, reason) for y in self._points(pattern, relation.right, beside)]
 
-    def _points(self, pattern: Related, place: Place, beside: Extent | None) -> list[Point]:
+    def _points(self, pattern: patterns.Related, place: patterns.Place, beside: Extent | None) -> list[Point]:
         if place.item < 0:
             return [end_of(_timer_at(pattern, place.item).name)]
         item = pattern.items[place.item]
@@ -325,7 +307,9 @@ class Reader:
         assert extent is not None
         return list(map(start_of, extent.starts)) if place.side == "s" else list(map(end_of, extent.ends))
 
-    def _relate_positions(self, pattern: Related, relation: Relation, reason: Reason, parts: Parts) -> None:
+    def _relate_positions(
+        self, pattern: patterns.Related, relation: patterns.Relation, reason: Reason, parts: Parts
+    ) -> None:
         left, right = pattern.items[relation.left.item], pattern.items[relation.right.item]
         if relation.adjacent:
             following = position_of(edge_event(left, "first"))
@@ -340,7 +324,7 @@ class Reader:
         limit = Limit(-1 if relation.strict else 0, False)
         parts.positions += [Bound(position_of(x), position_of(y), limit, reason) for x in earlier for y in later]
 
-    def _read_timer(self, pattern: Related, timer: Timer, parts: Parts) -> None:
+    def _read_timer(self, pattern: patterns.Related, timer: patterns.Timer, parts: Parts) -> None:
         (base,) = self._points(pattern, timer.base, None)
         ticks = -self.ticks(timer.window) if timer.backward else self.ticks(timer.window)
         words = f"{render_window(timer.window)} {'before' if timer.backward else 'after'} {self.word(base.variable)}"
@@ -351,22 +335,22 @@ class Reader:
         if not timer.repeated:
             parts.times.append(Bound(moment, base, Limit(ticks, False), reason))
 
-    def _read_series(self, pattern: Named, parts: Parts) -> None:
+    def _read_series(self, pattern: patterns.Named, parts: Parts) -> None:
         item = pattern.item
-        while isinstance(item, Within | Named | Pick):
+        while isinstance(item, patterns.Within | patterns.Named | patterns.Pick):
             item = item.item
-        if isinstance(item, Related) and item.moments is not None:
+        if isinstance(item, patterns.Related) and item.moments is not None:
             (first,), (last,) = extent_of(item.items[0]).ends, extent_of(item.items[1]).ends
             parts.series[pattern.name] = Series(end_of(first), end_of(last), self.ticks(item.moments))
 
-    def _read_window(self, pattern: Within, parts: Parts) -> None:
+    def _read_window(self, pattern: patterns.Within, parts: Parts) -> None:
         if pattern.loose:
             return
         window = pattern.window
         names = variables_in(pattern.item)
         words = ", ".join(self.word(name) for name in names)
         reason = Reason(words, window.span or pattern.span, window=window)
-        if isinstance(window, Events):
+        if isinstance(window, patterns.Events):
             limit = Limit(window.count - 1, False)
             parts.positions += [
                 Bound(position_of(y), position_of(x), limit, reason) for x in names for y in names if x != y

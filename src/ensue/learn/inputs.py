@@ -8,19 +8,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pyarrow as pa
 
-from ensue.engine.refinement import (
-    CLOCK,
-    COLUMN,
-    HOUR,
-    PREVIOUS,
-    WEEKDAY,
-    Feature,
-    Reading,
-    context_of,
-    count_contexts,
-    previous_labels,
-    text_of,
-)
+from ensue.engine import refinement
 from ensue.errors import LimitError, SchemaError, did_you_mean
 from ensue.expr.kinds import Kind
 from ensue.expr.types import kind_of, readable_type
@@ -28,12 +16,12 @@ from ensue.plan.inputs import check_duplicates
 from ensue.runtimes.tables import TableKind, are_frames, kind_of_table, without_views
 
 CATEGORIES = (Kind.TEXT, Kind.INTEGER, Kind.BOOLEAN, Kind.NULL)
-DERIVED = (HOUR, WEEKDAY, PREVIOUS)
+DERIVED = (refinement.HOUR, refinement.WEEKDAY, refinement.PREVIOUS)
 
 
 def checked_reading(
     schema: pa.Schema, label: object, context: object, time: object, partition_by: object, zone: object
-) -> Reading:
+) -> refinement.Reading:
     """What to read from tables of this schema."""
     check_duplicates(schema.names, "table")
     own_label = _checked_name(label, "label")
@@ -48,23 +36,23 @@ def checked_reading(
             f"column `{own_label}` is what is to be told, and no context",
             "leave it out of `context`",
         )
-    features = tuple(Feature(name, _kind_of_feature(name, schema)) for name in names)
-    reading = Reading(own_label, features, own_time, keys, _checked_zone(zone))
+    features = tuple(refinement.Feature(name, _kind_of_feature(name, schema)) for name in names)
+    reading = refinement.Reading(own_label, features, own_time, keys, _checked_zone(zone))
     _check_needs(reading)
     check_category(schema, own_label, "label")
     check_columns(schema, reading)
     return reading
 
 
-def check_columns(schema: pa.Schema, reading: Reading) -> None:
+def check_columns(schema: pa.Schema, reading: refinement.Reading) -> None:
     """A table has all columns that say in which context an event is, in types that can be read."""
     check_duplicates(schema.names, "table")
     for feature in reading.features:
-        if feature.kind == COLUMN:
+        if feature.kind == refinement.COLUMN:
             check_category(schema, feature.name, "context")
     kinds = {feature.kind for feature in reading.features}
-    if reading.time is not None and kinds != {COLUMN}:
-        _check_time(schema, reading.time, next((kind for kind in CLOCK if kind in kinds), None))
+    if reading.time is not None and kinds != {refinement.COLUMN}:
+        _check_time(schema, reading.time, next((kind for kind in refinement.CLOCK if kind in kinds), None))
     if reading.looks_back:
         check_category(schema, reading.label, "label")
         for name in reading.partition_by:
@@ -123,13 +111,13 @@ def _kind_of_feature(name: str, schema: pa.Schema) -> str:
                 f"the table has no column `{name}` for `context`; columns: {', '.join(schema.names)}",
                 did_you_mean(name, [*schema.names, *DERIVED]) or "'hour', 'weekday' and 'previous' need no column",
             )
-        return COLUMN
+        return refinement.COLUMN
     return name
 
 
-def _check_needs(reading: Reading) -> None:
+def _check_needs(reading: refinement.Reading) -> None:
     for feature in reading.features:
-        if feature.kind != COLUMN and reading.time is None:
+        if feature.kind != refinement.COLUMN and reading.time is None:
             raise SchemaError(
                 "context-needs", f"{feature.name!r} needs the time of events", "pass `time=` with the column of times"
             )
@@ -208,7 +196,7 @@ def schema_of(events: Any) -> pa.Schema:
     return events.schema
 
 
-def count_events(events: Any, reading: Reading, limit: int) -> pa.Table:
+def count_events(events: Any, reading: refinement.Reading, limit: int) -> pa.Table:
     """How often each context came with each label, for those of an opened table or DataFrame whose label is known."""
     if is_frame(events):
         from ensue.runtimes.spark.refinement_tasks import count_frame
@@ -232,7 +220,7 @@ def _check_size(counts: pa.Table, limit: int) -> None:
         )
 
 
-def _count_table(table: pa.Table, reading: Reading) -> pa.Table:
-    labels = text_of(table.column(reading.label), reading.label)
-    previous = previous_labels(table, reading, labels) if reading.looks_back else None
-    return count_contexts(context_of(table, reading, previous), labels)
+def _count_table(table: pa.Table, reading: refinement.Reading) -> pa.Table:
+    labels = refinement.text_of(table.column(reading.label), reading.label)
+    previous = refinement.previous_labels(table, reading, labels) if reading.looks_back else None
+    return refinement.count_contexts(refinement.context_of(table, reading, previous), labels)

@@ -25,20 +25,8 @@ from ensue.engine.refinement import (
 from ensue.errors import SchemaError, StateError, did_you_mean
 from ensue.expr.kinds import NUMBERS, Kind
 from ensue.expr.types import kind_of, readable_type
+from ensue.learn import inputs
 from ensue.learn.calibration import Evaluation, calibrate, split_counts
-from ensue.learn.inputs import (
-    check_category,
-    check_column,
-    check_columns,
-    checked_names,
-    checked_number,
-    checked_reading,
-    checked_share,
-    count_events,
-    is_frame,
-    opened,
-    schema_of,
-)
 
 LIMIT = 1_000_000
 BINS = 10
@@ -130,14 +118,14 @@ class Refinement:
             pa.array(self.labels),
             self.model,
             _checked_text(type, "type"),
-            None if coarse is None else checked_names(coarse, "coarse"),
+            None if coarse is None else inputs.checked_names(coarse, "coarse"),
             probability,
             alternatives,
-            None if id is None else checked_names(id, "id"),
-            checked_share(minimum, "minimum"),
+            None if id is None else inputs.checked_names(id, "id"),
+            inputs.checked_share(minimum, "minimum"),
         )
-        kind, given = opened(events)
-        _check_expansion(schema_of(given), expansion)
+        kind, given = inputs.opened(events)
+        _check_expansion(inputs.schema_of(given), expansion)
         if kind is None:
             from ensue.runtimes.spark.refinement_tasks import expand_frame
 
@@ -149,12 +137,12 @@ class Refinement:
 
         Take events that were not used for fitting: later ones, say. `bins` is the number of ranges of the reliability.
         """
-        _, given = opened(events)
-        schema = schema_of(given)
-        check_category(schema, self.reading.label, "label")
-        check_columns(schema, self.reading)
-        counts = count_events(given, self.reading, checked_number(limit, "limit"))
-        return evaluated(self, counts, checked_number(bins, "bins"))
+        _, given = inputs.opened(events)
+        schema = inputs.schema_of(given)
+        inputs.check_category(schema, self.reading.label, "label")
+        inputs.check_columns(schema, self.reading)
+        counts = inputs.count_events(given, self.reading, inputs.checked_number(limit, "limit"))
+        return evaluated(self, counts, inputs.checked_number(bins, "bins"))
 
     def save(self, path: str | Path) -> Path:
         """Writes it to a JSON file, for `ensue.load_refinement`."""
@@ -180,18 +168,18 @@ def _single(value: object) -> pa.Array:
 
 
 def _checked_text(name: str, role: str) -> str:
-    return checked_names(name, role)[0]
+    return inputs.checked_names(name, role)[0]
 
 
 def _check_expansion(schema: pa.Schema, expansion: Expansion) -> None:
-    check_columns(schema, expansion.reading)
+    inputs.check_columns(schema, expansion.reading)
     if expansion.reading.label in schema.names:
-        check_category(schema, expansion.reading.label, "label")
+        inputs.check_category(schema, expansion.reading.label, "label")
     if expansion.coarse is not None or expansion.type in schema.names:
-        check_category(schema, expansion.type, "type")
+        inputs.check_category(schema, expansion.type, "type")
     for role, name in (("probability", expansion.probability), ("alternatives", expansion.alternatives)):
         if name is not None:
-            check_column(schema, _checked_text(name, role), role)
+            inputs.check_column(schema, _checked_text(name, role), role)
         elif role in schema.names:
             raise SchemaError(
                 "reserved-column",
@@ -199,7 +187,7 @@ def _check_expansion(schema: pa.Schema, expansion: Expansion) -> None:
                 f'pass `{role}="{role}"` if it says so of the events already, or rename it',
             )
     if expansion.alternatives is not None:
-        check_category(schema, expansion.alternatives, "alternatives")
+        inputs.check_category(schema, expansion.alternatives, "alternatives")
     if expansion.probability is not None:
         kind = readable_type(schema.field(expansion.probability).type)
         if kind_of(kind) not in (*NUMBERS, Kind.NULL):
@@ -209,7 +197,7 @@ def _check_expansion(schema: pa.Schema, expansion: Expansion) -> None:
                 "probabilities are numbers between 0 and 1",
             )
     for name in expansion.id or ():
-        check_column(schema, name, "id")
+        inputs.check_column(schema, name, "id")
 
 
 __all__ = ["Refinement"]
@@ -365,13 +353,13 @@ def fit_refinement(
     >>> fit_refinement(seen, label="who", context="room")
     Refinement of `who` to 2 labels by room, from 3 events
     """
-    strength = checked_share(smoothing, "smoothing", most=float("inf"), open_ended=True)
-    share = None if holdout is None else checked_share(holdout, "holdout", open_ended=True)
-    drawn, most = checked_number(seed, "seed", least=0), checked_number(limit, "limit")
+    strength = inputs.checked_share(smoothing, "smoothing", most=float("inf"), open_ended=True)
+    share = None if holdout is None else inputs.checked_share(holdout, "holdout", open_ended=True)
+    drawn, most = inputs.checked_number(seed, "seed", least=0), inputs.checked_number(limit, "limit")
     _check_model(model, events)
-    _, given = opened(events)
-    reading = checked_reading(schema_of(given), label, context, time, partition_by, zone)
-    counts = count_events(given, reading, most)
+    _, given = inputs.opened(events)
+    reading = inputs.checked_reading(inputs.schema_of(given), label, context, time, partition_by, zone)
+    counts = inputs.count_events(given, reading, most)
     if share is None:
         return _fitted(given, reading, counts, model, strength)
     learned, held = split_counts(counts, share, drawn)
@@ -417,7 +405,7 @@ def _check_model(model: object, events: Any) -> None:
             f"{model!r} is no model; models: {', '.join(repr(name) for name in MODELS)}",
             did_you_mean(model, MODELS) if isinstance(model, str) else "pass one of them",
         )
-    if model == LOGISTIC and not is_frame(events):
+    if model == LOGISTIC and not inputs.is_frame(events):
         raise SchemaError(
             "logistic-table",
             "the model 'logistic' is fitted by Spark, to a DataFrame",

@@ -16,52 +16,20 @@ from ensue.analysis.choices import names_in
 from ensue.analysis.scopes import bound_events, initiating_names, name_anonymous, positive_names
 from ensue.errors import Problem, QueryError, Source, Span
 from ensue.expr.lists import is_aggregate
-from ensue.nodes.expressions import (
-    Binary,
-    Call,
-    Expr,
-    Field,
-    Gather,
-    IsNull,
-    Same,
-    Unary,
-    conjuncts,
-    rewrite,
-    variables_of,
-)
-from ensue.nodes.expressions import walk as walk_expression
+from ensue.nodes import expressions as expression_nodes
+from ensue.nodes import patterns
 from ensue.nodes.names import Handle, Name, Result, Stage, Stream, called, in_order
-from ensue.nodes.patterns import (
-    CONTEXTS,
-    CUMULATIVE,
-    And,
-    AnyStatements,
-    Carried,
-    Event,
-    Mark,
-    Named,
-    Not,
-    Operation,
-    Or,
-    Pattern,
-    PatternQuery,
-    Return,
-    Seq,
-    Window,
-    Within,
-    walk,
-)
 
 MATCH = Result()
 """The name of the interval of the whole match."""
 
 
-def resolve_contexts(statements: AnyStatements) -> AnyStatements:
+def resolve_contexts(statements: patterns.AnyStatements) -> patterns.AnyStatements:
     """The statements, with several in the place of each one whose policy is a context."""
-    resolved: list[PatternQuery] = []
+    resolved: list[patterns.PatternQuery] = []
     prefixes: set[str] = set()
     for query in statements.statements:
-        if query.policy in CONTEXTS:
+        if query.policy in patterns.CONTEXTS:
             prefix = str(query.name or "pattern")
             while prefix in prefixes:
                 prefix += "_"
@@ -77,12 +45,12 @@ class _Columns:
     """What the columns are called that streams carry, each by the variable and the field or mark that it stands for."""
 
     taken: set[str]
-    names: dict[tuple[Name, str | Mark], str] = field(default_factory=dict)
+    names: dict[tuple[Name, str | patterns.Mark], str] = field(default_factory=dict)
 
-    def of(self, variable: Name, wanted: str | Mark) -> str:
+    def of(self, variable: Name, wanted: str | patterns.Mark) -> str:
         found = self.names.get((variable, wanted))
         if found is None:
-            found = f"{variable}.{wanted.value if isinstance(wanted, Mark) else wanted}"
+            found = f"{variable}.{wanted.value if isinstance(wanted, patterns.Mark) else wanted}"
             while found in self.taken:
                 found += "_"
             self.taken.add(found)
@@ -98,15 +66,15 @@ class _Operand:
     edges, which the operators around it judge. `optional` variables may be unbound, `lists` are lists.
     """
 
-    event: Event
+    event: patterns.Event
     names: tuple[Name, ...]
     simple: bool
     columns: _Columns
     intervals: tuple[Name, ...] = ()
     optional: frozenset[Name] = frozenset()
     lists: frozenset[Name] = frozenset()
-    leading: tuple[Not, ...] = ()
-    trailing: tuple[Not, ...] = ()
+    leading: tuple[patterns.Not, ...] = ()
+    trailing: tuple[patterns.Not, ...] = ()
 
     @property
     def handle(self) -> Name:
@@ -117,17 +85,17 @@ class _Operand:
         """The same with further AS names."""
         return replace(self, intervals=(*self.intervals, *intervals))
 
-    def value(self, wanted: Field) -> Field:
+    def value(self, wanted: expression_nodes.Field) -> expression_nodes.Field:
         """What stands for a field of a variable or AS name."""
         if wanted.variable in self.intervals:
-            return Field(self.handle, wanted.name, wanted.span)
+            return expression_nodes.Field(self.handle, wanted.name, wanted.span)
         if self.simple or wanted.variable is None:
             return wanted
-        return Field(self.handle, self.columns.of(wanted.variable, wanted.name), wanted.span)
+        return expression_nodes.Field(self.handle, self.columns.of(wanted.variable, wanted.name), wanted.span)
 
-    def mark(self, name: Name, mark: Mark) -> Field:
+    def mark(self, name: Name, mark: patterns.Mark) -> expression_nodes.Field:
         """What its events say of a variable."""
-        return Field(self.handle, self.columns.of(name, mark))
+        return expression_nodes.Field(self.handle, self.columns.of(name, mark))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,14 +105,14 @@ class _Stage:
     `intervals` are the AS names of its matches.
     """
 
-    pattern: Pattern
-    where: Expr | None
+    pattern: patterns.Pattern
+    where: expression_nodes.Expr | None
     operands: tuple[_Operand, ...]
     intervals: tuple[Name, ...] = ()
     branches: bool = False
 
 
-_APART = (Event, Seq, Or, Not, Within, Named)
+_APART = (patterns.Event, patterns.Seq, patterns.Or, patterns.Not, patterns.Within, patterns.Named)
 _SEPARATE = ("RELATIVE", "APERIODIC", "UNLESS")
 """The operators whose operands lie one after the other."""
 
@@ -152,18 +120,23 @@ _AROUND = ("APERIODIC", "NOTPRECEDES")
 """The operators whose forbidden events may lie among those of their operands, or end with them."""
 
 
-def _keeps_apart(pattern: Pattern) -> bool:
-    return isinstance(pattern, Operation) and pattern.operator in (*_SEPARATE, "ANYONE", "NOTFOLLOWS", "NOTPRECEDES")
+def _keeps_apart(pattern: patterns.Pattern) -> bool:
+    return isinstance(pattern, patterns.Operation) and pattern.operator in (
+        *_SEPARATE,
+        "ANYONE",
+        "NOTFOLLOWS",
+        "NOTPRECEDES",
+    )
 
 
 @dataclass(slots=True)
 class _Resolver:
     """Resolves one query; `prefix` is what its streams are called by."""
 
-    written: PatternQuery
+    written: patterns.PatternQuery
     source: Source | None
     prefix: str
-    stages: list[PatternQuery] = field(default_factory=list)
+    stages: list[patterns.PatternQuery] = field(default_factory=list)
     done: set[int] = field(default_factory=set)
     columns: _Columns = field(default_factory=lambda: _Columns(set()))
     streams: dict[Name, Stream] = field(default_factory=dict)
@@ -175,7 +148,7 @@ class _Resolver:
         self.columns = _Columns({*self._handed_on, *TIME_NAMES})
         bound = {event.variable: event.stream for event in bound_events(self.written.pattern) if event.variable}
         self.streams = bound
-        if not all(isinstance(node, _APART) or _keeps_apart(node) for node in walk(self.written.pattern)):
+        if not all(isinstance(node, _APART) or _keeps_apart(node) for node in patterns.walk(self.written.pattern)):
             uses = Counter(bound.values())
             self.shared = frozenset(name for name, stream in bound.items() if uses[stream] > 1)
 
@@ -183,36 +156,44 @@ class _Resolver:
 
     @property
     def _same(self) -> tuple[str, ...]:
-        return tuple(name for part in conjuncts(self.written.where) if isinstance(part, Same) for name in part.fields)
+        return tuple(
+            name
+            for part in expression_nodes.conjuncts(self.written.where)
+            if isinstance(part, expression_nodes.Same)
+            for name in part.fields
+        )
 
     @property
     def _handed_on(self) -> tuple[str, ...]:
         """The columns that every stream has under their own names."""
         return tuple(dict.fromkeys((*self.written.partition_by, *self._same)))
 
-    def _asked(self, name: Name) -> tuple[Field, ...]:
+    def _asked(self, name: Name) -> tuple[expression_nodes.Field, ...]:
         """The fields of a variable or AS name that something later may ask for, each where it is asked for first."""
-        expressions = [*conjuncts(self.written.where), *(column.expression for column in self.written.returns)]
+        expressions = [
+            *expression_nodes.conjuncts(self.written.where),
+            *(column.expression for column in self.written.returns),
+        ]
         fields = [
             part
             for expression in expressions
-            for part in walk_expression(expression)
-            if isinstance(part, Field) and part.variable == name
+            for part in expression_nodes.walk(expression)
+            if isinstance(part, expression_nodes.Field) and part.variable == name
         ]
         if not self.written.returns and name in self.streams:
-            fields.append(Field(name, WHOLE_EVENT))
-        return tuple({part.name: part for part in (Field(name, "s"), *reversed(fields))}.values())
+            fields.append(expression_nodes.Field(name, WHOLE_EVENT))
+        return tuple({part.name: part for part in (expression_nodes.Field(name, "s"), *reversed(fields))}.values())
 
     # -- resolving -----------------------------------------------------------------------------------------------------
 
-    def resolved(self) -> list[PatternQuery]:
+    def resolved(self) -> list[patterns.PatternQuery]:
         """The statements that stand for the query, what a statement uses before it."""
         stage = self._outermost(self.written.pattern, _given(self.written.within))
         if isinstance(stage, _Operand):
             stage = self._with_edges(stage)
         final = replace(
             self.written,
-            pattern=Named(stage.pattern, MATCH),
+            pattern=patterns.Named(stage.pattern, MATCH),
             where=stage.where,
             within=None,
             returns=self._returns(stage),
@@ -220,60 +201,62 @@ class _Resolver:
         )
         return [*self.stages, final]
 
-    def _outermost(self, pattern: Pattern, windows: tuple[Window, ...]) -> _Stage | _Operand:
+    def _outermost(self, pattern: patterns.Pattern, windows: tuple[patterns.Window, ...]) -> _Stage | _Operand:
         """The outermost operator; its own matches are the result unless something has to be judged after the choice."""
         found = self._read(pattern, windows)
         if isinstance(found, _Operand):
             return found
-        return self._emit(found) if self.written.policy == CUMULATIVE else found
+        return self._emit(found) if self.written.policy == patterns.CUMULATIVE else found
 
     def _with_edges(self, operand: _Operand) -> _Stage:
         """The result over the events of one stream, with the NOTs at the edges of everything."""
         edges = (*operand.leading, *operand.trailing)
-        pattern: Pattern = operand.event
+        pattern: patterns.Pattern = operand.event
         if edges:
-            pattern = Seq((*operand.leading, operand.event, *operand.trailing))
+            pattern = patterns.Seq((*operand.leading, operand.event, *operand.trailing))
         if edges or operand.simple:
             for window in self._whole_windows():
-                pattern = Within(pattern, window)
+                pattern = patterns.Within(pattern, window)
         return _Stage(pattern, self._conditions((operand,), edges), (replace(operand, leading=(), trailing=()),))
 
-    def _whole_windows(self) -> tuple[Window, ...]:
+    def _whole_windows(self) -> tuple[patterns.Window, ...]:
         windows = _given(self.written.within)
         pattern = self.written.pattern
-        while isinstance(pattern, Within | Named):
-            if isinstance(pattern, Within):
+        while isinstance(pattern, patterns.Within | patterns.Named):
+            if isinstance(pattern, patterns.Within):
                 windows += (pattern.window,)
             pattern = pattern.item
         return windows
 
-    def _operand(self, pattern: Pattern, windows: tuple[Window, ...]) -> _Operand:
+    def _operand(self, pattern: patterns.Pattern, windows: tuple[patterns.Window, ...]) -> _Operand:
         return self._settled(self._read(pattern, windows))
 
     def _read(
-        self, pattern: Pattern, windows: tuple[Window, ...], intervals: tuple[Name, ...] = ()
+        self, pattern: patterns.Pattern, windows: tuple[patterns.Window, ...], intervals: tuple[Name, ...] = ()
     ) -> _Operand | _Stage:
         """A part with the windows around it and its AS names, which are bound with the last of its items."""
         match pattern:
-            case Event():
+            case patterns.Event():
                 assert pattern.variable is not None
                 return _Operand(pattern, (pattern.variable,), True, self.columns, intervals)
-            case Within():
+            case patterns.Within():
                 return self._windowed(pattern, windows, intervals)
-            case Named():
+            case patterns.Named():
                 return self._read(pattern.item, windows, (*intervals, pattern.name))
-            case Seq():
+            case patterns.Seq():
                 return self._sequence(pattern, windows, intervals)
-            case And():
+            case patterns.And():
                 return self._all_of(pattern, windows, intervals)
-            case Or():
+            case patterns.Or():
                 return self._any_of(pattern, windows, intervals)
-            case Operation():
+            case patterns.Operation():
                 return self._operation(pattern, windows, intervals)
             case _:
                 raise AssertionError("checked before")
 
-    def _windowed(self, pattern: Within, windows: tuple[Window, ...], intervals: tuple[Name, ...]) -> _Operand | _Stage:
+    def _windowed(
+        self, pattern: patterns.Within, windows: tuple[patterns.Window, ...], intervals: tuple[Name, ...]
+    ) -> _Operand | _Stage:
         inner = (*windows, pattern.window)
         found = self._read(pattern.item, inner, intervals)
         if isinstance(found, _Stage) or not found.simple:
@@ -285,13 +268,15 @@ class _Resolver:
             return stage
         return replace(self._emit(stage), leading=found.leading, trailing=found.trailing)
 
-    def _sequence(self, pattern: Seq, windows: tuple[Window, ...], intervals: tuple[Name, ...]) -> _Operand | _Stage:
+    def _sequence(
+        self, pattern: patterns.Seq, windows: tuple[patterns.Window, ...], intervals: tuple[Name, ...]
+    ) -> _Operand | _Stage:
         current: _Operand | _Stage | None = None
-        between: list[Not] = []
-        leading: tuple[Not, ...] = ()
-        last = max(place for place, item in enumerate(pattern.items) if not isinstance(item, Not))
+        between: list[patterns.Not] = []
+        leading: tuple[patterns.Not, ...] = ()
+        last = max(place for place, item in enumerate(pattern.items) if not isinstance(item, patterns.Not))
         for place, item in enumerate(pattern.items):
-            if isinstance(item, Not):
+            if isinstance(item, patterns.Not):
                 between.append(item)
                 continue
             following = self._operand(item, windows)
@@ -302,10 +287,10 @@ class _Resolver:
                 continue
             before = self._settled(current)
             apart = (*before.trailing, *apart)
-            items: tuple[Pattern, ...] = (before.event, *apart, following.event)
+            items: tuple[patterns.Pattern, ...] = (before.event, *apart, following.event)
             operands = (before, replace(following, leading=()))
             names = intervals if place == last else ()
-            current = self._stage(Seq(items, pattern.span), operands, windows, apart, names)
+            current = self._stage(patterns.Seq(items, pattern.span), operands, windows, apart, names)
             between = [*following.trailing]
         assert current is not None
         if isinstance(current, _Operand):
@@ -315,8 +300,10 @@ class _Resolver:
             return current
         return replace(self._settled(current), leading=leading, trailing=trailing)
 
-    def _all_of(self, pattern: And, windows: tuple[Window, ...], intervals: tuple[Name, ...]) -> _Operand | _Stage:
-        forbidden = tuple(item for item in pattern.items if isinstance(item, Not))
+    def _all_of(
+        self, pattern: patterns.And, windows: tuple[patterns.Window, ...], intervals: tuple[Name, ...]
+    ) -> _Operand | _Stage:
+        forbidden = tuple(item for item in pattern.items if isinstance(item, patterns.Not))
         if forbidden:
             raise self._misplaced(forbidden[0], "AND")
         current: _Operand | _Stage = self._inner(pattern.items[0], windows, "AND")
@@ -324,27 +311,31 @@ class _Resolver:
             operands = self._told_apart((self._settled(current), self._inner(item, windows, "AND")))
             both = tuple(operand.event for operand in operands)
             names = intervals if place == len(pattern.items) - 1 else ()
-            current = self._stage(And(both, pattern.span), operands, windows, (), names)
+            current = self._stage(patterns.And(both, pattern.span), operands, windows, (), names)
         return current.named(intervals) if isinstance(current, _Operand) else current
 
-    def _any_of(self, pattern: Or, windows: tuple[Window, ...], intervals: tuple[Name, ...]) -> _Stage:
+    def _any_of(
+        self, pattern: patterns.Or, windows: tuple[patterns.Window, ...], intervals: tuple[Name, ...]
+    ) -> _Stage:
         operands = tuple(self._inner(item, windows, "OR") for item in pattern.items)
-        stage = self._stage(Or(tuple(one.event for one in operands), pattern.span), operands, windows, (), intervals)
+        stage = self._stage(
+            patterns.Or(tuple(one.event for one in operands), pattern.span), operands, windows, (), intervals
+        )
         return replace(stage, branches=True)
 
     def _operation(
-        self, pattern: Operation, windows: tuple[Window, ...], intervals: tuple[Name, ...]
+        self, pattern: patterns.Operation, windows: tuple[patterns.Window, ...], intervals: tuple[Name, ...]
     ) -> _Operand | _Stage:
         word, items = pattern.operator, pattern.items
         match word:
             case "ANYONE":
-                return self._any_of(Or(items, pattern.span), windows, intervals)
+                return self._any_of(patterns.Or(items, pattern.span), windows, intervals)
             case "BOTH":
                 x, y = items
                 ways = tuple(replace(pattern, operator="FOLLOWS", items=pair) for pair in ((x, y), (y, x)))
-                return self._any_of(Or(ways, pattern.span), windows, intervals)
+                return self._any_of(patterns.Or(ways, pattern.span), windows, intervals)
             case "RELATIVE":
-                return self._sequence(Seq(items, pattern.span), windows, intervals)
+                return self._sequence(patterns.Seq(items, pattern.span), windows, intervals)
             case "PRECEDES":
                 turned = replace(pattern, operator="FOLLOWS", items=items[::-1])
                 return self._operation(turned, windows, intervals)
@@ -355,15 +346,17 @@ class _Resolver:
             for operand in operands:
                 self._check_forbidden(items[forbidden], operand, word)
         operands = operands if word in _SEPARATE else self._told_apart(operands)
-        events: list[Pattern] = [operand.event for operand in operands]
+        events: list[patterns.Pattern] = [operand.event for operand in operands]
         if forbidden is not None:
             events.insert(forbidden, items[forbidden])
         return self._stage(replace(pattern, items=tuple(events)), operands, windows, beside, intervals)
 
-    def _check_forbidden(self, pattern: Pattern, operand: _Operand, word: str) -> None:
+    def _check_forbidden(self, pattern: patterns.Pattern, operand: _Operand, word: str) -> None:
         """What must not happen among the events of a composite cannot be told apart from these."""
         own = frozenset(self.streams[name] for name in operand.names if name in self.streams)
-        clash = sorted({node.stream for node in walk(pattern) if isinstance(node, Event)} & own, key=str)
+        clash = sorted(
+            {node.stream for node in patterns.walk(pattern) if isinstance(node, patterns.Event)} & own, key=str
+        )
         if clash and not operand.simple:
             raise self._shared(
                 f"{word} forbids events of `{clash[0]}`, and the composite beside them is made of such events",
@@ -376,7 +369,7 @@ class _Resolver:
             [Problem("policy-shared", f"under MATCH {self.written.policy}: {message}", span, hint=hint)], self.source
         )
 
-    def _inner(self, item: Pattern, windows: tuple[Window, ...], word: str) -> _Operand:
+    def _inner(self, item: patterns.Pattern, windows: tuple[patterns.Window, ...], word: str) -> _Operand:
         """An operand that leaves no NOT to be judged by others."""
         operand = self._operand(item, windows)
         left = (*operand.leading, *operand.trailing)
@@ -384,7 +377,7 @@ class _Resolver:
             raise self._misplaced(left[0], word)
         return operand
 
-    def _misplaced(self, negation: Not, word: str) -> QueryError:
+    def _misplaced(self, negation: patterns.Not, word: str) -> QueryError:
         return QueryError(
             [
                 Problem(
@@ -405,7 +398,7 @@ class _Resolver:
         """The operands, those as streams that have to say which events they are made of."""
         if len(operands) < 2 or all(operand.simple for operand in operands) or not self._meeting(operands):
             return operands
-        if self.written.policy == CUMULATIVE:
+        if self.written.policy == patterns.CUMULATIVE:
             raise self._shared(
                 "two operands that overlap cannot both be made of events of one stream",
                 self.written.policy_span or self.written.span,
@@ -428,52 +421,52 @@ class _Resolver:
 
     def _stage(
         self,
-        pattern: Pattern,
+        pattern: patterns.Pattern,
         operands: tuple[_Operand, ...],
-        windows: Iterable[Window],
-        beside: Sequence[Pattern],
+        windows: Iterable[patterns.Window],
+        beside: Sequence[patterns.Pattern],
         intervals: tuple[Name, ...] = (),
     ) -> _Stage:
         for window in windows:
-            pattern = Within(pattern, window)
+            pattern = patterns.Within(pattern, window)
         for name in intervals:
-            pattern = Named(pattern, name)
+            pattern = patterns.Named(pattern, name)
         return _Stage(pattern, self._conditions(operands, beside, intervals), operands, intervals)
 
     def _conditions(
-        self, operands: tuple[_Operand, ...], beside: Sequence[Pattern], intervals: tuple[Name, ...] = ()
-    ) -> Expr | None:
+        self, operands: tuple[_Operand, ...], beside: Sequence[patterns.Pattern], intervals: tuple[Name, ...] = ()
+    ) -> expression_nodes.Expr | None:
         """The conjuncts that are judged here: those whose names are all bound now, and not before."""
         forbidden = frozenset(name for part in beside for name in names_in(part))
         bound = frozenset(name for operand in operands for name in (*operand.names, *operand.intervals))
         bound |= forbidden.union(intervals)
-        found: list[Expr] = []
-        for place, conjunct in enumerate(conjuncts(self.written.where)):
-            if isinstance(conjunct, Same):
+        found: list[expression_nodes.Expr] = []
+        for place, conjunct in enumerate(expression_nodes.conjuncts(self.written.where)):
+            if isinstance(conjunct, expression_nodes.Same):
                 found.append(conjunct)
                 continue
-            names = variables_of(conjunct)
+            names = expression_nodes.variables_of(conjunct)
             if place not in self.done and names <= bound:
                 self.done.add(place)
                 found.append(self._about(conjunct, operands))
             elif names & forbidden and place not in self.done:
                 raise self._later(conjunct)
         found += self._distinct(operands)
-        return reduce(lambda left, right: Binary("and", left, right), found) if found else None
+        return reduce(lambda left, right: expression_nodes.Binary("and", left, right), found) if found else None
 
-    def _distinct(self, operands: tuple[_Operand, ...]) -> Iterator[Expr]:
+    def _distinct(self, operands: tuple[_Operand, ...]) -> Iterator[expression_nodes.Expr]:
         """That variables of two operands bind different events, where these are no streams of the user's own."""
         if len(operands) != 2 or any(operand.simple for operand in operands):
             return
         for x, y in self._meeting(operands):
             one, other = (
-                Call("first", (operand.mark(name, Mark.IDENTITY),))
+                expression_nodes.Call("first", (operand.mark(name, patterns.Mark.IDENTITY),))
                 for operand, name in zip(operands, (x, y), strict=True)
             )
-            unbound = Binary("or", IsNull(one), IsNull(other))
-            yield Binary("or", unbound, Binary("!=", one, other))
+            unbound = expression_nodes.Binary("or", expression_nodes.IsNull(one), expression_nodes.IsNull(other))
+            yield expression_nodes.Binary("or", unbound, expression_nodes.Binary("!=", one, other))
 
-    def _later(self, conjunct: Expr) -> QueryError:
+    def _later(self, conjunct: expression_nodes.Expr) -> QueryError:
         return QueryError(
             [
                 Problem(
@@ -487,47 +480,63 @@ class _Resolver:
             self.source,
         )
 
-    def _about(self, conjunct: Expr, operands: tuple[_Operand, ...]) -> Expr:
+    def _about(self, conjunct: expression_nodes.Expr, operands: tuple[_Operand, ...]) -> expression_nodes.Expr:
         """A conjunct in terms of the operands; it says nothing where a branch it names was not taken."""
         result = self._expression(conjunct, operands, in_where=True)
         for operand in operands:
-            for name in in_order(variables_of(conjunct) & operand.optional):
-                result = Binary("or", Unary("not", operand.mark(name, Mark.BOUND)), result, conjunct.span)
+            for name in in_order(expression_nodes.variables_of(conjunct) & operand.optional):
+                result = expression_nodes.Binary(
+                    "or", expression_nodes.Unary("not", operand.mark(name, patterns.Mark.BOUND)), result, conjunct.span
+                )
         return result
 
-    def _expression(self, expr: Expr, operands: tuple[_Operand, ...], in_where: bool = False) -> Expr:
+    def _expression(
+        self, expr: expression_nodes.Expr, operands: tuple[_Operand, ...], in_where: bool = False
+    ) -> expression_nodes.Expr:
         holders = {name: operand for operand in operands for name in (*operand.names, *operand.intervals)}
         lists = frozenset(name for operand in operands for name in operand.lists)
 
-        def replaced(part: Expr) -> Expr | None:
+        def replaced(part: expression_nodes.Expr) -> expression_nodes.Expr | None:
             if is_lineage(part):
                 self._check_lineage(part, holders)
                 return part
             if is_aggregate(part) and in_where:
                 return replace(part, arguments=tuple(_plain(argument) for argument in part.arguments))
-            if isinstance(part, Call) and part.name == "count" and isinstance(part.arguments[0], Field):
+            if (
+                isinstance(part, expression_nodes.Call)
+                and part.name == "count"
+                and isinstance(part.arguments[0], expression_nodes.Field)
+            ):
                 counted = part.arguments[0]
                 if counted.variable is None and counted.name in lists:
-                    return replace(part, arguments=(_plain(Field(counted.name, "s", counted.span)),))
-            if isinstance(part, Field) and part.variable in holders:
+                    return replace(part, arguments=(_plain(expression_nodes.Field(counted.name, "s", counted.span)),))
+            if isinstance(part, expression_nodes.Field) and part.variable in holders:
                 if in_where and part.variable in lists:
                     raise self._needs_aggregate(part)
                 return holders[part.variable].value(part)
             return None
 
-        def _plain(argument: Expr) -> Expr:
-            counted = isinstance(argument, Field) and argument.variable is None and argument.name in lists
-            whole = Field(argument.name, "s", argument.span) if counted and isinstance(argument, Field) else argument
-            return rewrite(
+        def _plain(argument: expression_nodes.Expr) -> expression_nodes.Expr:
+            counted = (
+                isinstance(argument, expression_nodes.Field) and argument.variable is None and argument.name in lists
+            )
+            whole = (
+                expression_nodes.Field(argument.name, "s", argument.span)
+                if counted and isinstance(argument, expression_nodes.Field)
+                else argument
+            )
+            return expression_nodes.rewrite(
                 whole,
                 lambda part: (
-                    holders[part.variable].value(part) if isinstance(part, Field) and part.variable in holders else None
+                    holders[part.variable].value(part)
+                    if isinstance(part, expression_nodes.Field) and part.variable in holders
+                    else None
                 ),
             )
 
-        return rewrite(expr, replaced)
+        return expression_nodes.rewrite(expr, replaced)
 
-    def _check_lineage(self, call: Expr, holders: Mapping[Name, _Operand]) -> None:
+    def _check_lineage(self, call: expression_nodes.Expr, holders: Mapping[Name, _Operand]) -> None:
         name = lineage_variable(call)
         if name is not None and name in holders and not holders[name].simple:
             problem = Problem(
@@ -538,7 +547,7 @@ class _Resolver:
             )
             raise QueryError([problem], self.source)
 
-    def _needs_aggregate(self, part: Field) -> QueryError:
+    def _needs_aggregate(self, part: expression_nodes.Field) -> QueryError:
         return QueryError(
             [
                 Problem(
@@ -554,17 +563,17 @@ class _Resolver:
     def _emit(self, stage: _Stage) -> _Operand:
         """Declares the stream of the matches that a stage chooses."""
         name = Stage(self.prefix, len(self.stages) + 1)
-        cumulative = self.written.policy == CUMULATIVE and len(stage.operands) == 2 and not stage.branches
+        cumulative = self.written.policy == patterns.CUMULATIVE and len(stage.operands) == 2 and not stage.branches
         listed = frozenset(initiating_names(stage.pattern)) if cumulative else frozenset[Name]()
         carried = tuple(self._carried(stage, listed))
-        common = [Return(self._common(name, stage, listed), name) for name in self._handed_on]
+        common = [patterns.Return(self._common(name, stage, listed), name) for name in self._handed_on]
         self.stages.append(
-            PatternQuery(
+            patterns.PatternQuery(
                 stage.pattern,
                 name,
                 where=stage.where,
                 partition_by=self.written.partition_by,
-                returns=(*common, *(Return(value, column.column) for column, value in carried)),
+                returns=(*common, *(patterns.Return(value, column.column) for column, value in carried)),
                 policy=None if len(stage.operands) == 1 or stage.branches else self.written.policy,
                 declares=True,
                 carries=tuple(column for column, _ in carried),
@@ -575,7 +584,7 @@ class _Resolver:
         )
         names = tuple(own for operand in stage.operands for own in (*operand.names, *operand.intervals))
         return _Operand(
-            Event(name, Handle(name, _words(stage)), span=self.written.pattern.span),
+            patterns.Event(name, Handle(name, _words(stage)), span=self.written.pattern.span),
             names,
             False,
             self.columns,
@@ -591,66 +600,79 @@ class _Resolver:
             ),
         )
 
-    def _carried(self, stage: _Stage, listed: frozenset[Name]) -> Iterator[tuple[Carried, Expr]]:
+    def _carried(
+        self, stage: _Stage, listed: frozenset[Name]
+    ) -> Iterator[tuple[patterns.Carried, expression_nodes.Expr]]:
         """The columns of the stream of a stage that stand for variables, and their values."""
         for operand in stage.operands:
             for name in (*operand.names, *operand.intervals):
                 for asked in self._asked(name):
-                    value: Expr = operand.value(asked)
+                    value: expression_nodes.Expr = operand.value(asked)
                     if operand.handle in listed:
-                        value = Call("flatten", (_where_bound(value, name, operand),))
+                        value = expression_nodes.Call("flatten", (_where_bound(value, name, operand),))
                     yield self._carry(name, asked.name), value
                 if name in self.shared:
-                    yield self._carry(name, Mark.IDENTITY), _identity(name, operand)
+                    yield self._carry(name, patterns.Mark.IDENTITY), _identity(name, operand)
                 if stage.branches:
-                    yield self._carry(name, Mark.BOUND), IsNull(Field(operand.handle, "s"), negated=True)
+                    yield (
+                        self._carry(name, patterns.Mark.BOUND),
+                        expression_nodes.IsNull(expression_nodes.Field(operand.handle, "s"), negated=True),
+                    )
                 elif name in operand.optional:
-                    yield self._carry(name, Mark.BOUND), operand.mark(name, Mark.BOUND)
+                    yield self._carry(name, patterns.Mark.BOUND), operand.mark(name, patterns.Mark.BOUND)
 
-    def _carry(self, name: Name, wanted: str | Mark) -> Carried:
-        return Carried(self.columns.of(name, wanted), name, wanted)
+    def _carry(self, name: Name, wanted: str | patterns.Mark) -> patterns.Carried:
+        return patterns.Carried(self.columns.of(name, wanted), name, wanted)
 
-    def _common(self, name: str, stage: _Stage, listed: frozenset[Name] = frozenset()) -> Expr:
+    def _common(self, name: str, stage: _Stage, listed: frozenset[Name] = frozenset()) -> expression_nodes.Expr:
         """A column on which all events agree."""
         fields = tuple(
-            Call("first", (Field(operand.handle, name),)) if operand.handle in listed else Field(operand.handle, name)
+            expression_nodes.Call("first", (expression_nodes.Field(operand.handle, name),))
+            if operand.handle in listed
+            else expression_nodes.Field(operand.handle, name)
             for operand in stage.operands
         )
-        return Call("coalesce", fields) if stage.branches and len(fields) > 1 else fields[0]
+        return expression_nodes.Call("coalesce", fields) if stage.branches and len(fields) > 1 else fields[0]
 
     # -- the result ----------------------------------------------------------------------------------------------------
 
-    def _returns(self, stage: _Stage) -> tuple[Return, ...]:
+    def _returns(self, stage: _Stage) -> tuple[patterns.Return, ...]:
         if self.written.returns:
             return tuple(
                 replace(column, expression=self._expression(column.expression, stage.operands), alias=_alias(column))
                 for column in self.written.returns
             )
-        columns: list[tuple[str, Expr]] = [(name, self._common(name, stage)) for name in self.written.partition_by]
-        columns += [("start", Field(MATCH, "s")), ("end", Field(MATCH, "e"))]
+        columns: list[tuple[str, expression_nodes.Expr]] = [
+            (name, self._common(name, stage)) for name in self.written.partition_by
+        ]
+        columns += [("start", expression_nodes.Field(MATCH, "s")), ("end", expression_nodes.Field(MATCH, "e"))]
         holders = {name: operand for operand in stage.operands for name in operand.names}
         for name in positive_names(self.written.pattern):
             if isinstance(name, str):
-                columns.append((name, holders[name].value(Field(name, WHOLE_EVENT))))
+                columns.append((name, holders[name].value(expression_nodes.Field(name, WHOLE_EVENT))))
         seen: set[str] = set()
         result = []
         for name, expression in columns:
             while name in seen:
                 name += "_"
             seen.add(name)
-            result.append(Return(expression, name))
+            result.append(patterns.Return(expression, name))
         return tuple(result)
 
 
-def _identity(name: Name, operand: _Operand) -> Expr:
-    return Call("lineage", (Field(name, WHOLE_EVENT),)) if operand.simple else operand.mark(name, Mark.IDENTITY)
+def _identity(name: Name, operand: _Operand) -> expression_nodes.Expr:
+    return (
+        expression_nodes.Call("lineage", (expression_nodes.Field(name, WHOLE_EVENT),))
+        if operand.simple
+        else operand.mark(name, patterns.Mark.IDENTITY)
+    )
 
 
-def _where_bound(value: Expr, name: Name, operand: _Operand) -> Expr:
+def _where_bound(value: expression_nodes.Expr, name: Name, operand: _Operand) -> expression_nodes.Expr:
     """The value, or as a list of it or of nothing where a branch may not have been taken."""
     if name not in operand.optional or name in operand.lists:
         return value
-    return Gather((value,), operand.mark(name, Mark.BOUND))
+    return expression_nodes.Gather((value,), operand.mark(name, patterns.Mark.BOUND))
 
 
 def _words(stage: _Stage) -> str:
@@ -662,16 +684,16 @@ def _words(stage: _Stage) -> str:
     return f"({(' or ' if stage.branches else ', ').join(inside)})"
 
 
-def _word(event: Event) -> str:
+def _word(event: patterns.Event) -> str:
     assert event.variable is not None
     return called(event.variable)
 
 
-def _given(window: Window | None) -> tuple[Window, ...]:
+def _given(window: patterns.Window | None) -> tuple[patterns.Window, ...]:
     return () if window is None else (window,)
 
 
-def _alias(column: Return) -> str | None:
-    if column.alias is None and isinstance(column.expression, Field):
+def _alias(column: patterns.Return) -> str | None:
+    if column.alias is None and isinstance(column.expression, expression_nodes.Field):
         return column.expression.name
     return column.alias

@@ -17,51 +17,10 @@ from ensue.analysis.declarations import (
 )
 from ensue.errors import Span
 from ensue.expr.lists import is_aggregate
-from ensue.nodes.expressions import (
-    Binary,
-    Duration,
-    Expr,
-    Field,
-    IsNull,
-    Literal,
-    children,
-    rewrite,
-    substitute_fields,
-    walk,
-)
+from ensue.nodes import expressions as expression_nodes
+from ensue.nodes import patterns, rules
 from ensue.nodes.names import Chain, Edge, Further, OneOf, Stream, WithRow
 from ensue.nodes.names import Name as VariableName
-from ensue.nodes.patterns import (
-    TIMER,
-    Event,
-    Lookup,
-    Not,
-    Pattern,
-    PatternQuery,
-    Place,
-    Related,
-    Relation,
-    Repeat,
-    Return,
-    Ticks,
-    Timer,
-    Window,
-)
-from ensue.nodes.rules import (
-    ALLEN,
-    Atom,
-    Causes,
-    Condition,
-    Item,
-    Name,
-    Rule,
-    Ruleset,
-    Temporal,
-    TimerItem,
-    Together,
-    While,
-    cause_item,
-)
 
 _SIDES = {
     "extend": (("s", 0), ("e", 1)),
@@ -94,8 +53,8 @@ _ALLEN = {
 class End:
     """The start or end of an interval: among the places of a `Related`, and as an expression."""
 
-    place: Place
-    value: Expr
+    place: patterns.Place
+    value: expression_nodes.Expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,15 +65,15 @@ class Occurrence:
     field: str
 
     @property
-    def value(self) -> Field:
-        return Field(self.variable, self.field)
+    def value(self) -> expression_nodes.Field:
+        return expression_nodes.Field(self.variable, self.field)
 
 
 @dataclass(slots=True)
 class _Row:
     """A row of a table that goes with the event `host`. `stream` is that of event and row together."""
 
-    atom: Atom
+    atom: rules.Atom
     host: VariableName
     stream: WithRow
     on: list[tuple[str, str]] = field(default_factory=list)
@@ -148,15 +107,15 @@ class _Columns:
 class RuleReader:
     """Reads one rule, which is checked, into statements."""
 
-    def __init__(self, rule: Rule, number: int, ruleset: Ruleset, attributes: Attributes) -> None:
+    def __init__(self, rule: rules.Rule, number: int, ruleset: rules.Ruleset, attributes: Attributes) -> None:
         self.rule = rule
         self.number = number
         self.ruleset = ruleset
         self.attributes = attributes
-        self.items: list[Pattern] = []
-        self.relations: list[Relation] = []
-        self.timers: list[Timer] = []
-        self.conditions: list[Expr] = []
+        self.items: list[patterns.Pattern] = []
+        self.relations: list[patterns.Relation] = []
+        self.timers: list[patterns.Timer] = []
+        self.conditions: list[expression_nodes.Expr] = []
         self.columns = _Columns(_fields_in(rule, attributes))
         self.bound: dict[str, list[Occurrence]] = {}
         self.aside: dict[str, list[Occurrence]] = {}
@@ -166,13 +125,15 @@ class RuleReader:
         self.span: Span | None = None
         self.words = ""
         self._numbers = count(1)
-        named = [item.atom if isinstance(item, While) else item for item in rule.body]
-        self._taken = [item.name for item in named if isinstance(item, Atom | TimerItem) and item.name is not None]
+        named = [item.atom if isinstance(item, rules.While) else item for item in rule.body]
+        self._taken = [
+            item.name for item in named if isinstance(item, rules.Atom | rules.TimerItem) and item.name is not None
+        ]
 
-    def statements(self) -> Iterator[PatternQuery]:
+    def statements(self) -> Iterator[patterns.PatternQuery]:
         """What declares the streams of events with rows of tables, and then the head itself."""
         tables = tables_of(self.ruleset)
-        atoms = [item for item in self.rule.body if isinstance(item, Atom)]
+        atoms = [item for item in self.rule.body if isinstance(item, rules.Atom)]
         for atom in atoms:
             if atom.stream not in tables:
                 self._read_event(atom)
@@ -182,9 +143,9 @@ class RuleReader:
                 self._read_row(atom)
         self._equate()
         for item in self.rule.body:
-            if isinstance(item, TimerItem):
+            if isinstance(item, rules.TimerItem):
                 self._ends_of(item.name)
-        whiles = [item for item in self.rule.body if isinstance(item, While)]
+        whiles = [item for item in self.rule.body if isinstance(item, rules.While)]
         asides = [(item, self._variable(item.atom)) for item in whiles]
         for item, variable in asides:
             self._read_names(item.atom, variable, self.aside)
@@ -196,7 +157,7 @@ class RuleReader:
         returns = self._returns()
         pattern = self._pattern(positive)
         yield from self._row_statements(returns)
-        yield PatternQuery(
+        yield patterns.PatternQuery(
             pattern,
             self.rule.head,
             where=all_of(self.conditions),
@@ -206,10 +167,10 @@ class RuleReader:
             span=self.rule.span,
         )
 
-    def _pattern(self, positive: int) -> Related:
+    def _pattern(self, positive: int) -> patterns.Related:
         starts = [start.place.item for start, _ in self.ends.values() if start.place.item < 0]
         ends = [end.place.item for _, end in self.ends.values() if end.place.item < 0]
-        return Related(
+        return patterns.Related(
             "RULE",
             tuple(self._with_rows(item) for item in self.items),
             tuple(self.relations),
@@ -221,7 +182,7 @@ class RuleReader:
 
     # -- events and rows ----------------------------------------------------------------------------------------------
 
-    def _variable(self, atom: Atom) -> VariableName:
+    def _variable(self, atom: rules.Atom) -> VariableName:
         """The name of an item; that of its stream for one without, with a number where there are several."""
         if atom.name is not None:
             return atom.name
@@ -229,33 +190,33 @@ class RuleReader:
         number = self._taken.count(atom.stream)
         return atom.stream if number == 1 else Further(atom.stream, number)
 
-    def _event(self, atom: Atom, variable: VariableName) -> Event:
-        return Event(atom.stream, variable, positions=self._positions(atom), span=atom.span)
+    def _event(self, atom: rules.Atom, variable: VariableName) -> patterns.Event:
+        return patterns.Event(atom.stream, variable, positions=self._positions(atom), span=atom.span)
 
-    def _positions(self, atom: Atom) -> tuple[str, ...] | None:
+    def _positions(self, atom: rules.Atom) -> tuple[str, ...] | None:
         """What the attributes are called of which nobody has said the order."""
         by_position = atom.arguments and all(argument.attribute is None for argument in atom.arguments)
         if not by_position or atom.stream in self.attributes:
             return None
         return tuple(map(self.columns.of_place, range(len(atom.arguments))))
 
-    def _add(self, item: Pattern, variable: VariableName) -> int:
+    def _add(self, item: patterns.Pattern, variable: VariableName) -> int:
         place = len(self.items)
         self.items.append(item)
         self.ends[variable] = (
-            End(Place(place, "s"), Field(variable, "s")),
-            End(Place(place, "e"), Field(variable, "e")),
+            End(patterns.Place(place, "s"), expression_nodes.Field(variable, "s")),
+            End(patterns.Place(place, "e"), expression_nodes.Field(variable, "e")),
         )
         return place
 
-    def _read_event(self, atom: Atom) -> None:
+    def _read_event(self, atom: rules.Atom) -> None:
         variable = self._variable(atom)
         self._add(self._event(atom, variable), variable)
         self._read_names(atom, variable, self.bound)
 
     def _read_names(
         self,
-        atom: Atom,
+        atom: rules.Atom,
         variable: VariableName,
         names: dict[str, list[Occurrence]],
         column: Callable[[str], str] = lambda attribute: attribute,
@@ -263,20 +224,20 @@ class RuleReader:
         for place, argument in enumerate(atom.arguments):
             at = Occurrence(variable, column(self.attribute(atom, place)))
             match argument.term:
-                case Name(name=name):
+                case rules.Name(name=name):
                     names.setdefault(name, []).append(at)
-                case Literal() as literal:
-                    self.conditions.append(Binary("=", at.value, literal, argument.span))
+                case expression_nodes.Literal() as literal:
+                    self.conditions.append(expression_nodes.Binary("=", at.value, literal, argument.span))
 
-    def attribute(self, atom: Atom, place: int) -> str:
+    def attribute(self, atom: rules.Atom, place: int) -> str:
         """The attribute in a place of an atom, where the data will say what it is by a name of ours."""
         known = self.attributes.get(atom.stream)
         return atom.arguments[place].attribute or (known[place] if known is not None else self.columns.of_place(place))
 
-    def _read_row(self, atom: Atom) -> None:
-        names = {argument.term.name for argument in atom.arguments if isinstance(argument.term, Name)}
+    def _read_row(self, atom: rules.Atom) -> None:
+        names = {argument.term.name for argument in atom.arguments if isinstance(argument.term, rules.Name)}
         sharing = [at.variable for name in self.bound if name in names for at in self.bound[name]]
-        events = [item.variable for item in self.items if isinstance(item, Event) and item.variable]
+        events = [item.variable for item in self.items if isinstance(item, patterns.Event) and item.variable]
         host = next((name for name in events if name in sharing), events[0])
         number = next(self._numbers)
         base = next((row.stream for row in reversed(self.rows) if row.host == host), self._stream_of(host))
@@ -284,38 +245,40 @@ class RuleReader:
         for place, argument in enumerate(atom.arguments):
             attribute = self.attribute(atom, place)
             row.columns[attribute] = self.columns.of_row(row.stream, attribute)
-            known = self.bound.get(argument.term.name, []) if isinstance(argument.term, Name) else []
+            known = self.bound.get(argument.term.name, []) if isinstance(argument.term, rules.Name) else []
             row.on += [(at.field, attribute) for at in known[:1] if at.variable == host]
         self.rows.append(row)
         self._read_names(atom, host, self.bound, lambda attribute: row.columns[attribute])
 
     def _stream_of(self, variable: VariableName) -> Stream:
-        return next(item.stream for item in self.items if isinstance(item, Event) and item.variable == variable)
+        return next(
+            item.stream for item in self.items if isinstance(item, patterns.Event) and item.variable == variable
+        )
 
-    def _with_rows(self, item: Pattern) -> Pattern:
+    def _with_rows(self, item: patterns.Pattern) -> patterns.Pattern:
         """An event that rows of tables go with is one of a stream of its own."""
-        if not isinstance(item, Event):
+        if not isinstance(item, patterns.Event):
             return item
         streams = [row.stream for row in self.rows if row.host == item.variable]
         return replace(item, stream=streams[-1], positions=None) if streams else item
 
-    def _row_statements(self, returns: Sequence[Return]) -> Iterator[PatternQuery]:
+    def _row_statements(self, returns: Sequence[patterns.Return]) -> Iterator[patterns.PatternQuery]:
         used = (*self.conditions, *(column.expression for column in returns))
         for place, row in enumerate(self.rows):
             earlier = [other for other in self.rows[:place] if other.host == row.host]
-            event = next(item for item in self.items if isinstance(item, Event) and item.variable == row.host)
+            event = next(item for item in self.items if isinstance(item, patterns.Event) and item.variable == row.host)
             base = replace(event, stream=earlier[-1].stream, positions=None) if earlier else event
             later = {name for other in self.rows if other.host == row.host for name in other.columns.values()}
             own = [name for name in fields_of(row.host, used) if name not in later]
             own += [name for other in self.rows if other.host == row.host for name, _ in other.on if name not in later]
             kept = dict.fromkeys((*own, *(name for other in earlier for name in other.columns.values())))
-            columns = [Return(Field(row.host, name), name) for name in kept]
-            yield PatternQuery(
+            columns = [patterns.Return(expression_nodes.Field(row.host, name), name) for name in kept]
+            yield patterns.PatternQuery(
                 base,
                 row.stream,
-                returns=tuple(columns) or (Return(Field(row.host, "s"), "start"),),
+                returns=tuple(columns) or (patterns.Return(expression_nodes.Field(row.host, "s"), "start"),),
                 declares=True,
-                lookup=Lookup(row.atom.stream, tuple(row.on), tuple(row.columns.items())),
+                lookup=patterns.Lookup(row.atom.stream, tuple(row.on), tuple(row.columns.items())),
                 span=row.atom.span or self.rule.span,
             )
 
@@ -328,25 +291,25 @@ class RuleReader:
             first, *others = places
             for other in others:
                 if (first.variable, first.field, other.field) not in joined:
-                    self.conditions.append(Binary("=", first.value, other.value, self.rule.span))
+                    self.conditions.append(expression_nodes.Binary("=", first.value, other.value, self.rule.span))
 
-    def _agree(self, atom: Atom, variable: VariableName) -> Iterator[Expr]:
+    def _agree(self, atom: rules.Atom, variable: VariableName) -> Iterator[expression_nodes.Expr]:
         """That what is forbidden or listed has the values that are bound."""
         seen: dict[str, Occurrence] = {}
         for place, argument in enumerate(atom.arguments):
-            if isinstance(argument.term, Name):
+            if isinstance(argument.term, rules.Name):
                 name, at = argument.term.name, Occurrence(variable, self.attribute(atom, place))
                 known = self.bound[name][0] if name in self.bound else seen.get(name)
                 seen.setdefault(name, at)
                 if known is not None:
-                    yield Binary("=", known.value, at.value, argument.span)
+                    yield expression_nodes.Binary("=", known.value, at.value, argument.span)
 
-    def _require_values(self, atom: Atom) -> None:
+    def _require_values(self, atom: rules.Atom) -> None:
         """A name that stands in several places is never null; where two events share it, being equal says so."""
         for argument in atom.arguments:
-            places = self.bound.get(argument.term.name, []) if isinstance(argument.term, Name) else []
+            places = self.bound.get(argument.term.name, []) if isinstance(argument.term, rules.Name) else []
             if len(places) == 1:
-                required = IsNull(places[0].value, negated=True)
+                required = expression_nodes.IsNull(places[0].value, negated=True)
                 if required not in self.conditions:
                     self.conditions.append(required)
 
@@ -354,24 +317,28 @@ class RuleReader:
 
     def _ends_of(self, name: str) -> tuple[End, End]:
         if name not in self.ends:
-            timer = next(item for item in self.rule.body if isinstance(item, TimerItem) and item.name == name)
+            timer = next(item for item in self.rule.body if isinstance(item, rules.TimerItem) and item.name == name)
             base = self._ends_of(timer.base)
             start, end = _SIDES[timer.kind]
             self.ends[name] = (self._end(timer, base, start, "s"), self._end(timer, base, end, "e"))
         return self.ends[name]
 
-    def _end(self, item: TimerItem, base: tuple[End, End], side: tuple[str, int], own: str) -> End:
+    def _end(self, item: rules.TimerItem, base: tuple[End, End], side: tuple[str, int], own: str) -> End:
         end, direction = base[0] if side[0] == "s" else base[1], side[1]
         if direction == 0 or is_nothing(item.window):
             return end
-        place = Place(TIMER - len(self.timers), "e")
-        self.timers.append(Timer(Edge(item.name, own), end.place, item.window, backward=direction < 0))
-        return End(place, Binary("+" if direction > 0 else "-", end.value, length_of(item.window), item.span))
+        place = patterns.Place(patterns.TIMER - len(self.timers), "e")
+        self.timers.append(patterns.Timer(Edge(item.name, own), end.place, item.window, backward=direction < 0))
+        return End(
+            place, expression_nodes.Binary("+" if direction > 0 else "-", end.value, length_of(item.window), item.span)
+        )
 
-    def _relate(self, left: Place, right: Place, strict: bool = False, window: Window | None = None) -> None:
-        self.relations.append(Relation(left, right, window, strict, span=self.span, words=self.words))
+    def _relate(
+        self, left: patterns.Place, right: patterns.Place, strict: bool = False, window: patterns.Window | None = None
+    ) -> None:
+        self.relations.append(patterns.Relation(left, right, window, strict, span=self.span, words=self.words))
 
-    def _read_while(self, item: While, variable: VariableName, grouping: Mapping[str, VariableName]) -> None:
+    def _read_while(self, item: rules.While, variable: VariableName, grouping: Mapping[str, VariableName]) -> None:
         event = self._event(item.atom, variable)
         self._require_values(item.atom)
         agreed = list(self._agree(item.atom, variable))
@@ -380,25 +347,33 @@ class RuleReader:
         shared: tuple[VariableName, ...] = ()
         if groups:
             shared = (self._read_representative(item, variable, groups, agreed),)
-        aside = Repeat(event, 0, None, True, item.span, shares=shared) if item.collects else Not(event, item.span)
+        aside = (
+            patterns.Repeat(event, 0, None, True, item.span, shares=shared)
+            if item.collects
+            else patterns.Not(event, item.span)
+        )
         self._place_inside(item.interval, self._add_aside(aside))
 
-    def _add_aside(self, item: Pattern) -> int:
+    def _add_aside(self, item: patterns.Pattern) -> int:
         self.items.append(item)
         return len(self.items) - 1
 
     def _place_inside(self, interval: str, place: int) -> None:
         start, end = self._ends_of(interval)
-        self._relate(start.place, Place(place, "s"), strict=True)
-        self._relate(Place(place, "e"), end.place, strict=True)
+        self._relate(start.place, patterns.Place(place, "s"), strict=True)
+        self._relate(patterns.Place(place, "e"), end.place, strict=True)
 
-    def _occurrences_of(self, atom: Atom, variable: VariableName) -> Iterator[tuple[str, Occurrence]]:
+    def _occurrences_of(self, atom: rules.Atom, variable: VariableName) -> Iterator[tuple[str, Occurrence]]:
         for place, argument in enumerate(atom.arguments):
-            if isinstance(argument.term, Name):
+            if isinstance(argument.term, rules.Name):
                 yield argument.term.name, Occurrence(variable, self.attribute(atom, place))
 
     def _read_representative(
-        self, item: While, variable: VariableName, groups: Sequence[Occurrence], agreed: Sequence[Expr]
+        self,
+        item: rules.While,
+        variable: VariableName,
+        groups: Sequence[Occurrence],
+        agreed: Sequence[expression_nodes.Expr],
     ) -> OneOf:
         """One of the events listed, for the values by which they are grouped: all ways to a value are one event."""
         other = OneOf(variable)
@@ -406,31 +381,31 @@ class RuleReader:
         self._place_inside(item.interval, self._add_aside(self._event(item.atom, other)))
         self.conditions += [_about(condition, variable, other) for condition in agreed]
         for place, argument in enumerate(item.atom.arguments):
-            if isinstance(argument.term, Literal):
+            if isinstance(argument.term, expression_nodes.Literal):
                 at = Occurrence(other, self.attribute(item.atom, place))
-                self.conditions.append(Binary("=", at.value, argument.term, argument.span))
-        self.conditions += [_same_group(at.value, Field(other, at.field)) for at in groups]
+                self.conditions.append(expression_nodes.Binary("=", at.value, argument.term, argument.span))
+        self.conditions += [_same_group(at.value, expression_nodes.Field(other, at.field)) for at in groups]
         return other
 
     # -- the rest of the body, and the head ---------------------------------------------------------------------------
 
-    def _read_item(self, item: Item) -> None:
+    def _read_item(self, item: rules.Item) -> None:
         self.span, self.words = item.span, _words_of(item)
         match item:
-            case Together():
+            case rules.Together():
                 for x in item.names:
                     for y in item.names:
                         self._relate(self._ends_of(y)[1].place, self._ends_of(x)[0].place, window=item.window)
-            case Temporal():
+            case rules.Temporal():
                 self._read_temporal(item)
-            case Condition():
+            case rules.Condition():
                 self._read_condition(item.expression)
-            case Causes():
+            case rules.Causes():
                 self._read_cause(item)
 
-    def _read_temporal(self, item: Temporal) -> None:
-        turned = item.relation not in ALLEN
-        relation = next(name for name, other in ALLEN.items() if item.relation in (name, other))
+    def _read_temporal(self, item: rules.Temporal) -> None:
+        turned = item.relation not in rules.ALLEN
+        relation = next(name for name, other in rules.ALLEN.items() if item.relation in (name, other))
         x, y = (item.right, item.left) if turned else (item.left, item.right)
         (xs, xe), (ys, ye) = self._ends_of(x), self._ends_of(y)
         places = {"xs": xs.place, "xe": xe.place, "ys": ys.place, "ye": ye.place}
@@ -439,35 +414,37 @@ class RuleReader:
             if not strict:
                 self._relate(places[right], places[left])
 
-    def _read_condition(self, expression: Expr) -> None:
-        condition = substitute_fields(expression, self._value)
+    def _read_condition(self, expression: expression_nodes.Expr) -> None:
+        condition = expression_nodes.substitute_fields(expression, self._value)
         self.conditions.append(condition)
         for variable, other in self.representatives.items():
             if variable in outside_aggregates(condition):
                 self.conditions.append(_about(condition, variable, other))
 
-    def _read_cause(self, item: Causes) -> None:
+    def _read_cause(self, item: rules.Causes) -> None:
         variable = Chain(next(self._numbers))
-        found = cause_item(item, variable, self._stream_of(item.cause), self._stream_of(item.effect), self.ruleset)
+        found = rules.cause_item(
+            item, variable, self._stream_of(item.cause), self._stream_of(item.effect), self.ruleset
+        )
         place = self._add_aside(found.event)
         self.conditions += found.conditions
         (cause, _), (_, effect) = self._ends_of(item.cause), self._ends_of(item.effect)
-        self._relate(cause.place, Place(place, "s"))
-        self._relate(Place(place, "s"), cause.place)
-        self._relate(Place(place, "e"), effect.place)
+        self._relate(cause.place, patterns.Place(place, "s"))
+        self._relate(patterns.Place(place, "s"), cause.place)
+        self._relate(patterns.Place(place, "e"), effect.place)
 
-    def _value(self, part: Field) -> Expr:
+    def _value(self, part: expression_nodes.Field) -> expression_nodes.Expr:
         """What a name, or a field of an item or timer, stands for."""
         if part.variable is None:
             places = self.bound.get(part.name) or self.aside.get(part.name)
             return replace(places[0].value, span=part.span) if places else part
-        if part.variable in {item.name for item in self.rule.body if isinstance(item, TimerItem)}:
+        if part.variable in {item.name for item in self.rule.body if isinstance(item, rules.TimerItem)}:
             start, end = self._ends_of(part.variable)
             return end.value if part.name == "e" else start.value
         row = next((row for row in self.rows if row.atom.name == part.variable), None)
         if row is not None:
             row.columns[part.name] = self.columns.of_row(row.stream, part.name)
-            return Field(row.host, row.columns[part.name], part.span)
+            return expression_nodes.Field(row.host, row.columns[part.name], part.span)
         return part
 
     def _grouping_names(self) -> dict[str, VariableName]:
@@ -479,102 +456,130 @@ class RuleReader:
                     found[name] = self.aside[name][0].variable
         return found
 
-    def _returns(self) -> tuple[Return, ...]:
+    def _returns(self) -> tuple[patterns.Return, ...]:
         attributes = self.attributes[self.rule.head]
         arguments = in_order_of(self.rule, attributes)
         return tuple(
-            Return(self._head_value(argument.expression), name, argument.span)
+            patterns.Return(self._head_value(argument.expression), name, argument.span)
             for name, argument in zip(attributes, arguments, strict=True)
         )
 
-    def _head_value(self, expression: Expr) -> Expr:
+    def _head_value(self, expression: expression_nodes.Expr) -> expression_nodes.Expr:
         """Inside of an aggregate a name stands for what is listed, outside of it for the value of its group."""
 
-        def value(part: Expr) -> Expr | None:
+        def value(part: expression_nodes.Expr) -> expression_nodes.Expr | None:
             if is_aggregate(part):
-                return replace(part, arguments=tuple(substitute_fields(each, self._value) for each in part.arguments))
-            if not isinstance(part, Field):
+                return replace(
+                    part,
+                    arguments=tuple(expression_nodes.substitute_fields(each, self._value) for each in part.arguments),
+                )
+            if not isinstance(part, expression_nodes.Field):
                 return None
             found = self._value(part)
-            if part.variable is None and isinstance(found, Field) and found.variable in self.representatives:
+            if (
+                part.variable is None
+                and isinstance(found, expression_nodes.Field)
+                and found.variable in self.representatives
+            ):
                 return replace(found, variable=self.representatives[found.variable])
             return found
 
-        return rewrite(expression, value)
+        return expression_nodes.rewrite(expression, value)
 
 
-def _fields_in(rule: Rule, attributes: Attributes) -> set[str]:
+def _fields_in(rule: rules.Rule, attributes: Attributes) -> set[str]:
     """Everything that a field of an event may be called in a rule."""
-    atoms = [item.atom if isinstance(item, While) else item for item in rule.body if isinstance(item, Atom | While)]
+    atoms = [
+        item.atom if isinstance(item, rules.While) else item
+        for item in rule.body
+        if isinstance(item, rules.Atom | rules.While)
+    ]
     named = {argument.attribute for atom in atoms for argument in atom.arguments if argument.attribute is not None}
     declared = {name for atom in atoms for name in attributes.get(atom.stream, ())}
-    conditions = [item.expression for item in rule.body if isinstance(item, Condition)]
+    conditions = [item.expression for item in rule.body if isinstance(item, rules.Condition)]
     expressions = [*conditions, *(argument.expression for argument in rule.arguments)]
-    return named | declared | {part.name for each in expressions for part in walk(each) if isinstance(part, Field)}
+    return (
+        named
+        | declared
+        | {
+            part.name
+            for each in expressions
+            for part in expression_nodes.walk(each)
+            if isinstance(part, expression_nodes.Field)
+        }
+    )
 
 
-def _words_of(item: Item) -> str:
+def _words_of(item: rules.Item) -> str:
     """What an item says of time, for messages."""
     match item:
-        case Together():
+        case rules.Together():
             return f"`{{{', '.join(item.names)}}} within` holds them together"
-        case Temporal():
+        case rules.Temporal():
             return f"`{item.left} {item.relation} {item.right}`"
         case _:
             return ""
 
 
-def is_nothing(window: Window) -> bool:
+def is_nothing(window: patterns.Window) -> bool:
     """Whether a length is zero."""
-    return (window.nanoseconds if isinstance(window, Duration) else window.count) == 0
+    return (window.nanoseconds if isinstance(window, expression_nodes.Duration) else window.count) == 0
 
 
-def length_of(window: Window) -> Expr:
+def length_of(window: patterns.Window) -> expression_nodes.Expr:
     """A length in time, as a part of an expression."""
-    assert isinstance(window, Duration | Ticks)
-    return window if isinstance(window, Duration) else Literal(window.count, window.span)
+    assert isinstance(window, expression_nodes.Duration | patterns.Ticks)
+    return (
+        window if isinstance(window, expression_nodes.Duration) else expression_nodes.Literal(window.count, window.span)
+    )
 
 
-def fields_of(variable: VariableName, expressions: Iterable[Expr]) -> list[str]:
+def fields_of(variable: VariableName, expressions: Iterable[expression_nodes.Expr]) -> list[str]:
     """The fields of a variable that expressions name, without those for its time."""
-    found = [part for each in expressions for part in walk(each) if isinstance(part, Field)]
+    found = [
+        part for each in expressions for part in expression_nodes.walk(each) if isinstance(part, expression_nodes.Field)
+    ]
     names = (part.name for part in found if part.variable == variable and part.name not in TIME_NAMES)
     return list(dict.fromkeys(names))
 
 
-def bare_names_outside_aggregates(expression: Expr) -> Iterator[str]:
+def bare_names_outside_aggregates(expression: expression_nodes.Expr) -> Iterator[str]:
     """The names without a variable that an expression has outside of its aggregates."""
-    if isinstance(expression, Field) and expression.variable is None:
+    if isinstance(expression, expression_nodes.Field) and expression.variable is None:
         yield expression.name
     if not is_aggregate(expression):
-        for child in children(expression):
+        for child in expression_nodes.children(expression):
             yield from bare_names_outside_aggregates(child)
 
 
-def outside_aggregates(expression: Expr) -> frozenset[VariableName]:
+def outside_aggregates(expression: expression_nodes.Expr) -> frozenset[VariableName]:
     """The variables that an expression names outside of its aggregates."""
     if is_aggregate(expression):
         return frozenset()
-    own = frozenset({expression.variable}) if isinstance(expression, Field) and expression.variable else frozenset()
-    return own.union(*(outside_aggregates(child) for child in children(expression)))
+    own = (
+        frozenset({expression.variable})
+        if isinstance(expression, expression_nodes.Field) and expression.variable
+        else frozenset()
+    )
+    return own.union(*(outside_aggregates(child) for child in expression_nodes.children(expression)))
 
 
-def _about(condition: Expr, variable: VariableName, other: VariableName) -> Expr:
-    def change(part: Field) -> Field:
+def _about(condition: expression_nodes.Expr, variable: VariableName, other: VariableName) -> expression_nodes.Expr:
+    def change(part: expression_nodes.Field) -> expression_nodes.Field:
         return replace(part, variable=other) if part.variable == variable else part
 
-    return substitute_fields(condition, change)
+    return expression_nodes.substitute_fields(condition, change)
 
 
-def _same_group(left: Field, right: Field) -> Expr:
+def _same_group(left: expression_nodes.Field, right: expression_nodes.Field) -> expression_nodes.Expr:
     """Equal, or both null."""
-    both = Binary("and", IsNull(left), IsNull(right))
-    return Binary("or", Binary("=", left, right), both)
+    both = expression_nodes.Binary("and", expression_nodes.IsNull(left), expression_nodes.IsNull(right))
+    return expression_nodes.Binary("or", expression_nodes.Binary("=", left, right), both)
 
 
-def all_of(conditions: Sequence[Expr]) -> Expr | None:
+def all_of(conditions: Sequence[expression_nodes.Expr]) -> expression_nodes.Expr | None:
     """The conjunction; None where there is nothing to hold."""
-    result: Expr | None = None
+    result: expression_nodes.Expr | None = None
     for condition in conditions:
-        result = condition if result is None else Binary("and", result, condition)
+        result = condition if result is None else expression_nodes.Binary("and", result, condition)
     return result

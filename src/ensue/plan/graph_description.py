@@ -11,6 +11,7 @@ from ensue.errors import counted
 from ensue.expr.kinds import NANOSECONDS_PER_UNIT
 from ensue.graph.bounds import Bound, Limit, Point, end_of, position_of, start_of
 from ensue.graph.graphs import Absence, Collection, Graph, Moment, Scope, Variable
+from ensue.nodes import patterns
 from ensue.nodes.expressions import Binary, Duration, Expr, Field, Unary, rewrite, substitute_fields, walk
 from ensue.nodes.names import (
     WHOLE,
@@ -27,32 +28,6 @@ from ensue.nodes.names import (
     called,
     without_rounds,
 )
-from ensue.nodes.patterns import (
-    CHRONICLE,
-    CONTINUOUS,
-    CUMULATIVE,
-    NEXT_MATCH,
-    OPERATORS,
-    RECENT,
-    STRICT,
-    And,
-    Carried,
-    Event,
-    Mark,
-    Named,
-    Not,
-    Operation,
-    Or,
-    Pattern,
-    PatternQuery,
-    Pick,
-    Seq,
-    Ticks,
-    Within,
-    children,
-)
-from ensue.nodes.patterns import rewrite as rewrite_pattern
-from ensue.nodes.patterns import walk as walk_pattern
 from ensue.plan.planner import precedence
 from ensue.plan.plans import GraphPlan, QueryPlan
 from ensue.text.render import render_expression, render_pattern, render_window
@@ -72,7 +47,7 @@ class Given:
 
     word: str
     operator: int
-    carried: Mapping[str, Carried]
+    carried: Mapping[str, patterns.Carried]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +97,7 @@ class GraphWords:
         match part:
             case Binary("or", Unary("not", Field() as mark), condition) if (
                 carried := self._carried(mark)
-            ) is not None and carried.field is Mark.BOUND:
+            ) is not None and carried.field is patterns.Mark.BOUND:
                 return rewrite(condition, self._as_written)
             case Field(variable) if (carried := self._carried(part)) is not None and isinstance(carried.field, str):
                 return Field(
@@ -135,7 +110,7 @@ class GraphWords:
             case _:
                 return None
 
-    def _carried(self, field: Field) -> Carried | None:
+    def _carried(self, field: Field) -> patterns.Carried | None:
         """What a field of another operator's events stands for; None for any other field."""
         name = field.variable.name if isinstance(field.variable, Other) else field.variable
         return self.given[name.stream].carried.get(field.name) if isinstance(name, Handle) else None
@@ -178,7 +153,9 @@ class GraphWords:
     def _condition(self, condition: Expr) -> str:
         """A condition; one that tells the events of two operators apart is in no text."""
         found = [self._carried(part) for part in walk(condition) if isinstance(part, Field)]
-        told = dict.fromkeys(str(each.variable) for each in found if each is not None and each.field is Mark.IDENTITY)
+        told = dict.fromkeys(
+            str(each.variable) for each in found if each is not None and each.field is patterns.Mark.IDENTITY
+        )
         return f"{' and '.join(told)} are different events" if told else self.expression(condition)
 
     def _variable(self, variable: Variable) -> str:
@@ -437,7 +414,7 @@ def _is_single_point(graph: Graph) -> bool:
 def choice_lines(plan: QueryPlan) -> Iterator[str]:
     """What a query without a context says about choice; nothing for one that says nothing."""
     query = plan.query
-    picks = [node for node in walk_pattern(query.pattern) if isinstance(node, Pick)]
+    picks = [node for node in patterns.walk(query.pattern) if isinstance(node, patterns.Pick)]
     if query.policy is None and query.consume is None and not picks:
         return
     for pick in picks:
@@ -445,11 +422,11 @@ def choice_lines(plan: QueryPlan) -> Iterator[str]:
         yield f"{render_pattern(pick)}: of the matches that differ in nothing else, those in which it ends {which}"
     if picks and any(graph.graph.trailing for graph in plan.graphs):
         yield "a match is known when its window closes, because something could still come"
-    if query.policy == NEXT_MATCH:
+    if query.policy == patterns.NEXT_MATCH:
         yield from _next_match(query.pattern)
-    elif query.policy == STRICT:
+    elif query.policy == patterns.STRICT:
         yield from _strict(query.pattern)
-    shown = "" if query.policy in (NEXT_MATCH, STRICT) or picks else "all matches are reported; "
+    shown = "" if query.policy in (patterns.NEXT_MATCH, patterns.STRICT) or picks else "all matches are reported; "
     if query.consume:
         yield "CONSUME: an event takes part in one match; matches are taken as they complete, then by their start"
         yield "a match that needs a used event is not reported, and uses nothing up"
@@ -457,52 +434,52 @@ def choice_lines(plan: QueryPlan) -> Iterator[str]:
         yield f"{shown}events are shared"
 
 
-def _next_match(pattern: Pattern) -> Iterator[str]:
+def _next_match(pattern: patterns.Pattern) -> Iterator[str]:
     names = [_event_word(event) for event in _positive_events(pattern)]
     yield f"{names[0]}: every event"
     for place, (before, name) in enumerate(pairwise(names), start=1):
         yield f"{name}: the earliest after {before} that fits what is bound by then: {', '.join(names[:place])}"
-    if any(isinstance(node, Not) for node in walk_pattern(pattern)):
+    if any(isinstance(node, patterns.Not) for node in patterns.walk(pattern)):
         yield "what NOT forbids is looked at when all is bound; then no later event is tried instead"
 
 
-def _strict(pattern: Pattern) -> Iterator[str]:
+def _strict(pattern: patterns.Pattern) -> Iterator[str]:
     names = [_event_word(event) for event in _positive_events(pattern)]
     for before, name in pairwise(names):
         yield f"{name}: the very next event of the partition after {before}, of whatever stream"
 
 
-def _positive_events(pattern: Pattern) -> Iterator[Event]:
-    if isinstance(pattern, Event):
+def _positive_events(pattern: patterns.Pattern) -> Iterator[patterns.Event]:
+    if isinstance(pattern, patterns.Event):
         yield pattern
-    elif not isinstance(pattern, Not):
-        for child in children(pattern):
+    elif not isinstance(pattern, patterns.Not):
+        for child in patterns.children(pattern):
             yield from _positive_events(child)
 
 
 # -- contexts ----------------------------------------------------------------------------------------------------------
 
 
-def given_by(stages: Sequence[PatternQuery]) -> dict[Stream, Given]:
+def given_by(stages: Sequence[patterns.PatternQuery]) -> dict[Stream, Given]:
     """The events of each operator's stream, by its name, as the operators around it speak of them."""
     declared = {stage.name: (number, stage) for number, stage in enumerate(stages, start=1) if stage.declares}
     found: dict[Stream, Given] = {}
     for user in stages:
-        for part in walk_pattern(user.pattern):
-            if isinstance(part, Event) and isinstance(part.variable, Handle):
+        for part in patterns.walk(user.pattern):
+            if isinstance(part, patterns.Event) and isinstance(part.variable, Handle):
                 number, stage = declared[part.stream]
                 carried = {column.column: column for column in stage.carries}
                 found[part.stream] = Given(part.variable.words, number, carried)
     return found
 
 
-def context_lines(query: PatternQuery, stages: Sequence[PatternQuery]) -> Iterator[str]:
+def context_lines(query: patterns.PatternQuery, stages: Sequence[patterns.PatternQuery]) -> Iterator[str]:
     """How each operator of a query with a context chooses, innermost first; `stages` are what it is resolved to."""
     given = given_by(stages)
     inside = {stage.name: _bare(stage.pattern) for stage in stages if stage.declares}
     operators = {number: _bare(stage.pattern) for number, stage in enumerate(stages, start=1)}
     for number, pattern in operators.items():
-        if not isinstance(pattern, Event) or pattern.stream not in given:
+        if not isinstance(pattern, patterns.Event) or pattern.stream not in given:
             operands = [_event_word(item) for item in _operands(pattern)]
             text = render_pattern(_inlined(pattern, inside))
             yield f"{number}. {text}: {_chosen(pattern, operands, query.policy or '')}"
@@ -512,86 +489,88 @@ def context_lines(query: PatternQuery, stages: Sequence[PatternQuery]) -> Iterat
         yield "there are no pairs to choose among"
 
 
-def _chosen(pattern: Pattern, operands: Sequence[str], policy: str) -> str:
-    if isinstance(pattern, Event):
+def _chosen(pattern: patterns.Pattern, operands: Sequence[str], policy: str) -> str:
+    if isinstance(pattern, patterns.Event):
         return "every event that fits"
-    if isinstance(pattern, Or):
+    if isinstance(pattern, patterns.Or):
         return "whatever its items give"
-    if len(operands) == 1 and isinstance(pattern, Seq):
-        used = "" if policy == RECENT else "; what a forbidden one has used up stays used up"
+    if len(operands) == 1 and isinstance(pattern, patterns.Seq):
+        used = "" if policy == patterns.RECENT else "; what a forbidden one has used up stays used up"
         return f"judged last, on every {operands[0]} that was chosen{used}"
     if len(operands) == 1:
         return f"each {operands[0]} that fits"
     initiator, terminator = operands
     if _either_first(pattern):
-        others = "others" if policy == CUMULATIVE else "other"
+        others = "others" if policy == patterns.CUMULATIVE else "other"
         return f"whichever of {initiator} and {terminator} ends later, with {_partners(others, None, policy)}"
     return f"each {terminator} with {_partners(initiator, pattern, policy)}"
 
 
-def _partners(initiator: str, operator: Pattern | None, policy: str) -> str:
+def _partners(initiator: str, operator: patterns.Pattern | None, policy: str) -> str:
     """What a terminator pairs with; without an operator, nothing is said of their order."""
     fits, fit = "that fits", "that fit"
     match operator:
         case None:
             pass
-        case Operation("FOLLOWS", window=Duration() | Ticks() as window):
+        case patterns.Operation("FOLLOWS", window=Duration() | patterns.Ticks() as window):
             fits, fit = (f"that {word} at most {render_window(window)} before it" for word in _FITS_AND_ENDS)
-        case Operation("PRIOR"):
+        case patterns.Operation("PRIOR"):
             fits, fit = (f"that {word} before it" for word in _FITS_AND_ENDS)
-        case Operation("SIMULTANEOUS"):
+        case patterns.Operation("SIMULTANEOUS"):
             fits, fit = (f"that {word} with it" for word in _FITS_AND_ENDS)
-        case Operation("UNLESS"):
+        case patterns.Operation("UNLESS"):
             fits, fit = (f"{word}, after which it is a first one" for word in (fits, fit))
         case _:
             fits, fit = (f"before it {word}" for word in (fits, fit))
     return {
-        RECENT: f"the latest {initiator} {fits}; nothing is used up",
-        CHRONICLE: f"the oldest open {initiator} {fits}; both are used up",
-        CONTINUOUS: f"every open {initiator} {fits}, a match for each; those are used up",
-        CUMULATIVE: f"all open {initiator} {fit}, as lists in one match; those are used up",
+        patterns.RECENT: f"the latest {initiator} {fits}; nothing is used up",
+        patterns.CHRONICLE: f"the oldest open {initiator} {fits}; both are used up",
+        patterns.CONTINUOUS: f"every open {initiator} {fits}, a match for each; those are used up",
+        patterns.CUMULATIVE: f"all open {initiator} {fit}, as lists in one match; those are used up",
     }[policy]
 
 
 _FITS_AND_ENDS = ("fits and ends", "fit and end")
 
 
-def _either_first(pattern: Pattern) -> bool:
-    return isinstance(pattern, And) or (isinstance(pattern, Operation) and pattern.operator == "CONCURRENT")
+def _either_first(pattern: patterns.Pattern) -> bool:
+    return isinstance(pattern, patterns.And) or (
+        isinstance(pattern, patterns.Operation) and pattern.operator == "CONCURRENT"
+    )
 
 
-def _is_pair(pattern: Pattern) -> bool:
-    return not isinstance(pattern, Or | Event) and len(_operands(pattern)) == 2
+def _is_pair(pattern: patterns.Pattern) -> bool:
+    return not isinstance(pattern, patterns.Or | patterns.Event) and len(_operands(pattern)) == 2
 
 
-def _bare(pattern: Pattern) -> Pattern:
-    while isinstance(pattern, Within | Named):
+def _bare(pattern: patterns.Pattern) -> patterns.Pattern:
+    while isinstance(pattern, patterns.Within | patterns.Named):
         pattern = pattern.item
     return pattern
 
 
-def _operands(pattern: Pattern) -> list[Event]:
+def _operands(pattern: patterns.Pattern) -> list[patterns.Event]:
     """The events that an operator gets, in the order of the text; what it forbids is none."""
-    if isinstance(pattern, Event):
+    if isinstance(pattern, patterns.Event):
         return [pattern]
-    forbidden = OPERATORS[pattern.operator].forbidden if isinstance(pattern, Operation) else ()
-    items = enumerate(children(pattern))
-    return [item for place, item in items if place not in forbidden and isinstance(item, Event)]
+    forbidden = patterns.OPERATORS[pattern.operator].forbidden if isinstance(pattern, patterns.Operation) else ()
+    items = enumerate(patterns.children(pattern))
+    return [item for place, item in items if place not in forbidden and isinstance(item, patterns.Event)]
 
 
-def _inlined(pattern: Pattern, inside: Mapping[Stream | None, Pattern]) -> Pattern:
+def _inlined(pattern: patterns.Pattern, inside: Mapping[Stream | None, patterns.Pattern]) -> patterns.Pattern:
     """The pattern with the operators whose events it gets, as it was written."""
 
-    def written(part: Pattern) -> Pattern:
-        if not isinstance(part, Event):
+    def written(part: patterns.Pattern) -> patterns.Pattern:
+        if not isinstance(part, patterns.Event):
             return part
         if part.stream in inside:
             return _inlined(inside[part.stream], inside)
         return replace(part, variable=None) if isinstance(part.variable, Unnamed) else part
 
-    return rewrite_pattern(pattern, written)
+    return patterns.rewrite(pattern, written)
 
 
-def _event_word(event: Event) -> str:
+def _event_word(event: patterns.Event) -> str:
     """The variable of an event; one that has none is called by its stream."""
     return str(event.stream) if event.variable is None else called(event.variable)

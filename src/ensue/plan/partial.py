@@ -16,34 +16,21 @@ from ensue.check.fields import list_names
 from ensue.check.query import check_query
 from ensue.errors import Problem
 from ensue.lower.operators import expand_pattern
+from ensue.nodes import patterns
 from ensue.nodes.constraints import ConstraintStatement, Ends, EndsWithin
 from ensue.nodes.expressions import Binary, Expr, conjuncts, variables_of
 from ensue.nodes.names import Name
-from ensue.nodes.patterns import (
-    CONTEXTS,
-    Event,
-    Named,
-    Not,
-    Pattern,
-    PatternQuery,
-    Pick,
-    Related,
-    Repeat,
-    Seq,
-    Within,
-    walk,
-)
 
 
 @dataclass(frozen=True, slots=True)
 class Partial:
     """The first items of a query's sequence, without the next one, which is `missing`."""
 
-    query: PatternQuery
-    missing: Pattern
+    query: patterns.PatternQuery
+    missing: patterns.Pattern
 
 
-def partial_queries(query: PatternQuery) -> tuple[Partial, ...]:
+def partial_queries(query: patterns.PatternQuery) -> tuple[Partial, ...]:
     """The partial matches of a query, fewest items first; none where the pattern is not a sequence of several."""
     sequence = _sequence(query.pattern)
     return tuple(
@@ -52,7 +39,7 @@ def partial_queries(query: PatternQuery) -> tuple[Partial, ...]:
     )
 
 
-def open_queries(query: PatternQuery) -> tuple[Partial, ...]:
+def open_queries(query: patterns.PatternQuery) -> tuple[Partial, ...]:
     """The partial matches that can still be extended: as `partial_queries`, and nothing forbidden has come either.
 
     Where that cannot be said it is left out, and so are those that are no pattern of their own.
@@ -60,19 +47,19 @@ def open_queries(query: PatternQuery) -> tuple[Partial, ...]:
     sequence = _sequence(query.pattern)
     found: list[Partial] = []
     for partial, (_, following) in zip(partial_queries(query), _neighbours(sequence), strict=True):
-        apart = (*sequence[:following], Not(partial.missing, partial.missing.span))
+        apart = (*sequence[:following], patterns.Not(partial.missing, partial.missing.span))
         strict = replace(partial.query, pattern=_with_sequence(query.pattern, apart))
         ways = (replace(partial, query=own) for own in (strict, partial.query) if not check_query(own))
         found += islice(ways, 1)
     return tuple(found)
 
 
-def _neighbours(sequence: tuple[Pattern, ...]) -> list[tuple[int, int]]:
+def _neighbours(sequence: tuple[patterns.Pattern, ...]) -> list[tuple[int, int]]:
     """The places of each positive item of a sequence but the last, and of the positive item that follows it."""
     return list(pairwise(place for place, item in enumerate(sequence) if not is_aside(item)))
 
 
-def partial_problems(query: PatternQuery) -> list[Problem]:
+def partial_problems(query: patterns.PatternQuery) -> list[Problem]:
     """Why partial matches of a query cannot be reported."""
     if len(partial_queries(query)) == 0:
         return [
@@ -83,7 +70,7 @@ def partial_problems(query: PatternQuery) -> list[Problem]:
                 hint="ask for timed-out partial matches of patterns that are a SEQ",
             )
         ]
-    if query.consume or query.policy in CONTEXTS:
+    if query.consume or query.policy in patterns.CONTEXTS:
         return [
             Problem(
                 "partial-form",
@@ -113,7 +100,7 @@ def partial_problems(query: PatternQuery) -> list[Problem]:
     ]
 
 
-def eager_problems(query: PatternQuery) -> list[Problem]:
+def eager_problems(query: patterns.PatternQuery) -> list[Problem]:
     """Why matches of a query cannot be given before the watermark has reached them."""
     expanded = expand_pattern(query.pattern)
     problems = [
@@ -123,8 +110,8 @@ def eager_problems(query: PatternQuery) -> list[Problem]:
             node.span,
             hint='leave `emit="eager"` out, or the NOT',
         )
-        for node in walk(expanded)
-        if isinstance(node, Not)
+        for node in patterns.walk(expanded)
+        if isinstance(node, patterns.Not)
     ]
     problems += _undone_by_later_events(query, expanded)
     if query.rule is not None:
@@ -148,18 +135,18 @@ def eager_problems(query: PatternQuery) -> list[Problem]:
     return problems
 
 
-def _undone_by_later_events(query: PatternQuery, expanded: Pattern) -> Iterator[Problem]:
+def _undone_by_later_events(query: patterns.PatternQuery, expanded: patterns.Pattern) -> Iterator[Problem]:
     """What an event that is still to come could undo or add to, besides a NOT."""
-    reasons: list[tuple[str, Pattern]] = []
-    for node in walk(expanded):
+    reasons: list[tuple[str, patterns.Pattern]] = []
+    for node in patterns.walk(expanded):
         match node:
-            case Repeat(every=True):
+            case patterns.Repeat(every=True):
                 reasons.append(("what a collection lists", node))
-            case Pick(latest=latest):
+            case patterns.Pick(latest=latest):
                 reasons.append((f"which one is {'LAST' if latest else 'FIRST'}", node))
-            case Related(rival=int()):
+            case patterns.Related(rival=int()):
                 reasons.append((f"which closing of {node.operator} comes first", node))
-            case Related(timers=timers) if timers:
+            case patterns.Related(timers=timers) if timers:
                 reasons.append((f"that the moments of {node.operator} have come", node))
     if chooses(query):
         reasons.append(("which matches the policy chooses", query.pattern))
@@ -183,29 +170,31 @@ def eager_constraint_problems(constraints: Iterable[ConstraintStatement]) -> lis
     ]
 
 
-def _sequence(pattern: Pattern) -> tuple[Pattern, ...]:
+def _sequence(pattern: patterns.Pattern) -> tuple[patterns.Pattern, ...]:
     """The items of the SEQ that the pattern is, under any WITHIN and AS."""
-    while isinstance(pattern, Within | Named):
+    while isinstance(pattern, patterns.Within | patterns.Named):
         pattern = pattern.item
-    return pattern.items if isinstance(pattern, Seq) else ()
+    return pattern.items if isinstance(pattern, patterns.Seq) else ()
 
 
-def _with_sequence(pattern: Pattern, items: tuple[Pattern, ...]) -> Pattern:
-    if isinstance(pattern, Within | Named):
+def _with_sequence(pattern: patterns.Pattern, items: tuple[patterns.Pattern, ...]) -> patterns.Pattern:
+    if isinstance(pattern, patterns.Within | patterns.Named):
         return replace(pattern, item=_with_sequence(pattern.item, items))
-    return Seq(items, pattern.span)
+    return patterns.Seq(items, pattern.span)
 
 
-def _partial(query: PatternQuery, present: tuple[Pattern, ...], following: tuple[Pattern, ...]) -> Partial:
-    missing = following[-1].item if isinstance(following[-1], Pick) else following[-1]
-    forbidden = missing if len(following) == 1 else Seq((*following[:-1], missing), missing.span)
+def _partial(
+    query: patterns.PatternQuery, present: tuple[patterns.Pattern, ...], following: tuple[patterns.Pattern, ...]
+) -> Partial:
+    missing = following[-1].item if isinstance(following[-1], patterns.Pick) else following[-1]
+    forbidden = missing if len(following) == 1 else patterns.Seq((*following[:-1], missing), missing.span)
     names = frozenset(_names([*present, *following]))
     groups = list_groups(expand_pattern(query.pattern))
     kept = [part for part in conjuncts(query.where) if variables_of(part) | list_names(part, groups) <= names]
     return Partial(
         replace(
             query,
-            pattern=_with_sequence(query.pattern, (*present, Not(forbidden, missing.span))),
+            pattern=_with_sequence(query.pattern, (*present, patterns.Not(forbidden, missing.span))),
             where=reduce(_conjunction, kept) if kept else None,
             returns=(),
         ),
@@ -217,11 +206,11 @@ def _conjunction(left: Expr, right: Expr) -> Expr:
     return Binary("and", left, right)
 
 
-def _names(items: Iterable[Pattern]) -> Iterator[Name]:
+def _names(items: Iterable[patterns.Pattern]) -> Iterator[Name]:
     """Every variable and AS name in some items."""
     for item in items:
-        for node in walk(item):
-            if isinstance(node, Event) and node.variable is not None:
+        for node in patterns.walk(item):
+            if isinstance(node, patterns.Event) and node.variable is not None:
                 yield node.variable
-            elif isinstance(node, Named):
+            elif isinstance(node, patterns.Named):
                 yield node.name

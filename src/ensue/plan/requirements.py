@@ -19,28 +19,9 @@ from ensue.graph.bounds import end_of, start_of
 from ensue.graph.graphs import Absence, Extent, Graph, Moment, Scope
 from ensue.lower.operators import as_written
 from ensue.lower.phases import spelled_out
+from ensue.nodes import patterns
 from ensue.nodes.expressions import Binary, Duration, Expr, Same, conjuncts, variables_of
 from ensue.nodes.names import Name, Stream, WithRow, called
-from ensue.nodes.patterns import (
-    Event,
-    Events,
-    Lookup,
-    Not,
-    Pattern,
-    PatternQuery,
-    Pick,
-    Related,
-    Relation,
-    Repeat,
-    Seq,
-    Ticks,
-    Window,
-    Within,
-    children,
-    rewrite,
-    walk,
-    with_children,
-)
 from ensue.text.render import render_expression, render_pattern, render_window
 
 Path = tuple[int, ...]
@@ -68,7 +49,7 @@ class Compared:
     left_side: str
     right: tuple[Name, ...]
     right_side: str
-    window: Window | None
+    window: patterns.Window | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +66,7 @@ class Requirement:
     number: int = 0
     left: tuple[Name, ...] = ()
     right: tuple[Name, ...] = ()
-    window: Window | None = None
+    window: patterns.Window | None = None
     condition: Expr | None = None
     compared: tuple[Compared, ...] = ()
     repeated: bool = False
@@ -99,7 +80,7 @@ class Question:
     `chosen` says in words what chose among its matches, if something did.
     """
 
-    query: PatternQuery
+    query: patterns.PatternQuery
     requirements: tuple[Requirement, ...]
     chosen: tuple[str, ...]
     source: Source | None = None
@@ -112,15 +93,15 @@ class Question:
         """A variable as the user would call it: by its name, or by its stream if it has none."""
         return called(name)
 
-    def written(self, pattern: Pattern) -> str:
+    def written(self, pattern: patterns.Pattern) -> str:
         """A part of the query as the user would write it."""
         return render_pattern(as_written(without_names(pattern)))
 
-    def said(self, pattern: Pattern) -> str:
+    def said(self, pattern: patterns.Pattern) -> str:
         """A part of the query in its own words: those of a rule, or as the pattern would be written."""
         return (self.quoted(pattern.span) if self.query.rule is not None else "") or self.written(pattern)
 
-    def without(self, dropped: Collection[Requirement]) -> PatternQuery:
+    def without(self, dropped: Collection[Requirement]) -> patterns.PatternQuery:
         """The query with some requirements left out."""
         paths: dict[Path, list[Requirement]] = {}
         for requirement in dropped:
@@ -135,36 +116,38 @@ class Question:
             partition_by=self.query.partition_by if keyed else (),
         )
 
-    def within(self, requirement: Requirement, factor: int) -> PatternQuery:
+    def within(self, requirement: Requirement, factor: int) -> patterns.PatternQuery:
         """The query with a window that is so many times as long; what it closes, it closes as before."""
         assert requirement.window is not None
         longer = _times(requirement.window, factor)
 
-        def widened(part: Pattern) -> Pattern:
-            assert isinstance(part, Within)
-            return replace(part, loose=True, item=Within(part.item, longer))
+        def widened(part: patterns.Pattern) -> patterns.Pattern:
+            assert isinstance(part, patterns.Within)
+            return replace(part, loose=True, item=patterns.Within(part.item, longer))
 
         return replace(self.query, pattern=_changed(self.query.pattern, requirement.path, widened))
 
 
-def column_in_words(column: str, stream: Stream | None, lookups: Iterable[Lookup]) -> str:
+def column_in_words(column: str, stream: Stream | None, lookups: Iterable[patterns.Lookup]) -> str:
     """A column of a stream as a text speaks of it; one of a table's row by the table."""
     rows = lookups if isinstance(stream, WithRow) else ()
     named = (f"{row.table}.{attribute}" for row in rows for attribute, own in row.columns if own == column)
     return next(named, column)
 
 
-def what_chooses(query: PatternQuery) -> tuple[str, ...]:
+def what_chooses(query: patterns.PatternQuery) -> tuple[str, ...]:
     """What chooses among the matches of a query, in words."""
     chosen = [f"MATCH {query.policy}"] if query.policy not in (None, "UNRESTRICTED") else []
     chosen += ["CONSUME"] if query.consume else []
-    chosen += ["LAST" if part.latest else "FIRST" for part in walk(query.pattern) if isinstance(part, Pick)]
+    chosen += [
+        "LAST" if part.latest else "FIRST" for part in patterns.walk(query.pattern) if isinstance(part, patterns.Pick)
+    ]
     return tuple(dict.fromkeys(chosen))
 
 
-def question_of(query: PatternQuery, source: Source | None = None) -> Question:
+def question_of(query: patterns.PatternQuery, source: Source | None = None) -> Question:
     """A checked query, and what it asks."""
-    pattern = rewrite(query.pattern, lambda part: part.item if isinstance(part, Pick) else part)
+    pattern = patterns.rewrite(query.pattern, lambda part: part.item if isinstance(part, patterns.Pick) else part)
     plain = replace(query, pattern=pattern, policy=None, consume=None, returns=())
     question = Question(spelled_out(plain), (), what_chooses(query), source)
     found = [
@@ -176,7 +159,7 @@ def question_of(query: PatternQuery, source: Source | None = None) -> Question:
     return replace(question, requirements=tuple(found))
 
 
-def _key(query: PatternQuery) -> Iterator[Requirement]:
+def _key(query: patterns.PatternQuery) -> Iterator[Requirement]:
     if query.partition_by:
         yield Requirement(KEY, f"PARTITION BY {', '.join(query.partition_by)}", span=query.partition_span)
 
@@ -196,38 +179,38 @@ AROUND = frozenset[Name]
 REPEATED, RELATED = "repeated", "related"
 
 
-def _requirements(question: Question, pattern: Pattern, path: Path, around: AROUND) -> Iterator[Requirement]:
+def _requirements(question: Question, pattern: patterns.Pattern, path: Path, around: AROUND) -> Iterator[Requirement]:
     """What a part asks, and everything below it; what NOTs and collections ask inside of themselves left out."""
     repeated = REPEATED in around
     match pattern:
-        case Event(predicate=predicate) if predicate is not None:
+        case patterns.Event(predicate=predicate) if predicate is not None:
             assert pattern.variable is not None
             text = question.written(pattern)
             yield Requirement(PREDICATE, text, path, left=(pattern.variable,), repeated=repeated, span=pattern.span)
-        case Seq():
+        case patterns.Seq():
             if RELATED not in around or not any(map(is_aside, pattern.items)):
                 yield from _orders(question, pattern, path, repeated)
-        case Related():
+        case patterns.Related():
             yield from _relations(question, pattern, path, repeated)
-        case Within():
+        case patterns.Within():
             yield _window(question, pattern, path, repeated)
-        case Not():
+        case patterns.Not():
             text = question.said(pattern)
             yield Requirement(ABSENCE, text, path, left=names_in(pattern.item), repeated=repeated, span=pattern.span)
-        case Repeat(every=True) if pattern.least > 0 or pattern.most is not None:
+        case patterns.Repeat(every=True) if pattern.least > 0 or pattern.most is not None:
             text = question.said(pattern)
             yield Requirement(COLLECTION, text, path, left=names_in(pattern.item), repeated=repeated, span=pattern.span)
         case _:
             pass
     if is_aside(pattern):
         return
-    inside = around | ({REPEATED} if isinstance(pattern, Repeat) else set())
-    inside |= {RELATED} if isinstance(pattern, Related) else set()
-    for place, child in enumerate(children(pattern)):
+    inside = around | ({REPEATED} if isinstance(pattern, patterns.Repeat) else set())
+    inside |= {RELATED} if isinstance(pattern, patterns.Related) else set()
+    for place, child in enumerate(patterns.children(pattern)):
         yield from _requirements(question, child, (*path, place), inside)
 
 
-def _orders(question: Question, pattern: Seq, path: Path, repeated: bool) -> Iterator[Requirement]:
+def _orders(question: Question, pattern: patterns.Seq, path: Path, repeated: bool) -> Iterator[Requirement]:
     positive = [item for item in pattern.items if not is_aside(item)]
     for gap, (one, other) in enumerate(pairwise(positive)):
         left, right = _bound_names(one), _bound_names(other)
@@ -235,7 +218,7 @@ def _orders(question: Question, pattern: Seq, path: Path, repeated: bool) -> Ite
         yield Requirement(ORDER, text, path, gap, left, right, repeated=repeated, span=pattern.span)
 
 
-def _relations(question: Question, pattern: Related, path: Path, repeated: bool) -> Iterator[Requirement]:
+def _relations(question: Question, pattern: patterns.Related, path: Path, repeated: bool) -> Iterator[Requirement]:
     """The relations between the items of the match, as many of them at once as are one requirement."""
     for number, group in enumerate(_relation_groups(pattern, question.query.rule is not None)):
         first = pattern.relations[group[0]]
@@ -247,7 +230,7 @@ def _relations(question: Question, pattern: Related, path: Path, repeated: bool)
         yield Requirement(RELATION, text, path, number, compared=known, repeated=repeated, span=pattern.span)
 
 
-def _compared(pattern: Related, relation: Relation) -> Compared | None:
+def _compared(pattern: patterns.Related, relation: patterns.Relation) -> Compared | None:
     """What a relation between events compares; None where it is about a moment or about positions."""
     left, right = relation.left, relation.right
     if min(left.item, right.item) < 0 or relation.adjacent or {left.side, right.side} - {"s", "e"}:
@@ -256,7 +239,7 @@ def _compared(pattern: Related, relation: Relation) -> Compared | None:
     return Compared(names[0], left.side, names[1], right.side, relation.window)
 
 
-def _relation_groups(pattern: Related, by_rule: bool) -> list[tuple[int, ...]]:
+def _relation_groups(pattern: patterns.Related, by_rule: bool) -> list[tuple[int, ...]]:
     """The relations of a part that are one requirement; those about NOTs and collections are left out.
 
     An operator asks all of them at once, a rule those of each of its items.
@@ -270,7 +253,7 @@ def _relation_groups(pattern: Related, by_rule: bool) -> list[tuple[int, ...]]:
     return [tuple(group) for group in groups.values()]
 
 
-def _window(question: Question, pattern: Within, path: Path, repeated: bool) -> Requirement:
+def _window(question: Question, pattern: patterns.Within, path: Path, repeated: bool) -> Requirement:
     names = _bound_names(pattern.item)
     of_all = set(names) == set(_bound_names(question.query.pattern))
     text = f"WITHIN {render_window(pattern.window)}" + ("" if of_all else f" of {_words(question, names)}")
@@ -282,35 +265,39 @@ def _words(question: Question, names: tuple[Name, ...]) -> str:
     return ", ".join(dict.fromkeys(question.word(name) for name in names))
 
 
-def _bound_names(pattern: Pattern) -> tuple[Name, ...]:
+def _bound_names(pattern: patterns.Pattern) -> tuple[Name, ...]:
     """The variables below a part that a match binds."""
-    if isinstance(pattern, Event):
+    if isinstance(pattern, patterns.Event):
         return (pattern.variable,) if pattern.variable is not None else ()
     if is_aside(pattern):
         return ()
-    return tuple(dict.fromkeys(name for child in children(pattern) for name in _bound_names(child)))
+    return tuple(dict.fromkeys(name for child in patterns.children(pattern) for name in _bound_names(child)))
 
 
-def _loosened(pattern: Pattern, path: Path, dropped: dict[Path, list[Requirement]], by_rule: bool) -> Pattern:
-    below = tuple(_loosened(child, (*path, place), dropped, by_rule) for place, child in enumerate(children(pattern)))
-    pattern = with_children(pattern, below)
+def _loosened(
+    pattern: patterns.Pattern, path: Path, dropped: dict[Path, list[Requirement]], by_rule: bool
+) -> patterns.Pattern:
+    below = tuple(
+        _loosened(child, (*path, place), dropped, by_rule) for place, child in enumerate(patterns.children(pattern))
+    )
+    pattern = patterns.with_children(pattern, below)
     own = dropped.get(path, [])
     kinds, numbers = {requirement.kind for requirement in own}, {requirement.number for requirement in own}
     match pattern:
-        case Event() if PREDICATE in kinds:
+        case patterns.Event() if PREDICATE in kinds:
             return replace(pattern, predicate=None)
-        case Seq() if ORDER in kinds:
+        case patterns.Seq() if ORDER in kinds:
             return replace(pattern, loose=frozenset(numbers))
-        case Within() | Not() if kinds & {WINDOW, ABSENCE}:
+        case patterns.Within() | patterns.Not() if kinds & {WINDOW, ABSENCE}:
             return replace(pattern, loose=True)
-        case Repeat() if COLLECTION in kinds:
+        case patterns.Repeat() if COLLECTION in kinds:
             return replace(pattern, least=0, most=None)
-        case Related() if RELATION in kinds:
+        case patterns.Related() if RELATION in kinds:
             return _unrelated(pattern, numbers, by_rule)
     return pattern
 
 
-def _unrelated(pattern: Related, numbers: Collection[int], by_rule: bool) -> Related:
+def _unrelated(pattern: patterns.Related, numbers: Collection[int], by_rule: bool) -> patterns.Related:
     """The part without some groups of its relations: then any of its items may be the first or the last."""
     groups = _relation_groups(pattern, by_rule)
     dropped = {place for number in numbers for place in groups[number]}
@@ -320,19 +307,21 @@ def _unrelated(pattern: Related, numbers: Collection[int], by_rule: bool) -> Rel
     return replace(pattern, relations=kept, starts=starts, ends=ends, first=None, last=None)
 
 
-def _changed(pattern: Pattern, path: Path, change: Callable[[Pattern], Pattern]) -> Pattern:
+def _changed(
+    pattern: patterns.Pattern, path: Path, change: Callable[[patterns.Pattern], patterns.Pattern]
+) -> patterns.Pattern:
     if not path:
         return change(pattern)
-    items = list(children(pattern))
+    items = list(patterns.children(pattern))
     items[path[0]] = _changed(items[path[0]], path[1:], change)
-    return with_children(pattern, tuple(items))
+    return patterns.with_children(pattern, tuple(items))
 
 
-def _times(window: Window, factor: int) -> Window:
+def _times(window: patterns.Window, factor: int) -> patterns.Window:
     match window:
         case Duration():
             return replace(window, nanoseconds=window.nanoseconds * factor)
-        case Events() | Ticks():
+        case patterns.Events() | patterns.Ticks():
             return replace(window, count=window.count * factor)
 
 

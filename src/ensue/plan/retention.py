@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import gcd
 
-from ensue.graph.bounds import FAR, WHOLE_FIRST, WHOLE_LAST, WHOLE_START, Network, Point, end_of, position_of, start_of
+from ensue.graph import bounds
 from ensue.graph.graphs import Graph, Moment, Windows
 from ensue.nodes.names import Name, Stream
 from ensue.nodes.patterns import CONTEXTS
@@ -36,8 +36,8 @@ def retention_of(plan: GraphPlan, windows: Windows, grows: bool = False) -> dict
             else:
                 times, positions = inner.graph.times, inner.graph.positions
                 found = Retention(
-                    _latest_completion(times, plan.graph, start_of(name), windows.ticks),
-                    _latest_completion(times, plan.graph, end_of(name), windows.ticks),
+                    _latest_completion(times, plan.graph, bounds.start_of(name), windows.ticks),
+                    _latest_completion(times, plan.graph, bounds.end_of(name), windows.ticks),
                     _last_position(positions, name, plan.graph, windows.events) if positions.points else None,
                 )
             kept[name] = longer(kept[name], found) if name in kept else found
@@ -49,8 +49,8 @@ def retention_of(plan: GraphPlan, windows: Windows, grows: bool = False) -> dict
 def _by_windows(name: Name, inner: GraphPlan, windows: Windows) -> Retention:
     """A match completes, at the latest, when the windows around it have closed."""
     times, positions = inner.graph.times, inner.graph.positions
-    start, end = (times.limit(WHOLE_START, point) for point in (start_of(name), end_of(name)))
-    first = positions.limit(WHOLE_FIRST, position_of(name)) if positions.points else None
+    start, end = (times.limit(bounds.WHOLE_START, point) for point in (bounds.start_of(name), bounds.end_of(name)))
+    first = positions.limit(bounds.WHOLE_FIRST, bounds.position_of(name)) if positions.points else None
     return Retention(
         None if start is None or windows.ticks is None else _near(start.value + windows.ticks),
         None if end is None or windows.ticks is None else _near(end.value + windows.ticks),
@@ -58,32 +58,35 @@ def _by_windows(name: Name, inner: GraphPlan, windows: Windows) -> Retention:
     )
 
 
-def _latest_completion(times: Network, whole: Graph, point: Point, window: int | None) -> int | None:
+def _latest_completion(times: bounds.Network, whole: Graph, point: bounds.Point, window: int | None) -> int | None:
     """The most ticks after `point` at which a match around it can complete, None if there is no such limit."""
     if not whole.closings:
-        return _greatest([_limit(times, end_of(name), point) for name in whole.extent.ends])
-    starts = [_least(_limit(times, start_of(name), point) for name in closing.starts) for closing in whole.closings]
+        return _greatest([_limit(times, bounds.end_of(name), point) for name in whole.extent.ends])
+    starts = [
+        _least(_limit(times, bounds.start_of(name), point) for name in closing.starts) for closing in whole.closings
+    ]
     return _greatest([None if start is None or window is None else _near(start + window) for start in starts])
 
 
-def _last_position(positions: Network, name: Name, whole: Graph, window: int | None) -> int | None:
+def _last_position(positions: bounds.Network, name: Name, whole: Graph, window: int | None) -> int | None:
     """The most positions after an event at which a match around it can complete; a moment comes at none."""
-    point = position_of(name)
+    point = bounds.position_of(name)
     if whole.moments:
         return None
     if not whole.closings:
-        limit = positions.limit(WHOLE_LAST, point)
-        last = _greatest([_limit(positions, position_of(other), point) for other in whole.names])
+        limit = positions.limit(bounds.WHOLE_LAST, point)
+        last = _greatest([_limit(positions, bounds.position_of(other), point) for other in whole.names])
         return last if limit is None else limit.whole
     firsts = [
-        _least(_limit(positions, position_of(other), point) for other in closing.names) for closing in whole.closings
+        _least(_limit(positions, bounds.position_of(other), point) for other in closing.names)
+        for closing in whole.closings
     ]
     return _greatest([None if first is None or window is None else first + window - 1 for first in firsts])
 
 
-def _limit(times: Network, point: Point, origin: Point) -> int | None:
+def _limit(times: bounds.Network, point: bounds.Point, origin: bounds.Point) -> int | None:
     limit = times.limit(point, origin)
-    return None if limit is None or limit.value >= FAR else max(-FAR, limit.value)
+    return None if limit is None or limit.value >= bounds.FAR else max(-bounds.FAR, limit.value)
 
 
 def _least(limits: Iterable[int | None]) -> int | None:
@@ -92,7 +95,7 @@ def _least(limits: Iterable[int | None]) -> int | None:
 
 def _near(ticks: int) -> int | None:
     """Beyond FAR there is no limit."""
-    return max(-FAR, ticks) if ticks < FAR else None
+    return max(-bounds.FAR, ticks) if ticks < bounds.FAR else None
 
 
 def _greatest(limits: Sequence[int | None]) -> int | None:
@@ -116,10 +119,10 @@ def partners_of(plan: GraphPlan) -> dict[Name, tuple[Partner, ...]]:
         for name in inner.graph.names:
             own = []
             for other in plan.graph.names:
-                limit = times.limit(end_of(other), end_of(name)) if other != name else None
+                limit = times.limit(bounds.end_of(other), bounds.end_of(name)) if other != name else None
                 if limit is not None and limit.value <= 0:
-                    earliest = times.limit(start_of(name), start_of(other))
-                    latest = times.limit(start_of(other), start_of(name))
+                    earliest = times.limit(bounds.start_of(name), bounds.start_of(other))
+                    latest = times.limit(bounds.start_of(other), bounds.start_of(name))
                     least = None if earliest is None else -earliest.whole
                     own.append(Partner(other, least, None if latest is None else latest.whole))
             known = found.get(name)

@@ -12,23 +12,8 @@ import numpy as np
 
 from ensue.check.gate import checked
 from ensue.errors import Problem, QueryError
+from ensue.nodes import patterns
 from ensue.nodes.expressions import Binary, Expr
-from ensue.nodes.patterns import (
-    And,
-    Event,
-    Named,
-    Not,
-    Operation,
-    Or,
-    Pattern,
-    PatternQuery,
-    Pick,
-    Repeat,
-    Return,
-    Seq,
-    Statements,
-    Within,
-)
 from ensue.nodes.uncertainty import Threshold, check_threshold
 from ensue.python.values import ConditionLike, WindowLike, condition_node, window
 from ensue.text.builder import of_the_one_event
@@ -59,7 +44,7 @@ class Query:
       WITHIN 1 hour
     """
 
-    node: PatternQuery
+    node: patterns.PatternQuery
 
     def __repr__(self) -> str:
         return f'{type(self).__name__}("{self.to_text()}")'
@@ -93,8 +78,8 @@ class Query:
         returns = list(self.node.returns)
         listed = (group if isinstance(group, list | tuple) else [group] for group in columns)
         for column in chain.from_iterable(listed):
-            returns += parse_returns(column) if isinstance(column, str) else [Return(condition_node(column))]
-        returns += [Return(condition_node(column), alias) for alias, column in named.items()]
+            returns += parse_returns(column) if isinstance(column, str) else [patterns.Return(condition_node(column))]
+        returns += [patterns.Return(condition_node(column), alias) for alias, column in named.items()]
         return self._with(replace(self.node, returns=tuple(returns)))
 
     def match(self, policy: str) -> Self:
@@ -148,7 +133,7 @@ class Query:
     def _explained(self, time: str) -> Explained:
         from ensue.plan.description import explain_without_data
 
-        statements = checked(Statements((self.node,)))
+        statements = checked(patterns.Statements((self.node,)))
         return explain_without_data(statements.statements[0], statements.source, time)
 
     def _repr_html_(self) -> str:
@@ -160,7 +145,7 @@ class Query:
         except QueryError:
             return f"<pre>{escape(self.to_text())}</pre>"
 
-    def _with(self, node: PatternQuery) -> Self:
+    def _with(self, node: patterns.PatternQuery) -> Self:
         return replace(self, node=node)
 
 
@@ -184,21 +169,21 @@ class PatternExpression:
     PatternExpression("NOT B b WITHIN 5")
     """
 
-    node: Pattern
+    node: patterns.Pattern
 
     def __invert__(self) -> PatternExpression:
-        return PatternExpression(Not(self.node))
+        return PatternExpression(patterns.Not(self.node))
 
     def __repr__(self) -> str:
         return f'PatternExpression("{self.to_text()}")'
 
     def within(self, size: WindowLike) -> PatternExpression:
         """Those matches that fit into the window: `x WITHIN 1 hour`."""
-        return PatternExpression(Within(self.node, window(size)))
+        return PatternExpression(patterns.Within(self.node, window(size)))
 
     def named(self, name: str) -> PatternExpression:
         """The same pattern with a name for its interval: `x AS name`."""
-        return PatternExpression(Named(self.node, name))
+        return PatternExpression(patterns.Named(self.node, name))
 
     def times(self, least: Count, most: Count | None = None, *, every: bool = False) -> PatternExpression:
         """So many matches, each before the next: `x{2}`, `x{2,4}`; with `every`, all of them: `x{2,4} ALL`."""
@@ -218,11 +203,11 @@ class PatternExpression:
 
     def first(self) -> PatternExpression:
         """Only the earliest, for the same choice of the other items: `FIRST x`."""
-        return PatternExpression(Pick(self.node, latest=False))
+        return PatternExpression(patterns.Pick(self.node, latest=False))
 
     def last(self) -> PatternExpression:
         """Only the latest, for the same choice of the other items: `LAST x`."""
-        return PatternExpression(Pick(self.node, latest=True))
+        return PatternExpression(patterns.Pick(self.node, latest=True))
 
     def where(self, *conditions: ConditionLike) -> Query:
         """The query with these conditions."""
@@ -271,11 +256,11 @@ class PatternExpression:
     def _repeated(self, least: Count, most: Count | None, every: bool) -> PatternExpression:
         fewest, greatest = _count(least), None if most is None else _count(most)
         raise_any(repeat_problems(fewest, greatest, every))
-        return PatternExpression(Repeat(self.node, fewest, greatest, every))
+        return PatternExpression(patterns.Repeat(self.node, fewest, greatest, every))
 
 
 _ABSENCE = "; `not` asks Python for a truth value: write ~event(...) for the absence of an event"
-PatternLike = PatternExpression | Pattern | str
+PatternLike = PatternExpression | patterns.Pattern | str
 
 
 def event(stream: str, variable: str | None = None, where: ConditionLike | None = None) -> PatternExpression:
@@ -284,7 +269,7 @@ def event(stream: str, variable: str | None = None, where: ConditionLike | None 
     >>> event("Transfer", "t", "amount > 1000")
     PatternExpression("Transfer t [amount > 1000]")
     """
-    return PatternExpression(Event(stream, variable, None if where is None else condition_node(where)))
+    return PatternExpression(patterns.Event(stream, variable, None if where is None else condition_node(where)))
 
 
 def seq(*items: PatternLike) -> PatternExpression:
@@ -293,7 +278,7 @@ def seq(*items: PatternLike) -> PatternExpression:
     >>> seq(event("A", "a"), "NOT B b", event("C", "c"))
     PatternExpression("SEQ(A a, NOT B b, C c)")
     """
-    return PatternExpression(Seq(_nodes("seq", items)))
+    return PatternExpression(patterns.Seq(_nodes("seq", items)))
 
 
 def all_of(*items: PatternLike) -> PatternExpression:
@@ -302,7 +287,7 @@ def all_of(*items: PatternLike) -> PatternExpression:
     >>> all_of(event("A", "a"), event("B", "b"))
     PatternExpression("AND(A a, B b)")
     """
-    return PatternExpression(And(_nodes("all_of", items)))
+    return PatternExpression(patterns.And(_nodes("all_of", items)))
 
 
 @overload
@@ -319,8 +304,8 @@ def any_of(*items: PatternLike | Count) -> PatternExpression:
         case (int() | np.integer() as number, *rest) if not isinstance(number, bool):
             nodes = _nodes("any_of", tuple(rest))
             raise_any(count_problems("ANY", int(number), len(nodes)))
-            return PatternExpression(Operation("ANY", nodes, count=int(number)))
-    return PatternExpression(Or(_nodes("any_of", items)))
+            return PatternExpression(patterns.Operation("ANY", nodes, count=int(number)))
+    return PatternExpression(patterns.Or(_nodes("any_of", items)))
 
 
 def absent(item: PatternLike) -> PatternExpression:
@@ -329,7 +314,7 @@ def absent(item: PatternLike) -> PatternExpression:
     >>> absent("B b")
     PatternExpression("NOT B b")
     """
-    return PatternExpression(Not(pattern_node(item)))
+    return PatternExpression(patterns.Not(pattern_node(item)))
 
 
 def query_of(pattern: PatternLike) -> Query:
@@ -339,20 +324,20 @@ def query_of(pattern: PatternLike) -> Query:
     'PATTERN SEQ(A a, B b)\\n  WITHIN 1 hour'
     """
     match pattern_node(pattern):
-        case Within(item, size):
-            return Query(PatternQuery(item, within=size))
+        case patterns.Within(item, size):
+            return Query(patterns.PatternQuery(item, within=size))
         case node:
-            return Query(PatternQuery(node))
+            return Query(patterns.PatternQuery(node))
 
 
-def pattern_node(pattern: object) -> Pattern:
+def pattern_node(pattern: object) -> patterns.Pattern:
     """The pattern of an expression, of a pattern itself, or of a text."""
     match pattern:
         case str():
             return parse_pattern(pattern)
         case PatternExpression():
             return pattern.node
-        case _ if isinstance(pattern, Pattern):
+        case _ if isinstance(pattern, patterns.Pattern):
             return pattern
     raise TypeError(f"a pattern is expected, not {pattern!r}{_ABSENCE if isinstance(pattern, bool) else ''}")
 
@@ -369,7 +354,7 @@ def raise_any(problems: Iterable[Problem]) -> None:
         raise QueryError(found)
 
 
-def _nodes(function: str, items: tuple[object, ...]) -> tuple[Pattern, ...]:
+def _nodes(function: str, items: tuple[object, ...]) -> tuple[patterns.Pattern, ...]:
     if not items:
         raise ValueError(f"{function} has at least one item")
     for item in items:

@@ -11,22 +11,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ensue.errors import Problem, QueryError
-from ensue.nodes.expressions import (
-    Between,
-    Binary,
-    Call,
-    Case,
-    Duration,
-    Expr,
-    Field,
-    InList,
-    IsNull,
-    Like,
-    Literal,
-    Same,
-    Timestamp,
-    Unary,
-)
+from ensue.nodes import expressions
 from ensue.nodes.patterns import Events, Ticks, Window
 from ensue.text.parser import parse_expression, parse_window
 from ensue.text.render import render_expression
@@ -39,7 +24,7 @@ WindowLike = Window | str | int | timedelta | np.integer[Any] | np.timedelta64
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def literal(value: object) -> Literal | Duration | Timestamp:
+def literal(value: object) -> expressions.Literal | expressions.Duration | expressions.Timestamp:
     """The literal that stands for a Python value.
 
     >>> literal(5), literal(timedelta(seconds=1))
@@ -49,17 +34,17 @@ def literal(value: object) -> Literal | Duration | Timestamp:
         case np.datetime64() | np.timedelta64():
             return _numpy_time(value)
         case None:
-            return Literal(None)
+            return expressions.Literal(None)
         case bool() | np.bool_():
-            return Literal(bool(value))
+            return expressions.Literal(bool(value))
         case int() | np.integer():
-            return Literal(_fitting(int(value)))
+            return expressions.Literal(_fitting(int(value)))
         case float() | np.floating():
-            return Literal(_finite(float(value)))
+            return expressions.Literal(_finite(float(value)))
         case str():
-            return Literal(str(value))
+            return expressions.Literal(str(value))
         case timedelta():
-            return Duration(_nanoseconds(value))
+            return expressions.Duration(_nanoseconds(value))
         case datetime():
             return _timestamp(value)
         case date():
@@ -76,13 +61,13 @@ def window(value: WindowLike) -> Window:
     match value:
         case str():
             return parse_window(value)
-        case Duration() | Ticks() | Events():
+        case expressions.Duration() | Ticks() | Events():
             return value
     match literal(value):
-        case Duration() as duration:
+        case expressions.Duration() as duration:
             _not_negative(duration.nanoseconds, value)
             return duration
-        case Literal(int(count)) if not isinstance(count, bool):
+        case expressions.Literal(int(count)) if not isinstance(count, bool):
             _not_negative(count, value)
             return Ticks(count)
     raise TypeError(f"a window is a text such as '1 hour', a whole number or a timedelta, not {value!r}")
@@ -93,12 +78,12 @@ def _not_negative(size: int, value: object) -> None:
         raise QueryError([Problem("window-size", f"a window of time is not negative: {value!r}")])
 
 
-def _timestamp(moment: datetime) -> Timestamp:
+def _timestamp(moment: datetime) -> expressions.Timestamp:
     if moment != moment:
         raise ValueError("NaT is not a value that a query can hold; None is NULL")
     zoned = moment.utcoffset() is not None
     elapsed = (moment if zoned else moment.replace(tzinfo=UTC)) - _EPOCH
-    return Timestamp(_fitting(_microseconds(elapsed) * 1000 + getattr(moment, "nanosecond", 0)), zoned)
+    return expressions.Timestamp(_fitting(_microseconds(elapsed) * 1000 + getattr(moment, "nanosecond", 0)), zoned)
 
 
 def _nanoseconds(duration: timedelta) -> int:
@@ -110,10 +95,12 @@ def _microseconds(duration: timedelta) -> int:
     return (duration.days * 86_400 + duration.seconds) * 1_000_000 + duration.microseconds
 
 
-def _numpy_time(value: np.datetime64 | np.timedelta64) -> Timestamp | Duration:
+def _numpy_time(value: np.datetime64 | np.timedelta64) -> expressions.Timestamp | expressions.Duration:
     if np.isnat(value):
         raise ValueError("NaT is not a value that a query can hold; None is NULL")
-    kind: type[Timestamp] | type[Duration] = Timestamp if isinstance(value, np.datetime64) else Duration
+    kind: type[expressions.Timestamp] | type[expressions.Duration] = (
+        expressions.Timestamp if isinstance(value, np.datetime64) else expressions.Duration
+    )
     exact = value.astype(f"{value.dtype.kind}8[ns]")
     if exact.astype(value.dtype) != value:
         raise ValueError(f"{value!r} is not a whole number of nanoseconds that fits into 64 bits")
@@ -145,7 +132,7 @@ class Value:
     Value("a.amount * 2 > 10 AND b.kind = 'x'")
     """
 
-    node: Expr
+    node: expressions.Expr
 
     __hash__ = None  # type: ignore[assignment]
     # NumPy scalars on the left leave the operator to this class.
@@ -182,7 +169,7 @@ class Value:
         return _binary("%", other, self)
 
     def __neg__(self) -> Value:
-        return Value(Unary("-", self.node))
+        return Value(expressions.Unary("-", self.node))
 
     def __eq__(self, other: object) -> Value:  # type: ignore[override]
         return _binary("=", self, other)
@@ -203,19 +190,19 @@ class Value:
         return _binary(">=", self, other)
 
     def __and__(self, other: ConditionLike) -> Value:
-        return Value(Binary("and", self.node, condition_node(other)))
+        return Value(expressions.Binary("and", self.node, condition_node(other)))
 
     def __rand__(self, other: ConditionLike) -> Value:
-        return Value(Binary("and", condition_node(other), self.node))
+        return Value(expressions.Binary("and", condition_node(other), self.node))
 
     def __or__(self, other: ConditionLike) -> Value:
-        return Value(Binary("or", self.node, condition_node(other)))
+        return Value(expressions.Binary("or", self.node, condition_node(other)))
 
     def __ror__(self, other: ConditionLike) -> Value:
-        return Value(Binary("or", condition_node(other), self.node))
+        return Value(expressions.Binary("or", condition_node(other), self.node))
 
     def __invert__(self) -> Value:
-        return Value(Unary("not", self.node))
+        return Value(expressions.Unary("not", self.node))
 
     def __bool__(self) -> NoReturn:
         raise TypeError(
@@ -228,35 +215,35 @@ class Value:
 
     def is_in(self, items: Iterable[object]) -> Value:
         """`x IN (1, 2)`."""
-        return Value(InList(self.node, _listed(items)))
+        return Value(expressions.InList(self.node, _listed(items)))
 
     def not_in(self, items: Iterable[object]) -> Value:
         """`x NOT IN (1, 2)`."""
-        return Value(InList(self.node, _listed(items), negated=True))
+        return Value(expressions.InList(self.node, _listed(items), negated=True))
 
     def between(self, low: object, high: object) -> Value:
         """`x BETWEEN low AND high`."""
-        return Value(Between(self.node, value_node(low), value_node(high)))
+        return Value(expressions.Between(self.node, value_node(low), value_node(high)))
 
     def not_between(self, low: object, high: object) -> Value:
         """`x NOT BETWEEN low AND high`."""
-        return Value(Between(self.node, value_node(low), value_node(high), negated=True))
+        return Value(expressions.Between(self.node, value_node(low), value_node(high), negated=True))
 
     def like(self, pattern: str) -> Value:
         """`x LIKE 'a%'`."""
-        return Value(Like(self.node, pattern))
+        return Value(expressions.Like(self.node, pattern))
 
     def not_like(self, pattern: str) -> Value:
         """`x NOT LIKE 'a%'`."""
-        return Value(Like(self.node, pattern, negated=True))
+        return Value(expressions.Like(self.node, pattern, negated=True))
 
     def is_null(self) -> Value:
         """`x IS NULL`."""
-        return Value(IsNull(self.node))
+        return Value(expressions.IsNull(self.node))
 
     def is_not_null(self) -> Value:
         """`x IS NOT NULL`."""
-        return Value(IsNull(self.node, negated=True))
+        return Value(expressions.IsNull(self.node, negated=True))
 
     def concat(self, other: object) -> Value:
         """`x || y`, the two texts joined."""
@@ -267,7 +254,7 @@ class Value:
         return render_expression(self.node)
 
 
-ConditionLike = Value | Expr | str
+ConditionLike = Value | expressions.Expr | str
 
 
 class Variable:
@@ -288,7 +275,7 @@ class Variable:
         return self[name]
 
     def __getitem__(self, name: str) -> Value:
-        return Value(Field(self._variable, name))
+        return Value(expressions.Field(self._variable, name))
 
 
 def var(name: str) -> Variable:
@@ -306,7 +293,7 @@ def field(name: str) -> Value:
     >>> field("amount") > 1000
     Value("amount > 1000")
     """
-    return Value(Field(None, name))
+    return Value(expressions.Field(None, name))
 
 
 def value(python_value: object) -> Value:
@@ -324,7 +311,7 @@ def call(name: str, *arguments: object) -> Value:
     >>> call("abs", field("x"))
     Value("abs(x)")
     """
-    return Value(Call(name.lower(), tuple(map(value_node, arguments))))
+    return Value(expressions.Call(name.lower(), tuple(map(value_node, arguments))))
 
 
 def case(*branches: tuple[ConditionLike, object], default: object = None) -> Value:
@@ -336,7 +323,7 @@ def case(*branches: tuple[ConditionLike, object], default: object = None) -> Val
     if not branches:
         raise ValueError("case has at least one (condition, value)")
     nodes = tuple((condition_node(condition), value_node(result)) for condition, result in branches)
-    return Value(Case(nodes, None if default is None else value_node(default)))
+    return Value(expressions.Case(nodes, None if default is None else value_node(default)))
 
 
 def same(*fields: str) -> Value:
@@ -347,15 +334,15 @@ def same(*fields: str) -> Value:
     """
     if not fields:
         raise ValueError("same names at least one field")
-    return Value(Same(fields))
+    return Value(expressions.Same(fields))
 
 
-def value_node(thing: object) -> Expr:
+def value_node(thing: object) -> expressions.Expr:
     """The expression of a `Value`, of an expression itself, or of a Python value as a literal."""
     match thing:
         case Value():
             return thing.node
-        case _ if isinstance(thing, Expr):
+        case _ if isinstance(thing, expressions.Expr):
             return thing
         case Variable():
             name = thing._variable
@@ -363,16 +350,16 @@ def value_node(thing: object) -> Expr:
     return literal(thing)
 
 
-def condition_node(condition: ConditionLike) -> Expr:
+def condition_node(condition: ConditionLike) -> expressions.Expr:
     """The expression of a condition; a text is parsed."""
     return parse_expression(condition) if isinstance(condition, str) else value_node(condition)
 
 
 def _binary(operator: str, left: object, right: object) -> Value:
-    return Value(Binary(operator, value_node(left), value_node(right)))
+    return Value(expressions.Binary(operator, value_node(left), value_node(right)))
 
 
-def _listed(items: Iterable[object]) -> tuple[Expr, ...]:
+def _listed(items: Iterable[object]) -> tuple[expressions.Expr, ...]:
     if isinstance(items, str):
         raise TypeError(f"a list of values is expected, not the text {items!r}")
     nodes = tuple(map(value_node, items))

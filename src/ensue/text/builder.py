@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from lark import Token, Tree
 
 from ensue.errors import Problem, QueryError, Span
+from ensue.nodes import patterns as pattern_nodes
 from ensue.nodes.constraints import (
     Constraint,
     ConstraintStatement,
@@ -27,25 +28,6 @@ from ensue.nodes.expressions import (
     substitute_fields,
 )
 from ensue.nodes.names import AnyEvent
-from ensue.nodes.patterns import (
-    And,
-    Event,
-    Events,
-    Named,
-    Not,
-    Or,
-    Pattern,
-    PatternQuery,
-    Pick,
-    Repeat,
-    Return,
-    Seq,
-    Statements,
-    Ticks,
-    Window,
-    Within,
-    walk,
-)
 from ensue.nodes.states import StateStatement
 from ensue.nodes.uncertainty import HierarchyStatement, Member, Threshold
 from ensue.text.operands import (
@@ -125,19 +107,21 @@ class Builder(RuleRules, StateRules):
 
     # Statements and clauses
 
-    def statements(self, span: Span, *statements: object) -> Statements:
-        patterns = tuple(statement for statement in statements if isinstance(statement, PatternQuery))
+    def statements(self, span: Span, *statements: object) -> pattern_nodes.Statements:
+        patterns = tuple(statement for statement in statements if isinstance(statement, pattern_nodes.PatternQuery))
         if len(patterns) == len(statements):
-            return Statements(patterns, self.source)
+            return pattern_nodes.Statements(patterns, self.source)
         constraints = tuple(statement for statement in statements if isinstance(statement, ConstraintStatement))
         hierarchies = tuple(statement for statement in statements if isinstance(statement, HierarchyStatement))
         states = tuple(statement for statement in statements if isinstance(statement, StateStatement))
-        return Statements(patterns, self.source, constraints, ruleset_of(statements), hierarchies, states)
+        return pattern_nodes.Statements(patterns, self.source, constraints, ruleset_of(statements), hierarchies, states)
 
-    def statement(self, span: Span, pattern: Pattern, *clauses: Clause) -> PatternQuery:
+    def statement(self, span: Span, pattern: pattern_nodes.Pattern, *clauses: Clause) -> pattern_nodes.PatternQuery:
         return self.named_statement(span, None, pattern, *clauses)
 
-    def named_statement(self, span: Span, name: str | None, pattern: Pattern, *clauses: Clause) -> PatternQuery:
+    def named_statement(
+        self, span: Span, name: str | None, pattern: pattern_nodes.Pattern, *clauses: Clause
+    ) -> pattern_nodes.PatternQuery:
         values: dict[str, Any] = {}
         for clause in clauses:
             if clause.attribute in values:
@@ -148,9 +132,13 @@ class Builder(RuleRules, StateRules):
         spans = {clause.attribute: clause.span for clause in reversed(clauses)}
         policy_span = spans.get("policy", spans.get("consume"))
         partition_span = spans.get("partition_by")
-        return PatternQuery(pattern, name, span=span, policy_span=policy_span, partition_span=partition_span, **values)
+        return pattern_nodes.PatternQuery(
+            pattern, name, span=span, policy_span=policy_span, partition_span=partition_span, **values
+        )
 
-    def stream_statement(self, span: Span, name: str, pattern: Pattern, *clauses: Clause) -> PatternQuery:
+    def stream_statement(
+        self, span: Span, name: str, pattern: pattern_nodes.Pattern, *clauses: Clause
+    ) -> pattern_nodes.PatternQuery:
         return replace(self.named_statement(span, name, pattern, *clauses), declares=True)
 
     def where(self, span: Span, condition: Expr) -> Clause:
@@ -159,7 +147,7 @@ class Builder(RuleRules, StateRules):
     def partition(self, span: Span, *names: str) -> Clause:
         return Clause("partition_by", "PARTITION BY", names, span)
 
-    def within_clause(self, span: Span, window: Window) -> Clause:
+    def within_clause(self, span: Span, window: pattern_nodes.Window) -> Clause:
         return Clause("within", "WITHIN", window, span)
 
     def matching(self, span: Span, word: str) -> Clause:
@@ -186,14 +174,14 @@ class Builder(RuleRules, StateRules):
             least = 0
         return Clause("having", "HAVING", Threshold(float(least), comparison == ">", span), span)
 
-    def returning(self, span: Span, *columns: Return) -> Clause:
+    def returning(self, span: Span, *columns: pattern_nodes.Return) -> Clause:
         return Clause("returns", "RETURN", columns, span)
 
-    def returns(self, span: Span, *columns: Return) -> tuple[Return, ...]:
+    def returns(self, span: Span, *columns: pattern_nodes.Return) -> tuple[pattern_nodes.Return, ...]:
         return columns
 
-    def returned(self, span: Span, expression: Expr, alias: str | None) -> Return:
-        return Return(expression, alias, span)
+    def returned(self, span: Span, expression: Expr, alias: str | None) -> pattern_nodes.Return:
+        return pattern_nodes.Return(expression, alias, span)
 
     # Levels of detail
 
@@ -215,38 +203,40 @@ class Builder(RuleRules, StateRules):
     def constraint(self, span: Span, constraint: Constraint, partition: Clause | None) -> ConstraintStatement:
         return ConstraintStatement(constraint, partition.value if partition else (), span)
 
-    def prior(self, span: Span, *parties: Event) -> Constraint:
+    def prior(self, span: Span, *parties: pattern_nodes.Event) -> Constraint:
         match streams := self._streams("PRIOR", span, parties):
             case (earlier, later):
                 return Prior(earlier, later, span)
         return Ends(streams, span)
 
-    def exclusive(self, span: Span, *parties: Event) -> Exclusive:
+    def exclusive(self, span: Span, *parties: pattern_nodes.Event) -> Exclusive:
         return Exclusive(self._streams("EXCLUSIVE", span, parties), span)
 
-    def require(self, span: Span, *parties: Event) -> Constraint:
+    def require(self, span: Span, *parties: pattern_nodes.Event) -> Constraint:
         match streams := self._streams("REQUIRE", span, parties):
             case (stream, required):
                 return Require(stream, required, span)
         return Ends(streams, span)
 
-    def ends(self, span: Span, *parties: Event) -> Ends:
+    def ends(self, span: Span, *parties: pattern_nodes.Event) -> Ends:
         return Ends(self._streams("ENDS", span, parties), span)
 
-    def ends_within(self, span: Span, window: Window) -> EndsWithin:
+    def ends_within(self, span: Span, window: pattern_nodes.Window) -> EndsWithin:
         return EndsWithin(window, span)
 
-    def implies(self, span: Span, given: tuple[Event, ...], then: Event, negated: bool = False) -> Implies:
+    def implies(
+        self, span: Span, given: tuple[pattern_nodes.Event, ...], then: pattern_nodes.Event, negated: bool = False
+    ) -> Implies:
         *streams, last = self._streams("IMPLIES", span, (*given, then))
         return Implies(tuple(streams), last, negated, span)
 
-    def implies_not(self, span: Span, given: tuple[Event, ...], then: Event) -> Implies:
+    def implies_not(self, span: Span, given: tuple[pattern_nodes.Event, ...], then: pattern_nodes.Event) -> Implies:
         return self.implies(span, given, then, negated=True)
 
-    def given(self, span: Span, *parties: Event) -> tuple[Event, ...]:
+    def given(self, span: Span, *parties: pattern_nodes.Event) -> tuple[pattern_nodes.Event, ...]:
         return parties
 
-    def _streams(self, keyword: str, span: Span, parties: tuple[Event, ...]) -> tuple[str, ...]:
+    def _streams(self, keyword: str, span: Span, parties: tuple[pattern_nodes.Event, ...]) -> tuple[str, ...]:
         """The streams of a constraint; a wrong number of them stands for itself until all problems are raised."""
         streams = tuple(str(party.stream) for party in parties)
         problems = [problem for party in parties if (problem := party_problem(party))]
@@ -259,40 +249,40 @@ class Builder(RuleRules, StateRules):
 
     stream = RuleRules.name
 
-    def event(self, span: Span, stream: str, variable: str | None, predicate: Expr | None) -> Event:
-        return Event(stream, variable, predicate, span)
+    def event(self, span: Span, stream: str, variable: str | None, predicate: Expr | None) -> pattern_nodes.Event:
+        return pattern_nodes.Event(stream, variable, predicate, span)
 
     party = event
 
     def any_event(
         self, span: Span, excluded: tuple[str, ...] | None, variable: str | None, predicate: Expr | None
-    ) -> Event:
-        return Event(AnyEvent.but(excluded or ()), variable, predicate, span)
+    ) -> pattern_nodes.Event:
+        return pattern_nodes.Event(AnyEvent.but(excluded or ()), variable, predicate, span)
 
     def excluded(self, span: Span, *streams: str) -> tuple[str, ...]:
         return streams
 
-    def seq(self, span: Span, *items: Pattern) -> Seq:
-        return Seq(items, span)
+    def seq(self, span: Span, *items: pattern_nodes.Pattern) -> pattern_nodes.Seq:
+        return pattern_nodes.Seq(items, span)
 
-    def all_of(self, span: Span, *items: Pattern) -> And:
-        return And(items, span)
+    def all_of(self, span: Span, *items: pattern_nodes.Pattern) -> pattern_nodes.And:
+        return pattern_nodes.And(items, span)
 
-    def any_of(self, span: Span, *items: Pattern) -> Or:
-        return Or(items, span)
+    def any_of(self, span: Span, *items: pattern_nodes.Pattern) -> pattern_nodes.Or:
+        return pattern_nodes.Or(items, span)
 
-    def absent(self, span: Span, item: Pattern) -> Not:
-        return Not(item, span)
+    def absent(self, span: Span, item: pattern_nodes.Pattern) -> pattern_nodes.Not:
+        return pattern_nodes.Not(item, span)
 
-    def within(self, span: Span, item: Pattern, window: Window) -> Within:
-        return Within(item, window, span)
+    def within(self, span: Span, item: pattern_nodes.Pattern, window: pattern_nodes.Window) -> pattern_nodes.Within:
+        return pattern_nodes.Within(item, window, span)
 
-    def named(self, span: Span, item: Pattern, name: str) -> Named:
-        return Named(item, name, span)
+    def named(self, span: Span, item: pattern_nodes.Pattern, name: str) -> pattern_nodes.Named:
+        return pattern_nodes.Named(item, name, span)
 
     def operation(
         self, span: Span, operator: Token, first: tuple[Argument, ...], second: tuple[Argument, ...] | None
-    ) -> Pattern:
+    ) -> pattern_nodes.Pattern:
         name = "".join(operator.upper().split())
         pattern, problems = read_operation(name, (first,) if second is None else (first, second), span)
         self.problems += problems
@@ -310,15 +300,19 @@ class Builder(RuleRules, StateRules):
         if size.type == "DECIMAL":
             return Quantity(float(size), negative, span)
         count = self._integer(span, size)
-        return Quantity(Ticks(count, span) if events is None else Events(count, span), negative, span)
+        return Quantity(
+            pattern_nodes.Ticks(count, span) if events is None else pattern_nodes.Events(count, span), negative, span
+        )
 
-    def repetition(self, span: Span, item: Pattern, counts: Counts) -> Repeat:
+    def repetition(self, span: Span, item: pattern_nodes.Pattern, counts: Counts) -> pattern_nodes.Repeat:
         every = counts.every or self.collected
         self.problems += repeat_problems(counts.least, counts.most, every, counts.span)
-        return Repeat(item, counts.least, counts.most, every, span)
+        return pattern_nodes.Repeat(item, counts.least, counts.most, every, span)
 
-    def collect(self, span: Span, item: Pattern) -> Pattern:
-        return replace(item, span=span) if self.collected else Repeat(item, 0, None, every=True, span=span)
+    def collect(self, span: Span, item: pattern_nodes.Pattern) -> pattern_nodes.Pattern:
+        return (
+            replace(item, span=span) if self.collected else pattern_nodes.Repeat(item, 0, None, every=True, span=span)
+        )
 
     def one_or_more(self, span: Span, sign: Token) -> Counts:
         return Counts(1, None, True, span)
@@ -335,16 +329,20 @@ class Builder(RuleRules, StateRules):
     def between_counts(self, span: Span, least: Token, most: Token, every: Token | None) -> Counts:
         return Counts(self._integer(span, least), self._integer(span, most), every is not None, span)
 
-    def first(self, span: Span, item: Pattern) -> Pick:
-        return Pick(item, latest=False, span=span)
+    def first(self, span: Span, item: pattern_nodes.Pattern) -> pattern_nodes.Pick:
+        return pattern_nodes.Pick(item, latest=False, span=span)
 
-    def last(self, span: Span, item: Pattern) -> Pick:
-        return Pick(item, latest=True, span=span)
+    def last(self, span: Span, item: pattern_nodes.Pattern) -> pattern_nodes.Pick:
+        return pattern_nodes.Pick(item, latest=True, span=span)
 
 
-def of_the_one_event(where: Expr, pattern: Pattern) -> Expr:
+def of_the_one_event(where: Expr, pattern: pattern_nodes.Pattern) -> Expr:
     """Questions to a state that do not say at which event are about the only one that has a name."""
-    names = {node.variable for node in walk(pattern) if isinstance(node, Event) and node.variable is not None}
+    names = {
+        node.variable
+        for node in pattern_nodes.walk(pattern)
+        if isinstance(node, pattern_nodes.Event) and node.variable is not None
+    }
     if len(names) != 1:
         return where
     [only] = names

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from ensue.errors import Problem, Span, counted, did_you_mean
+from ensue.nodes import patterns as pattern_nodes
 from ensue.nodes.constraints import Constraint, Ends, EndsWithin, Exclusive, Implies, Prior, Require
 from ensue.nodes.expressions import Duration
-from ensue.nodes.patterns import OPERATORS, POLICIES, Event, Events, Operation, Operator, Pattern, Ticks, Window
 from ensue.text.reserved import quote_name
 
 PATTERN, DURATION, NUMBER = "a pattern", "a duration", "a number"
@@ -45,12 +45,12 @@ _FOREIGN_POLICIES = {
 class Quantity:
     """A number or a duration among the arguments, with its sign."""
 
-    size: Duration | Ticks | Events | float
+    size: Duration | pattern_nodes.Ticks | pattern_nodes.Events | float
     negative: bool
     span: Span
 
 
-Argument = Pattern | Quantity
+Argument = pattern_nodes.Pattern | Quantity
 
 
 def first_brackets(operator: str) -> int:
@@ -64,7 +64,7 @@ def operator_form(name: str) -> str:
     >>> [operator_form(name) for name in ("FOLLOWS", "ANY", "PERIODIC", "UNLESS")]
     ['FOLLOWS(x, y, d)', 'ANY(m, x1, ..., xn)', 'PERIODIC(x, d, z)', 'UNLESS(y)(x, z)']
     """
-    operator = OPERATORS[name]
+    operator = pattern_nodes.OPERATORS[name]
     if operator.any_number:
         return f"{name}(m, x1, ..., xn)"
     letters = ["x", "z"] if operator.window_at == 1 else [*_LETTERS[: len(operator.parts)]]
@@ -79,9 +79,9 @@ def operator_form(name: str) -> str:
 
 def read_operation(
     name: str, groups: tuple[tuple[Argument, ...], ...], span: Span | None
-) -> tuple[Operation, list[Problem]]:
+) -> tuple[pattern_nodes.Operation, list[Problem]]:
     """The operation that the arguments make, and what is wrong with them; each pair of brackets is a group."""
-    operator = OPERATORS[name]
+    operator = pattern_nodes.OPERATORS[name]
     arguments = tuple(argument for group in groups for argument in group)
     items = tuple(argument for argument in arguments if not isinstance(argument, Quantity))
     problems = _shape_problems(operator, groups, arguments, span)
@@ -93,7 +93,7 @@ def read_operation(
         else:
             window = _window(quantity)
             problems += window_problems(name, window, quantity.span, negative=quantity.negative)
-    return Operation(name, items, window, count, span), problems
+    return pattern_nodes.Operation(name, items, window, count, span), problems
 
 
 def count_problems(name: str, count: int | None, items: int, span: Span | None = None) -> Iterator[Problem]:
@@ -108,16 +108,16 @@ def count_problems(name: str, count: int | None, items: int, span: Span | None =
 
 
 def window_problems(
-    name: str, window: Window | None, span: Span | None = None, *, negative: bool = False
+    name: str, window: pattern_nodes.Window | None, span: Span | None = None, *, negative: bool = False
 ) -> Iterator[Problem]:
     """The duration of an operator is a stretch of time, longer than nothing."""
     hint = "for example `5 minutes`, or a number where time is one"
     match window:
         case None:
             message, hint = f"the duration of {name} is a whole number or has a unit", "add a unit: `1.5 hours`"
-        case Events():
+        case pattern_nodes.Events():
             message = f"the duration of {name} is a time, not a number of events"
-        case Duration(size) | Ticks(size) if negative or size <= 0:
+        case Duration(size) | pattern_nodes.Ticks(size) if negative or size <= 0:
             message = f"the duration of {name} is longer than zero"
         case _:
             return
@@ -147,9 +147,9 @@ def repeat_problems(least: int, most: int | None, every: bool, span: Span | None
 
 def policy_problems(word: str, span: Span | None = None) -> Iterator[Problem]:
     """The word behind MATCH is none of the policies."""
-    if word.upper() not in POLICIES:
-        listed = f"{', '.join(POLICIES[:-1])} or {POLICIES[-1]}"
-        hint = foreign_policy(word) or did_you_mean(word.upper(), POLICIES)
+    if word.upper() not in pattern_nodes.POLICIES:
+        listed = f"{', '.join(pattern_nodes.POLICIES[:-1])} or {pattern_nodes.POLICIES[-1]}"
+        hint = foreign_policy(word) or did_you_mean(word.upper(), pattern_nodes.POLICIES)
         yield Problem("unknown-policy", f"MATCH takes {listed}, not `{word}`", span, hint=hint)
 
 
@@ -169,7 +169,7 @@ def arguments_hint(name: str) -> str:
     >>> arguments_hint("NOTFOLLOWS")
     '`NOTFOLLOWS(x, y, d)`: the event, what must not follow, a duration such as `5 minutes`'
     """
-    operator = OPERATORS[name]
+    operator = pattern_nodes.OPERATORS[name]
     words = ["a number m", "the items of which m are asked for"] if operator.any_number else [*operator.parts]
     if operator.window_at is not None:
         words.insert(operator.window_at, "a duration such as `5 minutes`")
@@ -177,7 +177,10 @@ def arguments_hint(name: str) -> str:
 
 
 def _shape_problems(
-    operator: Operator, groups: tuple[tuple[Argument, ...], ...], arguments: tuple[Argument, ...], span: Span | None
+    operator: pattern_nodes.Operator,
+    groups: tuple[tuple[Argument, ...], ...],
+    arguments: tuple[Argument, ...],
+    span: Span | None,
 ) -> list[Problem]:
     """The kinds of the arguments, and the brackets around them, are not those that the operator takes."""
     given = [_kind(argument, operator) for argument in arguments]
@@ -198,7 +201,7 @@ def _shape_problems(
     ]
 
 
-def _taken(operator: Operator) -> str:
+def _taken(operator: pattern_nodes.Operator) -> str:
     """What the operator takes, in words."""
     if operator.any_number:
         return "a number and patterns"
@@ -208,7 +211,7 @@ def _taken(operator: Operator) -> str:
     return patterns if operator.window_at is None else f"{patterns} and a duration"
 
 
-def _wanted(operator: Operator, given: int) -> list[str]:
+def _wanted(operator: pattern_nodes.Operator, given: int) -> list[str]:
     """What the operator takes, in order; where it can do without some, as many of them as are given."""
     if operator.any_number:
         return [NUMBER] + [PATTERN] * max(given - 1, 1)
@@ -221,10 +224,10 @@ def _wanted(operator: Operator, given: int) -> list[str]:
     return wanted
 
 
-def _kind(argument: Argument, operator: Operator) -> str:
+def _kind(argument: Argument, operator: pattern_nodes.Operator) -> str:
     if not isinstance(argument, Quantity):
         return PATTERN
-    plain = isinstance(argument.size, Ticks | float)
+    plain = isinstance(argument.size, pattern_nodes.Ticks | float)
     return NUMBER if plain and (operator.counted or operator.window_at is None) else DURATION
 
 
@@ -234,12 +237,12 @@ def _listed(kinds: list[str]) -> str:
 
 
 def _count(quantity: Quantity) -> int | None:
-    if quantity.negative or not isinstance(quantity.size, Ticks):
+    if quantity.negative or not isinstance(quantity.size, pattern_nodes.Ticks):
         return None
     return quantity.size.count
 
 
-def _window(quantity: Quantity) -> Window | None:
+def _window(quantity: Quantity) -> pattern_nodes.Window | None:
     return None if isinstance(quantity.size, float) else quantity.size
 
 
@@ -294,7 +297,7 @@ def size_problem(form: str, streams: tuple[str, ...], span: Span | None = None) 
     )
 
 
-def party_problem(party: Event) -> Problem | None:
+def party_problem(party: pattern_nodes.Event) -> Problem | None:
     """A constraint is about all events of a stream, so it needs no variable and takes no condition."""
     if party.variable is None and party.predicate is None:
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
+from ensue.nodes import patterns
 from ensue.nodes.constraints import (
     Constraint,
     ConstraintStatement,
@@ -16,28 +17,6 @@ from ensue.nodes.constraints import (
     Require,
 )
 from ensue.nodes.names import AnyEvent, Spoken
-from ensue.nodes.patterns import (
-    OPERATORS,
-    And,
-    Event,
-    Named,
-    Not,
-    Operation,
-    Or,
-    Pattern,
-    PatternQuery,
-    Pick,
-    Place,
-    Related,
-    Relation,
-    Repeat,
-    Return,
-    Seq,
-    Statements,
-    Within,
-    rewrite,
-    walk,
-)
 from ensue.nodes.rules import Ruleset
 from ensue.nodes.uncertainty import HierarchyStatement
 from ensue.text.operands import first_brackets
@@ -68,7 +47,7 @@ _LINE = 100
 _INDENT = "  "
 
 
-def render_statements(statements: Statements) -> str:
+def render_statements(statements: patterns.Statements) -> str:
     """Every statement, ended with `;`, and a blank line between two of different kinds or with several lines.
 
     What is declared comes first, then the states, the constraints, the patterns, the rules and the actions.
@@ -140,7 +119,7 @@ def render_constraint(constraint: Constraint) -> str:
             return f"{' AND '.join(map(quote_name, given))} IMPLIES {'NOT ' if negated else ''}{quote_name(then)}"
 
 
-def render_query(query: PatternQuery) -> str:
+def render_query(query: patterns.PatternQuery) -> str:
     r"""One query, each clause on a line of its own.
 
     >>> from ensue.text.parser import parse_statements
@@ -167,58 +146,59 @@ def render_query(query: PatternQuery) -> str:
     return f"\n{_INDENT}".join(lines)
 
 
-def render_return(column: Return) -> str:
+def render_return(column: patterns.Return) -> str:
     """One column of RETURN.
 
     >>> from ensue.nodes.expressions import Field
-    >>> render_return(Return(Field("a", "id"), "key"))
+    >>> render_return(patterns.Return(Field("a", "id"), "key"))
     'a.id AS key'
     """
     alias = f" AS {quote_name(column.alias)}" if column.alias is not None else ""
     return render_expression(column.expression) + alias
 
 
-def render_pattern(pattern: Pattern) -> str:
+def render_pattern(pattern: patterns.Pattern) -> str:
     """A pattern on one line.
 
-    >>> render_pattern(Seq((Event("A", "a"), Not(Event("B")), Event("C", "c"))))
+    >>> a, b, c = patterns.Event("A", "a"), patterns.Event("B"), patterns.Event("C", "c")
+    >>> render_pattern(patterns.Seq((a, patterns.Not(b), c)))
     'SEQ(A a, NOT B, C c)'
     """
     match pattern:
-        case Event():
+        case patterns.Event():
             return _event(pattern)
-        case Seq() | And() | Or():
+        case patterns.Seq() | patterns.And() | patterns.Or():
             return f"{_keyword(pattern)}({', '.join(map(render_pattern, pattern.items))})"
-        case Not():
+        case patterns.Not():
             return f"NOT {render_pattern(pattern.item)}"
-        case Pick():
+        case patterns.Pick():
             return f"{'LAST' if pattern.latest else 'FIRST'} {render_pattern(pattern.item)}"
-        case Operation():
+        case patterns.Operation():
             groups = _argument_groups(pattern, render_pattern)
             return pattern.operator + "".join(f"({', '.join(group)})" for group in groups)
-        case Repeat():
+        case patterns.Repeat():
             return _repeated(pattern)
-        case Within():
+        case patterns.Within():
             return f"{_postfixed(pattern.item)} WITHIN {render_window(pattern.window)}"
-        case Named():
+        case patterns.Named():
             return f"{_postfixed(pattern.item)} AS {render_variable(pattern.name)}"
-        case Related():
+        case patterns.Related():
             # Nobody writes it; where it came from no text, messages cite it as the operator it stands for.
-            written = pattern.origin or Operation(pattern.operator, pattern.items)
+            written = pattern.origin or patterns.Operation(pattern.operator, pattern.items)
             return render_pattern(written)
 
 
-def _keyword(pattern: Seq | And | Or) -> str:
+def _keyword(pattern: patterns.Seq | patterns.And | patterns.Or) -> str:
     match pattern:
-        case Seq():
+        case patterns.Seq():
             return "SEQ"
-        case And():
+        case patterns.And():
             return "AND"
-        case Or():
+        case patterns.Or():
             return "OR"
 
 
-def _event(event: Event) -> str:
+def _event(event: patterns.Event) -> str:
     variable = f" {render_variable(event.variable)}" if event.variable is not None else ""
     predicate = f" [{render_expression(event.predicate)}]" if event.predicate is not None else ""
     if isinstance(event.variable, Spoken):
@@ -238,20 +218,24 @@ def _event(event: Event) -> str:
     return f"ANY EVENT{but}{variable}{predicate}"
 
 
-def _argument_groups(operation: Operation, render: Callable[[Pattern], str]) -> list[list[str]]:
+def _argument_groups(operation: patterns.Operation, render: Callable[[patterns.Pattern], str]) -> list[list[str]]:
     """The arguments as they stand in the brackets; UNLESS has two pairs of them."""
     items = [render(item) for item in operation.items]
     if operation.count is not None:
         items.insert(0, str(operation.count))
     if operation.window is not None:
-        items.insert(OPERATORS[operation.operator].window_at or 0, render_window(operation.window))
+        items.insert(patterns.OPERATORS[operation.operator].window_at or 0, render_window(operation.window))
     split = first_brackets(operation.operator)
     return [items[:split], items[split:]] if split else [items]
 
 
-def _repeated(repeat: Repeat) -> str:
+def _repeated(repeat: patterns.Repeat) -> str:
     text = render_pattern(repeat.item)
-    item = f"({text})" if isinstance(repeat.item, Not | Pick | Repeat | Within | Named) else text
+    item = (
+        f"({text})"
+        if isinstance(repeat.item, patterns.Not | patterns.Pick | patterns.Repeat | patterns.Within | patterns.Named)
+        else text
+    )
     match (repeat.least, repeat.most, repeat.every):
         case (0, None, True):
             return f"{item}*"
@@ -262,19 +246,19 @@ def _repeated(repeat: Repeat) -> str:
             return f"{item}{{{counts}}}{' ALL' if every else ''}"
 
 
-def _postfixed(item: Pattern) -> str:
+def _postfixed(item: patterns.Pattern) -> str:
     text = render_pattern(item)
-    return f"({text})" if isinstance(item, Not | Pick) else text
+    return f"({text})" if isinstance(item, patterns.Not | patterns.Pick) else text
 
 
-def _heading(query: PatternQuery) -> str:
+def _heading(query: patterns.PatternQuery) -> str:
     if query.name is None:
         return "PATTERN "
     name = quote_query_name(str(query.name))
     return f"STREAM {name} FROM PATTERN " if query.declares else f"PATTERN {name}\n{_INDENT}"
 
 
-def _headed_pattern(query: PatternQuery) -> str:
+def _headed_pattern(query: patterns.PatternQuery) -> str:
     """The pattern as it stands behind PATTERN, in parentheses where it would be read as something else."""
     pattern = _layout_pattern(query.pattern, _INDENT)
     named = query.name is not None and not query.declares
@@ -286,28 +270,28 @@ def _headed_pattern(query: PatternQuery) -> str:
     return f"({pattern})" if in_parentheses else pattern
 
 
-def _stands_in_parts(pattern: Pattern) -> bool:
+def _stands_in_parts(pattern: patterns.Pattern) -> bool:
     """Whether a WITHIN of the pattern would be read as the query's clause, or it starts with FIRST or LAST."""
-    while isinstance(pattern, Not | Named):
+    while isinstance(pattern, patterns.Not | patterns.Named):
         pattern = pattern.item
-    return isinstance(pattern, Within | Pick)
+    return isinstance(pattern, patterns.Within | patterns.Pick)
 
 
-def _starts_with_event(pattern: Pattern) -> bool:
+def _starts_with_event(pattern: patterns.Pattern) -> bool:
     """Whether a name before the pattern would be read as a stream."""
-    while isinstance(pattern, Named | Repeat):
+    while isinstance(pattern, patterns.Named | patterns.Repeat):
         pattern = pattern.item
-    return isinstance(pattern, Event)
+    return isinstance(pattern, patterns.Event)
 
 
-def _is_bare_event(pattern: Pattern) -> bool:
+def _is_bare_event(pattern: patterns.Pattern) -> bool:
     """Whether CONSUME or SHARE behind the pattern would be read as its variable."""
-    while isinstance(pattern, Not):
+    while isinstance(pattern, patterns.Not):
         pattern = pattern.item
-    return isinstance(pattern, Event) and pattern.variable is None and pattern.predicate is None
+    return isinstance(pattern, patterns.Event) and pattern.variable is None and pattern.predicate is None
 
 
-def _layout_pattern(pattern: Pattern, indent: str) -> str:
+def _layout_pattern(pattern: patterns.Pattern, indent: str) -> str:
     text = render_pattern(pattern)
     if len(indent) + len(text) <= _LINE:
         return text
@@ -318,12 +302,12 @@ def _layout_pattern(pattern: Pattern, indent: str) -> str:
         return f"(\n{deeper}{listed}\n{indent})"
 
     match pattern:
-        case Seq() | And() | Or():
+        case patterns.Seq() | patterns.And() | patterns.Or():
             return _keyword(pattern) + laid_out([_layout_pattern(item, deeper) for item in pattern.items])
-        case Operation():
+        case patterns.Operation():
             groups = _argument_groups(pattern, lambda item: _layout_pattern(item, deeper))
             return pattern.operator + "".join(map(laid_out, groups))
-        case Not():
+        case patterns.Not():
             return f"NOT {_layout_pattern(pattern.item, indent)}"
         case _:
             return text
@@ -333,7 +317,7 @@ def _layout_pattern(pattern: Pattern, indent: str) -> str:
 #     rest.
 
 
-def render_stage(statements: Statements) -> str:
+def render_stage(statements: patterns.Statements) -> str:
     """The program as text; a comment above a statement says what its text cannot.
 
     >>> from ensue.text.parser import parse_statements
@@ -347,25 +331,25 @@ def render_stage(statements: Statements) -> str:
     return "\n\n".join(filter(None, blocks))
 
 
-def _statement(query: PatternQuery) -> str:
+def _statement(query: patterns.PatternQuery) -> str:
     comments = [f"-- {line}\n" for line in (*_looked_up(query), *_relations(query.pattern))]
-    return "".join(comments) + render_query(replace(query, pattern=rewrite(query.pattern, _items))) + ";"
+    return "".join(comments) + render_query(replace(query, pattern=patterns.rewrite(query.pattern, _items))) + ";"
 
 
-def _items(part: Pattern) -> Pattern:
-    return And(part.items, part.span) if isinstance(part, Related) else part
+def _items(part: patterns.Pattern) -> patterns.Pattern:
+    return patterns.And(part.items, part.span) if isinstance(part, patterns.Related) else part
 
 
-def _looked_up(query: PatternQuery) -> Iterator[str]:
+def _looked_up(query: patterns.PatternQuery) -> Iterator[str]:
     if query.lookup is not None:
         on = " and ".join(f"{column} = {query.lookup.table}.{of_table}" for column, of_table in query.lookup.on)
         yield f"each with the rows of table {query.lookup.table}" + (f" of which {on}" if on else "")
 
 
-def _relations(pattern: Pattern) -> Iterator[str]:
+def _relations(pattern: patterns.Pattern) -> Iterator[str]:
     """What the operators of a pattern say of the ends of their items."""
-    for part in walk(pattern):
-        if isinstance(part, Related):
+    for part in patterns.walk(pattern):
+        if isinstance(part, patterns.Related):
             moments = [
                 f"{timer.name} at {_place(part, timer.base)} {'-' if timer.backward else '+'} "
                 f"{'multiples of ' if timer.repeated else ''}{render_window(timer.window)}"
@@ -375,7 +359,7 @@ def _relations(pattern: Pattern) -> Iterator[str]:
                 yield f"{part.operator}: {', '.join(said)}"
 
 
-def _relation(part: Related, relation: Relation) -> str:
+def _relation(part: patterns.Related, relation: patterns.Relation) -> str:
     left, right = _place(part, relation.left), _place(part, relation.right)
     if relation.adjacent:
         return f"{left} is the position after {right}"
@@ -385,10 +369,10 @@ def _relation(part: Related, relation: Relation) -> str:
     return f"{left} - {right} {sign} {render_window(relation.window)}"
 
 
-def _place(part: Related, place: Place) -> str:
+def _place(part: patterns.Related, place: patterns.Place) -> str:
     """The start or end of an item: by its variable, or by its number among the items of the operator."""
     if place.item < 0:
         return str(part.timers[-1 - place.item].name)
-    events = [node for node in walk(part.items[place.item]) if isinstance(node, Event)]
+    events = [node for node in patterns.walk(part.items[place.item]) if isinstance(node, patterns.Event)]
     name = str(events[0].variable) if len(events) == 1 else f"item {place.item + 1}"
     return f"{name}.{place.side}"

@@ -6,73 +6,9 @@ import re
 from collections.abc import Container, Iterable, Iterator
 
 from ensue.expr.functions import FUNCTIONS
-from ensue.nodes.expressions import (
-    Between,
-    Binary,
-    Call,
-    Case,
-    Duration,
-    Elements,
-    Expr,
-    Field,
-    Gather,
-    InList,
-    IsNull,
-    Like,
-    Literal,
-    Same,
-    Timestamp,
-    Unary,
-)
+from ensue.nodes import expressions as expression_nodes
+from ensue.nodes import rules, states
 from ensue.nodes.patterns import Events, Ticks, Window
-from ensue.nodes.rules import (
-    TIMERS,
-    Action,
-    Anything,
-    Argument,
-    Atom,
-    Causes,
-    Condition,
-    Fact,
-    HeadArgument,
-    Item,
-    Name,
-    Rule,
-    Ruleset,
-    StreamDeclaration,
-    TableDeclaration,
-    Temporal,
-    Term,
-    TimerItem,
-    Together,
-    While,
-)
-from ensue.nodes.states import (
-    EVERYONE,
-    Arrow,
-    Both,
-    Chance,
-    Change,
-    Constant,
-    Counted,
-    Either,
-    ExpectedCount,
-    Located,
-    Measure,
-    MostLikely,
-    Move,
-    NotSo,
-    Observe,
-    Place,
-    Places,
-    ProbabilityOf,
-    Someone,
-    Start,
-    StateCondition,
-    StateStatement,
-    Wander,
-    Who,
-)
 from ensue.text.reserved import quote_always, quote_name, quote_word, render_variable
 from ensue.text.values import render_duration, render_timestamp
 
@@ -89,10 +25,11 @@ _PRECEDENCE = {
 }  # fmt: skip
 
 
-def render_expression(expression: Expr) -> str:
+def render_expression(expression: expression_nodes.Expr) -> str:
     """A condition or value on one line.
 
-    >>> render_expression(Binary("*", Binary("+", Field("a", "x"), Literal(1)), Literal(2)))
+    >>> x, one, two = expression_nodes.Field("a", "x"), expression_nodes.Literal(1), expression_nodes.Literal(2)
+    >>> render_expression(expression_nodes.Binary("*", expression_nodes.Binary("+", x, one), two))
     '(a.x + 1) * 2'
     """
     return _expression(expression, _OR)
@@ -101,11 +38,11 @@ def render_expression(expression: Expr) -> str:
 def render_window(window: Window) -> str:
     """What stands after WITHIN.
 
-    >>> render_window(Duration(5_400_000_000_000)), render_window(Ticks(5)), render_window(Events(1))
+    >>> render_window(expression_nodes.Duration(5_400_000_000_000)), render_window(Ticks(5)), render_window(Events(1))
     ('90 minutes', '5', '1 EVENT')
     """
     match window:
-        case Duration():
+        case expression_nodes.Duration():
             return render_duration(window.nanoseconds)
         case Ticks():
             return str(window.count)
@@ -113,63 +50,65 @@ def render_window(window: Window) -> str:
             return f"{window.count} {'EVENT' if window.count == 1 else 'EVENTS'}"
 
 
-def layout_condition(condition: Expr) -> str:
+def layout_condition(condition: expression_nodes.Expr) -> str:
     """A condition on one line or, where it is long, each part of its AND on a line of its own."""
     text = render_expression(condition)
     if len(text) <= _LINE:
         return text
     parts: list[str] = []
-    while isinstance(condition, Binary) and condition.operator == "and":
+    while isinstance(condition, expression_nodes.Binary) and condition.operator == "and":
         parts.append(_expression(condition.right, _NOT))
         condition = condition.left
     parts.append(_expression(condition, _AND))
     return f"\n{_INDENT * 2}AND ".join(reversed(parts))
 
 
-def _expression(expression: Expr, context: int) -> str:
+def _expression(expression: expression_nodes.Expr, context: int) -> str:
     """The text of an operand; `context` is the loosest precedence that needs no parentheses there."""
     text, precedence = _with_precedence(expression)
     return text if precedence >= context else f"({text})"
 
 
-def _with_precedence(expression: Expr) -> tuple[str, int]:
+def _with_precedence(expression: expression_nodes.Expr) -> tuple[str, int]:
     match expression:
-        case Literal():
+        case expression_nodes.Literal():
             return _literal(expression)
-        case Duration():
+        case expression_nodes.Duration():
             return render_duration(expression.nanoseconds), _UNARY if expression.nanoseconds < 0 else _PRIMARY
-        case Timestamp():
+        case expression_nodes.Timestamp():
             return f"TIMESTAMP '{render_timestamp(expression.nanoseconds, expression.zoned)}'", _PRIMARY
-        case Field(variable, name, asks_state=True):
+        case expression_nodes.Field(variable, name, asks_state=True):
             return name if variable is None else f"{render_variable(variable)}.{name}", _PRIMARY
-        case Field(None, name):
+        case expression_nodes.Field(None, name):
             return quote_name(name), _PRIMARY
-        case Field(variable, name) if variable is not None:
+        case expression_nodes.Field(variable, name) if variable is not None:
             return f"{render_variable(variable)}.{quote_word(name)}", _PRIMARY
-        case Unary("not", operand):
+        case expression_nodes.Unary("not", operand):
             return f"NOT {_expression(operand, _NOT)}", _NOT
-        case Unary():
+        case expression_nodes.Unary():
             return _minus(expression.operand), _UNARY
-        case Binary():
+        case expression_nodes.Binary():
             return _binary(expression), _PRECEDENCE[expression.operator]
-        case InList() | Between() | Like() | IsNull():
+        case (
+            expression_nodes.InList() | expression_nodes.Between() | expression_nodes.Like() | expression_nodes.IsNull()
+        ):
             return _predicate(expression), _COMPARISON
-        case Case():
+        case expression_nodes.Case():
             return _case(expression), _PRIMARY
-        case Call(name, arguments):
+        case expression_nodes.Call(name, arguments):
             return f"{quote_name(name)}({_listed(arguments)})", _PRIMARY
-        case Elements(Literal(True), of):
+        case expression_nodes.Elements(expression_nodes.Literal(True), of):
             return render_variable(of), _PRIMARY
-        case Elements(element):
+        case expression_nodes.Elements(element):
             return _with_precedence(element)
-        case Gather(elements):
+        case expression_nodes.Gather(elements):
             return f"[{_listed(elements)}]", _PRIMARY
-        case Same(names):
+        case expression_nodes.Same(names):
             return f"SAME({render_names(names)})", _PRIMARY
     raise TypeError(f"{expression!r} is not an expression")
 
 
-def _literal(literal: Literal) -> tuple[str, int]:
+def _literal(literal: expression_nodes.Literal) -> tuple[str, int]:
     match literal.value:
         case None:
             return "NULL", _PRIMARY
@@ -182,36 +121,40 @@ def _literal(literal: Literal) -> tuple[str, int]:
             return text, _UNARY if text.startswith("-") else _PRIMARY
 
 
-def _minus(operand: Expr) -> str:
+def _minus(operand: expression_nodes.Expr) -> str:
     text = _expression(operand, _UNARY)
     # A minus before a number would become part of it, and two of them would start a comment.
-    folds = isinstance(operand, Duration) or (isinstance(operand, Literal) and text[0] in "0123456789")
+    folds = isinstance(operand, expression_nodes.Duration) or (
+        isinstance(operand, expression_nodes.Literal) and text[0] in "0123456789"
+    )
     return f"-({text})" if folds or text.startswith("-") else f"-{text}"
 
 
-def _binary(binary: Binary) -> str:
+def _binary(binary: expression_nodes.Binary) -> str:
     precedence = _PRECEDENCE[binary.operator]
     left = precedence + 1 if precedence == _COMPARISON else precedence
     operator = binary.operator.upper()
     return f"{_expression(binary.left, left)} {operator} {_expression(binary.right, precedence + 1)}"
 
 
-def _predicate(predicate: InList | Between | Like | IsNull) -> str:
+def _predicate(
+    predicate: expression_nodes.InList | expression_nodes.Between | expression_nodes.Like | expression_nodes.IsNull,
+) -> str:
     operand = _expression(predicate.operand, _CONCATENATION)
     negation = "NOT " if predicate.negated else ""
     match predicate:
-        case InList():
+        case expression_nodes.InList():
             return f"{operand} {negation}IN ({_listed(predicate.items)})"
-        case Between():
+        case expression_nodes.Between():
             low, high = _expression(predicate.low, _CONCATENATION), _expression(predicate.high, _CONCATENATION)
             return f"{operand} {negation}BETWEEN {low} AND {high}"
-        case Like():
+        case expression_nodes.Like():
             return f"{operand} {negation}LIKE {_quoted(predicate.pattern)}"
-        case IsNull():
+        case expression_nodes.IsNull():
             return f"{operand} IS {negation}NULL"
 
 
-def _case(case: Case) -> str:
+def _case(case: expression_nodes.Case) -> str:
     branches = "".join(
         f" WHEN {render_expression(condition)} THEN {render_expression(value)}" for condition, value in case.branches
     )
@@ -219,7 +162,7 @@ def _case(case: Case) -> str:
     return f"CASE{branches}{default} END"
 
 
-def _listed(expressions: tuple[Expr, ...]) -> str:
+def _listed(expressions: tuple[expression_nodes.Expr, ...]) -> str:
     return ", ".join(map(render_expression, expressions))
 
 
@@ -235,10 +178,10 @@ def _quoted(text: str) -> str:
 # --- Rules, facts, declarations and actions back to query text: `parse(render(x)) == x`.
 
 
-def render_declarations(ruleset: Ruleset) -> Iterator[str]:
+def render_declarations(ruleset: rules.Ruleset) -> Iterator[str]:
     """The streams, tables and facts, without the `;` that ends each.
 
-    >>> list(render_declarations(Ruleset(facts=(Fact("vip", (Literal(7),)),))))
+    >>> list(render_declarations(rules.Ruleset(facts=(rules.Fact("vip", (expression_nodes.Literal(7),)),))))
     ['FACT vip(7)']
     """
     yield from map(render_stream, ruleset.streams)
@@ -246,7 +189,7 @@ def render_declarations(ruleset: Ruleset) -> Iterator[str]:
     yield from map(render_fact, ruleset.facts)
 
 
-def render_rule(rule: Rule) -> str:
+def render_rule(rule: rules.Rule) -> str:
     """A rule, on one line if it is short, otherwise each item on a line of its own.
 
     >>> from ensue.text.parser import parse_statements
@@ -262,36 +205,36 @@ def render_rule(rule: Rule) -> str:
     return f"{head}\n{_INDENT}{listed}"
 
 
-def render_item(item: Item) -> str:
+def render_item(item: rules.Item) -> str:
     """One item of a body.
 
-    >>> render_item(Temporal("o", "before", "s")), render_item(Condition(Call("late", ())))
+    >>> render_item(rules.Temporal("o", "before", "s")), render_item(rules.Condition(expression_nodes.Call("late", ())))
     ('o before s', '(late())')
     """
     match item:
-        case Atom(name=None):
+        case rules.Atom(name=None):
             return _atom(item, FUNCTIONS)
-        case Atom():
-            return _atom(item, TIMERS)
-        case TimerItem():
+        case rules.Atom():
+            return _atom(item, rules.TIMERS)
+        case rules.TimerItem():
             length = render_window(item.window)
             return f"{quote_name(item.name)}: {item.kind}({quote_name(item.base)}, {length})"
-        case While():
+        case rules.While():
             word = "collect" if item.collects else "not"
             return f"while {quote_name(item.interval)}: {word} {_atom(item.atom, ())}"
-        case Together():
+        case rules.Together():
             return f"{{{render_names(item.names)}}} within {render_window(item.window)}"
-        case Temporal():
+        case rules.Temporal():
             return f"{quote_name(item.left)} {item.relation} {quote_name(item.right)}"
-        case Causes():
+        case rules.Causes():
             return f"{quote_name(item.cause)} causes {quote_name(item.effect)}"
-        case Condition(Call(name) as call) if name not in FUNCTIONS:
+        case rules.Condition(expression_nodes.Call(name) as call) if name not in FUNCTIONS:
             return f"({render_expression(call)})"
-        case Condition():
+        case rules.Condition():
             return render_expression(item.expression)
 
 
-def render_fact(fact: Fact) -> str:
+def render_fact(fact: rules.Fact) -> str:
     """A fact as a statement."""
     values = [render_expression(value) for value in fact.values]
     if fact.columns is not None:
@@ -299,15 +242,15 @@ def render_fact(fact: Fact) -> str:
     return f"FACT {quote_name(fact.table)}({', '.join(values)})"
 
 
-def render_table(table: TableDeclaration) -> str:
+def render_table(table: rules.TableDeclaration) -> str:
     """The declaration of a table as a statement."""
     return f"TABLE {quote_name(table.name)}({render_names(table.columns)})"
 
 
-def render_stream(declaration: StreamDeclaration) -> str:
+def render_stream(declaration: rules.StreamDeclaration) -> str:
     """The declaration of a stream of the input as a statement.
 
-    >>> render_stream(StreamDeclaration(None, None, "id", "parent"))
+    >>> render_stream(rules.StreamDeclaration(None, None, "id", "parent"))
     'STREAM ANY EVENT ID id PARENT parent'
     """
     stream = "ANY EVENT" if declaration.stream is None else quote_name(declaration.stream)
@@ -317,10 +260,10 @@ def render_stream(declaration: StreamDeclaration) -> str:
     return f"STREAM {stream}{attributes}{identity}{parent}"
 
 
-def render_action(action: Action) -> str:
+def render_action(action: rules.Action) -> str:
     """An action as a statement.
 
-    >>> render_action(Action("overdue", "o", "notify", ()))
+    >>> render_action(rules.Action("overdue", "o", "notify", ()))
     'ON overdue o DO notify()'
     """
     arguments = [_given(argument.expression, argument.parameter) for argument in action.arguments]
@@ -334,49 +277,49 @@ def render_action(action: Action) -> str:
     return f"{on}\n{_INDENT}WHERE {layout_condition(action.where)}\n{_INDENT}{do}"
 
 
-def _atom(atom: Atom, other_meanings: Container[str]) -> str:
+def _atom(atom: rules.Atom, other_meanings: Container[str]) -> str:
     """An atom; a stream that is called like something else that could stand there has backticks."""
     label = "" if atom.name is None else f"{quote_name(atom.name)}: "
     quote = quote_always if atom.stream.lower() in other_meanings else quote_name
     return f"{label}{quote(atom.stream)}({', '.join(map(_argument, atom.arguments))})"
 
 
-def _argument(argument: Argument) -> str:
+def _argument(argument: rules.Argument) -> str:
     attribute = "" if argument.attribute is None else f"{quote_name(argument.attribute)}="
     return attribute + _term(argument.term)
 
 
-def _term(term: Term) -> str:
+def _term(term: rules.Term) -> str:
     match term:
-        case Anything():
+        case rules.Anything():
             return "_"
-        case Name("_"):
+        case rules.Name("_"):
             return quote_always("_")
-        case Name(name):
+        case rules.Name(name):
             return quote_name(name)
-        case Literal():
+        case expression_nodes.Literal():
             return render_expression(term)
 
 
-def _head_argument(argument: HeadArgument) -> str:
+def _head_argument(argument: rules.HeadArgument) -> str:
     return _given(argument.expression, argument.attribute)
 
 
-def _given(expression: Expr, name: str | None) -> str:
+def _given(expression: expression_nodes.Expr, name: str | None) -> str:
     text = render_expression(expression)
     if name is not None:
         return f"{quote_name(name)} = {text}"
     return f"({text})" if _looks_named(expression) else text
 
 
-def _looks_named(expression: Expr) -> bool:
+def _looks_named(expression: expression_nodes.Expr) -> bool:
     """Whether an expression begins like an argument with a name: `x = ...`."""
     match expression:
-        case Binary("=", Field(None, asks_state=False)):
+        case expression_nodes.Binary("=", expression_nodes.Field(None, asks_state=False)):
             return True
-        case Binary("and", Binary("or")):
+        case expression_nodes.Binary("and", expression_nodes.Binary("or")):
             return False  # in brackets
-        case Binary("and" | "or", left):
+        case expression_nodes.Binary("and" | "or", left):
             return _looks_named(left)
         case _:
             return False
@@ -389,7 +332,7 @@ _NUMBER = re.compile("[0-9]+")
 _LOOSEST, _JOINED, _SINGLE = range(3)
 
 
-def render_state(state: StateStatement) -> str:
+def render_state(state: states.StateStatement) -> str:
     """A state as a statement, each clause on a line of its own.
 
     >>> from ensue.text.parser import parse_statements
@@ -414,22 +357,22 @@ def render_state(state: StateStatement) -> str:
     return f"\n{_INDENT}".join(lines)
 
 
-def render_change(change: Change) -> str:
+def render_change(change: states.Change) -> str:
     """What an event does to the state.
 
-    >>> render_change(Observe(Someone("anyone"), Constant("den")))
+    >>> render_change(states.Observe(states.Someone("anyone"), states.Constant("den")))
     'OBSERVE ANYONE IN den'
     """
     match change:
-        case Move():
+        case states.Move():
             source = f" FROM {_place(change.source)}" if change.source is not None else ""
             share = f" PROBABILITY {render_expression(change.probability)}" if change.probability is not None else ""
             return f"MOVE {_who(change.who)}{source} TO {_place(change.target)}{share}"
-        case Wander(Someone(word)) if word == EVERYONE:
+        case states.Wander(states.Someone(word)) if word == states.EVERYONE:
             return f"MOVE BY {_arrows(change.arrows)}"
-        case Wander():
+        case states.Wander():
             return f"MOVE {_who(change.who)} BY {_arrows(change.arrows)}"
-        case Observe():
+        case states.Observe():
             text = f"OBSERVE {_who(change.who)} IN {_place(change.place)}"
             if change.reliability is not None:
                 text += f" RELIABILITY {render_expression(change.reliability)}"
@@ -438,81 +381,81 @@ def render_change(change: Change) -> str:
             return text + (f" ERRORS {_arrows(change.errors)}" if change.errors is not None else "")
 
 
-def render_measure(measure: Measure) -> str:
+def render_measure(measure: states.Measure) -> str:
     """A question whose answer is one value per key.
 
-    >>> render_measure(ExpectedCount(Places(("outside",), negated=True)))
+    >>> render_measure(states.ExpectedCount(states.Places(("outside",), negated=True)))
     'E(COUNT(NOT outside))'
     """
     match measure:
-        case ProbabilityOf(condition, None):
+        case states.ProbabilityOf(condition, None):
             return f"P({render_state_condition(condition)})"
-        case ProbabilityOf(condition, given):
+        case states.ProbabilityOf(condition, given):
             assert given is not None
             return f"P({render_state_condition(condition)} GIVEN {render_state_condition(given)})"
-        case ExpectedCount():
+        case states.ExpectedCount():
             return f"E(COUNT({_places(measure.places)}))"
-        case MostLikely():
+        case states.MostLikely():
             return f"MOST LIKELY({_name(measure.variable.name)})"
 
 
-def render_state_condition(condition: StateCondition) -> str:
+def render_state_condition(condition: states.StateCondition) -> str:
     """A condition on the state.
 
-    >>> render_state_condition(NotSo(Located(Someone("anyone"), Places(("den", "bath")))))
+    >>> render_state_condition(states.NotSo(states.Located(states.Someone("anyone"), states.Places(("den", "bath")))))
     'NOT ANYONE IN (den, bath)'
     """
     return _condition(condition, _LOOSEST)
 
 
-def _condition(condition: StateCondition, context: int) -> str:
+def _condition(condition: states.StateCondition, context: int) -> str:
     match condition:
-        case Located():
+        case states.Located():
             return f"{_who(condition.who)} IN {_places(condition.places)}"
-        case Counted():
+        case states.Counted():
             return f"COUNT({_places(condition.places)}) {condition.operator} {condition.number}"
-        case NotSo():
+        case states.NotSo():
             return f"NOT {_condition(condition.item, _SINGLE)}"
-        case Both():
+        case states.Both():
             text = f"{_condition(condition.left, _JOINED)} AND {_condition(condition.right, _SINGLE)}"
             return text if context <= _JOINED else f"({text})"
-        case Either():
+        case states.Either():
             text = f"{_condition(condition.left, _LOOSEST)} OR {_condition(condition.right, _JOINED)}"
             return text if context == _LOOSEST else f"({text})"
 
 
-def _start(start: Start) -> str:
+def _start(start: states.Start) -> str:
     whose = "" if start.variable is None else f"{_name(start.variable)}: "
     match start.chances:
         case None:
             return f"{whose}EVENLY"
-        case (Chance(value, 1.0),):
+        case (states.Chance(value, 1.0),):
             return whose + render_value(value)
         case chances:
             listed = (f"{render_value(chance.value)} {chance.probability!r}" for chance in chances)
             return f"{whose}({', '.join(listed)})"
 
 
-def _arrows(arrows: Iterable[Arrow]) -> str:
+def _arrows(arrows: Iterable[states.Arrow]) -> str:
     listed = (f"{render_value(a.source)} -> {render_value(a.target)} {a.probability!r}" for a in arrows)
     return f"({', '.join(listed)})"
 
 
-def _who(who: Who) -> str:
+def _who(who: states.Who) -> str:
     match who:
-        case Someone(word):
+        case states.Someone(word):
             return word.upper()
-        case Constant(name):
+        case states.Constant(name):
             return _name(name)
-        case Field():
+        case expression_nodes.Field():
             return render_expression(who)
 
 
-def _place(place: Place) -> str:
-    return render_value(place.name) if isinstance(place, Constant) else render_expression(place)
+def _place(place: states.Place) -> str:
+    return render_value(place.name) if isinstance(place, states.Constant) else render_expression(place)
 
 
-def _places(places: Places) -> str:
+def _places(places: states.Places) -> str:
     listed = render_value(places.values[0]) if len(places.values) == 1 else f"({_values(places.values)})"
     return f"NOT {listed}" if places.negated else listed
 

@@ -11,32 +11,9 @@ from lark import Token
 from ensue.errors import Problem, Span, closest, did_you_mean
 from ensue.expr.functions import AGGREGATES, FUNCTIONS
 from ensue.expr.lists import PREVIOUS
+from ensue.nodes import rules
 from ensue.nodes.expressions import Binary, Call, Duration, Expr, Field, Literal, Unary, walk
 from ensue.nodes.patterns import Events, Ticks, Window
-from ensue.nodes.rules import (
-    OTHER_WAY,
-    TIMERS,
-    Action,
-    ActionArgument,
-    Anything,
-    Argument,
-    Atom,
-    Causes,
-    Condition,
-    Fact,
-    HeadArgument,
-    Item,
-    Name,
-    Rule,
-    Ruleset,
-    StreamDeclaration,
-    TableDeclaration,
-    Temporal,
-    Term,
-    TimerItem,
-    Together,
-    While,
-)
 from ensue.text.render_parts import render_expression
 from ensue.text.reserved import quote_name, read_name, unquote_name
 from ensue.text.values import ValueRules, shorten
@@ -53,15 +30,15 @@ VALUE_FORM = "a value of a FACT is a number, a text, TRUE, FALSE or NULL"
 Arguments = Sequence[Expr | Events]
 
 
-def read_arguments(expressions: Arguments, text: str, span: Span) -> tuple[tuple[Argument, ...], list[Problem]]:
+def read_arguments(expressions: Arguments, text: str, span: Span) -> tuple[tuple[rules.Argument, ...], list[Problem]]:
     """The arguments of an atom; one that is none is `_` until all problems are raised."""
-    arguments: list[Argument] = []
+    arguments: list[rules.Argument] = []
     problems: list[Problem] = []
     for attribute, value, place in map(_named, expressions):
         term = _term(value, text)
         if term is None:
             problems.append(_argument_problem(value))
-        arguments.append(Argument(term or Anything(value.span), attribute, place))
+        arguments.append(rules.Argument(term or rules.Anything(value.span), attribute, place))
     problems += mixed_arguments([argument.attribute for argument in arguments], span)
     return tuple(arguments), problems
 
@@ -162,12 +139,12 @@ def _named(expression: Expr | Events) -> tuple[str | None, Expr | Events, Span |
     return None, expression, expression.span
 
 
-def _term(value: Expr | Events, text: str) -> Term | None:
+def _term(value: Expr | Events, text: str) -> rules.Term | None:
     match value:
         case Field(None) if _is_anything(value, text):
-            return Anything(value.span)
+            return rules.Anything(value.span)
         case Field(None, name):
-            return Name(name, value.span)
+            return rules.Name(name, value.span)
         case Literal():
             return value
     return None
@@ -214,38 +191,38 @@ class Occurrence(NamedTuple):
 
 def is_timer(occurrence: Occurrence) -> bool:
     """Whether what stands behind a name and a colon is a timer, or is meant to be one."""
-    return not occurrence.quoted and (occurrence.name.lower() in TIMERS or occurrence.takes_time)
+    return not occurrence.quoted and (occurrence.name.lower() in rules.TIMERS or occurrence.takes_time)
 
 
-def read_timer(name: str, occurrence: Occurrence, span: Span) -> tuple[TimerItem, list[Problem]]:
+def read_timer(name: str, occurrence: Occurrence, span: Span) -> tuple[rules.TimerItem, list[Problem]]:
     """The timer, and what is wrong with it; then a length of zero stands in for the one that is none."""
     kind = occurrence.name.lower()
-    if kind not in TIMERS:
-        return TimerItem(name, kind, name, Ticks(0), span), [_unknown_timer(occurrence)]
+    if kind not in rules.TIMERS:
+        return rules.TimerItem(name, kind, name, Ticks(0), span), [_unknown_timer(occurrence)]
     match occurrence.arguments:
         case (Field(None, base), length):
             problems = list(_length_problems(kind, length))
             window = Ticks(0) if problems else _window(length)
-            return TimerItem(name, kind, base, window, span), problems
+            return rules.TimerItem(name, kind, base, window, span), problems
     message = f"`{kind}` takes the name of an item or a timer, and a length"
     problem = Problem("timer-arguments", message, occurrence.span, hint=f"{_FORM}; {_STREAM}")
-    return TimerItem(name, kind, name, Ticks(0), span), [problem]
+    return rules.TimerItem(name, kind, name, Ticks(0), span), [problem]
 
 
 def unnamed_timer(occurrence: Occurrence) -> Problem | None:
     """The problem of `extend(o, 6 hours)` without a name."""
-    if occurrence.quoted or occurrence.name.lower() not in TIMERS or not occurrence.takes_time:
+    if occurrence.quoted or occurrence.name.lower() not in rules.TIMERS or not occurrence.takes_time:
         return None
     return Problem("timer-arguments", "a timer has a name", occurrence.span, hint=_FORM)
 
 
 def _unknown_timer(occurrence: Occurrence) -> Problem:
-    hint = did_you_mean(occurrence.name, sorted(TIMERS))
+    hint = did_you_mean(occurrence.name, sorted(rules.TIMERS))
     return Problem(
         "unknown-timer",
         f"there is no timer `{occurrence.name}`",
         occurrence.span,
-        f"timers: {', '.join(sorted(TIMERS))}",
+        f"timers: {', '.join(sorted(rules.TIMERS))}",
         hint or "only timers take a length of time; for an event, write a condition on a name",
     )
 
@@ -272,7 +249,7 @@ def _length_problems(kind: str, length: Expr | Events) -> Iterator[Problem]:
 
 
 def _other_way(kind: str) -> str:
-    return f"`{OTHER_WAY[kind]}` goes the other way"
+    return f"`{rules.OTHER_WAY[kind]}` goes the other way"
 
 
 def _window(length: Expr | Events) -> Window:
@@ -286,8 +263,8 @@ def _window(length: Expr | Events) -> Window:
 
 # --- rule builder
 
-RulesetStatement = Rule | Fact | TableDeclaration | StreamDeclaration | Action
-_KINDS = (Rule, Fact, TableDeclaration, StreamDeclaration, Action)
+RulesetStatement = rules.Rule | rules.Fact | rules.TableDeclaration | rules.StreamDeclaration | rules.Action
+_KINDS = (rules.Rule, rules.Fact, rules.TableDeclaration, rules.StreamDeclaration, rules.Action)
 """The statements of a ruleset, in the order of its fields."""
 
 
@@ -299,17 +276,17 @@ class Given(NamedTuple):
     span: Span
 
 
-def ruleset_of(statements: Iterable[object]) -> Ruleset | None:
+def ruleset_of(statements: Iterable[object]) -> rules.Ruleset | None:
     """The rules and what goes with them among the statements of a text; None: there are none."""
     listed = tuple(statements)
 
     def of_kind(kind: type[Any]) -> tuple[Any, ...]:
         return tuple(statement for statement in listed if isinstance(statement, kind))
 
-    return Ruleset(*map(of_kind, _KINDS)) or None
+    return rules.Ruleset(*map(of_kind, _KINDS)) or None
 
 
-def joined_rulesets(rulesets: Iterable[Ruleset | None]) -> Ruleset | None:
+def joined_rulesets(rulesets: Iterable[rules.Ruleset | None]) -> rules.Ruleset | None:
     """The rules of several texts as those of one."""
     given = [ruleset for ruleset in rulesets if ruleset is not None]
     return ruleset_of(
@@ -324,11 +301,11 @@ class RuleRules(ValueRules):
 
     # Statements
 
-    def rule(self, span: Span, head: str, arguments: tuple[Given, ...], *body: Item) -> Rule:
+    def rule(self, span: Span, head: str, arguments: tuple[Given, ...], *body: rules.Item) -> rules.Rule:
         for argument in arguments:
             self.problems += head_problem(argument.expression, self.source.text)
-        listed = tuple(HeadArgument(expression, name, place) for expression, name, place in arguments)
-        return Rule(head, listed, body, span)
+        listed = tuple(rules.HeadArgument(expression, name, place) for expression, name, place in arguments)
+        return rules.Rule(head, listed, body, span)
 
     def given_arguments(self, span: Span, *arguments: Given) -> tuple[Given, ...]:
         return arguments
@@ -336,14 +313,14 @@ class RuleRules(ValueRules):
     def given_argument(self, span: Span, name: Token | None, expression: Expr) -> Given:
         return Given(expression, None if name is None else unquote_name(name), span)
 
-    def fact(self, span: Span, table: str, *expressions: Expr) -> Fact:
+    def fact(self, span: Span, table: str, *expressions: Expr) -> rules.Fact:
         values, columns, problems = read_values(expressions, span)
         self.problems += problems
-        return Fact(table, values, columns, span)
+        return rules.Fact(table, values, columns, span)
 
-    def table(self, span: Span, name: str, *columns: str) -> TableDeclaration:
+    def table(self, span: Span, name: str, *columns: str) -> rules.TableDeclaration:
         self.problems += repeated_columns(columns, span)
-        return TableDeclaration(name, columns, span)
+        return rules.TableDeclaration(name, columns, span)
 
     def declaration(
         self,
@@ -352,20 +329,20 @@ class RuleRules(ValueRules):
         attributes: tuple[str, ...] | None,
         identity: str | None,
         parent: str | None,
-    ) -> StreamDeclaration:
+    ) -> rules.StreamDeclaration:
         self.problems += repeated_columns(attributes or (), span)
-        return StreamDeclaration(stream, attributes, identity, parent, span)
+        return rules.StreamDeclaration(stream, attributes, identity, parent, span)
 
-    def identified(self, span: Span, stream: str, identity: str, parent: str | None) -> StreamDeclaration:
+    def identified(self, span: Span, stream: str, identity: str, parent: str | None) -> rules.StreamDeclaration:
         return self.declaration(span, stream, None, identity, parent)
 
-    def with_parent(self, span: Span, stream: str, parent: str) -> StreamDeclaration:
+    def with_parent(self, span: Span, stream: str, parent: str) -> rules.StreamDeclaration:
         return self.declaration(span, stream, None, None, parent)
 
-    def any_identified(self, span: Span, identity: str, parent: str | None) -> StreamDeclaration:
+    def any_identified(self, span: Span, identity: str, parent: str | None) -> rules.StreamDeclaration:
         return self.declaration(span, None, None, identity, parent)
 
-    def any_with_parent(self, span: Span, parent: str) -> StreamDeclaration:
+    def any_with_parent(self, span: Span, parent: str) -> rules.StreamDeclaration:
         return self.declaration(span, None, None, None, parent)
 
     def columns(self, span: Span, *names: str) -> tuple[str, ...]:
@@ -385,17 +362,17 @@ class RuleRules(ValueRules):
         where: Clause | None,
         action: str,
         arguments: tuple[Given, ...],
-    ) -> Action:
+    ) -> rules.Action:
         self.problems += positions_behind_names([(argument.name, argument.span) for argument in arguments])
-        listed = tuple(ActionArgument(expression, name, place) for expression, name, place in arguments)
-        return Action(stream, variable, action, listed, None if where is None else where.value, span)
+        listed = tuple(rules.ActionArgument(expression, name, place) for expression, name, place in arguments)
+        return rules.Action(stream, variable, action, listed, None if where is None else where.value, span)
 
     # Items of a body
 
-    def rule_items(self, span: Span, *items: Item) -> tuple[Item, ...]:
+    def rule_items(self, span: Span, *items: rules.Item) -> tuple[rules.Item, ...]:
         return items
 
-    def condition(self, span: Span, expression: Expr) -> Item:
+    def condition(self, span: Span, expression: Expr) -> rules.Item:
         # In parentheses, it is a condition whatever it calls.
         if isinstance(expression, Call) and expression.span == span:
             name = read_name(self.source.text, span.start)
@@ -403,23 +380,23 @@ class RuleRules(ValueRules):
                 occurrence = self.occurrence(span, unquote_name(name), *expression.arguments)
                 if problem := unnamed_timer(occurrence):
                     self.problems.append(problem)
-                    return Atom(occurrence.name, (), span=span)
+                    return rules.Atom(occurrence.name, (), span=span)
                 return self._atom(occurrence, None, span)
         self.problems += misjoined_items(expression)
-        return Condition(expression, span)
+        return rules.Condition(expression, span)
 
-    def labelled(self, span: Span, name: str, occurrence: Occurrence) -> Atom | TimerItem:
+    def labelled(self, span: Span, name: str, occurrence: Occurrence) -> rules.Atom | rules.TimerItem:
         if not is_timer(occurrence):
             return self._atom(occurrence, name, span)
         timer, problems = read_timer(name, occurrence, span)
         self.problems += problems
         return timer
 
-    def while_not(self, span: Span, interval: str, name: str | None, occurrence: Occurrence) -> While:
-        return While(interval, self._atom(occurrence, name, occurrence.span), span=span)
+    def while_not(self, span: Span, interval: str, name: str | None, occurrence: Occurrence) -> rules.While:
+        return rules.While(interval, self._atom(occurrence, name, occurrence.span), span=span)
 
-    def while_collect(self, span: Span, interval: str, name: str | None, occurrence: Occurrence) -> While:
-        return While(interval, self._atom(occurrence, name, occurrence.span), collects=True, span=span)
+    def while_collect(self, span: Span, interval: str, name: str | None, occurrence: Occurrence) -> rules.While:
+        return rules.While(interval, self._atom(occurrence, name, occurrence.span), collects=True, span=span)
 
     def occurrence(self, span: Span, name: str, *arguments: Expr | Events) -> Occurrence:
         return Occurrence(name, self.source.text.startswith("`", span.start), arguments, span)
@@ -427,17 +404,17 @@ class RuleRules(ValueRules):
     def event_count(self, span: Span, minus: Token | None, number: Token, word: Token) -> Events:
         return Events(self._integer(span, number), span)
 
-    def together(self, span: Span, *parts: Any) -> Together:
+    def together(self, span: Span, *parts: Any) -> rules.Together:
         names, window = parts[:-1], parts[-1]
         if isinstance(window, Events):
             self.problems.append(window_problem(window))
-        return Together(names, window, span)
+        return rules.Together(names, window, span)
 
-    def temporal(self, span: Span, left: str, relation: Token, right: str) -> Temporal | Causes:
+    def temporal(self, span: Span, left: str, relation: Token, right: str) -> rules.Temporal | rules.Causes:
         word = relation.lower()
-        return Causes(left, right, span) if word == "causes" else Temporal(left, word, right, span)
+        return rules.Causes(left, right, span) if word == "causes" else rules.Temporal(left, word, right, span)
 
-    def _atom(self, occurrence: Occurrence, name: str | None, span: Span) -> Atom:
+    def _atom(self, occurrence: Occurrence, name: str | None, span: Span) -> rules.Atom:
         arguments, problems = read_arguments(occurrence.arguments, self.source.text, occurrence.span)
         self.problems += problems
-        return Atom(occurrence.name, arguments, name, span)
+        return rules.Atom(occurrence.name, arguments, name, span)

@@ -7,36 +7,9 @@ from typing import Any, NamedTuple
 from lark import Token
 
 from ensue.errors import Problem, Span
+from ensue.nodes import states
 from ensue.nodes.expressions import Field, Literal
 from ensue.nodes.patterns import Window
-from ensue.nodes.states import (
-    EVERYONE,
-    Arrow,
-    Both,
-    Chance,
-    Constant,
-    Counted,
-    Drift,
-    Either,
-    ExpectedCount,
-    Located,
-    Measure,
-    MostLikely,
-    Move,
-    NotSo,
-    Number,
-    Observe,
-    Place,
-    Places,
-    ProbabilityOf,
-    Response,
-    Someone,
-    Start,
-    StateCondition,
-    StateStatement,
-    Wander,
-    Who,
-)
 from ensue.text.render_parts import render_measure
 from ensue.text.reserved import unquote_name
 from ensue.text.values import LiteralError, ValueRules, read_real
@@ -58,25 +31,25 @@ class Keys(NamedTuple):
 class Starts(NamedTuple):
     """One STARTS clause."""
 
-    starts: tuple[Start, ...]
+    starts: tuple[states.Start, ...]
     span: Span
 
 
 class StateRules(ValueRules):
     """One method for each rule of the grammar: the values of the children in, the value of the rule out."""
 
-    def state(self, span: Span, name: str, *parts: Any) -> StateStatement:
+    def state(self, span: Span, name: str, *parts: Any) -> states.StateStatement:
         place = next(place for place, part in enumerate(parts) if isinstance(part, Domain))
         clauses = parts[place + 1 :]
         starts = [clause for clause in clauses if isinstance(clause, Starts)]
-        drifts = [clause for clause in clauses if isinstance(clause, Drift)]
-        responses = tuple(clause for clause in clauses if isinstance(clause, Response))
+        drifts = [clause for clause in clauses if isinstance(clause, states.Drift)]
+        responses = tuple(clause for clause in clauses if isinstance(clause, states.Response))
         keys = [clause for clause in clauses if isinstance(clause, Keys)]
         again = [*((c.span, "PARTITION BY") for c in keys[1:]), *((c.span, "STARTS") for c in starts[1:])]
         for place_again, keyword in (*again, *((c.span or span, "EVERY") for c in drifts[1:])):
             said = f"the state has a second {keyword}"
             self._report(place_again, Problem("duplicate-clause", said, hint=f"keep one {keyword}"))
-        return StateStatement(
+        return states.StateStatement(
             name,
             parts[:place],
             parts[place].values,
@@ -93,52 +66,61 @@ class StateRules(ValueRules):
     def state_partition(self, span: Span, *names: str) -> Keys:
         return Keys(names, span)
 
-    def starts(self, span: Span, *starts: Start) -> Starts:
+    def starts(self, span: Span, *starts: states.Start) -> Starts:
         return Starts(starts, span)
 
-    def start(self, span: Span, *chances: Any) -> Start:
-        return Start(None, _distribution(chances, span), span)
+    def start(self, span: Span, *chances: Any) -> states.Start:
+        return states.Start(None, _distribution(chances, span), span)
 
-    def own_start(self, span: Span, variable: str, *chances: Any) -> Start:
-        return Start(variable, _distribution(chances, span), span)
+    def own_start(self, span: Span, variable: str, *chances: Any) -> states.Start:
+        return states.Start(variable, _distribution(chances, span), span)
 
-    def chance(self, span: Span, value: str, probability: Literal) -> Chance:
-        return Chance(value, float(probability.value), span)  # type: ignore[arg-type]
+    def chance(self, span: Span, value: str, probability: Literal) -> states.Chance:
+        return states.Chance(value, float(probability.value), span)  # type: ignore[arg-type]
 
-    def response(self, span: Span, stream: str, variable: str, change: Move | Wander | Observe) -> Response:
-        return Response(stream, variable, change, span)
+    def response(
+        self, span: Span, stream: str, variable: str, change: states.Move | states.Wander | states.Observe
+    ) -> states.Response:
+        return states.Response(stream, variable, change, span)
 
-    def drift(self, span: Span, window: Window, change: Wander) -> Drift:
-        return Drift(window, change, span)
+    def drift(self, span: Span, window: Window, change: states.Wander) -> states.Drift:
+        return states.Drift(window, change, span)
 
-    def move(self, span: Span, who: Who, source: Place | None, target: Place, probability: Number | None) -> Move:
-        return Move(who, source, target, probability, span)
+    def move(
+        self,
+        span: Span,
+        who: states.Who,
+        source: states.Place | None,
+        target: states.Place,
+        probability: states.Number | None,
+    ) -> states.Move:
+        return states.Move(who, source, target, probability, span)
 
-    def wander(self, span: Span, who: Who | None, arrows: tuple[Arrow, ...]) -> Wander:
-        return Wander(who or Someone(EVERYONE), arrows, span)
+    def wander(self, span: Span, who: states.Who | None, arrows: tuple[states.Arrow, ...]) -> states.Wander:
+        return states.Wander(who or states.Someone(states.EVERYONE), arrows, span)
 
     def observe(
         self,
         span: Span,
-        who: Who,
-        place: Place,
-        reliability: Number | None,
-        false_alarm: Number | None,
-        errors: tuple[Arrow, ...] | None,
-    ) -> Observe:
-        return Observe(who, place, reliability, false_alarm, errors, span)
+        who: states.Who,
+        place: states.Place,
+        reliability: states.Number | None,
+        false_alarm: states.Number | None,
+        errors: tuple[states.Arrow, ...] | None,
+    ) -> states.Observe:
+        return states.Observe(who, place, reliability, false_alarm, errors, span)
 
-    def arrows(self, span: Span, *arrows: Arrow) -> tuple[Arrow, ...]:
+    def arrows(self, span: Span, *arrows: states.Arrow) -> tuple[states.Arrow, ...]:
         return arrows
 
-    def arrow(self, span: Span, source: str, target: str, probability: Literal) -> Arrow:
-        return Arrow(source, target, float(probability.value), span)  # type: ignore[arg-type]
+    def arrow(self, span: Span, source: str, target: str, probability: Literal) -> states.Arrow:
+        return states.Arrow(source, target, float(probability.value), span)  # type: ignore[arg-type]
 
-    def someone(self, span: Span, word: Token) -> Someone:
-        return Someone(word.lower(), span)
+    def someone(self, span: Span, word: Token) -> states.Someone:
+        return states.Someone(word.lower(), span)
 
-    def constant(self, span: Span, name: str) -> Constant:
-        return Constant(name, span)
+    def constant(self, span: Span, name: str) -> states.Constant:
+        return states.Constant(name, span)
 
     value_name = constant
 
@@ -162,44 +144,50 @@ class StateRules(ValueRules):
 
     # Questions
 
-    def believed(self, span: Span, measure: Measure) -> Field:
+    def believed(self, span: Span, measure: states.Measure) -> Field:
         """A question in a condition is a field of the event: what is believed when it has happened."""
         return Field(None, render_measure(measure), span, asks_state=True)
 
-    def believed_of(self, span: Span, variable: str, measure: Measure) -> Field:
+    def believed_of(self, span: Span, variable: str, measure: states.Measure) -> Field:
         return Field(variable, render_measure(measure), span, asks_state=True)
 
-    def probability_of(self, span: Span, condition: StateCondition, given: StateCondition | None) -> ProbabilityOf:
-        return ProbabilityOf(condition, given, span)
+    def probability_of(
+        self, span: Span, condition: states.StateCondition, given: states.StateCondition | None
+    ) -> states.ProbabilityOf:
+        return states.ProbabilityOf(condition, given, span)
 
-    def expected_count(self, span: Span, places: Places) -> ExpectedCount:
-        return ExpectedCount(places, span)
+    def expected_count(self, span: Span, places: states.Places) -> states.ExpectedCount:
+        return states.ExpectedCount(places, span)
 
-    def most_likely(self, span: Span, variable: str) -> MostLikely:
-        return MostLikely(Constant(variable, span), span)
+    def most_likely(self, span: Span, variable: str) -> states.MostLikely:
+        return states.MostLikely(states.Constant(variable, span), span)
 
-    def either(self, span: Span, left: StateCondition, right: StateCondition) -> Either:
-        return Either(left, right, span)
+    def either(self, span: Span, left: states.StateCondition, right: states.StateCondition) -> states.Either:
+        return states.Either(left, right, span)
 
-    def both(self, span: Span, left: StateCondition, right: StateCondition) -> Both:
-        return Both(left, right, span)
+    def both(self, span: Span, left: states.StateCondition, right: states.StateCondition) -> states.Both:
+        return states.Both(left, right, span)
 
-    def not_so(self, span: Span, item: StateCondition) -> NotSo:
-        return NotSo(item, span)
+    def not_so(self, span: Span, item: states.StateCondition) -> states.NotSo:
+        return states.NotSo(item, span)
 
-    def located(self, span: Span, who: Someone | Constant, negated: bool | None, places: Places) -> StateCondition:
-        found = Located(who, places, span)
-        return NotSo(found, span) if negated else found
+    def located(
+        self, span: Span, who: states.Someone | states.Constant, negated: bool | None, places: states.Places
+    ) -> states.StateCondition:
+        found = states.Located(who, places, span)
+        return states.NotSo(found, span) if negated else found
 
-    def counted(self, span: Span, places: Places, operator: Token, number: Token) -> Counted:
-        return Counted(places, {"==": "=", "<>": "!="}.get(operator, str(operator)), self._integer(span, number), span)
+    def counted(self, span: Span, places: states.Places, operator: Token, number: Token) -> states.Counted:
+        return states.Counted(
+            places, {"==": "=", "<>": "!="}.get(operator, str(operator)), self._integer(span, number), span
+        )
 
-    def places(self, span: Span, negated: bool | None, *values: str) -> Places:
-        return Places(values, bool(negated), span)
+    def places(self, span: Span, negated: bool | None, *values: str) -> states.Places:
+        return states.Places(values, bool(negated), span)
 
 
-def _distribution(chances: tuple[Any, ...], span: Span) -> tuple[Chance, ...] | None:
+def _distribution(chances: tuple[Any, ...], span: Span) -> tuple[states.Chance, ...] | None:
     """The chances of a start; one value is certain, and EVENLY is None."""
     if isinstance(chances[0], Token):
         return None
-    return (Chance(chances[0], 1.0, span),) if isinstance(chances[0], str) else chances
+    return (states.Chance(chances[0], 1.0, span),) if isinstance(chances[0], str) else chances

@@ -11,23 +11,7 @@ from typing import Any
 from lark import Token
 
 from ensue.errors import Problem, Source, Span, did_you_mean
-from ensue.nodes.expressions import (
-    NANOSECONDS_PER,
-    Between,
-    Binary,
-    Call,
-    Case,
-    Duration,
-    Expr,
-    Field,
-    InList,
-    IsNull,
-    Like,
-    Literal,
-    Same,
-    Timestamp,
-    Unary,
-)
+from ensue.nodes import expressions
 from ensue.nodes.patterns import Events, Ticks
 from ensue.text.reserved import unquote_name
 
@@ -125,9 +109,10 @@ def render_duration(nanoseconds: int) -> str:
     if nanoseconds == 0:
         return "0 seconds"
     unit = max(
-        (name for name, size in NANOSECONDS_PER.items() if nanoseconds % size == 0), key=NANOSECONDS_PER.__getitem__
+        (name for name, size in expressions.NANOSECONDS_PER.items() if nanoseconds % size == 0),
+        key=expressions.NANOSECONDS_PER.__getitem__,
     )
-    count = nanoseconds // NANOSECONDS_PER[unit]
+    count = nanoseconds // expressions.NANOSECONDS_PER[unit]
     plural = "" if unit in ("ns", "us", "ms") or abs(count) == 1 else "s"
     return f"{count} {unit}{plural}"
 
@@ -163,7 +148,7 @@ def _amount(number: str, unit: str) -> Fraction:
         _in_range(INT64_MAX + 1, f"{number} {unit}")
     if len(decimals) > 19:
         raise LiteralError("duration-fraction", f"`{shorten(number)} {unit}` is not a whole number of nanoseconds")
-    return Fraction(f"{whole}.{decimals or '0'}") * NANOSECONDS_PER[UNITS[unit.lower()]]
+    return Fraction(f"{whole}.{decimals or '0'}") * expressions.NANOSECONDS_PER[UNITS[unit.lower()]]
 
 
 def _in_range(value: int, text: str) -> int:
@@ -216,7 +201,7 @@ class ValueRules:
 
     # Windows
 
-    def time_window(self, span: Span, minus: Token | None, duration: Duration) -> Duration:
+    def time_window(self, span: Span, minus: Token | None, duration: expressions.Duration) -> expressions.Duration:
         if minus is not None and duration.nanoseconds:
             self._report(span, _window_size("a window of time is not negative"))
         return replace(duration, span=span)
@@ -236,103 +221,111 @@ class ValueRules:
             self._report(span, _window_size("a window of events holds at least 1 event"))
         return Events(count, span)
 
-    def duration(self, span: Span, *amounts: tuple[str, str]) -> Duration:
+    def duration(self, span: Span, *amounts: tuple[str, str]) -> expressions.Duration:
         try:
-            return Duration(read_duration(list(amounts), self.negative), span)
+            return expressions.Duration(read_duration(list(amounts), self.negative), span)
         except LiteralError as error:
             self._report(span, error.problem)
-            return Duration(0, span)
+            return expressions.Duration(0, span)
 
     def amount(self, span: Span, number: Token, unit: Token) -> tuple[str, str]:
         return str(number), str(unit)
 
     # Expressions
 
-    def or_(self, span: Span, left: Expr, right: Expr) -> Binary:
-        return Binary("or", left, right, span)
+    def or_(self, span: Span, left: expressions.Expr, right: expressions.Expr) -> expressions.Binary:
+        return expressions.Binary("or", left, right, span)
 
-    def and_(self, span: Span, left: Expr, right: Expr) -> Binary:
-        return Binary("and", left, right, span)
+    def and_(self, span: Span, left: expressions.Expr, right: expressions.Expr) -> expressions.Binary:
+        return expressions.Binary("and", left, right, span)
 
-    def not_(self, span: Span, operand: Expr) -> Unary:
-        return Unary("not", operand, span)
+    def not_(self, span: Span, operand: expressions.Expr) -> expressions.Unary:
+        return expressions.Unary("not", operand, span)
 
-    def binary(self, span: Span, left: Expr, operator: Token, right: Expr) -> Binary:
-        return Binary(_OPERATORS.get(operator, str(operator)), left, right, span)
+    def binary(
+        self, span: Span, left: expressions.Expr, operator: Token, right: expressions.Expr
+    ) -> expressions.Binary:
+        return expressions.Binary(_OPERATORS.get(operator, str(operator)), left, right, span)
 
     def negated(self, span: Span) -> bool:
         return True
 
-    def in_list(self, span: Span, operand: Expr, negated: bool | None, *items: Expr) -> InList:
-        return InList(operand, items, bool(negated), span)
+    def in_list(
+        self, span: Span, operand: expressions.Expr, negated: bool | None, *items: expressions.Expr
+    ) -> expressions.InList:
+        return expressions.InList(operand, items, bool(negated), span)
 
-    def between(self, span: Span, operand: Expr, negated: bool | None, low: Expr, high: Expr) -> Between:
-        return Between(operand, low, high, bool(negated), span)
+    def between(
+        self, span: Span, operand: expressions.Expr, negated: bool | None, low: expressions.Expr, high: expressions.Expr
+    ) -> expressions.Between:
+        return expressions.Between(operand, low, high, bool(negated), span)
 
-    def like(self, span: Span, operand: Expr, negated: bool | None, text: Token) -> Like:
-        return Like(operand, _unquote_text(text), bool(negated), span)
+    def like(self, span: Span, operand: expressions.Expr, negated: bool | None, text: Token) -> expressions.Like:
+        return expressions.Like(operand, _unquote_text(text), bool(negated), span)
 
-    def is_null(self, span: Span, operand: Expr, negated: bool | None) -> IsNull:
-        return IsNull(operand, bool(negated), span)
+    def is_null(self, span: Span, operand: expressions.Expr, negated: bool | None) -> expressions.IsNull:
+        return expressions.IsNull(operand, bool(negated), span)
 
-    def minus(self, span: Span, sign: Token, operand: Expr) -> Expr:
-        return replace(operand, span=span) if self.folded else Unary("-", operand, span)
+    def minus(self, span: Span, sign: Token, operand: expressions.Expr) -> expressions.Expr:
+        return replace(operand, span=span) if self.folded else expressions.Unary("-", operand, span)
 
-    def group(self, span: Span, expression: Expr) -> Expr:
+    def group(self, span: Span, expression: expressions.Expr) -> expressions.Expr:
         return expression
 
-    def bare_field(self, span: Span, name: str) -> Field:
-        return Field(None, name, span)
+    def bare_field(self, span: Span, name: str) -> expressions.Field:
+        return expressions.Field(None, name, span)
 
-    def field(self, span: Span, variable: str, name: str) -> Field:
-        return Field(variable, name, span)
+    def field(self, span: Span, variable: str, name: str) -> expressions.Field:
+        return expressions.Field(variable, name, span)
 
-    def call(self, span: Span, name: str, *arguments: Expr | None) -> Call:
-        return Call(name.lower(), tuple(argument for argument in arguments if argument is not None), span)
+    def call(self, span: Span, name: str, *arguments: expressions.Expr | None) -> expressions.Call:
+        return expressions.Call(name.lower(), tuple(argument for argument in arguments if argument is not None), span)
 
-    def same(self, span: Span, *names: str) -> Same:
-        return Same(names, span)
+    def same(self, span: Span, *names: str) -> expressions.Same:
+        return expressions.Same(names, span)
 
-    def case(self, span: Span, subject: Expr | None, *parts: Any) -> Case:
+    def case(self, span: Span, subject: expressions.Expr | None, *parts: Any) -> expressions.Case:
         *branches, default = parts
         if subject is not None:
-            branches = [(Binary("=", subject, value, value.span), result) for value, result in branches]
-        return Case(tuple(branches), default, span)
+            branches = [(expressions.Binary("=", subject, value, value.span), result) for value, result in branches]
+        return expressions.Case(tuple(branches), default, span)
 
-    def branch(self, span: Span, condition: Expr, value: Expr) -> tuple[Expr, Expr]:
+    def branch(
+        self, span: Span, condition: expressions.Expr, value: expressions.Expr
+    ) -> tuple[expressions.Expr, expressions.Expr]:
         return condition, value
 
     # Literals and names
 
-    def integer(self, span: Span, digits: Token) -> Literal:
-        return Literal(self._integer(span, digits, self.negative), span)
+    def integer(self, span: Span, digits: Token) -> expressions.Literal:
+        return expressions.Literal(self._integer(span, digits, self.negative), span)
 
-    def real(self, span: Span, number: Token) -> Literal:
+    def real(self, span: Span, number: Token) -> expressions.Literal:
         try:
-            return Literal(read_real(number, self.negative), span)
+            return expressions.Literal(read_real(number, self.negative), span)
         except LiteralError as error:
             self._report(span, error.problem)
-            return Literal(0.0, span)
+            return expressions.Literal(0.0, span)
 
-    def text(self, span: Span, text: Token) -> Literal:
-        return Literal(_unquote_text(text), span)
+    def text(self, span: Span, text: Token) -> expressions.Literal:
+        return expressions.Literal(_unquote_text(text), span)
 
-    def true(self, span: Span) -> Literal:
-        return Literal(True, span)
+    def true(self, span: Span) -> expressions.Literal:
+        return expressions.Literal(True, span)
 
-    def false(self, span: Span) -> Literal:
-        return Literal(False, span)
+    def false(self, span: Span) -> expressions.Literal:
+        return expressions.Literal(False, span)
 
-    def null(self, span: Span) -> Literal:
-        return Literal(None, span)
+    def null(self, span: Span) -> expressions.Literal:
+        return expressions.Literal(None, span)
 
-    def timestamp(self, span: Span, text: Token) -> Timestamp:
+    def timestamp(self, span: Span, text: Token) -> expressions.Timestamp:
         try:
             nanoseconds, zoned = read_timestamp(_unquote_text(text))
         except LiteralError as error:
             self._report(span, error.problem)
-            return Timestamp(0, span=span)
-        return Timestamp(nanoseconds, zoned, span)
+            return expressions.Timestamp(0, span=span)
+        return expressions.Timestamp(nanoseconds, zoned, span)
 
     def name(self, span: Span, name: Token) -> str:
         return unquote_name(name)

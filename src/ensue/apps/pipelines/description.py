@@ -5,22 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ensue.apps.pipelines.model import (
-    ConsoleSink,
-    Delivery,
-    Options,
-    Pipeline,
-    Session,
-    Sink,
-    SourceOfEvents,
-    SparkSinkOf,
-    Table,
-    WebhookSink,
-)
+from ensue.apps.pipelines import model
 from ensue.apps.pipelines.yaml_tree import Given, redact
 
 
-def described(pipeline: Pipeline) -> dict[str, Any]:
+def described(pipeline: model.Pipeline) -> dict[str, Any]:
     """The pipeline as JSON has it."""
     return {
         "name": pipeline.name,
@@ -42,7 +31,7 @@ def described(pipeline: Pipeline) -> dict[str, Any]:
     }
 
 
-def describe(pipeline: Pipeline) -> str:
+def describe(pipeline: model.Pipeline) -> str:
     """The pipeline for people."""
     plan = described(pipeline)
     lines = [f"PIPELINE {plan['name']} ({plan['mode']})", "", "SOURCES"]
@@ -92,7 +81,7 @@ def _line(item: dict[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _table(table: Table) -> dict[str, Any]:
+def _table(table: model.Table) -> dict[str, Any]:
     return {
         "format": table.format.raw,
         "path": _raw(table.path),
@@ -102,7 +91,7 @@ def _table(table: Table) -> dict[str, Any]:
     }
 
 
-def _source(source: SourceOfEvents) -> dict[str, Any]:
+def _source(source: model.SourceOfEvents) -> dict[str, Any]:
     own = {name: _raw(getattr(source, name)) for name in ("time", "type", "end", "watermark", "watermark_column")}
     made: dict[str, Any] = {"stream": _raw(source.stream), **_table(source.table), "value": _raw(source.value), **own}
     made["late"] = None if source.late is None else _sink(source.late)
@@ -111,22 +100,22 @@ def _source(source: SourceOfEvents) -> dict[str, Any]:
     return made
 
 
-def _sinks(sinks: Mapping[str, Sink]) -> dict[str, Any]:
+def _sinks(sinks: Mapping[str, model.Sink]) -> dict[str, Any]:
     return {name: _sink(sink) for name, sink in sinks.items()}
 
 
-def _sink(sink: Sink) -> dict[str, Any]:
+def _sink(sink: model.Sink) -> dict[str, Any]:
     match sink:
-        case ConsoleSink():
+        case model.ConsoleSink():
             return {"format": "console"}
-        case SparkSinkOf():
+        case model.SparkSinkOf():
             options = _shown(sink.options)
             return {"format": sink.format.raw, "path": _raw(sink.path), "mode": sink.mode, "options": options}
-        case WebhookSink():
+        case model.WebhookSink():
             return {"webhook": sink.url.raw, "headers": _shown(sink.headers), "timeout": sink.timeout}
 
 
-def _delivery(delivery: Delivery) -> dict[str, Any]:
+def _delivery(delivery: model.Delivery) -> dict[str, Any]:
     return {
         "dead_letters": _raw(delivery.dead_letters),
         "journal": _raw(delivery.journal),
@@ -136,7 +125,7 @@ def _delivery(delivery: Delivery) -> dict[str, Any]:
     }
 
 
-def _session(session: Session) -> dict[str, Any]:
+def _session(session: model.Session) -> dict[str, Any]:
     return {
         "master": _raw(session.master),
         "memory": _raw(session.memory),
@@ -145,14 +134,14 @@ def _session(session: Session) -> dict[str, Any]:
     }
 
 
-def _explained(pipeline: Pipeline) -> str:
+def _explained(pipeline: model.Pipeline) -> str:
     """The plan of the program. Only a program with variables in its text has values to hide."""
     text = pipeline.program.explain(time=pipeline.sources[0].time.value)
     with_variables = pipeline.query is not None and pipeline.query.raw != pipeline.query.value
     return redact(text, pipeline.hidden) if with_variables else text
 
 
-def _shown(options: Options) -> dict[str, str]:
+def _shown(options: model.Options) -> dict[str, str]:
     return {name: given.raw for name, given in options.items()}
 
 

@@ -9,19 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ensue.apps.pipelines import model
 from ensue.apps.pipelines.consistency import check_fit, not_there
 from ensue.apps.pipelines.definition import PIPELINE
-from ensue.apps.pipelines.model import (
-    ConsoleSink,
-    Delivery,
-    Pipeline,
-    Session,
-    Sink,
-    SourceOfEvents,
-    SparkSinkOf,
-    Table,
-    WebhookSink,
-)
 from ensue.apps.pipelines.validation import Checker, Mapped
 from ensue.apps.pipelines.yaml_tree import Entries, Environment, Given, Text, masked, parse_tree
 from ensue.errors import Problem, QueryError, Source, Span
@@ -31,12 +21,12 @@ from ensue.programs import Program, parse
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
 
-def read_pipeline(path: str | Path, environment: Mapping[str, str] | None = None) -> Pipeline:
+def read_pipeline(path: str | Path, environment: Mapping[str, str] | None = None) -> model.Pipeline:
     """Reads and checks a pipeline file; every problem that can be seen without Spark is in one QueryError."""
     return read_pipeline_text(Path(path).read_text(encoding="utf-8"), path, environment)
 
 
-def read_pipeline_text(text: str, path: str | Path, environment: Mapping[str, str] | None = None) -> Pipeline:
+def read_pipeline_text(text: str, path: str | Path, environment: Mapping[str, str] | None = None) -> model.Pipeline:
     """The same for a text; `path` is what problems cite, and paths in the text are relative to its folder.
 
     >>> read_pipeline_text("mode: batch", "pipeline.yaml")
@@ -132,14 +122,14 @@ class _Building:
     file: Path
     shown: Source
 
-    def pipeline(self, program: Program, environment: Environment) -> Pipeline:
+    def pipeline(self, program: Program, environment: Environment) -> model.Pipeline:
         top = self.values
         sources = top.values["sources"]
         assert isinstance(sources, list)
         limit = _number(top, "limit")
         violations = top.values.get("violations")
         name = _given(top, "name")
-        return Pipeline(
+        return model.Pipeline(
             file=self.file,
             source=self.shown,
             name=self.file.stem if name is None else name.raw,
@@ -175,8 +165,8 @@ class _Building:
         raw = given.raw if value == given.value else resolved_path(given.raw, self.file.parent)
         return Given(raw, value, given.span)
 
-    def _table(self, item: Any) -> Table:
-        return Table(
+    def _table(self, item: Any) -> model.Table:
+        return model.Table(
             item.values["format"],
             self._path(item, "path"),
             _options(item, "options"),
@@ -184,11 +174,11 @@ class _Building:
             _options(item, "columns"),
         )
 
-    def _source(self, item: Mapped) -> SourceOfEvents:
+    def _source(self, item: Mapped) -> model.SourceOfEvents:
         names = ("stream", "value", "time", "type", "end", "watermark", "watermark_column")
         given: dict[str, Any] = {name: _given(item, name) for name in names}
         late, rejected = item.values.get("late"), item.values.get("rejected")
-        return SourceOfEvents(
+        return model.SourceOfEvents(
             self._table(item),
             **given,
             late=None if late is None else self._sink(late),
@@ -200,24 +190,24 @@ class _Building:
             return item.value
         return self._sink(item)
 
-    def _sinks(self, key: str) -> dict[str, Sink]:
+    def _sinks(self, key: str) -> dict[str, model.Sink]:
         return {name: self._sink(item) for name, item in _named(self.values, key).items()}
 
-    def _sink(self, item: Any) -> Sink:
+    def _sink(self, item: Any) -> model.Sink:
         if isinstance(item, Given):
-            return ConsoleSink()
+            return model.ConsoleSink()
         if "webhook" in item.values:
             timeout = float(_text(item, "timeout") or 10)
-            return WebhookSink(item.values["webhook"], _options(item, "headers"), timeout)
+            return model.WebhookSink(item.values["webhook"], _options(item, "headers"), timeout)
         mode = _text(item, "mode") or "append"
-        return SparkSinkOf(item.values["format"], self._path(item, "path"), _options(item, "options"), mode)
+        return model.SparkSinkOf(item.values["format"], self._path(item, "path"), _options(item, "options"), mode)
 
-    def _delivery(self, item: Any) -> Delivery:
-        usual = Delivery()
+    def _delivery(self, item: Any) -> model.Delivery:
+        usual = model.Delivery()
         if item is None:
             return usual
         retries = _number(item, "retries")
-        return Delivery(
+        return model.Delivery(
             self._path(item, "dead_letters"),
             self._path(item, "journal"),
             usual.retries if retries is None else retries,
@@ -255,8 +245,8 @@ def _named(mapped: Mapped, key: str) -> dict[str, Any]:
     return dict(item.values) if isinstance(item, Mapped) else {}
 
 
-def _session(item: Any) -> Session:
+def _session(item: Any) -> model.Session:
     if item is None:
-        return Session()
+        return model.Session()
     packages = tuple(item.values.get("packages", ()))
-    return Session(_given(item, "master"), _given(item, "memory"), packages, _options(item, "config"))
+    return model.Session(_given(item, "master"), _given(item, "memory"), packages, _options(item, "config"))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from ensue.apps.pipelines.definition import Flag, Key, ListOf, MapOf, Number, Record, Settings, Shape, TextOf
+from ensue.apps.pipelines import definition
 from ensue.apps.pipelines.yaml_tree import Entries, Entry, Environment, Given, Items, Text, Tree, secret_part
 from ensue.errors import Problem, Span, did_you_mean
 
@@ -31,27 +31,27 @@ class Checker:
     problems: list[Problem] = field(default_factory=list)
     secrets: list[Span] = field(default_factory=list)
 
-    def check(self, tree: Tree, shape: Shape, key: str = "") -> Values | None:
+    def check(self, tree: Tree, shape: definition.Shape, key: str = "") -> Values | None:
         """The values of a tree, or None where it is not of this shape."""
         match shape, tree:
-            case Record(), Entries():
+            case definition.Record(), Entries():
                 return self._record(tree, shape, key)
-            case Record(short=TextOf() as short), Text():
+            case definition.Record(short=definition.TextOf() as short), Text():
                 return self._text(tree, short, key, "or a mapping")
-            case MapOf(item), Entries():
+            case definition.MapOf(item), Entries():
                 return self._mapping(tree, item)
-            case Settings(), Entries():
-                return self._mapping(tree, TextOf(multiline=True), any_scalar=True)
-            case ListOf(item), Items():
+            case definition.Settings(), Entries():
+                return self._mapping(tree, definition.TextOf(multiline=True), any_scalar=True)
+            case definition.ListOf(item), Items():
                 return self._list(tree, item, key)
-            case TextOf(), Text():
+            case definition.TextOf(), Text():
                 return self._text(tree, shape, key)
-            case ((Number() | Flag()), Text()):
+            case ((definition.Number() | definition.Flag()), Text()):
                 return self._plain(tree, shape, key)
         self._wrong(tree.span, key, _described(shape), tree, hint=_advice(shape))
         return None
 
-    def _record(self, tree: Entries, record: Record, key: str) -> Mapped:
+    def _record(self, tree: Entries, record: definition.Record, key: str) -> Mapped:
         found = self._entries(tree)
         known = [item.name for item in record.keys]
         for entry in tree.entries:
@@ -65,7 +65,7 @@ class Checker:
         self._missing(found, record, key)
         return found
 
-    def _missing(self, found: Mapped, record: Record, key: str) -> None:
+    def _missing(self, found: Mapped, record: definition.Record, key: str) -> None:
         place = Span(found.span.start, found.span.start + 1)
         for item in record.keys:
             if item.required and item.name not in found.places:
@@ -99,7 +99,7 @@ class Checker:
             )
         )
 
-    def _mapping(self, tree: Entries, item: Shape, any_scalar: bool = False) -> Mapped:
+    def _mapping(self, tree: Entries, item: definition.Shape, any_scalar: bool = False) -> Mapped:
         found = self._entries(tree)
         for entry in tree.entries:
             found.places[entry.key] = entry.key_span
@@ -111,13 +111,13 @@ class Checker:
                 found.values[entry.key] = checked
         return found
 
-    def _list(self, tree: Items, item: Shape, key: str) -> list[Values]:
+    def _list(self, tree: Items, item: definition.Shape, key: str) -> list[Values]:
         if not tree.items:
             self.problems.append(Problem("pipeline-value", f"`{key}` is empty", tree.span, hint="give at least one"))
         checked = [self.check(part, item, key) for part in tree.items]
         return [value for value in checked if value is not None]
 
-    def _text(self, tree: Text, shape: TextOf, key: str, otherwise: str = "") -> Given | None:
+    def _text(self, tree: Text, shape: definition.TextOf, key: str, otherwise: str = "") -> Given | None:
         if not isinstance(tree.value, str) or not tree.value.strip():
             self._wrong(tree.span, key, f"{_described(shape)} {otherwise}".strip(), tree, hint=_advice(shape))
             return None
@@ -148,7 +148,7 @@ class Checker:
             )
         )
 
-    def _plain(self, tree: Text, shape: Number | Flag, key: str) -> Given | None:
+    def _plain(self, tree: Text, shape: definition.Number | definition.Flag, key: str) -> Given | None:
         raw = tree.value if isinstance(tree.value, str) else _as_option(tree.value)
         value, problems = self.environment.filled(raw, tree.span)
         self.problems += problems
@@ -171,7 +171,7 @@ class Checker:
         self.problems.append(problem)
 
 
-def _meaning(key: Key) -> str:
+def _meaning(key: definition.Key) -> str:
     return f"`{key.name}` is {key.meaning}" if key.name != "webhook" else "`webhook` is an address to POST rows to"
 
 
@@ -179,7 +179,7 @@ def _as_option(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else "" if value is None else str(value)
 
 
-def _fits(value: str, shape: TextOf) -> bool:
+def _fits(value: str, shape: definition.TextOf) -> bool:
     if shape.choices:
         return value in shape.choices
     if not shape.multiline and "\n" in value:
@@ -187,41 +187,41 @@ def _fits(value: str, shape: TextOf) -> bool:
     return not shape.pattern or re.fullmatch(shape.pattern, value) is not None
 
 
-def _fits_plain(value: str, shape: Number | Flag) -> bool:
-    if isinstance(shape, Flag):
+def _fits_plain(value: str, shape: definition.Number | definition.Flag) -> bool:
+    if isinstance(shape, definition.Flag):
         return value in ("true", "false")
     return re.fullmatch("[0-9]+", value) is not None and int(value) >= shape.least
 
 
-def _described(shape: Shape) -> str:
+def _described(shape: definition.Shape) -> str:
     match shape:
-        case TextOf():
+        case definition.TextOf():
             choices = [f"`{choice}`" for choice in shape.choices]
             return " or ".join(choices) if choices else shape.expected
-        case Number():
+        case definition.Number():
             return f"a number from {shape.least}"
-        case Flag():
+        case definition.Flag():
             return "`true` or `false`"
-        case ListOf():
+        case definition.ListOf():
             return "a list"
-        case Record(short=TextOf() as short):
+        case definition.Record(short=definition.TextOf() as short):
             return f"{_described(short)} or a mapping"
         case _:
             return "a mapping"
 
 
-def _advice(shape: Shape) -> str:
+def _advice(shape: definition.Shape) -> str:
     """What to write, for a value of another shape."""
     match shape:
-        case TextOf(choices=(), expected="a text"):
+        case definition.TextOf(choices=(), expected="a text"):
             return "put it between quotes"
-        case TextOf(choices=()):
+        case definition.TextOf(choices=()):
             return f"write {shape.expected}"
-        case TextOf() | Flag():
+        case definition.TextOf() | definition.Flag():
             return "write one of these"
-        case Number():
+        case definition.Number():
             return "write a whole number, without a unit"
-        case ListOf():
+        case definition.ListOf():
             return "begin each item with `- `, in a line of its own"
         case _:
             return "write `key: value`, each in a line of its own and further to the right"

@@ -14,24 +14,7 @@ import pyarrow as pa
 from ensue.engine.belief.model import StatePlan
 from ensue.errors import LimitError, SchemaError
 from ensue.kernels.beliefs import Floats
-from ensue.nodes.states import (
-    ANYONE,
-    NOBODY,
-    Both,
-    Constant,
-    Counted,
-    Either,
-    ExpectedCount,
-    Located,
-    Measure,
-    MostLikely,
-    NotSo,
-    Places,
-    ProbabilityOf,
-    StateCondition,
-    StateStatement,
-    atoms,
-)
+from ensue.nodes import states
 
 # --- Conditions on a state: where they hold in a joint distribution, and their probability where variables are apart.
 
@@ -50,56 +33,59 @@ _COMPARE: dict[str, Callable[[Any, int], Any]] = {
 Flags = npt.NDArray[np.bool_]
 
 
-def chosen(places: Places, statement: StateStatement) -> Flags:
+def chosen(places: states.Places, statement: states.StateStatement) -> Flags:
     """Which values of the domain are meant."""
     named = np.isin(np.array(statement.values, object), list(places.values))
     return ~named if places.negated else named
 
 
-def holds(condition: StateCondition, found: Callable[[Located | Counted], Any]) -> Any:
+def holds(condition: states.StateCondition, found: Callable[[states.Located | states.Counted], Any]) -> Any:
     """Whether a condition holds, from whether its atoms do."""
     match condition:
-        case Located() | Counted():
+        case states.Located() | states.Counted():
             return found(condition)
-        case NotSo():
+        case states.NotSo():
             return np.logical_not(holds(condition.item, found))
-        case Both():
+        case states.Both():
             return np.logical_and(holds(condition.left, found), holds(condition.right, found))
-        case Either():
+        case states.Either():
             return np.logical_or(holds(condition.left, found), holds(condition.right, found))
 
 
-def _of_count(atom: Located | Counted, count: Any, variables: int) -> Any:
+def _of_count(atom: states.Located | states.Counted, count: Any, variables: int) -> Any:
     """Whether an atom that speaks of no variable by name holds for so many variables."""
-    if isinstance(atom, Counted):
+    if isinstance(atom, states.Counted):
         return _COMPARE[atom.operator](count, atom.number)
-    assert not isinstance(atom.who, Constant)
-    if atom.who.word == ANYONE:
+    assert not isinstance(atom.who, states.Constant)
+    if atom.who.word == states.ANYONE:
         return np.greater(count, 0)
-    return np.equal(count, 0 if atom.who.word == NOBODY else variables)
+    return np.equal(count, 0 if atom.who.word == states.NOBODY else variables)
 
 
-def truth(condition: StateCondition, statement: StateStatement, digits: npt.NDArray[np.int16]) -> Flags:
+def truth(condition: states.StateCondition, statement: states.StateStatement, digits: npt.NDArray[np.int16]) -> Flags:
     """In which combinations of values a condition holds."""
 
-    def found(atom: Located | Counted) -> Flags:
+    def found(atom: states.Located | states.Counted) -> Flags:
         mask = chosen(atom.places, statement)
-        if isinstance(atom, Located) and isinstance(atom.who, Constant):
+        if isinstance(atom, states.Located) and isinstance(atom.who, states.Constant):
             return np.asarray(mask[digits[statement.variables.index(atom.who.name)]])
         return np.asarray(_of_count(atom, mask[digits].sum(axis=0), len(statement.variables)))
 
     return np.asarray(holds(condition, found))
 
 
-def product_chances(condition: StateCondition, statement: StateStatement, chances: Floats) -> Floats:
+def product_chances(condition: states.StateCondition, statement: states.StateStatement, chances: Floats) -> Floats:
     """The probability of a condition on independent variables; `chances` are rows of one distribution per variable.
 
     Variables are taken in one by one. What is known so far of the atoms, the truth of those that name a variable and a
     count for the others, is a case; each case has its probability in every row.
     """
-    parts = list(dict.fromkeys(atoms(condition)))
+    parts = list(dict.fromkeys(states.atoms(condition)))
     masks = [chosen(atom.places, statement) for atom in parts]
-    names = [atom.who.name if isinstance(atom, Located) and isinstance(atom.who, Constant) else None for atom in parts]
+    names = [
+        atom.who.name if isinstance(atom, states.Located) and isinstance(atom.who, states.Constant) else None
+        for atom in parts
+    ]
     values = len(statement.values)
     cases: dict[tuple[int, ...], Floats] = {(0,) * len(parts): np.ones(len(chances))}
     for number, variable in enumerate(statement.variables):
@@ -136,13 +122,13 @@ def _joined_cases(
 
 
 def _holds_in(
-    condition: StateCondition,
-    parts: Sequence[Located | Counted],
+    condition: states.StateCondition,
+    parts: Sequence[states.Located | states.Counted],
     names: Sequence[str | None],
     case: tuple[int, ...],
     variables: int,
 ) -> bool:
-    def found(atom: Located | Counted) -> Any:
+    def found(atom: states.Located | states.Counted) -> Any:
         place = parts.index(atom)
         return case[place] > 0 if names[place] is not None else _of_count(atom, case[place], variables)
 
@@ -161,23 +147,23 @@ class Answers:
 
     plan: StatePlan
     chances: Floats
-    given: StateCondition | None = None
+    given: states.StateCondition | None = None
 
-    def under(self, condition: StateCondition) -> Answers:
+    def under(self, condition: states.StateCondition) -> Answers:
         """The same beliefs if one more condition held."""
-        together = condition if self.given is None else Both(self.given, condition)
+        together = condition if self.given is None else states.Both(self.given, condition)
         return Answers(self.plan, self.chances, together)
 
-    def probabilities(self, conditions: Sequence[StateCondition]) -> Floats:
+    def probabilities(self, conditions: Sequence[states.StateCondition]) -> Floats:
         """The probability of each condition, a column for each; NaN where what is given is impossible."""
         if self.given is None:
             return self._unconditional(conditions)
-        asked = [Both(condition, self.given) for condition in conditions]
+        asked = [states.Both(condition, self.given) for condition in conditions]
         found = self._unconditional([*asked, self.given])
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(found[:, -1:] > 0, found[:, :-1] / found[:, -1:], np.nan)
 
-    def _unconditional(self, conditions: Sequence[StateCondition]) -> Floats:
+    def _unconditional(self, conditions: Sequence[states.StateCondition]) -> Floats:
         statement = self.plan.statement
         if not self.plan.exact:
             columns = [product_chances(condition, statement, self.chances) for condition in conditions]
@@ -190,16 +176,16 @@ class Answers:
         """The probability of each value of a variable."""
         return self.probabilities([at(variable, value) for value in self.plan.statement.values])
 
-    def expected_count(self, places: Places) -> Floats:
+    def expected_count(self, places: states.Places) -> Floats:
         """How many variables have one of the values, on average."""
-        parts = [Located(Constant(variable), places) for variable in self.plan.statement.variables]
+        parts = [states.Located(states.Constant(variable), places) for variable in self.plan.statement.variables]
         total: Floats = self.probabilities(parts).sum(axis=1)
         return total
 
-    def count_distribution(self, places: Places) -> Floats:
+    def count_distribution(self, places: states.Places) -> Floats:
         """The probability that none, one, two, ... of the variables have one of the values."""
         numbers = range(len(self.plan.statement.variables) + 1)
-        return self.probabilities([Counted(places, "=", number) for number in numbers])
+        return self.probabilities([states.Counted(places, "=", number) for number in numbers])
 
     def most_likely(self) -> tuple[np.ndarray, Floats]:
         """The most likely combination of values, as numbers of values, and its probability; of equal ones the first."""
@@ -223,9 +209,9 @@ class Answers:
         return best, np.take_along_axis(marginals, best[:, :, None], axis=2)[:, :, 0].prod(axis=1)
 
 
-def at(variable: str, *values: str) -> Located:
+def at(variable: str, *values: str) -> states.Located:
     """`alice IN kitchen`."""
-    return Located(Constant(variable), Places(values))
+    return states.Located(states.Constant(variable), states.Places(values))
 
 
 def first_of_best(weights: Floats) -> np.ndarray:
@@ -238,46 +224,46 @@ def first_of_best(weights: Floats) -> np.ndarray:
 # Measures: what the kernel adds up at every event, and what becomes of the sums
 
 
-def weights_of(measure: Measure, plan: StatePlan) -> Floats:
+def weights_of(measure: states.Measure, plan: StatePlan) -> Floats:
     """The weights by which a measure adds a joint distribution up: one row for each sum."""
     statement, digits = plan.statement, plan.model.digits
     match measure:
-        case ProbabilityOf(condition, None):
+        case states.ProbabilityOf(condition, None):
             return truth(condition, statement, digits)[None].astype(np.float64)
-        case ProbabilityOf(condition, given):
+        case states.ProbabilityOf(condition, given):
             assert given is not None
-            both = truth(Both(condition, given), statement, digits)
+            both = truth(states.Both(condition, given), statement, digits)
             return np.stack([both, truth(given, statement, digits)]).astype(np.float64)
-        case ExpectedCount(places):
+        case states.ExpectedCount(places):
             return np.asarray(chosen(places, statement)[digits].sum(axis=0)[None], np.float64)
-        case MostLikely(variable):
+        case states.MostLikely(variable):
             own = digits[statement.variables.index(variable.name)]
             return np.stack([own == value for value in range(plan.model.values)]).astype(np.float64)
 
 
-def sums_of(measure: Measure, answers: Answers) -> Floats:
+def sums_of(measure: states.Measure, answers: Answers) -> Floats:
     """The same sums from beliefs of any form, a column for each."""
     match measure:
-        case ProbabilityOf(condition, None):
+        case states.ProbabilityOf(condition, None):
             return answers.probabilities([condition])
-        case ProbabilityOf(condition, given):
+        case states.ProbabilityOf(condition, given):
             assert given is not None
-            return answers.probabilities([Both(condition, given), given])
-        case ExpectedCount(places):
+            return answers.probabilities([states.Both(condition, given), given])
+        case states.ExpectedCount(places):
             return answers.expected_count(places)[:, None]
-        case MostLikely(variable):
+        case states.MostLikely(variable):
             return answers.marginal(variable.name)
 
 
-def column_of(measure: Measure, sums: Floats, plan: StatePlan) -> pa.Array:
+def column_of(measure: states.Measure, sums: Floats, plan: StatePlan) -> pa.Array:
     """The column that a measure is, from its sums; null where they are missing, or what is given is impossible."""
     missing = np.asarray(np.isnan(sums).any(axis=1))
     match measure:
-        case ProbabilityOf(_, given) if given is not None:
+        case states.ProbabilityOf(_, given) if given is not None:
             missing |= sums[:, 1] <= 0
             with np.errstate(divide="ignore", invalid="ignore"):
                 return pa.array(sums[:, 0] / sums[:, 1], mask=missing)
-        case MostLikely():
+        case states.MostLikely():
             return texts(first_of_best(sums), plan.statement.values, missing)
         case _:
             return pa.array(sums[:, 0], mask=missing)
@@ -302,7 +288,7 @@ class Ask:
     state: int
     what: str
     arguments: tuple[Any, ...] = ()
-    given: StateCondition | None = None
+    given: states.StateCondition | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,21 +315,21 @@ class Known:
         combinations = list(product(values, repeat=len(variables)))
         conditions = []
         for combination in combinations:
-            parts: list[StateCondition] = [at(v, value) for v, value in zip(variables, combination, strict=True)]
+            parts: list[states.StateCondition] = [at(v, value) for v, value in zip(variables, combination, strict=True)]
             together = parts[0]
             for part in parts[1:]:
-                together = Both(together, part)
+                together = states.Both(together, part)
             conditions.append(together)
         named = {v: pa.array([c[place] for c in combinations]) for place, v in enumerate(variables)}
         return self._listed(named, self.answers.probabilities(conditions))
 
-    def probability(self, condition: StateCondition) -> pa.Table:
+    def probability(self, condition: states.StateCondition) -> pa.Table:
         return self._columns({"probability": _numbers(self.answers.probabilities([condition])[:, 0])})
 
-    def expected_count(self, places: Places) -> pa.Table:
+    def expected_count(self, places: states.Places) -> pa.Table:
         return self._columns({"expected": _numbers(self.answers.expected_count(places))})
 
-    def count_distribution(self, places: Places) -> pa.Table:
+    def count_distribution(self, places: states.Places) -> pa.Table:
         chances = self.answers.count_distribution(places)
         return self._listed({"count": pa.array(range(chances.shape[1]), pa.int64())}, chances)
 

@@ -26,21 +26,9 @@ from ensue.kernels.beliefs import (
     Model,
     Responses,
 )
+from ensue.nodes import states
 from ensue.nodes.expressions import Duration, Literal
 from ensue.nodes.patterns import Ticks
-from ensue.nodes.states import (
-    ANYONE,
-    EVERYONE,
-    Arrow,
-    Change,
-    Constant,
-    Move,
-    Number,
-    Observe,
-    Someone,
-    StateStatement,
-    Wander,
-)
 from ensue.plan.states import LARGEST_JOINT
 
 _POWERS = 62
@@ -51,7 +39,7 @@ _POWERS = 62
 class StatePlan:
     """A state, ready to be led through events."""
 
-    statement: StateStatement
+    statement: states.StateStatement
     source: Source | None
     model: Model
     responses: Responses
@@ -68,7 +56,7 @@ class StatePlan:
 
 
 def plan_state(
-    statement: StateStatement, source: Source | None, time_type: pa.DataType, limit: int = LARGEST_JOINT
+    statement: states.StateStatement, source: Source | None, time_type: pa.DataType, limit: int = LARGEST_JOINT
 ) -> StatePlan:
     """The arrays of a state, whose joint distribution is kept if it has at most `limit` numbers."""
     variables, values = len(statement.variables), len(statement.values)
@@ -97,7 +85,7 @@ def plan_state(
     return StatePlan(statement, source, model, responses)
 
 
-def transition(arrows: Iterable[Arrow], values: Sequence[str]) -> Floats:
+def transition(arrows: Iterable[states.Arrow], values: Sequence[str]) -> Floats:
     """The matrix of some arrows; what a row leaves over of 1 stays where it is."""
     matrix = np.zeros((len(values), len(values)))
     for arrow in arrows:
@@ -116,7 +104,7 @@ def _digits(variables: int, values: int) -> npt.NDArray[np.int16]:
     return np.ascontiguousarray(grid.astype(np.int16))
 
 
-def _starts(statement: StateStatement) -> list[Floats]:
+def _starts(statement: states.StateStatement) -> list[Floats]:
     chosen = {start.variable: start for start in statement.starts}
     found = []
     for variable in statement.variables:
@@ -145,12 +133,17 @@ def _powers(matrix: Floats) -> Floats:
     return np.stack(powers)
 
 
-def _drifting(statement: StateStatement) -> npt.NDArray[np.bool_]:
+def _drifting(statement: states.StateStatement) -> npt.NDArray[np.bool_]:
     who = statement.drift.change.who if statement.drift is not None else None
-    return np.array([who is not None and who in (Someone(EVERYONE), Constant(name)) for name in statement.variables])
+    return np.array(
+        [
+            who is not None and who in (states.Someone(states.EVERYONE), states.Constant(name))
+            for name in statement.variables
+        ]
+    )
 
 
-def _period(statement: StateStatement, source: Source | None, time_type: pa.DataType) -> int:
+def _period(statement: states.StateStatement, source: Source | None, time_type: pa.DataType) -> int:
     if statement.drift is None:
         return 0
     window, unit = statement.drift.window, None if pa.types.is_integer(time_type) else time_type.unit
@@ -173,7 +166,7 @@ def _period(statement: StateStatement, source: Source | None, time_type: pa.Data
     raise QueryError([problem], source)
 
 
-def _responses(changes: Sequence[Change], statement: StateStatement, matrices: list[Floats]) -> Responses:
+def _responses(changes: Sequence[states.Change], statement: states.StateStatement, matrices: list[Floats]) -> Responses:
     """The changes as numbers; their transitions and errors are appended to `matrices`."""
     rows = [_response(change, statement, matrices) for change in changes]
     codes, weights, hits, misses, places = zip(*rows, strict=True) if rows else ((), (), (), (), ())
@@ -187,33 +180,33 @@ def _responses(changes: Sequence[Change], statement: StateStatement, matrices: l
 
 
 def _response(
-    change: Change, statement: StateStatement, matrices: list[Floats]
+    change: states.Change, statement: states.StateStatement, matrices: list[Floats]
 ) -> tuple[int, float, float, float, int]:
-    word = change.who.word if isinstance(change.who, Someone) else None
+    word = change.who.word if isinstance(change.who, states.Someone) else None
     match change:
-        case Move():
-            code = MOVE_ONE if word is None else MOVE_ANYONE if word == ANYONE else MOVE_EVERYONE
+        case states.Move():
+            code = MOVE_ONE if word is None else MOVE_ANYONE if word == states.ANYONE else MOVE_EVERYONE
             return code, _fixed(change.probability, 1.0), 1.0, 0.0, 0
-        case Wander():
+        case states.Wander():
             matrices.append(transition(change.arrows, statement.values))
             return (WANDER_ONE if word is None else WANDER_EVERYONE), 1.0, 1.0, 0.0, len(matrices) - 1
-        case Observe(errors=None):
-            code = SEE_ONE if word is None else SEE_ANYONE if word == ANYONE else SEE_NOBODY
+        case states.Observe(errors=None):
+            code = SEE_ONE if word is None else SEE_ANYONE if word == states.ANYONE else SEE_NOBODY
             hit = _fixed(change.reliability, 1.0)
             return code, 1.0, hit, float(miss_of(change, hit, len(statement.values))), 0
-        case Observe():
+        case states.Observe():
             assert change.errors is not None
             matrices.append(transition(change.errors, statement.values))
             return MISREAD_ONE, 1.0, 1.0, 0.0, len(matrices) - 1
 
 
-def _fixed(number: Number | None, otherwise: float) -> float:
+def _fixed(number: states.Number | None, otherwise: float) -> float:
     """A number of the declaration; those of fields are read with the events."""
     return float(number.value) if isinstance(number, Literal) else otherwise  # type: ignore[arg-type]
 
 
-def miss_of(change: Observe, hit: float | Floats, values: int) -> float | Floats:
+def miss_of(change: states.Observe, hit: float | Floats, values: int) -> float | Floats:
     """The probability of what was seen where it is not so: of one variable's other values each takes an equal share."""
     if isinstance(change.false_alarm, Literal):
         return float(change.false_alarm.value)  # type: ignore[arg-type]
-    return 1 - hit if isinstance(change.who, Someone) else (1 - hit) / (values - 1)
+    return 1 - hit if isinstance(change.who, states.Someone) else (1 - hit) / (values - 1)

@@ -30,20 +30,9 @@ from ensue.plan.inputs import InputTable, plain_schema
 from ensue.plan.outputs import OutputSchema
 from ensue.plan.plans import Options, QueryPlan, Retention
 from ensue.plan.retention import Slicing, is_endless, slicing_of
+from ensue.runtimes.spark import worker
 from ensue.runtimes.spark.frames import FrameInput, carried, spark_schema
 from ensue.runtimes.spark.pushdown import column, in_streams, needed_rows, rows_between
-from ensue.runtimes.spark.worker import (
-    HORIZON,
-    NEXT,
-    PATTERN,
-    SOURCE,
-    BatchTask,
-    BatchWork,
-    Carrier,
-    Layout,
-    Shipped,
-    struct_name,
-)
 
 _KEYS = BooleanType | NumericType | DateType | TimestampType | TimestampNTZType | DayTimeIntervalType
 
@@ -68,7 +57,7 @@ def match_frames(
     slicing = None if derivations else slicing_of(plans)
     layout = travelling(inputs, everything)
     carrier = carrier_of(outputs)
-    task = BatchTask(
+    task = worker.BatchTask(
         layout,
         tuple(plans),
         tuple(outputs),
@@ -80,29 +69,33 @@ def match_frames(
     bounds = bounds_of([entry.item for entry in inputs], plans, derivations, options.since, options.until)
     rows = shuffled(inputs, layout, everything, slicing, keys, bounds)
     schema = carrier.schema if len(outputs) > 1 else result_schema(outputs[0])
-    return rows.mapInArrow(BatchWork(Shipped(task)), spark_schema(schema))
+    return rows.mapInArrow(worker.BatchWork(worker.Shipped(task)), spark_schema(schema))
 
 
-def carrier_of(outputs: Sequence[OutputSchema]) -> Carrier:
+def carrier_of(outputs: Sequence[OutputSchema]) -> worker.Carrier:
     """The columns in which matches of several queries travel together."""
-    return Carrier.of([result_schema(output) for output in outputs])
+    return worker.Carrier.of([result_schema(output) for output in outputs])
 
 
-def of_patterns(matches: DataFrame, carrier: Carrier, places: Sequence[int], names: Sequence[str]) -> DataFrame:
+def of_patterns(matches: DataFrame, carrier: worker.Carrier, places: Sequence[int], names: Sequence[str]) -> DataFrame:
     """The matches of some of the queries that were found together, all with columns of these names.
 
     As texts, because a program may have hundreds of queries, and every column is several calls to Java.
     """
     own = [_quoted(carrier.schema.names[number]) for number in carrier.places[places[0]]]
     columns = [f"{column} AS {_quoted(name)}" for column, name in zip(own, names, strict=True)]
-    return matches.filter(f"{_quoted(PATTERN)} IN ({', '.join(map(str, places))})").selectExpr(*columns)
+    return matches.filter(f"{_quoted(worker.PATTERN)} IN ({', '.join(map(str, places))})").selectExpr(*columns)
 
 
 def all_patterns(
-    matches: DataFrame, carrier: Carrier, names: Mapping[int, str], schemas: Sequence[pa.Schema], whole: pa.Schema
+    matches: DataFrame,
+    carrier: worker.Carrier,
+    names: Mapping[int, str],
+    schemas: Sequence[pa.Schema],
+    whole: pa.Schema,
 ) -> DataFrame:
     """The matches of the queries of these names and columns, in the columns of one table for all of them."""
-    pattern, others = column(PATTERN), len(names) < len(carrier.places)
+    pattern, others = column(worker.PATTERN), len(names) < len(carrier.places)
     where: dict[str, dict[int, list[int]]] = {name: {} for name in whole.names[1:]}
     for place, schema in zip(names, schemas, strict=True):
         for name, number in zip(schema.names, carrier.places[place], strict=True):
@@ -121,7 +114,7 @@ def all_patterns(
 
 def one_pattern(matches: DataFrame, name: str, whole: pa.Schema) -> DataFrame:
     """The matches of one query in the columns of a table for several."""
-    places = {own: struct_name(place) for place, own in enumerate(matches.columns)}
+    places = {own: worker.struct_name(place) for place, own in enumerate(matches.columns)}
     columns = [
         (column(places[field.name]) if field.name in places else F.lit(None).cast(from_arrow_type(field.type))).alias(
             field.name
@@ -141,9 +134,9 @@ def result_schema(output: OutputSchema) -> pa.Schema:
     return pa.schema([pa.field(field.name, carried(field.type)) for field in output.schema])
 
 
-def travelling(inputs: Sequence[FrameInput], plans: Sequence[QueryPlan]) -> Layout:
+def travelling(inputs: Sequence[FrameInput], plans: Sequence[QueryPlan]) -> worker.Layout:
     """The inputs with the columns that the queries use and nothing else."""
-    return Layout(
+    return worker.Layout(
         tuple(
             replace(entry.item, table=plain_schema(needed_columns(plans, entry.item).schema).empty_table())
             for entry in inputs
@@ -153,7 +146,7 @@ def travelling(inputs: Sequence[FrameInput], plans: Sequence[QueryPlan]) -> Layo
 
 def shuffled(
     inputs: Sequence[FrameInput],
-    layout: Layout,
+    layout: worker.Layout,
     plans: Sequence[QueryPlan],
     slicing: Slicing | None,
     keys: Sequence[str],
@@ -161,14 +154,14 @@ def shuffled(
 ) -> DataFrame:
     """All rows that matter, those of one key and slice together."""
     ends_with_rows = all(own.until is None for own in bounds)
-    horizon = [_last_end(inputs).alias(HORIZON)] if ends_with_rows and any(map(is_endless, plans)) else []
-    beside = [*([column(NEXT)] if slicing is not None else []), *horizon]
+    horizon = [_last_end(inputs).alias(worker.HORIZON)] if ends_with_rows and any(map(is_endless, plans)) else []
+    beside = [*([column(worker.NEXT)] if slicing is not None else []), *horizon]
     frames = []
     for place, entry in enumerate(inputs):
         frame = _rows_in_time(entry, relevant_rows(entry, plans), bounds[place], plans[0].catalog.time_type)
         by = route(inputs, place, keys)
         if slicing is not None:
-            frame = frame.withColumn(NEXT, _needed_again(entry, slicing))
+            frame = frame.withColumn(worker.NEXT, _needed_again(entry, slicing))
             by = [*by, _slice_start(entry, slicing)]
         frames.append((frame, by))
     if layout.is_flat:
@@ -177,7 +170,7 @@ def shuffled(
         chosen = frame.select(*map(column, names), *beside)
         shuffled = chosen.repartition(*by) if by else chosen.repartition(1)
         # By number, because `mapInArrow` asks for columns by names in which dots and the like have a meaning.
-        numbered = [struct_name(place) for place in range(len(names))]
+        numbered = [worker.struct_name(place) for place in range(len(names))]
         return shuffled.toDF(*numbered, *chosen.columns[len(names) :])
     parts = [
         frame.select(
@@ -219,8 +212,8 @@ def as_structs(items: Sequence[InputTable], place: int) -> list[Column]:
     kinds = [spark_schema(item.table.schema) for item in items]
     structs = [own if number == place else F.lit(None).cast(kind) for number, kind in enumerate(kinds)]
     return [
-        F.lit(place).alias(SOURCE),
-        *(struct.cast(kinds[number]).alias(struct_name(number)) for number, struct in enumerate(structs)),
+        F.lit(place).alias(worker.SOURCE),
+        *(struct.cast(kinds[number]).alias(worker.struct_name(number)) for number, struct in enumerate(structs)),
     ]
 
 
@@ -267,7 +260,7 @@ def _slice_start(entry: FrameInput, slicing: Slicing) -> Column:
     """The first tick of the slice for which a row stands."""
     item = entry.item
     own = _floor(ticks(entry, item.end or item.time), slicing.width)
-    return own + F.when(column(NEXT), F.lit(slicing.width).cast("long")).otherwise(F.lit(0).cast("long"))
+    return own + F.when(column(worker.NEXT), F.lit(slicing.width).cast("long")).otherwise(F.lit(0).cast("long"))
 
 
 def _last_use(entry: FrameInput, slicing: Slicing, start: Column, end: Column) -> Column:

@@ -13,19 +13,9 @@ from pyspark.sql import DataFrame
 from ensue.engine.retention import Bounds
 from ensue.errors import SchemaError
 from ensue.lower.phases import Lowered
+from ensue.plan import program_plans
 from ensue.plan.derivations import all_plans
 from ensue.plan.plans import Options
-from ensue.plan.program_plans import (
-    Columns,
-    Emission,
-    FixedTables,
-    Group,
-    ProgramPlan,
-    components,
-    of_result,
-    plan_queries,
-    plan_violations,
-)
 from ensue.plan.retention import slicing_of
 from ensue.plan.states import refuse_ahead, refuse_questions
 from ensue.runtimes.moments import Period
@@ -102,10 +92,10 @@ class Matched:
 def detect_frames(
     events: Mapping[str, DataFrame] | DataFrame,
     statements: Lowered,
-    columns: Columns,
+    columns: program_plans.Columns,
     options: Options,
-    emission: Emission,
-    fixed: FixedTables,
+    emission: program_plans.Emission,
+    fixed: program_plans.FixedTables,
     period: Period,
 ) -> Matched:
     """The matches of each query as a DataFrame; nothing runs before one of them is used."""
@@ -113,7 +103,7 @@ def detect_frames(
     if is_stream(events):
         refuse_ahead(statements, columns.end, emission.eager)
     events, statements = answered(events, statements, columns)
-    planned = plan_queries(empty_tables(events), statements, columns, emission.match_id, fixed)
+    planned = program_plans.plan_queries(empty_tables(events), statements, columns, emission.match_id, fixed)
     inputs = frame_inputs(events, planned.inputs)
     streaming = inputs[0].frame.isStreaming
     if streaming and period.is_limited:
@@ -130,11 +120,14 @@ def detect_frames(
 
 
 def frame_violations(
-    events: Mapping[str, DataFrame] | DataFrame, statements: Lowered, columns: Columns, emission: Emission
+    events: Mapping[str, DataFrame] | DataFrame,
+    statements: Lowered,
+    columns: program_plans.Columns,
+    emission: program_plans.Emission,
 ) -> DataFrame:
     """The traces that break a constraint, as a DataFrame; nothing runs before it is used."""
     require_pyspark()
-    planned = plan_violations(empty_tables(events), statements, columns)
+    planned = program_plans.plan_violations(empty_tables(events), statements, columns)
     inputs = frame_inputs(events, planned.inputs)
     streaming = inputs[0].frame.isStreaming
     advise(inputs[0].frame.sparkSession, streaming=streaming, stacklevel=CALLERS)
@@ -143,11 +136,13 @@ def frame_violations(
     return match_batch(inputs, planned, Options()).frames[0]
 
 
-def match_stream(inputs: Sequence[FrameInput], planned: ProgramPlan, options: Options, emission: Emission) -> Matched:
+def match_stream(
+    inputs: Sequence[FrameInput], planned: program_plans.ProgramPlan, options: Options, emission: program_plans.Emission
+) -> Matched:
     """Each query as a stream of its own; `ensue.start` runs several on one."""
     frames = []
     for place, (plan, output) in enumerate(zip(planned.plans, planned.outputs, strict=True)):
-        group = of_result(planned, place)
+        group = program_plans.of_result(planned, place)
         stream = plan_stream(
             inputs,
             [plan],
@@ -164,20 +159,20 @@ def match_stream(inputs: Sequence[FrameInput], planned: ProgramPlan, options: Op
     return Matched(tuple(frames), tuple(map(result_schema, planned.outputs)))
 
 
-def match_batch(inputs: Sequence[FrameInput], planned: ProgramPlan, options: Options) -> Matched:
+def match_batch(inputs: Sequence[FrameInput], planned: program_plans.ProgramPlan, options: Options) -> Matched:
     """Queries with the same keys share one scan and one shuffle, whose matches Spark keeps until they are released.
 
     So do queries that hang together by declared streams.
     """
     together: dict[tuple[tuple[str, ...], bool], list[int]] = {}
-    groups: list[Group] = []
-    for group in components(planned):
+    groups: list[program_plans.Group] = []
+    for group in program_plans.components(planned):
         if group.derivations:
             groups.append(group)
         else:
             cut = slicing_of([planned.plans[group.places[0]]]) is not None
             together.setdefault((group.keys, cut), []).extend(group.places)
-    groups += [Group(keys, tuple(places)) for (keys, _), places in together.items()]
+    groups += [program_plans.Group(keys, tuple(places)) for (keys, _), places in together.items()]
     frames: dict[int, DataFrame] = {}
     shared: list[Shared] = []
     for group in groups:
@@ -200,7 +195,10 @@ InProcess = Callable[[Any], pa.Table]
 
 
 def any_match_of_frames(
-    events: Mapping[str, DataFrame] | DataFrame, statements: Lowered, columns: Columns, in_process: InProcess
+    events: Mapping[str, DataFrame] | DataFrame,
+    statements: Lowered,
+    columns: program_plans.Columns,
+    in_process: InProcess,
 ) -> DataFrame:
     """A row for each key, as a DataFrame; nothing runs before it is used."""
     require_pyspark()
@@ -210,7 +208,7 @@ def any_match_of_frames(
         "add the answer as a column with `ensue.track` first, and use that column in the pattern",
     )
     tables = empty_tables(events)
-    planned = plan_queries(tables, statements, columns, fixed=fixed_tables(None, statements))
+    planned = program_plans.plan_queries(tables, statements, columns, fixed=fixed_tables(None, statements))
     inputs = frame_inputs(events, planned.inputs)
     if inputs[0].frame.isStreaming:
         raise SchemaError(

@@ -27,31 +27,16 @@ from ensue.engine.retention import Bounds
 from ensue.expr.kinds import NANOSECONDS_PER_UNIT, constant
 from ensue.expr.operators import like_parts
 from ensue.expr.types import own_type, readable_type
-from ensue.nodes.expressions import (
-    COMPARISONS,
-    Between,
-    Binary,
-    Duration,
-    Expr,
-    Field,
-    InList,
-    IsNull,
-    Like,
-    Literal,
-    Timestamp,
-    Unary,
-    anonymous_predicate,
-    walk,
-)
+from ensue.nodes import expressions
 from ensue.nodes.names import AnyEvent, Stream
 from ensue.nodes.uncertainty import CERTAINTY
 from ensue.plan.inputs import InputTable
 from ensue.plan.plans import QueryPlan
 
-Demands = Mapping[Stream, Mapping[tuple[Expr, ...], None]]
+Demands = Mapping[Stream, Mapping[tuple[expressions.Expr, ...], None]]
 """What is asked of the rows of each stream: one conjunction per variable, as the keys of an ordered set."""
 
-Constant = Literal | Duration | Timestamp
+Constant = expressions.Literal | expressions.Duration | expressions.Timestamp
 """What `constant` finds."""
 
 _COMPARE: Mapping[str, Callable[[Any, Any], Column]] = MappingProxyType(
@@ -84,7 +69,7 @@ def needed_rows(plans: Sequence[QueryPlan], item: InputTable, schema: T.StructTy
     if any(plan.counting for plan in plans):
         return None
     rows = _Rows(item, schema)
-    by_keys: dict[tuple[str, ...], dict[Stream, dict[tuple[Expr, ...], None]]] = {}
+    by_keys: dict[tuple[str, ...], dict[Stream, dict[tuple[expressions.Expr, ...], None]]] = {}
     for plan in plans:
         demands = by_keys.setdefault(plan.query.partition_by, {})
         for stream, predicates in _variables(plan, item):
@@ -143,7 +128,7 @@ def in_streams(item: InputTable, streams: Sequence[Stream]) -> Column:
     return found
 
 
-def _variables(plan: QueryPlan, item: InputTable) -> Iterable[tuple[Stream, tuple[Expr, ...]]]:
+def _variables(plan: QueryPlan, item: InputTable) -> Iterable[tuple[Stream, tuple[expressions.Expr, ...]]]:
     """The stream and the predicates of every variable whose events can be in the table; all events that are watched."""
     for graph in plan.graphs:
         for inner in graph.with_inner():
@@ -151,15 +136,15 @@ def _variables(plan: QueryPlan, item: InputTable) -> Iterable[tuple[Stream, tupl
                 if item.holds(variable.stream):
                     asked = [part for part in variable.predicates if not _is_about_certainty(part)]
                     for kind in item.hierarchy.kinds_of(variable.stream):
-                        yield kind, tuple(map(anonymous_predicate, asked))
+                        yield kind, tuple(map(expressions.anonymous_predicate, asked))
     for stream in plan.watched:
         if item.holds(stream):
             yield stream, ()
 
 
-def _is_about_certainty(predicate: Expr) -> bool:
+def _is_about_certainty(predicate: expressions.Expr) -> bool:
     """Whether a predicate asks how probable an event is, which is known when its probability has been checked."""
-    return any(isinstance(part, Field) and part.name == CERTAINTY for part in walk(predicate))
+    return any(isinstance(part, expressions.Field) and part.name == CERTAINTY for part in expressions.walk(predicate))
 
 
 # --- conditions; None is a condition that is always true
@@ -259,7 +244,7 @@ class _Rows:
         # The names come first by themselves: where files cannot be skipped by one of the arms, they still can by name.
         return _all_of([names, _any_of(arms) if arms else None])
 
-    def _of_variables(self, choices: Iterable[tuple[Expr, ...]]) -> Column | None:
+    def _of_variables(self, choices: Iterable[tuple[expressions.Expr, ...]]) -> Column | None:
         """The rows that meet one of some conjunctions."""
         choices = list(choices)
         if () in choices:
@@ -268,63 +253,65 @@ class _Rows:
 
     # --- predicates
 
-    def accepted(self, expr: Expr, negated: bool) -> Column | None:
+    def accepted(self, expr: expressions.Expr, negated: bool) -> Column | None:
         """Where the expression is true (or false, if `negated`), or is not known to be otherwise."""
         match expr:
-            case Literal(None):
+            case expressions.Literal(None):
                 return _never()
-            case Literal(bool() as value):
+            case expressions.Literal(bool() as value):
                 return None if value is not negated else _never()
-            case Field(_, name):
+            case expressions.Field(_, name):
                 cell = self.cell(name)
                 if not isinstance(cell.type, T.BooleanType):
                     return None
                 return ~cell.column if negated else cell.column
-            case Unary("not", operand):
+            case expressions.Unary("not", operand):
                 return self.accepted(operand, not negated)
-            case Binary("and" | "or", left, right):
+            case expressions.Binary("and" | "or", left, right):
                 combine = _all_of if (expr.operator == "and") is not negated else _any_of
                 return combine([self.accepted(left, negated), self.accepted(right, negated)])
-            case Binary(comparison, left, right) if comparison in COMPARISONS:
+            case expressions.Binary(comparison, left, right) if comparison in expressions.COMPARISONS:
                 return self.compared(_NEGATED[comparison] if negated else comparison, left, right)
-            case Between(operand, low, high):
-                both = Binary("and", Binary(">=", operand, low), Binary("<=", operand, high))
+            case expressions.Between(operand, low, high):
+                both = expressions.Binary(
+                    "and", expressions.Binary(">=", operand, low), expressions.Binary("<=", operand, high)
+                )
                 return self.accepted(both, negated is not expr.negated)
-            case InList(operand, items):
+            case expressions.InList(operand, items):
                 return self.listed(operand, items, negated is not expr.negated)
-            case Like(Field(_, name), pattern):
+            case expressions.Like(expressions.Field(_, name), pattern):
                 return _like(self.cell(name), pattern, negated is not expr.negated)
-            case IsNull(Field(_, name)):
+            case expressions.IsNull(expressions.Field(_, name)):
                 return self.cell(name).is_missing(negated is not expr.negated)
         return None
 
-    def compared(self, comparison: str, left: Expr, right: Expr) -> Column | None:
+    def compared(self, comparison: str, left: expressions.Expr, right: expressions.Expr) -> Column | None:
         """`left comparison right` of fields and literals."""
         literals = constant(left), constant(right)
-        if Literal(None) in literals:
+        if expressions.Literal(None) in literals:
             return _never()
-        if isinstance(left, Field) and isinstance(right, Field):
+        if isinstance(left, expressions.Field) and isinstance(right, expressions.Field):
             return _compared_cells(comparison, self.cell(left.name), self.cell(right.name))
-        if isinstance(left, Field) and literals[1] is not None:
+        if isinstance(left, expressions.Field) and literals[1] is not None:
             return _compared_literal(comparison, self.cell(left.name), literals[1])
-        if isinstance(right, Field) and literals[0] is not None:
+        if isinstance(right, expressions.Field) and literals[0] is not None:
             return _compared_literal(_MIRRORED[comparison], self.cell(right.name), literals[0])
         return None
 
-    def listed(self, operand: Expr, items: tuple[Expr, ...], negated: bool) -> Column | None:
+    def listed(self, operand: expressions.Expr, items: tuple[expressions.Expr, ...], negated: bool) -> Column | None:
         """`operand IN items`: one list for the literals that Spark knows too, a comparison for each of the others."""
         conditions: list[Column | None] = []
         values: list[Column] = []
         for item in items:
             literal = constant(item)
             value = None
-            if isinstance(operand, Field) and literal is not None:
+            if isinstance(operand, expressions.Field) and literal is not None:
                 value = _same_value(self.cell(operand.name), literal)
             if value is not None:
                 values.append(value)
             else:
                 conditions.append(self.compared("!=" if negated else "=", operand, item))
-        if isinstance(operand, Field) and values:
+        if isinstance(operand, expressions.Field) and values:
             found = self.cell(operand.name).column.isin(values)
             conditions.append(~found if negated else found)
         return _all_of(conditions) if negated else _any_of(conditions)
@@ -348,9 +335,9 @@ def _compared_literal(comparison: str, cell: _Cell, literal: Constant) -> Column
     if place is not None:
         return _compared_place(comparison, cell, place)
     match literal:
-        case Literal(int() | float() as number) if _is_float(cell.type) and number == 0:
+        case expressions.Literal(int() | float() as number) if _is_float(cell.type) and number == 0:
             return _compared_zero(comparison, cell.column)
-        case Literal(float() as number) if isinstance(cell.type, T.IntegralType):
+        case expressions.Literal(float() as number) if isinstance(cell.type, T.IntegralType):
             # Here integers are compared as floats, in Spark too.
             return _COMPARE[comparison](cell.column, F.lit(number))
     return None
@@ -359,11 +346,11 @@ def _compared_literal(comparison: str, cell: _Cell, literal: Constant) -> Column
 def _same_value(cell: _Cell, literal: Constant) -> Column | None:
     """A value of the column's own type that is the literal for every comparison, if there is one."""
     match literal:
-        case Literal(bool() as value) if isinstance(cell.type, T.BooleanType):
+        case expressions.Literal(bool() as value) if isinstance(cell.type, T.BooleanType):
             return F.lit(value)
-        case Literal(str() as value) if isinstance(cell.type, T.StringType) and cell.is_plain:
+        case expressions.Literal(str() as value) if isinstance(cell.type, T.StringType) and cell.is_plain:
             return F.lit(value)
-        case Literal(int() | float() as value) if _is_float(cell.type) and value != 0:
+        case expressions.Literal(int() | float() as value) if _is_float(cell.type) and value != 0:
             return F.lit(float(value))
     place = _place(cell.type, literal)
     return _whole_value(cell.type, place.numerator) if place is not None and place.denominator == 1 else None
@@ -372,9 +359,9 @@ def _same_value(cell: _Cell, literal: Constant) -> Column | None:
 def _place(kind: T.DataType, literal: Constant) -> Fraction | None:
     """Where a literal lies among the values of an integer or time column, counted from zero or 1970."""
     match literal:
-        case Timestamp(nanoseconds) if type(kind) in _TICKS:
+        case expressions.Timestamp(nanoseconds) if type(kind) in _TICKS:
             return Fraction(nanoseconds, _TICKS[type(kind)])
-        case Literal(int() | float() as value) if isinstance(kind, T.IntegralType):
+        case expressions.Literal(int() | float() as value) if isinstance(kind, T.IntegralType):
             return Fraction(value) if isinstance(value, int) or abs(value) < _EXACT_FLOATS else None
     return None
 

@@ -11,18 +11,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 (PySpark's own convention)
 from pyspark.sql.types import ArrayType, MapType, StructType, TimestampType, VariantType
 
-from ensue.engine.refinement import (
-    COLUMN,
-    HOUR,
-    PREVIOUS,
-    Expansion,
-    Logistic,
-    Reading,
-    codes_in,
-    encoded_context,
-    feature_columns,
-    in_order,
-)
+from ensue.engine import refinement
 from ensue.engine.sources import one_chunk
 from ensue.errors import SchemaError
 from ensue.plan.inputs import InputTable
@@ -51,7 +40,7 @@ def columns_of(frame: DataFrame) -> pa.Table:
     return empty_table(frame, "table")
 
 
-def count_frame(frame: DataFrame, reading: Reading, limit: int) -> pa.Table:
+def count_frame(frame: DataFrame, reading: refinement.Reading, limit: int) -> pa.Table:
     """How often each context came with each label, in one job; at most one row more than `limit`."""
     if frame.isStreaming:
         raise SchemaError(
@@ -63,30 +52,30 @@ def count_frame(frame: DataFrame, reading: Reading, limit: int) -> pa.Table:
     label = column(reading.label).cast("string")
     if reading.looks_back:
         frame = frame.withColumn(PREVIOUS_LABEL, _previous_label(frame, reading, label))
-    names = feature_columns(len(reading.features))
+    names = refinement.feature_columns(len(reading.features))
     context = _context(frame, reading)
     rows = frame.select(*(value.alias(name) for value, name in zip(context, names, strict=True)), label.alias("label"))
     counts = rows.dropna(subset=["label"]).groupBy(*names, "label").count().limit(limit + 1).toArrow()
-    return in_order(counts)
+    return refinement.in_order(counts)
 
 
-def _context(frame: DataFrame, reading: Reading) -> list[Column]:
+def _context(frame: DataFrame, reading: refinement.Reading) -> list[Column]:
     """The same texts that `context_of` gives for tables."""
     found = []
     for feature in reading.features:
-        if feature.kind == COLUMN:
+        if feature.kind == refinement.COLUMN:
             found.append(column(feature.name).cast("string"))
-        elif feature.kind == PREVIOUS:
+        elif feature.kind == refinement.PREVIOUS:
             found.append(column(PREVIOUS_LABEL))
         else:
             hours = F.floor(_on_the_clock(frame, reading) / F.lit(HOUR_MICROS))
             days = F.floor(hours / F.lit(24)) + F.lit(FIRST_WEEKDAY)
-            number = F.pmod(hours, F.lit(24)) if feature.kind == HOUR else F.pmod(days, F.lit(7))
+            number = F.pmod(hours, F.lit(24)) if feature.kind == refinement.HOUR else F.pmod(days, F.lit(7))
             found.append(number.cast("string"))
     return found
 
 
-def _on_the_clock(frame: DataFrame, reading: Reading) -> Column:
+def _on_the_clock(frame: DataFrame, reading: refinement.Reading) -> Column:
     """The time that the clocks of the zone show, in microseconds."""
     assert reading.time is not None
     if isinstance(frame.schema[reading.time].dataType, TimestampType):
@@ -98,7 +87,7 @@ def _ticks(frame: DataFrame, name: str) -> Column:
     return ticks(FrameInput(frame, InputTable(pa.table({}), name)), name)
 
 
-def _previous_label(frame: DataFrame, reading: Reading, label: Column) -> Column:
+def _previous_label(frame: DataFrame, reading: refinement.Reading, label: Column) -> Column:
     """The same label that `previous_labels` gives for tables."""
     assert reading.time is not None
     moment = _ticks(frame, reading.time)
@@ -112,15 +101,15 @@ def _previous_label(frame: DataFrame, reading: Reading, label: Column) -> Column
     return F.when(has_key, last.getField("label"))
 
 
-def fit_logistic(frame: DataFrame, counts: pa.Table, labels: pa.Array, ridge: float) -> Logistic:
+def fit_logistic(frame: DataFrame, counts: pa.Table, labels: pa.Array, ridge: float) -> refinement.Logistic:
     """Multinomial logistic regression by Spark ML, on contexts weighted by how often they came."""
     from pyspark.ml.classification import LogisticRegression
     from pyspark.ml.feature import OneHotEncoder, VectorAssembler
 
-    vocabularies, codes = encoded_context(counts)
-    names = feature_columns(len(codes))
+    vocabularies, codes = refinement.encoded_context(counts)
+    names = refinement.feature_columns(len(codes))
     weights = counts.column("count").cast(pa.float64())
-    own = codes_in(counts.column("label").combine_chunks(), labels)
+    own = refinement.codes_in(counts.column("label").combine_chunks(), labels)
     coded = pa.table([*codes, own, weights], names=[*names, "label", "weight"])
     rows = frame.sparkSession.createDataFrame(coded)
     vectors = [f"{name}_vector" for name in names]
@@ -133,10 +122,10 @@ def fit_logistic(frame: DataFrame, counts: pa.Table, labels: pa.Array, ridge: fl
     fitted = regression.fit(rows)
     coefficients = fitted.coefficientMatrix.toArray().T
     ends = np.cumsum([len(words) for words in vocabularies])[:-1]
-    return Logistic(vocabularies, tuple(np.split(coefficients, ends)), fitted.interceptVector.toArray())
+    return refinement.Logistic(vocabularies, tuple(np.split(coefficients, ends)), fitted.interceptVector.toArray())
 
 
-def expand_frame(frame: DataFrame, expansion: Expansion) -> DataFrame:
+def expand_frame(frame: DataFrame, expansion: refinement.Expansion) -> DataFrame:
     """Coarse events of a DataFrame or a stream as alternatives; nothing runs before it is used."""
     table = columns_of(frame)
     reading = expansion.reading
@@ -158,7 +147,7 @@ def expand_frame(frame: DataFrame, expansion: Expansion) -> DataFrame:
     return found.select(*(_marked(frame, name) for name in found.columns))
 
 
-def _known_label(expansion: Expansion) -> Column:
+def _known_label(expansion: refinement.Expansion) -> Column:
     label = column(expansion.reading.label).cast("string")
     if expansion.reading.label != expansion.type or expansion.coarse is None:
         return label
@@ -180,7 +169,7 @@ def _marked(frame: DataFrame, name: str) -> Column:
 class _ExpandTask:
     """Expands the rows of a partition, a batch at a time."""
 
-    expansion: Expansion
+    expansion: refinement.Expansion
     names: tuple[str, ...]
     returned: pa.Schema
 
