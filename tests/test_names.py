@@ -10,6 +10,7 @@ from inside import (
     Ancestry,
     AnyEvent,
     Chain,
+    ContextStage,
     Edge,
     Further,
     Handle,
@@ -17,10 +18,9 @@ from inside import (
     OneOf,
     Other,
     Round,
-    Stage,
     Stream,
     Tick,
-    Unnamed,
+    UnnamedVariable,
     WithRow,
     key_of,
     stream_key,
@@ -54,7 +54,7 @@ TEXTS = (
 def streams() -> list[Stream]:
     made: list[Stream] = [AnyEvent(), Ancestry("parents"), Ancestry("chains")]
     made += [AnyEvent((one,)) for one in TEXTS] + [AnyEvent((one, two)) for one, two in product(TEXTS, TEXTS)]
-    made += [Stage(text, number) for text, number in product(TEXTS, (1, 2))]
+    made += [ContextStage(text, number) for text, number in product(TEXTS, (1, 2))]
     made += [WithRow(base, table, 1, 1) for base, table in product(TEXTS, TEXTS)]
     made += [WithRow(WithRow("A", "B", 1, 1), table, 1, 2) for table in TEXTS]
     return [*TEXTS, *made]
@@ -64,7 +64,7 @@ def names() -> list[NameValue]:
     simple: list[NameValue] = [*TEXTS, Chain(1), Chain(2)]
     simple += [Further(text, number) for text, number in product(TEXTS, (1, 2))]
     simple += [Edge(text, side) for text, side in product(TEXTS, "se")]
-    simple += [Unnamed(stream, number) for stream, number in product(streams(), (1, 2))]
+    simple += [UnnamedVariable(stream, number) for stream, number in product(streams(), (1, 2))]
     nested: list[NameValue] = [kind(name) for kind, name in product((Other, OneOf), simple)]
     nested += [Round(name, number) for name, number in product(simple, (0, 1))]
     return [*simple, *nested, *(Round(name, 0) for name in nested), *(Other(name) for name in nested)]
@@ -85,14 +85,14 @@ def test_every_name_has_a_key_of_its_own() -> None:
     [
         ("b", "b"),
         ("order line", "`order line`"),
-        (Unnamed("B", 2), "B#2"),
-        (Unnamed(AnyEvent(("A", "B")), 1), "`ANY EVENT BUT (A, B)`#1"),
+        (UnnamedVariable("B", 2), "B#2"),
+        (UnnamedVariable(AnyEvent(("A", "B")), 1), "`ANY EVENT BUT (A, B)`#1"),
         (Round("b", 1), "b[2]"),
-        (Round(Unnamed("B", 1), 0), "B#1[1]"),
+        (Round(UnnamedVariable("B", 1), 0), "B#1[1]"),
         (Other("b"), "other b"),
         (Edge("w", "e"), "w.e"),
         (Tick("PRECEDES", 1), "PRECEDES#1"),
-        (Handle(Stage("pattern", 2), "words"), "pattern#2"),
+        (Handle(ContextStage("pattern", 2), "words"), "pattern#2"),
     ],
 )
 def test_keys_that_ids_of_matches_have_been_made_of(name: NameValue, key: str) -> None:

@@ -18,11 +18,11 @@ from ensue.engine.output import key_column_of, render_in_batches
 from ensue.engine.rows import MatchChunk
 from ensue.engine.sources import EventSource, Report, load_sources
 from ensue.engine.stage import Collect, Member, ordered
-from ensue.engine.traces import Watched
+from ensue.engine.traces import WatchedEvents
 from ensue.errors import LimitError, QueryError, SchemaError, citing, closest, counted, warn
 from ensue.graph.bounds import TimeScale
 from ensue.kernels.warm_up import compile_missing
-from ensue.lower.phases import Lowered, lower
+from ensue.lower.phases import LoweredProgram, lower
 from ensue.nodes.names import AnyEvent, Stream
 from ensue.nodes.patterns import Events
 from ensue.plan.derivations import all_plans
@@ -195,7 +195,7 @@ def detect_batches(
 
 
 def _in_batches(
-    member: Member, watched: Watched, chunks: Iterator[MatchChunk], options: Options
+    member: Member, watched: WatchedEvents, chunks: Iterator[MatchChunk], options: Options
 ) -> Iterator[pa.RecordBatch]:
     with citing(member.plan.source):
         yield from render_in_batches(chunks, member.output, options.limit)
@@ -302,7 +302,7 @@ def checked_limit(limit: object) -> int | None:
     raise LimitError("limit-type", f"`limit` is a number of matches or None, not {limit!r}")
 
 
-def checked_emit(emit: object, statements: Lowered) -> bool:
+def checked_emit(emit: object, statements: LoweredProgram) -> bool:
     """Whether matches are wanted eagerly, before it is sure that no earlier event is still to come."""
     if emit not in ("complete", "eager"):
         raise SchemaError("emit-word", f"`emit` is 'complete' or 'eager', not {emit!r}")
@@ -316,7 +316,7 @@ def checked_emit(emit: object, statements: Lowered) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedProgram:
     """Queries compiled for tables whose times are read. Once they have run, `sources` are the events of the tables and
     of the declared streams, and `report` says what was read."""
 
@@ -343,7 +343,7 @@ class Loaded:
         """The tables with all their rows."""
         return tuple(source.input for source in self.batch.sources)
 
-    def after(self, step: Step) -> Loaded:
+    def after(self, step: Step) -> LoadedProgram:
         return replace(self, sources=step.events, report=step.report)
 
     def _warn_of_missing_streams(self, plan: QueryPlan) -> None:
@@ -357,14 +357,14 @@ class Loaded:
 
 def load_tables(
     events: Any,
-    statements: Lowered,
+    statements: LoweredProgram,
     columns: Columns,
     match_id: bool,
     fixed: FixedTables,
     options: Options,
     period: Period = ALL_TIME,
     whole: bool = False,
-) -> Loaded:
+) -> LoadedProgram:
     """Compiles queries for tables and reads the times of their rows; with `whole`, matches have all their lists."""
     kind, tables = arrow_tables(events)
     planned = plan_queries(tables, statements, columns, match_id, fixed)
@@ -377,10 +377,12 @@ def load_tables(
 
 def _loaded(
     kind: TableKind, tables: Mapping[str, pa.Table] | pa.Table, planned: ProgramPlan, options: Options
-) -> Loaded:
+) -> LoadedProgram:
     machine = compile_plan(planned, options)
     compile_missing(states=planned.states is not None)
-    return Loaded(kind, planned, machine, Batch(*load_sources(with_rows(planned.inputs, tables), machine.time_type)))
+    return LoadedProgram(
+        kind, planned, machine, Batch(*load_sources(with_rows(planned.inputs, tables), machine.time_type))
+    )
 
 
 def _warn_of_hidden_rows(source: EventSource, declared: Sequence[Stream]) -> None:
@@ -485,7 +487,7 @@ def _check_numbers(most_nodes: object, samples: object) -> None:
 
 def _any_of_tables(
     events: Any,
-    statements: Lowered,
+    statements: LoweredProgram,
     columns: Columns,
     window: WindowLike | None,
     most_nodes: int,
@@ -500,12 +502,12 @@ def _any_of_tables(
     return loaded.kind, _table(step.outputs[0], loaded, ticks, most_nodes, samples)
 
 
-def _chunks(member: Member, watched: Watched, chunks: Iterator[MatchChunk], options: Options) -> list[MatchChunk]:
+def _chunks(member: Member, watched: WatchedEvents, chunks: Iterator[MatchChunk], options: Options) -> list[MatchChunk]:
     with citing(member.plan.source):
         return list(chunks)
 
 
-def _ticks(window: WindowLike, loaded: Loaded) -> int:
+def _ticks(window: WindowLike, loaded: LoadedProgram) -> int:
     size, unit = window_of(window), loaded.planned.plans[0].catalog.unit
     ticks = None if isinstance(size, Events) else TimeScale(unit).ticks(size)
     if ticks is None or ticks < 1:
@@ -513,7 +515,9 @@ def _ticks(window: WindowLike, loaded: Loaded) -> int:
     return ticks
 
 
-def _table(chunks: Sequence[MatchChunk], loaded: Loaded, ticks: int | None, most_nodes: int, samples: int) -> pa.Table:
+def _table(
+    chunks: Sequence[MatchChunk], loaded: LoadedProgram, ticks: int | None, most_nodes: int, samples: int
+) -> pa.Table:
     plan = loaded.planned.plans[0]
     keys = [chunk.space.keys(chunk.rows).astype(np.int64) for chunk in chunks]
     windows = [
@@ -538,7 +542,7 @@ def _table(chunks: Sequence[MatchChunk], loaded: Loaded, ticks: int | None, most
     return pa.table({**arrays, "probability": probability, "exact": error == 0, "error": error})
 
 
-def _key_values(chunks: Sequence[MatchChunk], name: str, rows: np.ndarray, loaded: Loaded) -> pa.Array:
+def _key_values(chunks: Sequence[MatchChunk], name: str, rows: np.ndarray, loaded: LoadedProgram) -> pa.Array:
     plan = loaded.planned.plans[0]
     if not chunks:
         schema = loaded.planned.inputs[0].table.schema

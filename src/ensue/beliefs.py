@@ -30,7 +30,7 @@ from ensue.nodes.states import (
 from ensue.plan.program_plans import ColumnNames, Columns
 from ensue.plan.states import LARGEST_JOINT, state_questions
 from ensue.programs import Program, QueryLike, written_statements
-from ensue.runtimes.local_beliefs import Tracking, open_states
+from ensue.runtimes.local_beliefs import BeliefMachine, open_states
 from ensue.runtimes.moments import ticks_of
 from ensue.runtimes.tables import ARROW, TableKind, are_frames, arrow_tables, conform
 from ensue.text.parser import parse_state_condition
@@ -226,7 +226,7 @@ def _is_table(at: Any) -> bool:
 
 
 def _beliefs(
-    known: Sequence[Known], kind: TableKind, tracking: Tracking, aside: Sequence[pa.Table], named: bool
+    known: Sequence[Known], kind: TableKind, tracking: BeliefMachine, aside: Sequence[pa.Table], named: bool
 ) -> Beliefs:
     def answer(ask: Ask) -> Any:
         return kind.from_arrow(known[ask.state].answer(ask))
@@ -235,13 +235,13 @@ def _beliefs(
     return Beliefs(tracking.questions.states, answer, exact, _as_given(aside, tracking, kind, named))
 
 
-def _as_given(tables: Sequence[pa.Table], tracking: Tracking, kind: TableKind, named: bool) -> Any:
+def _as_given(tables: Sequence[pa.Table], tracking: BeliefMachine, kind: TableKind, named: bool) -> Any:
     """One table, or one per stream, as the events came."""
     given = {item.stream: kind.from_arrow(table) for item, table in zip(tracking.inputs, tables, strict=True)}
     return given if named else next(iter(given.values()))
 
 
-def _warn(aside: SetAside, tracking: Tracking) -> None:
+def _warn(aside: SetAside, tracking: BeliefMachine) -> None:
     """Nothing is lost silently, at the line of the user two calls up."""
     for reason, rows in aside.counts.items():
         said = f"{counted(rows, 'row', 'rows')} {reason.words} took no part in state `{reason.state}`"
@@ -333,7 +333,7 @@ class StateTracker:
         statements = written_statements(program)
         self._questions = state_questions(statements, columns, before, policy, probability, reason, limit)
         self._columns = Columns(time, type)
-        self._tracking: Tracking | None = None
+        self._tracking: BeliefMachine | None = None
         self._state: MachineState | None = None
         self._named = False
         self._kind = ARROW
@@ -383,7 +383,7 @@ class StateTracker:
         self._state = restore(tracking.machine, saved)
         self._tracking, self._named, self._finished = tracking, named, False
 
-    def _receive(self, events: Any) -> tuple[Tracking, MachineState, tuple[pa.Table, ...]]:
+    def _receive(self, events: Any) -> tuple[BeliefMachine, MachineState, tuple[pa.Table, ...]]:
         if self._finished:
             raise StateError("finished", "the tracker was told that no event comes any more", "make a new one")
         if events is None:
@@ -410,7 +410,7 @@ class StateTracker:
         return self._tracking, self._state, tuple(conforming)
 
     def _step(
-        self, tracking: Tracking, state: MachineState, tables: tuple[pa.Table, ...], until: int | None
+        self, tracking: BeliefMachine, state: MachineState, tables: tuple[pa.Table, ...], until: int | None
     ) -> Tracked:
         step = tracking.step(state, tables, until)
         self._state, told = step.state, step.told

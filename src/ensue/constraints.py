@@ -7,7 +7,7 @@ from typing import Protocol, TypeAlias, TypeVar
 
 from ensue.check.gate import checked
 from ensue.errors import Problem, QueryError
-from ensue.lower.phases import Checked
+from ensue.lower.phases import CheckedProgram
 from ensue.nodes.constraints import (
     Constraint,
     ConstraintStatement,
@@ -34,14 +34,14 @@ class HasStatements(Protocol):
     def statements(self) -> Statements: ...
 
 
-class Constrained(Protocol):
+class ConstraintSource(Protocol):
     """A workflow, say: what knows its own constraints."""
 
     def constraints(self) -> ConstraintsLike: ...
 
 
 ConstraintsLike: TypeAlias = (
-    "str | Constraint | ConstraintStatement | HasStatements | Constrained | Iterable[ConstraintsLike]"
+    "str | Constraint | ConstraintStatement | HasStatements | ConstraintSource | Iterable[ConstraintsLike]"
 )
 
 
@@ -119,7 +119,7 @@ def statements_of(constraints: ConstraintsLike) -> tuple[ConstraintStatement, ..
     return constraint_statements(constraints).constraints
 
 
-def constraint_statements(constraints: ConstraintsLike) -> Checked:
+def constraint_statements(constraints: ConstraintsLike) -> CheckedProgram:
     """The constraints of all these, each with its place if it has one.
 
     >>> constraint_statements([prior("A", "B"), "CONSTRAINT ENDS(C) PARTITION BY id"]).source.text

@@ -19,7 +19,7 @@ from ensue.engine.sources import SAFE_TIME, Mask, Report
 from ensue.errors import SchemaError, StateError, counted, warn
 from ensue.expr.kinds import NANOSECONDS_PER_UNIT
 from ensue.kernels.warm_up import compile_missing
-from ensue.lower.phases import Lowered
+from ensue.lower.phases import LoweredProgram
 from ensue.nodes.names import Stream
 from ensue.plan.plans import DEFAULT_LIMIT, Options
 from ensue.plan.program_plans import ColumnNames, Columns, plan_queries, with_violations
@@ -92,7 +92,7 @@ class Detector:
         self._kind = ARROW
         self._finished = False
         self._warned_of_late_rows = False
-        self._pushed: Pushed | None = None
+        self._pushed: PushedRows | None = None
 
     @property
     def report(self) -> Report:
@@ -197,7 +197,7 @@ class Detector:
         """
         pushed = self._pushed
         if pushed is None and self._machine is not None and self._state is not None and not self._finished:
-            pushed = self._pushed = Pushed.of(self._machine, self._state)
+            pushed = self._pushed = PushedRows.of(self._machine, self._state)
         if pushed is None or not pushed.takes(event, watermark):
             table = pa.Table.from_pylist([{**dict.fromkeys(self._columns_known()), **event}])
             return list(self.advance(table, watermark=watermark).matches.to_pylist())
@@ -289,7 +289,7 @@ class Detector:
         late_rows = late if self._per_stream else next(iter(late.values()))
         return self._given(step.outputs, late_rows)
 
-    def _meant(self, query: QueryLike, constraints: ConstraintsLike | None) -> Lowered:
+    def _meant(self, query: QueryLike, constraints: ConstraintsLike | None) -> LoweredProgram:
         """What a detector looks for; others look for more at once."""
         return single_statement(query, constraints)
 
@@ -317,7 +317,7 @@ class Detector:
 
 
 @dataclass(slots=True)
-class Pushed:
+class PushedRows:
     """Rows that a detector has taken one by one and not looked at yet, because no match can complete with them.
 
     `wanted` are the streams of the query, `completing` those whose events complete matches; `due` is the first moment
@@ -343,7 +343,7 @@ class Pushed:
     """The latest end of a row that is wanted."""
 
     @classmethod
-    def of(cls, machine: Machine, state: State) -> Pushed | None:
+    def of(cls, machine: Machine, state: State) -> PushedRows | None:
         """Where rows can be put off: there is one table of events, and events complete its matches."""
         item, completing, reached = machine.inputs[0], completing_streams(machine.plan), state.watermark
         if completing is None or len(machine.inputs) > 1 or item.type is None or item.end is not None:
@@ -362,7 +362,7 @@ class Pushed:
         first = None if due == FOREVER else due
         return cls(item.time, item.type, unit, wanted, completing, reached, first, first is None, accepted, [])
 
-    def emptied(self) -> Pushed | None:
+    def emptied(self) -> PushedRows | None:
         """What takes further rows after a step with these; None if one of them lies beyond the watermark and waits."""
         if self.furthest is None or self.watermark is None or self.furthest > self.watermark or not self.nothing_waited:
             return None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ensue.check.gate import checked
 from ensue.errors import Problem, QueryError, Span
-from ensue.lower.phases import Checked, Lowered, collector_paused, lower, rules_lowered
+from ensue.lower.phases import CheckedProgram, LoweredProgram, collector_paused, lower, rules_lowered
 from ensue.lower.phases import stages as stages_of
 from ensue.lower.rulesets import action_query, unused_heads, with_keys
 from ensue.nodes.constraints import ConstraintStatement
@@ -24,7 +24,7 @@ from ensue.text.rule_builder import ruleset_of
 
 if TYPE_CHECKING:
     from ensue.constraints import ConstraintsLike
-    from ensue.plan.description import Explained
+    from ensue.plan.description import Explanation
     from ensue.python.patterns import PatternExpression, Query
     from ensue.python.state import State
     from ensue.rules import RuleStatement
@@ -156,7 +156,7 @@ def explain(
     return "\n\n".join(entry.to_text() for entry in explained_statements(statements, time))
 
 
-def stages_text(statements: Checked) -> str:
+def stages_text(statements: CheckedProgram) -> str:
     """The program as it is written and after each lowering that changes it, each under the name and law of that."""
     from ensue.text.render import render_stage
 
@@ -168,7 +168,7 @@ def stages_text(statements: Checked) -> str:
     )
 
 
-def explained_statements(statements: Checked, time: str, end: str | None = None) -> list[Explained]:
+def explained_statements(statements: CheckedProgram, time: str, end: str | None = None) -> list[Explanation]:
     """What there is to say of each statement as it is written, of a head of each of its rules."""
     from ensue.plan.description import explain_without_data, with_shared
 
@@ -193,7 +193,7 @@ def _acting(statements: Statements) -> tuple[PatternQuery, ...]:
     return tuple(map(action_query, actions))
 
 
-def single_statement(query: QueryLike, constraints: ConstraintsLike | None = None) -> Lowered:
+def single_statement(query: QueryLike, constraints: ConstraintsLike | None = None) -> LoweredProgram:
     """The one query meant, with its constraints and its text, so that messages can point into it."""
     written = _single_statement(query, constraints)
     statements = lower(written)
@@ -204,7 +204,7 @@ def single_statement(query: QueryLike, constraints: ConstraintsLike | None = Non
     return replace(statements, statements=tuple(chosen))
 
 
-def _single_statement(query: QueryLike, constraints: ConstraintsLike | None) -> Checked:
+def _single_statement(query: QueryLike, constraints: ConstraintsLike | None) -> CheckedProgram:
     """The one query meant, as it is written."""
     statements = written_statements(query, constraints)
     if not statements.results and not statements.heads:
@@ -237,7 +237,7 @@ def _several_queries(statements: Statements, what: str, span: Span | None) -> Qu
     return QueryError([problem], statements.source)
 
 
-def program_statements(program: Program | QueryLike, constraints: ConstraintsLike | None = None) -> Lowered:
+def program_statements(program: Program | QueryLike, constraints: ConstraintsLike | None = None) -> LoweredProgram:
     """The patterns and rules of a program with its constraints."""
     statements = written_statements(program, constraints)
     if not statements.results and not statements.heads:
@@ -246,7 +246,7 @@ def program_statements(program: Program | QueryLike, constraints: ConstraintsLik
 
 
 @collector_paused()
-def written_statements(program: Program | QueryLike, constraints: ConstraintsLike | None = None) -> Checked:
+def written_statements(program: Program | QueryLike, constraints: ConstraintsLike | None = None) -> CheckedProgram:
     """What a program says, with further constraints, as it is written: the way of every entry point to the gate.
 
     A text is parsed once. What is built in Python is parsed only if an error has to point into its text.
@@ -300,7 +300,7 @@ def _parts(query: object) -> Iterator[Statements]:
             )
 
 
-def keyed(statements: Checked, partition_by: str | Sequence[str]) -> Checked:
+def keyed(statements: CheckedProgram, partition_by: str | Sequence[str]) -> CheckedProgram:
     """The statements, with keys for the constraints that have none."""
     keys = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
     if not keys:
@@ -309,7 +309,7 @@ def keyed(statements: Checked, partition_by: str | Sequence[str]) -> Checked:
     return replace(statements, constraints=keyed)
 
 
-def constraints_alone(statements: Checked) -> Checked:
+def constraints_alone(statements: CheckedProgram) -> CheckedProgram:
     """The statements without rules, whose events are no part of the traces that constraints speak of."""
     ruleset = statements.ruleset
     return statements if ruleset is None else replace(statements, ruleset=replace(ruleset, rules=()))

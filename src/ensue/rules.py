@@ -243,7 +243,7 @@ def while_(interval: IntervalLike) -> Inside:
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
+class ItemGroup:
     """Items and timers that are yet to be put within a window."""
 
     names: tuple[str, ...]
@@ -256,7 +256,7 @@ class Gathered:
         return RuleItem(rules.Together(self.names, span))
 
 
-def together(*items: IntervalLike) -> Gathered:
+def together(*items: IntervalLike) -> ItemGroup:
     """Items and timers that happen within a window: `{o, s} within 2 hours`.
 
     >>> together("o", "s", "w").within(5)
@@ -264,7 +264,7 @@ def together(*items: IntervalLike) -> Gathered:
     """
     if not items:
         raise ValueError("together takes at least one item")
-    return Gathered(tuple(map(name_of, items)))
+    return ItemGroup(tuple(map(name_of, items)))
 
 
 ItemLike = RuleItem | Value | rules.Item | Expr | str

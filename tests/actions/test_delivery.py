@@ -68,7 +68,7 @@ def test_a_call_that_is_rejected_is_not_tried_again() -> None:
     def notify(id: int, qty: int) -> None:
         attempts.append(id)
         if id == 2:
-            raise ensue.Rejected("no such customer")
+            raise ensue.RejectedCall("no such customer")
 
     letters: list[dict[str, Any]] = []
     done = ensue.act(LATE, orders(), {"notify": notify}, **FAST, dead_letters=letters)

@@ -20,7 +20,7 @@ import ensue
 from case_files import CASES, read_cases
 from ensue import Query, RuleStatement, State
 from inside import (
-    Checked,
+    CheckedProgram,
     Ruleset,
     Statements,
     check,
@@ -368,7 +368,7 @@ def test_the_gate_reports_all_problems_in_the_order_of_the_text() -> None:
 def test_what_passed_the_gate_is_marked_and_equal_to_what_was_written() -> None:
     written = parse_statements("PATTERN p SEQ(A a, B b) WITHIN 5")
     passed = checked(written)
-    assert isinstance(passed, Checked)
+    assert isinstance(passed, CheckedProgram)
     assert passed == written
     assert written == passed
     assert hash(passed) == hash(written)

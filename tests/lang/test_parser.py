@@ -25,7 +25,7 @@ from inside import (
     IsNull,
     Like,
     Literal,
-    Named,
+    NamedPattern,
     Not,
     Operation,
     Or,
@@ -78,8 +78,8 @@ PATTERNS = {
     "NOT NOT A a": Not(Not(A)),
     "OR(NOT A a)": Or((Not(A),)),
     "A a WITHIN 5": Within(A, Ticks(5)),
-    "A a AS x WITHIN 5": Within(Named(A, "x"), Ticks(5)),
-    "SEQ(A a, B b) WITHIN 5 AS x": Named(Within(Seq((A, B)), Ticks(5)), "x"),
+    "A a AS x WITHIN 5": Within(NamedPattern(A, "x"), Ticks(5)),
+    "SEQ(A a, B b) WITHIN 5 AS x": NamedPattern(Within(Seq((A, B)), Ticks(5)), "x"),
     "NOT A a WITHIN 5": Not(Within(A, Ticks(5))),
     "(NOT A a) WITHIN 5": Within(Not(A), Ticks(5)),
     "A a WITHIN 1 hour WITHIN 3 events": Within(Within(A, Duration(HOUR)), Events(3)),
@@ -101,7 +101,7 @@ PATTERNS = {
     "aperiodic * (A a, B b, C c)": Operation("APERIODIC*", (A, B, C)),
     "PERIODIC(A a, 5, B b)": Operation("PERIODIC", (A, B), Ticks(5)),
     "PERIODIC(A a, 5) WITHIN 9": Within(Operation("PERIODIC", (A,), Ticks(5)), Ticks(9)),
-    "PERIODIC*(A a, 5, B b) AS p": Named(Operation("PERIODIC*", (A, B), Ticks(5)), "p"),
+    "PERIODIC*(A a, 5, B b) AS p": NamedPattern(Operation("PERIODIC*", (A, B), Ticks(5)), "p"),
     "UNLESS(B b)(A a, C c)": Operation("UNLESS", (B, A, C)),
     "RELATIVE(A a, B b)": Operation("RELATIVE", (A, B)),
     "RELATIVE+(A a)": Operation("RELATIVE+", (A,)),
@@ -124,7 +124,7 @@ PATTERNS = {
     "A a+": Repeat(A, 1, None, every=True),
     "A+": Repeat(Event("A"), 1, None, every=True),
     "A a [x > 1]*": Repeat(Event("A", "a", Binary(">", X, ONE)), 0, None, every=True),
-    "SEQ(A a, B b){2} WITHIN 5 AS x": Named(Within(Repeat(Seq((A, B)), 2, 2), Ticks(5)), "x"),
+    "SEQ(A a, B b){2} WITHIN 5 AS x": NamedPattern(Within(Repeat(Seq((A, B)), 2, 2), Ticks(5)), "x"),
     "(A a WITHIN 5){2}": Repeat(Within(A, Ticks(5)), 2, 2),
     "(A a{2}){3}": Repeat(Repeat(A, 2, 2), 3, 3),
     "COLLECT A a": Repeat(A, 0, None, every=True),
@@ -141,7 +141,7 @@ PATTERNS = {
         (
             Event("first"),
             Event("LAST", None, Binary(">", X, ONE)),
-            Named(Event("collect"), "c"),
+            NamedPattern(Event("collect"), "c"),
             Repeat(Event("First"), 2, 2),
             Event("last", "l"),
         )
@@ -214,7 +214,7 @@ QUERIES = {
     "PATTERN A": PatternQuery(Event("A")),
     "PATTERN Login l": PatternQuery(Event("Login", "l")),
     "PATTERN p (A a)": PatternQuery(A, "p"),
-    "PATTERN p (A a) AS x": PatternQuery(Named(A, "x"), "p"),
+    "PATTERN p (A a) AS x": PatternQuery(NamedPattern(A, "x"), "p"),
     "PATTERN p SEQ(A a)": PatternQuery(Seq((A,)), "p"),
     "PATTERN p NOT A a": PatternQuery(Not(A), "p"),
     "PATTERN NOT A a": PatternQuery(Not(A)),
@@ -223,7 +223,7 @@ QUERIES = {
     "PATTERN SEQ(A a, B b) WITHIN 5": PatternQuery(Seq((A, B)), within=Ticks(5)),
     "PATTERN (SEQ(A a, B b) WITHIN 5)": PatternQuery(Within(Seq((A, B)), Ticks(5))),
     "PATTERN (A a WITHIN 5) WITHIN 6": PatternQuery(Within(A, Ticks(5)), within=Ticks(6)),
-    "PATTERN A a AS x WITHIN 5": PatternQuery(Named(A, "x"), within=Ticks(5)),
+    "PATTERN A a AS x WITHIN 5": PatternQuery(NamedPattern(A, "x"), within=Ticks(5)),
     "PATTERN NOT A a WITHIN 5": PatternQuery(Not(A), within=Ticks(5)),
     "PATTERN A a WHERE x RETURN y WITHIN 5 PARTITION BY z": PatternQuery(
         A, where=X, partition_by=("z",), within=Ticks(5), returns=(Return(Y),)
@@ -236,7 +236,7 @@ QUERIES = {
     "PATTERN A a SHARE RETURN x MATCH UNRESTRICTED": PatternQuery(
         A, returns=(Return(X),), policy="UNRESTRICTED", consume=False
     ),
-    "PATTERN A match AS x MATCH STRICT": PatternQuery(Named(Event("A", "match"), "x"), policy="STRICT"),
+    "PATTERN A match AS x MATCH STRICT": PatternQuery(NamedPattern(Event("A", "match"), "x"), policy="STRICT"),
     "PATTERN A match WHERE x": PatternQuery(Event("A", "match"), where=X),
     "PATTERN A consume": PatternQuery(Event("A", "consume")),
     "PATTERN p NEXT(A a, B b){2}": PatternQuery(Repeat(Operation("NEXT", (A, B)), 2, 2), "p"),

@@ -16,7 +16,7 @@ from inside import (
     Event,
     Events,
     Expr,
-    Named,
+    NamedPattern,
     Operation,
     Or,
     Pattern,
@@ -77,7 +77,7 @@ class Choices:
             case Within():
                 inner = self.with_spans(self.candidates((*path, 0)), path)
                 return [candidate for candidate in inner if part.loose or self.fits(candidate, path, part.window)]
-            case Named() | Pick():
+            case NamedPattern() | Pick():
                 return self.with_spans(self.candidates((*path, 0)), path)
             case Repeat():
                 return self.repetitions(path, part.least, part.most)
@@ -272,7 +272,7 @@ def windows_of_whole(query: PatternQuery, limiting: bool = False) -> list[Window
     """`W`: the WITHIN of the query and those that wrap the whole pattern; if `limiting`, without the loose ones."""
     windows = [] if query.within is None else [query.within]
     pattern = query.pattern
-    while isinstance(pattern, Within | Named):
+    while isinstance(pattern, Within | NamedPattern):
         if isinstance(pattern, Within) and not (limiting and pattern.loose):
             windows.append(pattern.window)
         pattern = pattern.item

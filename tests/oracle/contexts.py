@@ -12,7 +12,22 @@ from dataclasses import dataclass, field
 from itertools import chain, combinations, product
 from operator import itemgetter
 
-from inside import CUMULATIVE, RECENT, And, Event, Expr, Field, Named, Not, Operation, Or, Pattern, Same, Seq, Within
+from inside import (
+    CUMULATIVE,
+    RECENT,
+    And,
+    Event,
+    Expr,
+    Field,
+    NamedPattern,
+    Not,
+    Operation,
+    Or,
+    Pattern,
+    Same,
+    Seq,
+    Within,
+)
 from oracle.choices import follows, length_of, read_event
 from oracle.conditions import Lists, Lookup, Value, evaluate, holds, same
 from oracle.model import Bound, Candidate, OracleEvent, OracleMatch, Span
@@ -296,10 +311,10 @@ def hull(spans: list[Span]) -> Span:
 def finished(pattern: Pattern, composite: Composite, path: Path, span: Span) -> Composite:
     """The composite with the interval of its part, also as that of WITHIN and AS around the part."""
     values, spans = dict(composite.values), composite.spans | {path: span}
-    while path and isinstance(wrapper := part_at(pattern, path[:-1]), Within | Named):
+    while path and isinstance(wrapper := part_at(pattern, path[:-1]), Within | NamedPattern):
         path = path[:-1]
         spans[path] = span
-        if isinstance(wrapper, Named):
+        if isinstance(wrapper, NamedPattern):
             values[wrapper.name] = (span,)
     return Composite(values, spans, composite.branch)
 
@@ -319,7 +334,7 @@ def node_at(graph: Graph, path: Path) -> Node:
     match part:
         case Event():
             return Leaf(graph, path)
-        case Within() | Named():
+        case Within() | NamedPattern():
             return node_at(graph, (*path, 0))
         case Or() | Operation(operator="ANYONE"):
             return Either(graph, path)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 
-from inside import And, Events, Expr, Named, Operation, PatternQuery, Pick, Repeat, Same, Window
+from inside import And, Events, Expr, NamedPattern, Operation, PatternQuery, Pick, Repeat, Same, Window
 from oracle.choices import Choices, length_of, read_event
 from oracle.conditions import Lists, Lookup, Value, holds, same
 from oracle.model import Candidate, OracleEvent, Span, join, overlay
@@ -52,7 +52,7 @@ class Partition(Choices):
         super().__init__(query, events, horizon)
         self.query = query
         self.home = homes(query.pattern)
-        self.named = {part.name: path for path, part in walk(query.pattern) if isinstance(part, Named)}
+        self.named = {part.name: path for path, part in walk(query.pattern) if isinstance(part, NamedPattern)}
         self.picks = [path for path, part in walk(query.pattern) if isinstance(part, Pick)]
         self.conjuncts = [(self.scope_of_conjunct(conjunct), conjunct) for conjunct in conjuncts_of(query.where)]
         self.anchor = {scope: anchor_of(query.pattern, scope) for scope in self.scopes}

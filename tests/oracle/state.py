@@ -18,10 +18,10 @@ from inside import (
     Both,
     Change,
     Constant,
-    Counted,
+    CountTest,
     Either,
     Literal,
-    Located,
+    Location,
     Move,
     NotSo,
     Observe,
@@ -260,9 +260,9 @@ def holds(condition: StateCondition, state: StateStatement, combination: tuple[s
             return holds(condition.left, state, combination) or holds(condition.right, state, combination)
         case NotSo():
             return not holds(condition.item, state, combination)
-        case Counted(places, operator, number):
+        case CountTest(places, operator, number):
             return _COMPARISONS[operator](count_of(places, combination), number)
-        case Located(who, places):
+        case Location(who, places):
             if isinstance(who, Constant):
                 return inside(places, combination[state.variables.index(who.name)])
             number = count_of(places, combination)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from hypothesis import given
 
 from draws import share
-from inside import And, Event, Named, Not, Or, Pattern, PatternQuery, Seq, Within
+from inside import And, Event, NamedPattern, Not, Or, Pattern, PatternQuery, Seq, Within
 from oracle.oracle import OracleEvent, OracleMatch, matches
 from oracle.tree import occurrences
 from strategies.patterns import cases
@@ -24,7 +24,7 @@ def everywhere(pattern: Pattern, law: Callable[[Pattern], Pattern]) -> Pattern:
             return law(pattern)
         case Seq() | And() | Or():
             return law(replace(pattern, items=tuple(everywhere(item, law) for item in pattern.items)))
-        case Not() | Within() | Named():
+        case Not() | Within() | NamedPattern():
             return law(replace(pattern, item=everywhere(pattern.item, law)))
 
 

@@ -25,7 +25,7 @@ from inside import (
     Expr,
     Field,
     Literal,
-    Named,
+    NamedPattern,
     Not,
     Operation,
     Or,
@@ -288,5 +288,5 @@ def test_consumption_uses_every_event_once_and_leaves_nothing_over(case: Case) -
 @given(cases_with_operators())
 def test_names_of_parts_change_nothing(case: Case) -> None:
     query, history = case
-    named = replace(query, pattern=Named(query.pattern, "whole"))
+    named = replace(query, pattern=NamedPattern(query.pattern, "whole"))
     assert essence(matches(named, history)) == essence(matches(query, history))

@@ -21,7 +21,7 @@ from inside import (
     IsNull,
     Like,
     Literal,
-    Named,
+    NamedPattern,
     Not,
     Or,
     Pattern,
@@ -184,7 +184,7 @@ class TestExpressions:
         assert bound(run(Within(seq("A a", "B b"), Ticks(3)), "A1 B4 B5")) == ["a0 b1"]
 
     def test_as_name_has_start_and_end(self) -> None:
-        pattern = both(Named(seq("A a", "B b"), "p"), "C c")
+        pattern = both(NamedPattern(seq("A a", "B b"), "p"), "C c")
         assert bound(run(pattern, "A1 B4 C2 C6", compare("p.e", "<", "c.s"))) == ["a0 b1 c3"]
         assert bound(run(pattern, "A1 B4 C2 C6", compare("c.s", "<", "p.e"), compare("p.s", "<", "c.s"))) == [
             "a0 b1 c2"
@@ -337,7 +337,11 @@ class TestScopes:
 
     def test_wrapping_within_closes_scopes_like_that_of_the_query(self) -> None:
         pattern = seq("A a", no("N n"))
-        for wrapped in (Within(pattern, W5), Named(Within(pattern, W5), "p"), Within(Named(pattern, "p"), W5)):
+        for wrapped in (
+            Within(pattern, W5),
+            NamedPattern(Within(pattern, W5), "p"),
+            Within(NamedPattern(pattern, "p"), W5),
+        ):
             assert run(wrapped, "A1 N6") == []
             assert bound(run(wrapped, "A1 N7")) == ["a0"]
 
@@ -401,7 +405,7 @@ class TestConditions:
         assert run(pattern, "A1 B2:x=0 C3:x=0 D5", compare("b.x", ">", 1)) == []
 
     def test_as_name_of_a_negated_part(self) -> None:
-        pattern = seq("A a", no(Named(seq("B b", "C c"), "p")), "D d")
+        pattern = seq("A a", no(NamedPattern(seq("B b", "C c"), "p")), "D d")
         long = compare(Binary("-", Field("p", "e"), Field("p", "s")), ">", 2)
         assert bound(run(pattern, "A1 B2 C3 D9", long)) == ["a0 d3"]
         assert run(pattern, "A1 B2 C6 D9", long) == []

@@ -26,7 +26,7 @@ from inside import (
     IsNull,
     Like,
     Literal,
-    Named,
+    NamedPattern,
     Not,
     Operation,
     Or,
@@ -55,7 +55,7 @@ def parts(pattern: Pattern) -> tuple[Pattern, ...]:
             return ()
         case Seq() | And() | Or() | Operation():
             return pattern.items
-        case Not() | Within() | Named() | Repeat() | Pick():
+        case Not() | Within() | NamedPattern() | Repeat() | Pick():
             return (pattern.item,)
 
 
@@ -169,7 +169,7 @@ def occurrences(pattern: Pattern) -> list[tuple[str | Anonymous, Path]]:
     for path, part in walk(pattern):
         if isinstance(part, Event):
             found.append((variable_at(part, path), path))
-        elif isinstance(part, Named):
+        elif isinstance(part, NamedPattern):
             found.append((part.name, path))
     return found
 

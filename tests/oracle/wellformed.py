@@ -15,7 +15,7 @@ from inside import (
     Event,
     Events,
     Expr,
-    Named,
+    NamedPattern,
     Not,
     Operation,
     Or,
@@ -130,7 +130,7 @@ def _problems_of_picks(query: PatternQuery) -> set[str]:
             found.add("repeated-pick")
         if (
             not around
-            or not all(isinstance(outer, Seq | And | Within | Named) for outer in around)
+            or not all(isinstance(outer, Seq | And | Within | NamedPattern) for outer in around)
             or not isinstance(around[-1], Seq | And)
             or all(is_inside(place, path) for place in _bound_events(pattern))
         ):
@@ -189,12 +189,12 @@ def _is_judged(pattern: Pattern, negation: Path) -> bool:
     neighbours = left_neighbour(pattern, negation), right_neighbour(pattern, negation)
     between = all(neighbour is not None and neighbour[:-1] == negation[:-1] for neighbour in neighbours)
     around = [part_at(pattern, negation[:length]) for length in range(len(negation) - 1)]
-    return between or all(isinstance(part, Within | Named) for part in around)
+    return between or all(isinstance(part, Within | NamedPattern) for part in around)
 
 
 def _is_for_sequences(pattern: Pattern) -> bool:
     return all(
-        isinstance(part, Seq | Event | Not | Within | Named)
+        isinstance(part, Seq | Event | Not | Within | NamedPattern)
         for path, part in walk(pattern)
         if scope_of(pattern, path) == WHOLE
     )
@@ -211,14 +211,14 @@ def _problems_of_names(pattern: Pattern) -> set[str]:
             found.add("variable-in-two-scopes")
         if len({part.stream for part in written if isinstance(part, Event)}) > 1:
             found.add("variable-two-streams")
-        if len(written) > 1 and any(isinstance(part, Named) for part in written):
+        if len(written) > 1 and any(isinstance(part, NamedPattern) for part in written):
             found.add("duplicate-name")
     return found
 
 
 def _open_scopes(query: PatternQuery) -> set[str]:
     pattern, closed = query.pattern, query.within is not None
-    while isinstance(pattern, Within | Named):
+    while isinstance(pattern, Within | NamedPattern):
         closed = closed or isinstance(pattern, Within)
         pattern = pattern.item
     return set() if closed or not has_open_scope(query.pattern) else {"open-scope"}

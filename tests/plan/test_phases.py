@@ -10,11 +10,11 @@ import pytest
 import ensue
 from case_files import CASES, read_cases
 from inside import (
+    CATALOG_LOWERINGS,
+    GRAPH_LOWERINGS,
     LOWERINGS,
-    SETTLINGS,
-    SPELLINGS,
-    Checked,
-    Lowered,
+    CheckedProgram,
+    LoweredProgram,
     Operation,
     Statements,
     checked,
@@ -36,7 +36,7 @@ PATTERN whole FOLLOWS(A, AND(B b, C c), 5) WITHIN 10;
 
 def test_every_lowering_shows_as_a_stage() -> None:
     named = [stage.name for stage in stages(checked(parse_statements(PROGRAM)))]
-    every = [step.name for step in (*LOWERINGS, *SETTLINGS, *SPELLINGS)]
+    every = [step.name for step in (*LOWERINGS, *CATALOG_LOWERINGS, *GRAPH_LOWERINGS)]
     # Positions are settled by tables, and there are none.
     assert named == ["written", *(name for name in every if name != "positions")]
 
@@ -48,8 +48,8 @@ def test_stages_that_change_nothing_are_not_shown() -> None:
 
 def test_a_lowered_program_has_no_rules_and_no_contexts() -> None:
     lowered = lower(checked(parse_statements(PROGRAM)))
-    assert isinstance(lowered, Lowered)
-    assert not isinstance(lowered, Checked)
+    assert isinstance(lowered, LoweredProgram)
+    assert not isinstance(lowered, CheckedProgram)
     assert not lowered.ruleset.rules
     assert {str(query.name) for query in lowered.declared} == {"order+price#1.1", "overdue", "chosen#1"}
 
@@ -83,7 +83,7 @@ def test_only_the_gate_makes_checked_programs_and_only_the_driver_lowered_ones()
 
 def test_phases_are_no_subtypes_of_each_other() -> None:
     """So mypy refuses a phase that is skipped or repeated."""
-    assert issubclass(Checked, Statements)
-    assert issubclass(Lowered, Statements)
-    assert not issubclass(Checked, Lowered)
-    assert not issubclass(Lowered, Checked)
+    assert issubclass(CheckedProgram, Statements)
+    assert issubclass(LoweredProgram, Statements)
+    assert not issubclass(CheckedProgram, LoweredProgram)
+    assert not issubclass(LoweredProgram, CheckedProgram)

@@ -20,6 +20,7 @@ from ensue import LimitError, QueryError, StateError
 from harness import events_table, input_of
 from inside import (
     CARRIED,
+    BucketStep,
     BucketTask,
     Clock,
     Duration,
@@ -29,7 +30,6 @@ from inside import (
     PatternQuery,
     Payload,
     QueryPlan,
-    Step,
     Ticks,
     catalog_of,
     counts_events,
@@ -149,7 +149,7 @@ def is_time(kind: pa.DataType) -> bool:
     return bool(pa.types.is_timestamp(kind))
 
 
-def contents(task: BucketTask, step: Step) -> Counter[tuple[int, str]]:
+def contents(task: BucketTask, step: BucketStep) -> Counter[tuple[int, str]]:
     """The rows of all outputs of a step, in no order."""
     return Counter((output.number, repr(row)) for output in step.outputs for row in rows_of(task, output))
 
@@ -552,13 +552,13 @@ def test_a_bucket_that_only_forgets_wakes_once() -> None:
     step = task.step(None, payload(task, one(0, "A", 105), one(1, "A", 108)), 104_000)
     step = task.step(step.state, [], 108_000)
     assert step.wake == 113_000
-    assert task.step(step.state, [], 113_000) == Step(None, None, ())
+    assert task.step(step.state, [], 113_000) == BucketStep(None, None, ())
 
 
 def test_rows_without_use_leave_no_state() -> None:
     task = task_for("PATTERN SEQ(A a, B b) WITHIN 5")
-    assert task.step(None, payload(task, one(0, "D", 100)), 0) == Step(None, None, ())
-    assert task.step(None, payload(task, one(0, "D", 100)), 99_000) == Step(None, None, ())
+    assert task.step(None, payload(task, one(0, "D", 100)), 0) == BucketStep(None, None, ())
+    assert task.step(None, payload(task, one(0, "D", 100)), 99_000) == BucketStep(None, None, ())
 
 
 def test_late_rows_are_only_counted_unless_asked_for() -> None:

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import ensue
 from case_files import Case, input_of, render_rows
-from inside import Columns, Slicing, parse_statements, plan_queries, slices, slicing_of
+from inside import Columns, TimeSlices, parse_statements, plan_queries, slices, slicing_of
 from spark.operators import OPERATOR_CASES
 from spark.test_cases_batch import SETTINGS, Found, frame_of, settings
 from test_cases import columns_of, detect
@@ -19,7 +19,7 @@ from test_cases import columns_of, detect
 pytestmark = pytest.mark.filterwarnings("ignore::ensue.errors.EnsueWarning")
 
 
-def slicing(case: Case) -> Slicing | None:
+def slicing(case: Case) -> TimeSlices | None:
     type_column, end = columns_of(case)
     columns = Columns("time", type_column, end)
     return slicing_of(plan_queries(input_of(case, []), parse_statements(case.query), columns).plans)

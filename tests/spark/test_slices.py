@@ -36,9 +36,9 @@ from inside import (
     QueryPlan,
     Retention,
     Seq,
-    Shipped,
-    Slicing,
+    ShippedValue,
     Ticks,
+    TimeSlices,
     Window,
     Within,
     catalog_of,
@@ -133,14 +133,14 @@ def latest_use(event: OracleEvent, reach: Retention | None) -> int:
     return min(origin + limit for origin, limit in limits if limit is not None)
 
 
-def slices_of(event: OracleEvent, slicing: Slicing) -> list[int]:
+def slices_of(event: OracleEvent, slicing: TimeSlices) -> list[int]:
     """Every slice from that of the event's end to that of the latest completion."""
     first = event.e // slicing.width
     last = max(first, latest_use(event, slicing.reach.get(event.stream)) // slicing.width)
     return [number * slicing.width for number in range(first, last + 1)]
 
 
-def replicated(history: Iterable[OracleEvent], slicing: Slicing | None) -> list[tuple[OracleEvent, int]]:
+def replicated(history: Iterable[OracleEvent], slicing: TimeSlices | None) -> list[tuple[OracleEvent, int]]:
     if slicing is None:
         return [(event, 0) for event in history]
     return [(event, first) for event in history for first in slices_of(event, slicing)]
@@ -248,7 +248,7 @@ def check(
     assert run(task_of(plans, inputs, width), tables, dice) == expected
 
 
-def assert_needed_rows_travel(plans: Sequence[QueryPlan], slicing: Slicing, history: Iterable[OracleEvent]) -> None:
+def assert_needed_rows_travel(plans: Sequence[QueryPlan], slicing: TimeSlices, history: Iterable[OracleEvent]) -> None:
     """A row goes to one slice or two, and to those in which any variable of any plan needs it."""
     for event in history:
         own = slices_of(event, slicing)
@@ -387,7 +387,7 @@ def test_patterns_share_columns_of_a_type() -> None:
 
 
 def test_a_worker_reads_a_program_once() -> None:
-    data = [pickle.dumps(Shipped(value)) for value in (("one", 1), ("one", 1), ("other", 1))]
+    data = [pickle.dumps(ShippedValue(value)) for value in (("one", 1), ("one", 1), ("other", 1))]
     first, again, other = (pickle.loads(part).value for part in data)
     assert first is again
     assert (first, other) == (("one", 1), ("other", 1))

@@ -21,7 +21,7 @@ from inside import (
     Expr,
     Field,
     Literal,
-    Named,
+    NamedPattern,
     Operation,
     Pattern,
     PatternQuery,
@@ -317,7 +317,7 @@ def _pickable(pattern: Pattern) -> list[Path]:
         around = [part_at(pattern, path[:length]) for length in range(len(path))]
         if not around or not isinstance(around[-1], Seq | And) or not is_positive(part) or isinstance(part, Pick):
             continue
-        if not all(isinstance(outer, Seq | And | Within | Named) for outer in around):
+        if not all(isinstance(outer, Seq | And | Within | NamedPattern) for outer in around):
             continue
         names = [name for name, _ in occurrences(pattern)]
         if all(names.count(name) == 1 for name in names_below(pattern, path)):

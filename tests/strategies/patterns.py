@@ -26,7 +26,7 @@ from inside import (
     IsNull,
     Like,
     Literal,
-    Named,
+    NamedPattern,
     Not,
     Or,
     Pattern,
@@ -132,7 +132,7 @@ def part_of(draft: Draft, events: int, depth: int) -> Pattern:
         part = _operator(draft, events, depth) if events > 1 else _single(draft, depth)
     wrapping = draft.choose(("", "", "", "", "", "", "", "", "AS", "WITHIN"))
     if wrapping == "AS":
-        return Named(part, draft.new_name("p"))
+        return NamedPattern(part, draft.new_name("p"))
     return Within(part, draft.draw(PART_WINDOWS)) if wrapping == "WITHIN" else part
 
 
@@ -285,7 +285,7 @@ def _conditions(draw: st.DrawFn, pattern: Pattern, scope: Path) -> Expr | None:
 @st.composite
 def _pair_conditions(draw: st.DrawFn, pattern: Pattern, first: str, second: str) -> Expr:
     """A condition over two names, which may be the same; an AS name has times and nothing else."""
-    parts_named = {part.name for _, part in walk(pattern) if isinstance(part, Named)}
+    parts_named = {part.name for _, part in walk(pattern) if isinstance(part, NamedPattern)}
     if parts_named & {first, second} or draw(st.sampled_from((False, False, False, True))):
         return draw(_time_conditions(first, second, parts_named))
     return draw(draw(st.sampled_from(FORMS))(first, second))

@@ -15,7 +15,7 @@ from inside import (
     And,
     Event,
     Events,
-    Named,
+    NamedPattern,
     Not,
     Operation,
     Or,
@@ -58,7 +58,7 @@ def queries_with_contexts(draw: st.DrawFn, policies: tuple[str, ...] = CONTEXTS)
     assume(not any(isinstance(part, Within) and isinstance(part.window, Events) for _, part in walk(query.pattern)))
     if policy == CUMULATIVE:
         assume(not _relates_forbidden_events(query))
-        assume(not any(isinstance(part, Named) and path != WHOLE for path, part in walk(query.pattern)))
+        assume(not any(isinstance(part, NamedPattern) and path != WHOLE for path, part in walk(query.pattern)))
         assume(_streams_differ(query.pattern))
     return query
 
@@ -152,7 +152,7 @@ def _fresh_event(draft: Draft) -> Pattern:
 def _perhaps_within(draft: Draft, part: Pattern) -> Pattern:
     kind = draft.choose(("", "", "", "", "WITHIN", "AS"))
     if kind == "AS":
-        return Named(part, draft.new_name("p"))
+        return NamedPattern(part, draft.new_name("p"))
     return Within(part, draft.draw(PART_WINDOWS)) if kind == "WITHIN" else part
 
 

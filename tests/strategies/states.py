@@ -13,12 +13,12 @@ from inside import (
     Chance,
     Change,
     Constant,
-    Counted,
+    CountTest,
     Drift,
     Either,
     Field,
     Literal,
-    Located,
+    Location,
     Move,
     NotSo,
     Observe,
@@ -113,8 +113,8 @@ def conditions(draw: DrawFn, state: StateStatement) -> StateCondition:
         [*(Constant(name) for name in state.variables), *(Someone(w) for w in ("anyone", "everyone", "nobody"))]
     )
     operators = st.sampled_from(["=", "!=", "<", "<=", ">", ">="])
-    atom: SearchStrategy[StateCondition] = st.builds(Located, who, places) | st.builds(
-        Counted, places, operators, st.integers(0, 3)
+    atom: SearchStrategy[StateCondition] = st.builds(Location, who, places) | st.builds(
+        CountTest, places, operators, st.integers(0, 3)
     )
     return draw(
         st.recursive(

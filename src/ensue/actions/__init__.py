@@ -2,7 +2,7 @@
 
 from ensue.actions.delivery import Deliveries
 from ensue.actions.reactor import Reacted, Reactor
-from ensue.actions.receivers import Call, Rejected
+from ensue.actions.receivers import Call, RejectedCall
 from ensue.actions.runner import act
 from ensue.actions.sinks import kafka, spark_sink, table_sink, webhook
 
@@ -11,7 +11,7 @@ __all__ = [
     "Deliveries",
     "Reacted",
     "Reactor",
-    "Rejected",
+    "RejectedCall",
     "act",
     "kafka",
     "spark_sink",

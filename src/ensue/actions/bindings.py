@@ -25,7 +25,7 @@ from ensue.actions.receivers import (
 )
 from ensue.actions.sinks import table_sink
 from ensue.errors import Problem, QueryError, SchemaError, did_you_mean
-from ensue.lower.phases import Checked, rules_lowered
+from ensue.lower.phases import CheckedProgram, rules_lowered
 from ensue.lower.rulesets import action_query
 from ensue.nodes.expressions import Duration, Field
 from ensue.nodes.patterns import PatternQuery, Return
@@ -113,7 +113,7 @@ def _query(action: Action, name: str) -> PatternQuery:
     return replace(query, name=name, returns=(*query.returns, *times))
 
 
-def _problems(action: Action, statements: Checked, receivers: Mapping[str, Receiver]) -> Iterator[Problem]:
+def _problems(action: Action, statements: CheckedProgram, receivers: Mapping[str, Receiver]) -> Iterator[Problem]:
     declared = [*(query.name for query in statements.declared if isinstance(query.name, str)), *statements.heads]
     if action.stream not in declared:
         yield _no_stream(action, statements, declared)
@@ -129,7 +129,7 @@ def _problems(action: Action, statements: Checked, receivers: Mapping[str, Recei
     yield from _misfits(action, receivers[action.action])
 
 
-def _no_stream(action: Action, statements: Checked, declared: Sequence[str]) -> Problem:
+def _no_stream(action: Action, statements: CheckedProgram, declared: Sequence[str]) -> Problem:
     hint = did_you_mean(action.stream, declared) or "ON takes a head of rules or a stream that is declared"
     if action.stream in [query.name for query in statements.results]:
         hint = f"`{action.stream}` is a PATTERN: declare it as `STREAM {action.stream} FROM PATTERN ...`"

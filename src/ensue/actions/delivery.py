@@ -237,7 +237,7 @@ class _Line:
             parcel.hand_over()
         except Exception as error:  # noqa: BLE001 (a receiver is the user's: whatever it raises, detection goes on)
             parcel.error = f"{type(error).__name__}: {error}"
-            parcel.hopeless = isinstance(error, receivers.Rejected)
+            parcel.hopeless = isinstance(error, receivers.RejectedCall)
             self._failures_in_a_row += not parcel.hopeless
             return
         parcel.taken = True

@@ -13,7 +13,7 @@ from ensue.actions.delivery import Deliveries
 from ensue.actions.receivers import ReceiverLike
 from ensue.constraints import ConstraintsLike
 from ensue.detector import Advance, Detector
-from ensue.lower.phases import Lowered
+from ensue.lower.phases import LoweredProgram
 from ensue.plan.plans import DEFAULT_LIMIT
 from ensue.plan.program_plans import ColumnNames
 from ensue.programs import QueryLike, program_statements
@@ -31,7 +31,7 @@ class Reacted:
 class _ProgramDetector(Detector):
     """Looks for all patterns of a program: `matches` of a step are their tables, as Arrow."""
 
-    def _meant(self, query: QueryLike, constraints: ConstraintsLike | None) -> Lowered:
+    def _meant(self, query: QueryLike, constraints: ConstraintsLike | None) -> LoweredProgram:
         return program_statements(query, constraints)
 
     def _given(self, tables: Sequence[pa.Table], late: Any) -> Advance:

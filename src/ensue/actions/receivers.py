@@ -107,7 +107,7 @@ def _infinite(value: float) -> str:
 # --- receivers
 
 
-class Rejected(Exception):  # noqa: N818 (it says what becomes of the call)
+class RejectedCall(Exception):  # noqa: N818 (it says what becomes of the call)
     """Raised by a receiver for a call that it will never take: the call is a dead letter at once."""
 
 

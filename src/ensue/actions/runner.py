@@ -60,7 +60,7 @@ def act(
     """
     reactions = resolve_actions(program, receivers)
     courier = courier_of(reactions.routes, retries, backoff, patience, dead_letters, delivered)
-    reading = _Reading(Columns(time, type, end), limit, tables)
+    reading = _Columns(Columns(time, type, end), limit, tables)
     if are_frames(events):
         from ensue.runtimes.spark.connectors import is_streaming
 
@@ -75,7 +75,7 @@ def act(
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
+class _Columns:
     """How events are read."""
 
     columns: Columns
@@ -88,7 +88,7 @@ class _Reading:
         return {"time": own.time, "type": own.type, "end": own.end, "limit": self.limit, "tables": self.tables}
 
 
-def _act_on_tables(reactions: Reactions, courier: Courier, events: Any, reading: _Reading) -> Deliveries:
+def _act_on_tables(reactions: Reactions, courier: Courier, events: Any, reading: _Columns) -> Deliveries:
     frames = are_frames(events)
     # Not as pandas or polars: receivers get the values that the program means.
     given = events if frames else arrow_tables(events)[1]
@@ -107,7 +107,7 @@ def _start(
     reactions: Reactions,
     courier: Courier,
     events: Any,
-    reading: _Reading,
+    reading: _Columns,
     checkpoint: str | None,
     stream: Mapping[str, Any],
 ) -> Any:
@@ -135,7 +135,7 @@ def _start(
     )
 
 
-def _stream_sinks(program: Program, courier: Courier, events: Any, reading: _Reading) -> Sequence[CallsOfRoute]:
+def _stream_sinks(program: Program, courier: Courier, events: Any, reading: _Columns) -> Sequence[CallsOfRoute]:
     """A sink for each ON statement, the last queries of the program; those of one stream of Spark deliver together."""
     from ensue.runtimes.spark.frames import empty_tables
 

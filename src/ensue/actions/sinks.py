@@ -19,7 +19,7 @@ import pyarrow.dataset
 import pyarrow.parquet
 
 from ensue.actions.delivery import Journal
-from ensue.actions.receivers import ACTION, ID, Call, Rejected, TableReceiver, to_json, without_ids
+from ensue.actions.receivers import ACTION, ID, Call, RejectedCall, TableReceiver, to_json, without_ids
 from ensue.errors import SchemaError, did_you_mean
 
 
@@ -212,7 +212,7 @@ class Webhook:
         except urllib.error.HTTPError as error:
             with error:
                 if error.code < HTTPStatus.INTERNAL_SERVER_ERROR and error.code not in WORTH_REPEATING:
-                    raise Rejected(f"HTTP {error.code} {error.reason}") from error
+                    raise RejectedCall(f"HTTP {error.code} {error.reason}") from error
                 raise
 
 

@@ -30,7 +30,7 @@ def settled_forms(
     Most patterns leave nothing open.
     """
     if not needs and not any(
-        isinstance(part, patterns.Or | patterns.Repeat | patterns.Pick | patterns.Related)
+        isinstance(part, patterns.Or | patterns.Repeat | patterns.Pick | patterns.RelatedItems)
         for part in patterns.walk(pattern)
     ):
         yield pattern, iter((pattern,))
@@ -58,7 +58,7 @@ def choices(pattern: patterns.Pattern, longest: int = 1) -> Iterator[patterns.Pa
     else:
         if isinstance(pattern, patterns.Pick):
             pattern = replace(pattern, contenders=pattern.item)
-        elif isinstance(pattern, patterns.Related) and pattern.rival is not None:
+        elif isinstance(pattern, patterns.RelatedItems) and pattern.rival is not None:
             pattern = replace(pattern, contenders=pattern.items[pattern.rival])
         for below in product(*(tuple(choices(item, longest)) for item in patterns.children(pattern))):
             yield patterns.with_children(pattern, below)
@@ -74,7 +74,7 @@ def count_choices(pattern: patterns.Pattern, longest: int = 1) -> int:
             return sum(below)
         case patterns.Repeat():
             return sum(min(below[0], MOST_CHOICES + 1) ** min(rounds, 64) for rounds in lengths(pattern, longest))
-        case patterns.Related():
+        case patterns.RelatedItems():
             return prod(below) * prod(map(_most_orders, pattern.items))
         case _:
             return prod(below)
@@ -87,9 +87,9 @@ def _most_orders(pattern: patterns.Pattern) -> int:
             return sum(_most_orders(item) for item in pattern.items if not is_aside(item))
         case patterns.Seq():
             return _most_orders(pattern.items[_edges(pattern.items)[1]])
-        case patterns.Within() | patterns.Named() | patterns.Pick():
+        case patterns.Within() | patterns.NamedPattern() | patterns.Pick():
             return _most_orders(pattern.item)
-        case patterns.Related():
+        case patterns.RelatedItems():
             return sum(_most_orders(item) for item in pattern.items if not is_aside(item))
         case _:
             return 1
@@ -117,9 +117,9 @@ def names_in(pattern: patterns.Pattern) -> tuple[Name, ...]:
         match part:
             case patterns.Event(variable=name) if name is not None:
                 names.append(name)
-            case patterns.Named(name=name):
+            case patterns.NamedPattern(name=name):
                 names.append(name)
-            case patterns.Related(timers=timers):
+            case patterns.RelatedItems(timers=timers):
                 names += [timer.name for timer in timers]
     return tuple(dict.fromkeys(names))
 
@@ -128,14 +128,14 @@ def renamed(pattern: patterns.Pattern, names: Mapping[Name, Name]) -> patterns.P
     """The pattern with other names; NOTs and collections remember of what they are copies."""
     below = tuple(renamed(child, names) for child in patterns.children(pattern))
     copy = patterns.with_children(pattern, below) if below else pattern
-    if isinstance(copy, patterns.Related | patterns.Pick) and copy.contenders is not None:
+    if isinstance(copy, patterns.RelatedItems | patterns.Pick) and copy.contenders is not None:
         copy = replace(copy, contenders=renamed(copy.contenders, names))
     match copy:
         case patterns.Event(variable=name) if name is not None:
             return replace(copy, variable=names.get(name, name))
-        case patterns.Named():
+        case patterns.NamedPattern():
             return replace(copy, name=names.get(copy.name, copy.name))
-        case patterns.Related(timers=timers) if timers:
+        case patterns.RelatedItems(timers=timers) if timers:
             own = (replace(timer, name=names.get(timer.name, timer.name)) for timer in timers)
             return replace(copy, timers=tuple(own))
         case patterns.Not() | patterns.Repeat():
@@ -144,13 +144,13 @@ def renamed(pattern: patterns.Pattern, names: Mapping[Name, Name]) -> patterns.P
             return copy
 
 
-def _copied(pattern: patterns.Pattern, names: Mapping[Name, Name]) -> patterns.Copied:
+def _copied(pattern: patterns.Pattern, names: Mapping[Name, Name]) -> patterns.CopyMark:
     assert isinstance(pattern, patterns.Not | patterns.Repeat)
     if pattern.copied is None:
-        return patterns.Copied(pattern, names)
+        return patterns.CopyMark(pattern, names)
     earlier = pattern.copied.names
     again = {name: names.get(new, new) for name, new in earlier.items()}
-    return patterns.Copied(pattern.copied.original, {**names, **again})
+    return patterns.CopyMark(pattern.copied.original, {**names, **again})
 
 
 # -- orders ------------------------------------------------------------------------------------------------------------
@@ -176,13 +176,13 @@ def orders(pattern: patterns.Pattern, needs: Needs = NOTHING) -> Iterator[patter
             positive = _positive(pattern.items)
             if needs and len(positive) > 1:
                 yield from orders(
-                    patterns.Related("AND", pattern.items, (), positive, positive, span=pattern.span), needs
+                    patterns.RelatedItems("AND", pattern.items, (), positive, positive, span=pattern.span), needs
                 )
             else:
                 yield from _with_items(pattern, [needs] * len(pattern.items))
-        case patterns.Related():
+        case patterns.RelatedItems():
             yield from _orders_of_items(pattern, needs)
-        case patterns.Within() | patterns.Named() | patterns.Pick():
+        case patterns.Within() | patterns.NamedPattern() | patterns.Pick():
             for item in orders(pattern.item, needs | {"e"} if isinstance(pattern, patterns.Pick) else needs):
                 yield replace(pattern, item=item)
         case patterns.Event() | patterns.Not() | patterns.Repeat():
@@ -191,7 +191,7 @@ def orders(pattern: patterns.Pattern, needs: Needs = NOTHING) -> Iterator[patter
             raise AssertionError("operators are expanded and branches chosen before")
 
 
-def _related(pattern: patterns.Seq) -> patterns.Related:
+def _related(pattern: patterns.Seq) -> patterns.RelatedItems:
     """A SEQ of which some gaps are loose, and no item is beside the match, as the relations that are left."""
     gaps = enumerate(pairwise(range(len(pattern.items))))
     relations = [
@@ -200,10 +200,10 @@ def _related(pattern: patterns.Seq) -> patterns.Related:
         if number not in pattern.loose
     ]
     positive = _positive(pattern.items)
-    return patterns.Related("SEQ", pattern.items, tuple(relations), positive, positive, span=pattern.span)
+    return patterns.RelatedItems("SEQ", pattern.items, tuple(relations), positive, positive, span=pattern.span)
 
 
-def _orders_of_items(pattern: patterns.Related, needs: Needs) -> Iterator[patterns.Pattern]:
+def _orders_of_items(pattern: patterns.RelatedItems, needs: Needs) -> Iterator[patterns.Pattern]:
     for end in sorted(needs):
         holders = _holders(pattern, end)
         if len(holders) > 1:
@@ -214,7 +214,7 @@ def _orders_of_items(pattern: patterns.Related, needs: Needs) -> Iterator[patter
     yield from _with_items(pattern, wanted)
 
 
-def _holders(pattern: patterns.Related, end: str) -> tuple[int, ...]:
+def _holders(pattern: patterns.RelatedItems, end: str) -> tuple[int, ...]:
     """The items that can hold an end of the part."""
     match end:
         case "s":
@@ -226,7 +226,7 @@ def _holders(pattern: patterns.Related, end: str) -> tuple[int, ...]:
             return _positive(pattern.items) if settled is None else (settled,)
 
 
-def _held_by(pattern: patterns.Related, end: str, holder: int, holders: Sequence[int]) -> patterns.Related:
+def _held_by(pattern: patterns.RelatedItems, end: str, holder: int, holders: Sequence[int]) -> patterns.RelatedItems:
     """The part if one item holds an end of it; of two with the same end it is the one that is written first."""
     least = end in OF_START
     relations = []
@@ -248,7 +248,7 @@ def _held_by(pattern: patterns.Related, end: str, holder: int, holders: Sequence
             return replace(extended, last=holder)
 
 
-def _needs_of(pattern: patterns.Related, place: int, needs: Needs) -> Needs:
+def _needs_of(pattern: patterns.RelatedItems, place: int, needs: Needs) -> Needs:
     """For which ends of an item one holder has to be known: those that a relation compares from their open side."""
     found: set[str] = set()
     for relation in pattern.relations:
@@ -266,7 +266,7 @@ def _needs_of(pattern: patterns.Related, place: int, needs: Needs) -> Needs:
 
 
 def _with_items(
-    pattern: patterns.Seq | patterns.And | patterns.Related, wanted: Sequence[Needs]
+    pattern: patterns.Seq | patterns.And | patterns.RelatedItems, wanted: Sequence[Needs]
 ) -> Iterator[patterns.Pattern]:
     for items in product(*(tuple(orders(item, needs)) for item, needs in zip(pattern.items, wanted, strict=True))):
         yield replace(pattern, items=items)

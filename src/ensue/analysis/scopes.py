@@ -12,7 +12,7 @@ from typing import TypeGuard
 
 from ensue.errors import Problem
 from ensue.nodes import patterns
-from ensue.nodes.names import Handle, Name, Spoken, Stream, Unnamed
+from ensue.nodes.names import Handle, Name, Spoken, Stream, UnnamedVariable
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,7 +48,7 @@ class Occurrence:
     name: Name
     stream: Stream | None
     scope: Scope
-    node: patterns.Event | patterns.Named
+    node: patterns.Event | patterns.NamedPattern
     repeat: patterns.Repeat | None = None
 
 
@@ -105,9 +105,9 @@ def group_of(repeat: patterns.Repeat) -> Name | None:
     )
 
 
-def _naming(pattern: patterns.Pattern) -> Iterator[patterns.Event | patterns.Named]:
+def _naming(pattern: patterns.Pattern) -> Iterator[patterns.Event | patterns.NamedPattern]:
     for node in own_nodes(pattern):
-        if isinstance(node, patterns.Named) or (isinstance(node, patterns.Event) and node.variable is not None):
+        if isinstance(node, patterns.NamedPattern) or (isinstance(node, patterns.Event) and node.variable is not None):
             yield node
 
 
@@ -124,7 +124,7 @@ def names_in_scopes(scope: Scope, *, inner: bool = True) -> Iterator[Occurrence]
         if is_aside(part):
             asides.append(part)
             continue
-        if isinstance(part, patterns.Named):
+        if isinstance(part, patterns.NamedPattern):
             yield Occurrence(part.name, None, scope, part, repeat)
         around = part if isinstance(part, patterns.Repeat) else repeat
         waiting += [(child, around) for child in reversed(patterns.children(part))]
@@ -146,7 +146,7 @@ def name_anonymous(query: patterns.PatternQuery) -> patterns.PatternQuery:
     def name(event: patterns.Event) -> patterns.Event:
         if event.variable is not None:
             return event
-        return replace(event, variable=Unnamed(event.stream, next(numbers)))
+        return replace(event, variable=UnnamedVariable(event.stream, next(numbers)))
 
     return replace(query, pattern=change_events(query.pattern, name))
 
@@ -161,7 +161,7 @@ def without_names(pattern: patterns.Pattern, *, by_stream: bool = False) -> patt
     def name(event: patterns.Event) -> patterns.Event:
         if isinstance(event.variable, Handle):
             return replace(event, variable=Spoken(event.variable.words))
-        made = isinstance(event.variable, Unnamed) or (by_stream and event.variable == event.stream)
+        made = isinstance(event.variable, UnnamedVariable) or (by_stream and event.variable == event.stream)
         return replace(event, variable=None) if made else event
 
     return change_events(pattern, name)
@@ -177,7 +177,7 @@ def whole_windows(query: patterns.PatternQuery, *, limiting: bool = False) -> tu
     `limiting`, without those that limit nothing."""
     found = [] if query.within is None else [query.within]
     pattern = query.pattern
-    while isinstance(pattern, patterns.Within | patterns.Named):
+    while isinstance(pattern, patterns.Within | patterns.NamedPattern):
         if isinstance(pattern, patterns.Within) and not (limiting and pattern.loose):
             found.append(pattern.window)
         pattern = pattern.item
@@ -191,7 +191,7 @@ def counts_events(query: patterns.PatternQuery) -> bool:
     return any(
         isinstance(part.window, patterns.Events)
         if isinstance(part, patterns.Within)
-        else isinstance(part, patterns.Operation | patterns.Related) and part.operator == "NEXT"
+        else isinstance(part, patterns.Operation | patterns.RelatedItems) and part.operator == "NEXT"
         for part in patterns.walk(query.pattern)
     )
 
@@ -214,7 +214,7 @@ def bound_events(pattern: patterns.Pattern) -> Iterator[patterns.Event]:
 
 def interval_names(pattern: patterns.Pattern) -> frozenset[Name]:
     """The AS names at any depth."""
-    return frozenset(node.name for node in patterns.walk(pattern) if isinstance(node, patterns.Named))
+    return frozenset(node.name for node in patterns.walk(pattern) if isinstance(node, patterns.NamedPattern))
 
 
 SERIES = "times"
@@ -223,12 +223,12 @@ SERIES = "times"
 
 def series_names(pattern: patterns.Pattern) -> frozenset[Name]:
     """The AS names of PERIODIC*."""
-    named = [node for node in patterns.walk(pattern) if isinstance(node, patterns.Named)]
+    named = [node for node in patterns.walk(pattern) if isinstance(node, patterns.NamedPattern)]
     return frozenset(node.name for node in named if _is_series(node.item))
 
 
 def _is_series(pattern: patterns.Pattern) -> bool:
-    while isinstance(pattern, patterns.Within | patterns.Named | patterns.Pick):
+    while isinstance(pattern, patterns.Within | patterns.NamedPattern | patterns.Pick):
         pattern = pattern.item
     return isinstance(pattern, patterns.Operation) and pattern.operator == "PERIODIC*"
 
@@ -265,7 +265,7 @@ def chooses(query: patterns.PatternQuery) -> bool:
 def _check_sequence(pattern: patterns.Pattern, query: patterns.PatternQuery) -> Iterator[Problem]:
     if isinstance(pattern, patterns.Event | patterns.Not):
         return
-    if isinstance(pattern, patterns.Seq | patterns.Within | patterns.Named):
+    if isinstance(pattern, patterns.Seq | patterns.Within | patterns.NamedPattern):
         for child in patterns.children(pattern):
             yield from _check_sequence(child, query)
         return
@@ -280,7 +280,13 @@ def _check_sequence(pattern: patterns.Pattern, query: patterns.PatternQuery) -> 
 def _check_context(pattern: patterns.Pattern, query: patterns.PatternQuery) -> Iterator[Problem]:
     fits = isinstance(
         pattern,
-        patterns.Event | patterns.Seq | patterns.And | patterns.Or | patterns.Not | patterns.Within | patterns.Named,
+        patterns.Event
+        | patterns.Seq
+        | patterns.And
+        | patterns.Or
+        | patterns.Not
+        | patterns.Within
+        | patterns.NamedPattern,
     ) or (isinstance(pattern, patterns.Operation) and pattern.operator in CHOOSING)
     if not fits:
         yield Problem(
@@ -296,7 +302,7 @@ def _check_context(pattern: patterns.Pattern, query: patterns.PatternQuery) -> I
 
 def initiating_names(pattern: patterns.Pattern) -> tuple[Name, ...]:
     """Of a pattern of two events under CUMULATIVE, the variables of those that can be initiators: they are lists."""
-    while isinstance(pattern, patterns.Within | patterns.Named):
+    while isinstance(pattern, patterns.Within | patterns.NamedPattern):
         pattern = pattern.item
     forbidden = patterns.OPERATORS[pattern.operator].forbidden if isinstance(pattern, patterns.Operation) else ()
     names = [
@@ -305,7 +311,7 @@ def initiating_names(pattern: patterns.Pattern) -> tuple[Name, ...]:
         if isinstance(item, patterns.Event) and item.variable is not None and place not in forbidden
     ]
     either = isinstance(pattern, patterns.And) or (
-        isinstance(pattern, patterns.Operation | patterns.Related) and pattern.operator == "CONCURRENT"
+        isinstance(pattern, patterns.Operation | patterns.RelatedItems) and pattern.operator == "CONCURRENT"
     )
     return tuple(names if either else names[:1])
 
@@ -326,7 +332,7 @@ def _check_windows(query: patterns.PatternQuery) -> Iterator[Problem]:
 def operator_word(pattern: patterns.Pattern) -> str:
     """What the user calls the operator of a part."""
     match pattern:
-        case patterns.Operation() | patterns.Related():
+        case patterns.Operation() | patterns.RelatedItems():
             return pattern.operator
         case patterns.Repeat():
             return "a repetition"

@@ -129,7 +129,7 @@ def bind_query(query: patterns.PatternQuery, catalog: Catalog) -> list[Problem]:
     windows = [window for part in parts for window in patterns.windows_of(part)]
     problems += _check_windows(windows if query.within is None else [*windows, query.within], catalog)
     for part in parts:
-        if isinstance(part, patterns.Operation | patterns.Related):
+        if isinstance(part, patterns.Operation | patterns.RelatedItems):
             problems += _check_ticks(part, catalog)
     if query.where is None and not query.returns and all(event.predicate is None for event in events):
         return problems
@@ -372,9 +372,9 @@ def _check_common_field(
             return
 
 
-def _check_ticks(part: patterns.Operation | patterns.Related, catalog: Catalog) -> Iterator[Problem]:
+def _check_ticks(part: patterns.Operation | patterns.RelatedItems, catalog: Catalog) -> Iterator[Problem]:
     """An operator's duration is one tick of time or more: less would be nothing; a timer is a whole number of them."""
-    if isinstance(part, patterns.Related):
+    if isinstance(part, patterns.RelatedItems):
         for timer in part.timers:
             if isinstance(timer.name, Edge):
                 yield from _check_timer(timer.name.interval, timer.window, catalog)

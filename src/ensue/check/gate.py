@@ -12,7 +12,7 @@ from ensue.check.rule_problems import check_rules, check_tables
 from ensue.check.state_problems import check_states
 from ensue.errors import Problem, QueryError
 from ensue.lower.contexts import resolve_contexts
-from ensue.lower.phases import Checked, fields_of, has_forms_to_lower, lowered_forms
+from ensue.lower.phases import CheckedProgram, fields_of, has_forms_to_lower, lowered_forms
 from ensue.lower.rulesets import action_query, with_keys
 from ensue.nodes.patterns import CONTEXTS, PatternQuery, Statements
 from ensue.nodes.rules import Ruleset
@@ -34,7 +34,7 @@ def check(statements: Statements) -> list[Problem]:
     return sorted(problems, key=lambda problem: problem.span.start if problem.span is not None else 0)
 
 
-def checked(statements: Statements) -> Checked:
+def checked(statements: Statements) -> CheckedProgram:
     """The statements as well-formed ones; raises a QueryError with every problem. Those that passed are not looked at.
 
     >>> from ensue.text.parser import parse_statements
@@ -42,14 +42,14 @@ def checked(statements: Statements) -> Checked:
     >>> checked(program) is program
     True
     """
-    if isinstance(statements, Checked):
+    if isinstance(statements, CheckedProgram):
         return statements
     if statements.source is None:
         statements = joined([statements])
     if problems := check(statements):
         cited = written_out(statements)
         raise QueryError(check(cited) or problems, cited.source)
-    return Checked(**fields_of(statements))
+    return CheckedProgram(**fields_of(statements))
 
 
 def _written_problems(statements: Statements) -> list[Problem]:

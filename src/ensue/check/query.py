@@ -46,7 +46,7 @@ def check_query(query: patterns.PatternQuery) -> list[Problem]:
             problems += check_endings(query)
         if query.policy is not None:
             problems += check_policy(query)
-    if not problems and kinds & {patterns.Or, patterns.Repeat, patterns.Operation, patterns.Related}:
+    if not problems and kinds & {patterns.Or, patterns.Repeat, patterns.Operation, patterns.RelatedItems}:
         query = expand_query(query)
         problems += check_choices(query.pattern)
     if not problems:
@@ -59,7 +59,7 @@ def check_query(query: patterns.PatternQuery) -> list[Problem]:
             patterns.Repeat,
             patterns.Operation,
             patterns.Pick,
-            patterns.Related,
+            patterns.RelatedItems,
         } and not whole_windows(query):
             problems += open_scopes(query.pattern, False, False)
         if any(isinstance(part, patterns.Event) and part.predicate is not None for part in parts):
@@ -191,7 +191,7 @@ def _check_endings(pattern: patterns.Pattern, ended: bool, outermost: bool) -> I
         yield from _check_endings(
             child,
             ended,
-            outermost and isinstance(pattern, patterns.Seq | patterns.And | patterns.Within | patterns.Named),
+            outermost and isinstance(pattern, patterns.Seq | patterns.And | patterns.Within | patterns.NamedPattern),
         )
 
 

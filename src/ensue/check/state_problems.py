@@ -257,12 +257,12 @@ def _named(
             conditions = [question.condition, *([question.given] if question.given is not None else [])]
         case condition:
             conditions = [condition]
-    found: list[state_nodes.Located | state_nodes.Counted] = [
+    found: list[state_nodes.Location | state_nodes.CountTest] = [
         atom for condition in conditions for atom in state_nodes.atoms(condition)
     ]
     variables = [
         atom.who
         for atom in found
-        if isinstance(atom, state_nodes.Located) and isinstance(atom.who, state_nodes.Constant)
+        if isinstance(atom, state_nodes.Location) and isinstance(atom.who, state_nodes.Constant)
     ]
     return variables, [atom.places for atom in found], question.span

@@ -26,14 +26,14 @@ ANYWHERE = 1
 
 
 @dataclass(slots=True)
-class Used:
+class UsedRows:
     """What is used up, one byte for each row of each table; written to while matches are chosen."""
 
     sources: tuple[EventSource, ...]
     flags: Flags
 
     @classmethod
-    def of(cls, sources: Sequence[EventSource], known: Sequence[Flags] | None = None) -> Used:
+    def of(cls, sources: Sequence[EventSource], known: Sequence[Flags] | None = None) -> UsedRows:
         """What is known to be used up already; nothing, if nothing is said."""
         if known is None:
             return cls(tuple(sources), np.zeros(sum(len(source.starts) for source in sources), np.uint8))
@@ -69,7 +69,7 @@ def _bit(operand: int) -> int:
     return 1 << operand
 
 
-def choose(chunks: Iterable[MatchChunk], plan: QueryPlan, used: Used) -> Iterator[MatchChunk]:
+def choose(chunks: Iterable[MatchChunk], plan: QueryPlan, used: UsedRows) -> Iterator[MatchChunk]:
     """The matches that the policy lets through; what they use up is noted."""
     found = list(chunks)
     if plan.query.consume:
@@ -88,7 +88,7 @@ def choose(chunks: Iterable[MatchChunk], plan: QueryPlan, used: Used) -> Iterato
 # -- CONSUME -----------------------------------------------------------------------------------------------------------
 
 
-def _consume(chunks: Sequence[MatchChunk], plan: QueryPlan, used: Used) -> Iterator[MatchChunk]:
+def _consume(chunks: Sequence[MatchChunk], plan: QueryPlan, used: UsedRows) -> Iterator[MatchChunk]:
     """Matches in their order, each if nothing that it needs is used up."""
     if not chunks:
         return
@@ -127,7 +127,7 @@ def _places_as_written(chunks: Sequence[MatchChunk], plan: QueryPlan) -> list[_P
     return places
 
 
-def _events_of(chunk: MatchChunk, places: Sequence[_Place], used: Used) -> Int64s:
+def _events_of(chunk: MatchChunk, places: Sequence[_Place], used: UsedRows) -> Int64s:
     """The number of the event of each variable in each match, -1 where there is none."""
     events = np.full((chunk.rows.length, max(1, len(places))), -1, np.int64)
     for column, (name, _, _) in enumerate(places):
@@ -145,7 +145,7 @@ def _beyond_lists(chunk: MatchChunk, places: Sequence[_Place]) -> Mask:
     return beyond
 
 
-def _ranks(events: Int64s, used: Used) -> Int64s:
+def _ranks(events: Int64s, used: UsedRows) -> Int64s:
     """The events by their rank in the order of (end, start, arrival); none comes last."""
     present = np.unique(events[events >= 0])
     starts = np.concatenate([source.starts for source in used.sources])[present]
@@ -196,7 +196,7 @@ class _Pairs:
         return codes
 
 
-def _choose_pairs(chunks: Sequence[MatchChunk], plan: QueryPlan, used: Used) -> Iterator[MatchChunk]:
+def _choose_pairs(chunks: Sequence[MatchChunk], plan: QueryPlan, used: UsedRows) -> Iterator[MatchChunk]:
     pairs = _pairs_of(chunks, used)
     taken = _taken(pairs, plan.query.policy, used)
     if plan.query.policy != CUMULATIVE:
@@ -205,7 +205,7 @@ def _choose_pairs(chunks: Sequence[MatchChunk], plan: QueryPlan, used: Used) -> 
     yield from _cumulated(chunks, pairs, taken)
 
 
-def _pairs_of(chunks: Sequence[MatchChunk], used: Used) -> _Pairs:
+def _pairs_of(chunks: Sequence[MatchChunk], used: UsedRows) -> _Pairs:
     names = chunks[0].plan.graph.names
     events, starts, ends = (np.empty((2, sum(chunk.rows.length for chunk in chunks)), np.int64) for _ in range(3))
     begin = 0
@@ -228,7 +228,7 @@ def _pairs_of(chunks: Sequence[MatchChunk], used: Used) -> _Pairs:
     return _Pairs(events, starts, ends, by_right, order)
 
 
-def _taken(pairs: _Pairs, policy: str | None, used: Used) -> Mask:
+def _taken(pairs: _Pairs, policy: str | None, used: UsedRows) -> Mask:
     """The pairs that the context makes matches of."""
     terminators, initiators = pairs.terminators[pairs.order], pairs.initiators[pairs.order]
     taken = np.zeros(len(pairs.order), bool)

@@ -32,7 +32,7 @@ UNBOUNDED = Range((), ())
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class JoinStep:
     """Binding `variable` when others are bound: its ranges, and what can be checked once it is bound."""
 
     variable: Name
@@ -71,7 +71,7 @@ class CompiledGraph:
     all_judged: bool
     """Whether nothing is left to judge once all variables are bound, where absences are judged on the way."""
     orders: dict[Hashable, list[Name]] = field(default_factory=dict)
-    steps: dict[Hashable, Step] = field(default_factory=dict)
+    steps: dict[Hashable, JoinStep] = field(default_factory=dict)
     ranges: dict[Hashable, Range] = field(default_factory=dict)
     returned: dict[Hashable, Any] = field(default_factory=dict)
     """The expressions of RETURN in terms of what the graph binds."""
@@ -105,7 +105,7 @@ def own_conditions(graph: Graph, name: Name) -> list[Expr]:
     ]
 
 
-class Compiled:
+class CompiledGraphs:
     """The graphs of the plans of a machine as they are evaluated, compiled when a step first needs them."""
 
     def __init__(self, plans: tuple[QueryPlan, ...] = ()) -> None:
@@ -113,9 +113,9 @@ class Compiled:
         self._graphs: dict[int, CompiledGraph] = {}
         self._longer: dict[tuple[int, int], tuple[QueryPlan, QueryPlan]] = {}
 
-    def __reduce__(self) -> tuple[type[Compiled], tuple[tuple[QueryPlan, ...]]]:
+    def __reduce__(self) -> tuple[type[CompiledGraphs], tuple[tuple[QueryPlan, ...]]]:
         """Another process compiles for itself."""
-        return Compiled, (self._plans,)
+        return CompiledGraphs, (self._plans,)
 
     @cached_property
     def alike(self) -> dict[int, Hashable]:
@@ -148,7 +148,7 @@ def plan_step(
     conditions: Iterable[Expr],
     summaries: bool,
     points: bool,
-) -> Step:
+) -> JoinStep:
     """What follows for `variable` from the bound ones.
 
     `conditions` are all conditions of the graph that no join key takes care of; `summaries` says whether absences are
@@ -163,7 +163,7 @@ def plan_step(
         absence for absence in judged if absence not in deadlines and _floors_end(absence, variable, around)
     )
     times = _time_points(around, sight)
-    return Step(
+    return JoinStep(
         variable,
         _range(graph.times, bounds.start_of(variable), times, bound),
         UNBOUNDED if points else _range(graph.times, bounds.end_of(variable), times, bound),

@@ -11,14 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ensue.analysis.declarations import END, LINEAGE, START
-from ensue.engine.compiled_graph import Compiled
+from ensue.engine.compiled_graph import CompiledGraphs
 from ensue.engine.evaluation import Frontier, evaluate
 from ensue.engine.events import Candidates, request_of
 from ensue.engine.identity import united_members
 from ensue.engine.keys import encode_columns, encode_values
 from ensue.engine.output import collect_ordered
 from ensue.engine.sources import EventSource, Mask, Report, load_sources, one_chunk
-from ensue.engine.traces import Watched, watch
+from ensue.engine.traces import WatchedEvents, watch
 from ensue.errors import LimitError, citing, counted
 from ensue.expr.types import element_type
 from ensue.kernels.codes import number_values
@@ -201,7 +201,7 @@ MOST_ROUNDS = 10_000
 """So many times rules are applied to what they have found, unless there is no limit at all."""
 
 
-def matches_of(way: Way, watched: Watched, frontier: Frontier, options: Options) -> pa.Table:
+def matches_of(way: Way, watched: WatchedEvents, frontier: Frontier, options: Options) -> pa.Table:
     """The matches of a statement whose matches are events."""
     with citing(way.plan.source):
         chunks = evaluate(way.plan, watched.store, frontier, options, watched.completing)
@@ -264,7 +264,7 @@ class Search:
     earlier: Mapping[Stream, pa.Table]
     frontier: Frontier
     options: Options
-    compiled: Compiled
+    compiled: CompiledGraphs
 
     def __call__(self, way: Way, growing: Mapping[Stream, Growth], items: Mapping[Stream, InputTable]) -> pa.Table:
         """The matches of a statement that have a new event.

@@ -9,7 +9,7 @@ from itertools import count
 
 import numpy as np
 
-from ensue.engine.choice import Used, choose
+from ensue.engine.choice import UsedRows, choose
 from ensue.engine.compiled_graph import CompiledGraph
 from ensue.engine.events import Candidates, EventStore
 from ensue.engine.join import Join, Summary
@@ -18,7 +18,7 @@ from ensue.engine.sources import Mask, latest_end, latest_of
 from ensue.engine.workspace import Workspace, cached_candidates, is_looked_up
 from ensue.engine.worlds import weighed
 from ensue.graph.bounds import Point
-from ensue.graph.graphs import Closing, Variable
+from ensue.graph.graphs import Variable, WindowClose
 from ensue.nodes.names import Name
 from ensue.plan.planner import SHORT
 from ensue.plan.plans import GraphPlan, Options, QueryPlan
@@ -51,7 +51,7 @@ def evaluate(
     frontier: Frontier,
     options: Options,
     found: dict[Hashable, Candidates],
-    used: Used | None = None,
+    used: UsedRows | None = None,
     chosen: bool = True,
 ) -> Iterator[MatchChunk]:
     """The matches that complete within the frontier, once each, in chunks of bounded size, as the policy chooses them.
@@ -61,7 +61,7 @@ def evaluate(
     without its negations.
     """
     if plan.uses_up and chosen:
-        used = Used.of(store.sources) if used is None else used
+        used = UsedRows.of(store.sources) if used is None else used
         every = evaluate(plan, store, frontier, options, found, used, chosen=False)
         yield from choose(every, plan, used)
         return
@@ -81,7 +81,7 @@ def matches_of_graphs(
     frontier: Frontier,
     options: Options,
     found: dict[Hashable, Candidates],
-    used: Used | None,
+    used: UsedRows | None,
     reached: list[int],
 ) -> Iterator[MatchChunk]:
     """The matches of the graphs of a plan; `reached` gets the rounds of those that could be bound as a whole."""
@@ -150,7 +150,7 @@ def _matches_of_graph(
     frontier: Frontier,
     options: Options,
     found: dict[Hashable, Candidates],
-    used: Used | None,
+    used: UsedRows | None,
     reached: list[int],
     summaries: dict[int, Summary],
 ) -> Iterator[MatchChunk]:
@@ -255,7 +255,7 @@ def _passes(compiled: CompiledGraph, plan: QueryPlan, frontier: Frontier) -> Ite
         yield from _first_events_between(graph.closings[0], frontier.after - ticks, latest)
 
 
-def _first_events_between(closing: Closing, after: int, until: int | None) -> Iterator[Restriction]:
+def _first_events_between(closing: WindowClose, after: int, until: int | None) -> Iterator[Restriction]:
     """The first event starts after `after` and not after `until`: one of the variables that can be first does."""
     later: Restriction = {name: lambda found: found.starts > after for name in closing.names}
     if until is None:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ensue.engine.compiled_graph import Compiled
+from ensue.engine.compiled_graph import CompiledGraphs
 from ensue.engine.keys import NO_KEY, Texts, encode_columns, texts_of
 from ensue.engine.sources import EventSource, Mask
 from ensue.kernels.compiler import Codes, Int64s
@@ -126,7 +126,7 @@ class EventStore:
     shared: dict[Hashable, Any] = field(default_factory=dict)
     without_key: Mapping[Stream, tuple[EventSource, Codes]] = field(default_factory=dict)
     """Of the streams that have such, the rows without a key."""
-    compiled: Compiled = field(default_factory=Compiled)
+    compiled: CompiledGraphs = field(default_factory=CompiledGraphs)
 
     def keyless(self, streams: Iterable[Stream]) -> int:
         """How many rows of some streams have no key; a row that is of several of them counts once."""
@@ -189,7 +189,7 @@ class Request:
     counting: bool
     compared: frozenset[tuple[Stream, str]] = frozenset()
     """The columns of streams that are compared with many constants."""
-    compiled: Compiled = field(default_factory=Compiled, compare=False)
+    compiled: CompiledGraphs = field(default_factory=CompiledGraphs, compare=False)
 
 
 def request_of(plan: QueryPlan) -> Request:

@@ -124,7 +124,7 @@ class Search:
     def ticks(self, window: Window) -> int:
         return TimeScale(self.plan.catalog.unit).ticks(window)
 
-    def _beyond(self, compared: requirements.Compared, chunk: MatchChunk) -> Int64s | None:
+    def _beyond(self, compared: requirements.Comparison, chunk: MatchChunk) -> Int64s | None:
         """By how much the difference of two points exceeds what it may be."""
         left, right = _bound(compared.left, chunk), _bound(compared.right, chunk)
         if not left or not right:
@@ -155,11 +155,11 @@ class Search:
         return [absence for absence in own.absences if _base_names(absence.graph.graph.names) <= names]
 
 
-def _comparisons(requirement: requirements.Requirement) -> tuple[requirements.Compared, ...]:
+def _comparisons(requirement: requirements.Requirement) -> tuple[requirements.Comparison, ...]:
     if requirement.kind == requirements.ORDER:
-        return (requirements.Compared(requirement.left, "e", requirement.right, "s", None),)
+        return (requirements.Comparison(requirement.left, "e", requirement.right, "s", None),)
     if requirement.kind == requirements.WINDOW:
-        return (requirements.Compared(requirement.left, "e", requirement.left, "s", requirement.window),)
+        return (requirements.Comparison(requirement.left, "e", requirement.left, "s", requirement.window),)
     return requirement.compared
 
 

@@ -9,7 +9,7 @@ from itertools import chain, pairwise
 import numpy as np
 
 from ensue.engine.collections import fits, holds_for_lists, holds_successively, lists_of
-from ensue.engine.compiled_graph import Range, Step, own_conditions, plan_moment, plan_step
+from ensue.engine.compiled_graph import JoinStep, Range, own_conditions, plan_moment, plan_step
 from ensue.engine.events import FOREVER, NEVER, Candidates
 from ensue.engine.rows import Elements, Lists, Rows, concatenate_with_origin, expand_in_chunks
 from ensue.engine.sources import Mask
@@ -45,7 +45,7 @@ class Join:
     space: Workspace
     summaries: dict[int, Summary]
     inner: dict[int, Join] = field(default_factory=dict)
-    steps_of_existence: list[Step] | None = None
+    steps_of_existence: list[JoinStep] | None = None
     reached: bool = False
     """Whether all variables were ever bound, whatever was judged afterwards."""
 
@@ -96,10 +96,10 @@ class Join:
             known[wanted] = join_order(graph, counts, self.space.store.span, bound)
         return known[wanted]
 
-    def _steps(self, order: list[Name]) -> list[Step]:
+    def _steps(self, order: list[Name]) -> list[JoinStep]:
         return [self._step(name, frozenset(order[:place])) for place, name in enumerate(order)]
 
-    def _step(self, name: Name, bound: frozenset[Name]) -> Step:
+    def _step(self, name: Name, bound: frozenset[Name]) -> JoinStep:
         space, options = self.space, self.space.options
         # Which equalities are join keys depends on the data: the others are conditions.
         keyed = space.keyed_classes() if space.plan.graph.equalities else ()
@@ -127,7 +127,7 @@ class Join:
         ]
         return [*graph.conditions, *left]
 
-    def _extend(self, rows: Rows, steps: list[Step]) -> Iterator[Rows]:
+    def _extend(self, rows: Rows, steps: list[JoinStep]) -> Iterator[Rows]:
         """The rows with every remaining variable bound and no absence violated."""
         if rows.length == 0:
             return
@@ -149,7 +149,7 @@ class Join:
             yield from self._extend(extended, steps[1:])
 
     def _bind(
-        self, rows: Rows, step: Step, first: Codes, last: Codes, classes: tuple[EqualityClass, ...]
+        self, rows: Rows, step: JoinStep, first: Codes, last: Codes, classes: tuple[EqualityClass, ...]
     ) -> Iterator[Rows]:
         """The rows extended by every event in their range that passes what can be checked now."""
         for probes, places in expand_in_chunks(first, last, self.space.options.chunk_rows):
@@ -157,7 +157,9 @@ class Join:
                 places = self.space.index(step.variable, classes).order[places]
             yield self._filter(rows.bind(step.variable, probes, places), step)
 
-    def _bind_next(self, rows: Rows, step: Step, first: Codes, last: Codes, classes: tuple[EqualityClass, ...]) -> Rows:
+    def _bind_next(
+        self, rows: Rows, step: JoinStep, first: Codes, last: Codes, classes: tuple[EqualityClass, ...]
+    ) -> Rows:
         """The rows extended by the earliest event in their range that passes; those without one are left out."""
         found = self.space.candidates[step.variable]
         ranks, by_rank = _ranked(found)
@@ -233,7 +235,7 @@ class Join:
 
     # -- ranges ----------------------------------------------------------------------------------------------------
 
-    def _ranges(self, rows: Rows, step: Step) -> tuple[Codes, Codes, tuple[EqualityClass, ...]]:
+    def _ranges(self, rows: Rows, step: JoinStep) -> tuple[Codes, Codes, tuple[EqualityClass, ...]]:
         """For each row, the places of the step's variable that its bounds, join keys and deadlines allow."""
         space = self.space
         found = space.candidates[step.variable]
@@ -252,7 +254,7 @@ class Join:
                 first, last = self._within_positions(rows, step, first, last)
         return first, last, classes
 
-    def _within_positions(self, rows: Rows, step: Step, first: Codes, last: Codes) -> tuple[Codes, Codes]:
+    def _within_positions(self, rows: Rows, step: JoinStep, first: Codes, last: Codes) -> tuple[Codes, Codes]:
         """Candidates without an end column lie in the order of their positions, so these are a range as well."""
         found = self.space.candidates[step.variable]
         assert found.positions is not None
@@ -262,7 +264,7 @@ class Join:
         begin, end = find_ranges(self.space.keys(rows), lows, highs, found.offsets, found.positions)
         return np.maximum(first, begin), np.minimum(last, end)
 
-    def _start_limits(self, rows: Rows, step: Step) -> tuple[Int64s | None, Int64s | None]:
+    def _start_limits(self, rows: Rows, step: JoinStep) -> tuple[Int64s | None, Int64s | None]:
         low, high = self.space.limits(step.start, rows)
         for absence in step.deadlines:
             assert absence.lower is not None and absence.upper is not None
@@ -280,17 +282,17 @@ class Join:
 
     # -- checks ----------------------------------------------------------------------------------------------------
 
-    def _needs_no_filter(self, step: Step) -> bool:
+    def _needs_no_filter(self, step: JoinStep) -> bool:
         found = self.space.candidates[step.variable]
         plan = self.space.plan
         ranged = found.are_points and (step.position.open or not self._keyed(step))
         late = plan.absences or plan.collections or plan.graph.repeated
         return ranged and not (step.conditions or step.distinct or step.checks or late)
 
-    def _keyed(self, step: Step) -> bool:
+    def _keyed(self, step: JoinStep) -> bool:
         return bool(self.space.join_classes(step.variable, self.space.sight.outer))
 
-    def _filter(self, rows: Rows, step: Step) -> Rows:
+    def _filter(self, rows: Rows, step: JoinStep) -> Rows:
         """The rows that pass everything that can be checked now that the step's variable is bound."""
         found = self.space.candidates[step.variable]
         if not found.are_points:

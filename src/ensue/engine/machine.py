@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from ensue.analysis.scopes import chooses
-from ensue.engine.belief.follower import Believed, StateStage, Told
+from ensue.engine.belief.follower import BeliefAnswers, BeliefState, StateStage
 from ensue.engine.derivation import settled, sources_of, together
 from ensue.engine.evaluation import Frontier, evaluate, matches_of_graphs
 from ensue.engine.events import EventStore, load_events
@@ -30,7 +30,7 @@ from ensue.engine.stage import (
     needed_columns,
     ordered,
 )
-from ensue.engine.traces import Watched
+from ensue.engine.traces import WatchedEvents
 from ensue.engine.turn import events_of, step_stage
 from ensue.nodes.names import AnyEvent, Stream
 from ensue.plan.derivations import Derivation, all_plans, groups_of, is_recursive
@@ -60,7 +60,7 @@ class State:
     watermark: int | None = None
     horizon: int | None = None
     report: Report = field(default_factory=Report)
-    believed: Believed | None = None
+    believed: BeliefState | None = None
 
     @property
     def waiting(self) -> tuple[pa.Table, ...]:
@@ -101,7 +101,7 @@ class Step:
     reports: tuple[Report, ...]
     events: tuple[EventSource, ...]
     empty: tuple[QueryPlan, ...]
-    told: Told | None = None
+    told: BeliefAnswers | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +223,7 @@ class Look:
 class _Run:
     """One step of a machine under way."""
 
-    def __init__(self, machine: Machine, clock: Clock, collect: Collect, told: Told | None) -> None:
+    def __init__(self, machine: Machine, clock: Clock, collect: Collect, told: BeliefAnswers | None) -> None:
         self.machine, self.clock, self.collect, self.told = machine, clock, collect, told
         self.rows: dict[Role, EventSource] = {}
         self.parts: dict[Stream, list[pa.Table]] = {}
@@ -413,17 +413,19 @@ def _taken(plans: Sequence[QueryPlan], program: ProgramPlan, everything_given: b
     return [*given, *((made.name, made.item) for made in program.derivations if made.name in streams)]
 
 
-def examine(plan: QueryPlan, events: Sequence[EventSource]) -> tuple[Watched, Iterator[MatchChunk]]:
+def examine(plan: QueryPlan, events: Sequence[EventSource]) -> tuple[WatchedEvents, Iterator[MatchChunk]]:
     """The events of one more plan over events that another run has read or derived, and its matches."""
     sources = sources_of(plan, events)
     inputs = [replace(source.input, table=source.input.table.slice(0, 0)) for source in sources]
     output = output_schema(plan, raw_types(plan, inputs))
     machine = compile_plan(ProgramPlan(tuple(inputs), (plan,), (output,)), UNLIMITED)
-    found: tuple[Watched, Iterator[MatchChunk]] = machine.run(Batch(sources, Report()), collect=_as_found).outputs[0]
+    found: tuple[WatchedEvents, Iterator[MatchChunk]] = machine.run(
+        Batch(sources, Report()), collect=_as_found
+    ).outputs[0]
     return found
 
 
 def _as_found(
-    member: Member, watched: Watched, chunks: Iterator[MatchChunk], options: Options
-) -> tuple[Watched, Iterator[MatchChunk]]:
+    member: Member, watched: WatchedEvents, chunks: Iterator[MatchChunk], options: Options
+) -> tuple[WatchedEvents, Iterator[MatchChunk]]:
     return watched, chunks

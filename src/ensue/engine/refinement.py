@@ -31,7 +31,7 @@ class Feature:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ContextColumns:
     """Which columns of a table say what an event was, and in which context; the most telling feature comes first."""
 
     label: str
@@ -59,7 +59,7 @@ def text_of(column: pa.ChunkedArray, name: str) -> pa.Array:
     return readable(column, name).cast(pa.string())
 
 
-def context_of(table: pa.Table, reading: Reading, previous: pa.Array | None) -> list[pa.Array]:
+def context_of(table: pa.Table, reading: ContextColumns, previous: pa.Array | None) -> list[pa.Array]:
     """The features of each row as texts. `previous` are the labels of the events before, where these are asked for."""
     found = []
     for feature in reading.features:
@@ -81,7 +81,7 @@ def _of_clock(times: pa.Array, kind: str, zone: str) -> pa.Array:
     return (pc.hour(times) if kind == HOUR else pc.day_of_week(times)).cast(pa.string())
 
 
-def previous_labels(table: pa.Table, reading: Reading, labels: pa.Array) -> pa.Array:
+def previous_labels(table: pa.Table, reading: ContextColumns, labels: pa.Array) -> pa.Array:
     """Of each row the last known label of its key at an earlier time; of several at that time, the last by alphabet.
 
     Null where there is none, and for rows without a time or key.
@@ -278,7 +278,7 @@ class Logistic:
 class Expansion:
     """How coarse events become alternatives. `coarse` are the types to refine; None: all."""
 
-    reading: Reading
+    reading: ContextColumns
     labels: pa.Array
     model: Model
     type: str

@@ -9,7 +9,7 @@ from functools import reduce
 import numpy as np
 import pyarrow as pa
 
-from ensue.engine.choice import Used
+from ensue.engine.choice import UsedRows
 from ensue.engine.events import FOREVER, NEVER, Candidates, EventStore, in_streams
 from ensue.engine.sources import EventSource, Mask
 from ensue.engine.workspace import cached_candidates
@@ -49,7 +49,7 @@ def rows_to_keep(
     kept: list[Mask],
     until: int,
     dropped: Sequence[Mask] | None = None,
-    used: Used | None = None,
+    used: UsedRows | None = None,
     options: Options | None = None,
 ) -> None:
     """Marks as `kept`, per table, the rows that a match completing after `until` may use.

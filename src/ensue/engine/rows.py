@@ -11,7 +11,7 @@ import numpy as np
 from ensue.engine.sources import Mask
 from ensue.engine.uncertainty import Floats
 from ensue.graph.bounds import WHOLE_END, WHOLE_START, Point, position_of, start_of
-from ensue.graph.graphs import Closing
+from ensue.graph.graphs import WindowClose
 from ensue.kernels.compiler import Codes, Int64s
 from ensue.kernels.ranges import expand_ranges
 from ensue.nodes.names import Name
@@ -189,7 +189,7 @@ def completion_times(chunk: MatchChunk, plan: QueryPlan) -> Int64s:
     return latest
 
 
-def _closing_times(closing: Closing, chunk: MatchChunk, plan: QueryPlan) -> Int64s:
+def _closing_times(closing: WindowClose, chunk: MatchChunk, plan: QueryPlan) -> Int64s:
     windows = plan.normal_form.windows
     times = []
     if windows.ticks is not None:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from ensue.analysis.declarations import END, START
-from ensue.engine.belief.follower import Believed, StateStage
+from ensue.engine.belief.follower import BeliefState, StateStage
 from ensue.engine.belief.updates import Held
 from ensue.engine.derivation import row_codes
 from ensue.engine.machine import Machine, State
@@ -218,7 +218,7 @@ def restore(machine: Machine, saved: pa.Table, predecessors: Collection[str] = (
     return State(stages, header["watermark"], header.get("horizon"), Report(**header["report"]), believed)
 
 
-def _saved_beliefs(stage: StateStage, state: Believed) -> dict[str, pa.Array]:
+def _saved_beliefs(stage: StateStage, state: BeliefState) -> dict[str, pa.Array]:
     """For each state its beliefs and their keys, for each input the rows that wait."""
     columns: dict[str, pa.Array] = {}
     for number, (plan, held) in enumerate(zip(stage.plans, state.held, strict=True)):
@@ -231,7 +231,7 @@ def _saved_beliefs(stage: StateStage, state: Believed) -> dict[str, pa.Array]:
     return columns | {f"waiting_{number}": _as_list(table) for number, table in enumerate(state.waiting)}
 
 
-def _restored_beliefs(stage: StateStage, saved: pa.Table, limit: int | None) -> Believed:
+def _restored_beliefs(stage: StateStage, saved: pa.Table, limit: int | None) -> BeliefState:
     if limit != stage.questions.limit:
         raise StateError("state-shape", f"the state was saved with limit {limit}, not {stage.questions.limit}")
     held = []
@@ -248,7 +248,7 @@ def _restored_beliefs(stage: StateStage, saved: pa.Table, limit: int | None) -> 
         if name not in saved.column_names:
             raise _without(f"events of the {item.label}")
         waiting.append(_as_table(saved.column(name), item.table.schema, item.label))
-    return Believed(tuple(held), tuple(waiting))
+    return BeliefState(tuple(held), tuple(waiting))
 
 
 def _all_rows(saved: pa.Table, name: str) -> pa.Table:

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ensue.engine.compiled_graph import Compiled
+from ensue.engine.compiled_graph import CompiledGraphs
 from ensue.engine.events import Request, key_column, request_of, stream_codes
 from ensue.engine.index import Index, Room
 from ensue.engine.keys import Keys, can_intern
 from ensue.engine.output import collect_ordered
 from ensue.engine.rows import MatchChunk
 from ensue.engine.sources import EventSource, Mask, Report, load_sources, read_uncertainty
-from ensue.engine.traces import TRACE, Watched
+from ensue.engine.traces import TRACE, WatchedEvents
 from ensue.engine.workspace import compared_column
 from ensue.errors import citing
 from ensue.expr.types import readable_type
@@ -40,7 +40,7 @@ NOT_WAITING: Mask = np.empty(0, bool)
 Role = int | Stream
 """What rows are, for a machine: those of a table by its place, or of a declared stream by its name."""
 
-Collect = Callable[["Member", "Watched", Iterator[MatchChunk], Options], Any]
+Collect = Callable[["Member", "WatchedEvents", Iterator[MatchChunk], Options], Any]
 """What becomes of the matches of a result, as they are found."""
 
 
@@ -54,7 +54,7 @@ class Member:
     way: Way | None = None
 
 
-def ordered(member: Member, watched: Watched, chunks: Iterator[MatchChunk], options: Options) -> pa.Table:
+def ordered(member: Member, watched: WatchedEvents, chunks: Iterator[MatchChunk], options: Options) -> pa.Table:
     """All matches in one table, in order."""
     with citing(member.plan.source):
         return collect_ordered(chunks, member.output, options.limit, options.chunk_rows)
@@ -189,7 +189,7 @@ class Stage:
             replace(item, table=plain_schema(needed_columns(plans, item).schema).empty_table()) for _, item in takes
         ]
         requests: dict[tuple[str, ...], Request] = {}
-        compiled = Compiled(tuple(plans))
+        compiled = CompiledGraphs(tuple(plans))
         counting, compared = any(plan.counting for plan in plans), _compared_columns(plans)
         for plan in plans:
             own, keys = request_of(plan), plan.query.partition_by
@@ -223,7 +223,7 @@ class Stage:
         return self.members[0].plan.catalog.time_type
 
     @property
-    def compiled(self) -> Compiled:
+    def compiled(self) -> CompiledGraphs:
         """The graphs of all members as they are evaluated."""
         return next(iter(self.requests.values())).compiled
 

@@ -96,7 +96,7 @@ SEEN, REACHED, BEGAN, FAILED, NUMBER, LACKS = "seen", "reached", "began", "faile
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class WatchedEvents:
     """The events of a query after its traces were watched.
 
     `found` are the candidates of its variables, without those that are skipped, and `completing` those of traces in
@@ -126,7 +126,7 @@ def watch(
     after: int | None = None,
     until: int | None = None,
     numbers: Sequence[Codes] | None = None,
-) -> Watched:
+) -> WatchedEvents:
     """Loads the events of a query and, if it watches traces, leads those that are new through them.
 
     New are the events that end after `after` and not after `until`; `records` says what came before, and `numbers`, per
@@ -135,7 +135,7 @@ def watch(
     """
     if plan.monitor is None:
         found: dict[Hashable, Candidates] = {}
-        return Watched(load_events(sources, request, known), found, found)
+        return WatchedEvents(load_events(sources, request, known), found, found)
     return _Watch(plan, plan.monitor, sources, request, report, records, numbers).run(after, until)
 
 
@@ -197,7 +197,7 @@ class _Watch:
                 values[:records] = self.records.column(name).to_numpy()
         return traces
 
-    def run(self, after: int | None, until: int | None) -> Watched:
+    def run(self, after: int | None, until: int | None) -> WatchedEvents:
         asleep, before = self.traces.failed.copy(), self.traces.number.copy()
         store, found, leaves = self._load(asleep)
         skipped, numbers = self._follow(leaves, after, until)
@@ -216,7 +216,7 @@ class _Watch:
             found = completing = {}
         over = self._over(until)
         dropped = self._dropped(last, over)
-        return Watched(
+        return WatchedEvents(
             store,
             found,
             completing,

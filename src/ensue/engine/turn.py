@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ensue.engine.choice import Used
+from ensue.engine.choice import UsedRows
 from ensue.engine.derivation import Search, as_events, grow, settled, together
 from ensue.engine.evaluation import Frontier, evaluate
 from ensue.engine.events import Candidates, EventStore, load_events
@@ -33,7 +33,7 @@ from ensue.engine.stage import (
     trace_mark,
     used_mark,
 )
-from ensue.engine.traces import Watched, no_records, watch
+from ensue.engine.traces import WatchedEvents, no_records, watch
 from ensue.engine.violations import track
 from ensue.kernels.compiler import Codes, Int64s
 from ensue.nodes.names import Stream
@@ -127,7 +127,7 @@ class Turn:
         self.records = list(state.records)
         self.spared = [state.spared]
         self.numbered: EventStore | None = None
-        self.shared: dict[tuple[str, ...], Watched] = {}
+        self.shared: dict[tuple[str, ...], WatchedEvents] = {}
         self.runs: list[Run] = []
         self.empty = [False for _ in stage.members]
 
@@ -225,7 +225,7 @@ class Turn:
         self.empty[place] = not all(len(watched.store.streams[name]) for name in plan.streams)
         if watched.numbers is not None:
             self.marks[trace_mark(place)] = list(watched.numbers)
-        used = Used.of(watched.store.sources, self.marks[used_mark(place)]) if plan.uses_up else None
+        used = UsedRows.of(watched.store.sources, self.marks[used_mark(place)]) if plan.uses_up else None
         candidates = watched.found if self.stage.eager else watched.completing
         if clock.since is None or used is None or member.way is not None:
             chunks = evaluate(plan, watched.store, self.frontier(member), self.options, candidates, used)
@@ -242,7 +242,7 @@ class Turn:
         return found
 
     def _later_matches(
-        self, member: Member, watched: Watched, candidates: dict[Hashable, Candidates], used: Used, since: int
+        self, member: Member, watched: WatchedEvents, candidates: dict[Hashable, Candidates], used: UsedRows, since: int
     ) -> Iterator[MatchChunk]:
         """The matches that complete after a moment, where all earlier ones matter, because they use events up."""
         frontier, plan = replace(self.frontier(member), after=None), member.plan
@@ -262,13 +262,13 @@ class Turn:
         self._keep_pending(plan)
         return table.cast(member.output.schema)
 
-    def _shared(self, keys: tuple[str, ...], known: Sequence[Int64s]) -> Watched:
+    def _shared(self, keys: tuple[str, ...], known: Sequence[Int64s]) -> WatchedEvents:
         """The events of all members with the same keys: found, encoded and sorted once."""
         if keys not in self.shared:
             found: dict[Hashable, Candidates] = {}
             request = self.stage.requests[keys]
             store = self._merged() if self.indexed else load_events(tuple(self.ready), request, known)
-            self.shared[keys] = Watched(store, found, found)
+            self.shared[keys] = WatchedEvents(store, found, found)
         return self.shared[keys]
 
     def _merged(self) -> EventStore:
@@ -296,7 +296,7 @@ class Turn:
             compiled=request.compiled,
         )
 
-    def _watched(self, place: int, plan: QueryPlan) -> Watched:
+    def _watched(self, place: int, plan: QueryPlan) -> WatchedEvents:
         """The events of a member, after what is new of them was led through their traces."""
         clock, report = self.clock, self.reports[place]
         known = self.marks[POSITION] if self.stage.counting else ()

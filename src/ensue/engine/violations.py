@@ -17,7 +17,7 @@ from ensue.kernels.compiler import Int64s
 from ensue.kernels.traces import NEVER, Checks, Seen, find_violations
 from ensue.nodes.constraints import Constraint
 from ensue.nodes.names import Stream
-from ensue.plan.outputs import Tracking, violation_fields
+from ensue.plan.outputs import ViolationPlan, violation_fields
 from ensue.plan.plans import QueryPlan
 from ensue.text.render import render_constraint
 
@@ -26,7 +26,7 @@ FIRST, LAST, JUDGED = "first", "last", "judged"
 
 def track(
     plan: QueryPlan,
-    tracking: Tracking,
+    tracking: ViolationPlan,
     sources: tuple[EventSource, ...],
     request: Request,
     records: Sequence[pa.Table] | None = None,
@@ -69,7 +69,7 @@ def track(
 
 
 def no_track_records(
-    plan: QueryPlan, tracking: Tracking, sources: Sequence[EventSource], request: Request
+    plan: QueryPlan, tracking: ViolationPlan, sources: Sequence[EventSource], request: Request
 ) -> tuple[pa.Table, ...]:
     """What is known before any event."""
     none = np.empty((0, len(plan.streams)), np.int64)
@@ -90,7 +90,7 @@ def _seen(rows: TraceRows, records: pa.Table) -> Seen:
     return seen
 
 
-def _kept(rows: TraceRows, seen: Seen, tracking: Tracking, until: int | None) -> pa.Table:
+def _kept(rows: TraceRows, seen: Seen, tracking: ViolationPlan, until: int | None) -> pa.Table:
     """The records of all traces but those whose lifetime is over: an ended one would break ENDS by going on."""
     present = (seen.first != NEVER).any(axis=1)
     if tracking.lifetime is not None and until is not None:
@@ -108,7 +108,7 @@ def _record_table(keys: dict[str, pa.Array], seen: Seen, numbers: Int64s) -> pa.
     return pa.table(columns)
 
 
-def _checks(tracking: Tracking, streams: tuple[Stream, ...]) -> Checks:
+def _checks(tracking: ViolationPlan, streams: tuple[Stream, ...]) -> Checks:
     law = tracking.law
     number_of: dict[Constraint, int] = {constraint: place for place, constraint in enumerate(law.constraints)}
     ends = np.full(len(streams), -1, np.int64)

@@ -20,8 +20,8 @@ from ensue.engine.snapshot import read_header, restore, saved_schemas, statement
 from ensue.errors import LimitError, StateError
 from ensue.graph.bounds import end_of, start_of
 from ensue.graph.graphs import Variable
-from ensue.lower.phases import Lowered
-from ensue.nodes.names import Name, Unnamed, called
+from ensue.lower.phases import LoweredProgram
+from ensue.nodes.names import Name, UnnamedVariable, called
 from ensue.plan.derivations import all_plans
 from ensue.plan.inputs import InputTable
 from ensue.plan.program_plans import FixedTables, ProgramPlan, by_keys, plan_program
@@ -86,7 +86,7 @@ def _saved(state: Any, spark: Any) -> Iterator[pa.Table]:
         yield state.snapshot() if hasattr(state, "snapshot") else state
 
 
-def _goals_by_name(statements: Lowered, fixed: FixedTables, saved: pa.Table) -> Iterator[tuple[str, Goals]]:
+def _goals_by_name(statements: LoweredProgram, fixed: FixedTables, saved: pa.Table) -> Iterator[tuple[str, Goals]]:
     """The open goals of the statements that run in a saved state, by their names."""
     header = read_header(saved)
     schemas = saved_schemas(saved)
@@ -192,7 +192,7 @@ def _awaited(goals: Goals, until: pa.Array, time_type: pa.DataType) -> pa.Array:
 
 def _awaited_event(variable: Variable, after: npt.NDArray[np.int64], time_type: pa.DataType) -> pa.Array:
     conditions = " AND ".join(render_expression(part) for part in variable.predicates)
-    what = str(variable.stream) + ("" if isinstance(variable.name, Unnamed) else f" {variable.name}")
+    what = str(variable.stream) + ("" if isinstance(variable.name, UnnamedVariable) else f" {variable.name}")
     what += f" [{conditions}]" if conditions else ""
     # The earliest start is a tick after what comes before it.
     moment = _moments(pa.array(after - 1, mask=after == NEVER).view(time_type))

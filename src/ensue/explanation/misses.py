@@ -8,13 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from ensue.api import Loaded
+from ensue.api import LoadedProgram
 from ensue.constraints import ConstraintsLike
 from ensue.engine.goals import Search
 from ensue.engine.trace_rows import KEY
 from ensue.errors import LimitError, citing
 from ensue.explanation.near_misses import Example, Examples, length_in_words
-from ensue.explanation.question import Asked, Chosen, chosen_statements, load_for, plain, tables_of
+from ensue.explanation.question import Chosen, QuestionEvents, chosen_statements, load_for, plain, tables_of
 from ensue.graph.graphs import Variable
 from ensue.nodes.names import Name, in_words, written
 from ensue.nodes.patterns import Events
@@ -29,7 +29,7 @@ STREAM = "stream"
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RequirementCount:
     """One requirement: how many were judged by it, how many failed it, and how many failed nothing else.
 
     Of a stream or a predicate, events are judged; of everything else, choices of events that have passed the steps
@@ -61,11 +61,11 @@ class WhyNot:
     name: str
     matches: int
     verdict: str
-    steps: tuple[Step, ...]
+    steps: tuple[RequirementCount, ...]
     time_type: pa.DataType
 
     @property
-    def blamed(self) -> Step | None:
+    def blamed(self) -> RequirementCount | None:
         """The step whose removal gives most matches, if there is one; the key only where nothing else is it."""
         return _blamed(self.steps)
 
@@ -132,12 +132,12 @@ def why_not(
     'no match: WITHIN 10 failed once, closest 14'
     """
     chosen = chosen_statements(query, name, constraints)
-    asked = Asked(events, Columns(time, type, end), where, tables)
+    asked = QuestionEvents(events, Columns(time, type, end), where, tables)
     found = [_explained(one, asked, examples, limit) for one in chosen]
     return found[0] if len(found) == 1 else _together(found)
 
 
-def _explained(chosen: Chosen, asked: Asked, shown: int, limit: int) -> WhyNot:
+def _explained(chosen: Chosen, asked: QuestionEvents, shown: int, limit: int) -> WhyNot:
     loaded, _ = load_for(chosen, plain(chosen.query), asked, limit)
     plan = loaded.planned.plans[0]
     question = replace(question_of(plan.query, plan.source), chosen=what_chooses(chosen.query))
@@ -158,7 +158,7 @@ def _explained(chosen: Chosen, asked: Asked, shown: int, limit: int) -> WhyNot:
     return WhyNot(chosen.name, kept, verdict, steps, plan.catalog.time_type)
 
 
-def _kept(chosen: Chosen, asked: Asked, limit: int) -> int:
+def _kept(chosen: Chosen, asked: QuestionEvents, limit: int) -> int:
     """How many matches the query has as it is written."""
     result = replace(chosen.query, name=None, declares=False)
     _, chunks = load_for(chosen, result, asked, limit)
@@ -178,7 +178,7 @@ def _together(found: Sequence[WhyNot]) -> WhyNot:
     return WhyNot(closest.name, matches, verdict, steps, closest.time_type)
 
 
-def _steps(search: Search, loaded: Loaded, shown: int) -> Iterator[Step]:
+def _steps(search: Search, loaded: LoadedProgram, shown: int) -> Iterator[RequirementCount]:
     question = search.question
     variables = _variables(search)
     yield from _streams(search, loaded, variables)
@@ -197,11 +197,13 @@ def _steps(search: Search, loaded: Loaded, shown: int) -> Iterator[Step]:
         before = after
 
 
-def _step(search: Search, pictures: Examples, requirement: Requirement, tried: int, failed: int, cut: bool) -> Step:
+def _step(
+    search: Search, pictures: Examples, requirement: Requirement, tried: int, failed: int, cut: bool
+) -> RequirementCount:
     misses = search.misses(requirement)
     nearest = pictures.nearest(requirement, misses)
     distance = nearest[0].distance if nearest else None
-    return Step(
+    return RequirementCount(
         requirement.kind,
         requirement.text,
         tried,
@@ -220,11 +222,11 @@ def _variables(search: Search) -> dict[Name, Variable]:
     return {written(variable.name): variable for graph in graphs for variable in graph.variables}
 
 
-def _streams(search: Search, loaded: Loaded, variables: Mapping[Name, Variable]) -> Iterator[Step]:
+def _streams(search: Search, loaded: LoadedProgram, variables: Mapping[Name, Variable]) -> Iterator[RequirementCount]:
     total = sum(source.input.table.num_rows for source in loaded.sources)
     for stream in dict.fromkeys(variable.stream for variable in variables.values()):
         present = search.present(stream)
-        yield Step(STREAM, in_words(stream), total, total - present, None, False, "", None, ())
+        yield RequirementCount(STREAM, in_words(stream), total, total - present, None, False, "", None, ())
 
 
 def _judged_events(search: Search, requirement: Requirement, variables: Mapping[Name, Variable]) -> tuple[int, int]:
@@ -252,13 +254,13 @@ def _closest(search: Search, requirement: Requirement, nearest: Sequence[Example
     return first.note if requirement.kind != KEY else first.key_words
 
 
-def _blamed(steps: Sequence[Step]) -> Step | None:
+def _blamed(steps: Sequence[RequirementCount]) -> RequirementCount | None:
     """Events of different keys nearly always make choices, so the key is blamed last."""
     near = [step for step in steps if step.near_misses]
     return max(near, key=lambda step: (step.kind != KEY, step.near_misses or 0), default=None)
 
 
-def _funnel(steps: Sequence[Step]) -> Iterator[Name]:
+def _funnel(steps: Sequence[RequirementCount]) -> Iterator[Name]:
     for step in steps:
         what = "events" if step.kind in (STREAM, PREDICATE) else "choices"
         left = step.tried - step.failed
@@ -267,7 +269,7 @@ def _funnel(steps: Sequence[Step]) -> Iterator[Name]:
         yield f"{label}: {least}{left:,} of {step.tried:,} {what}"
 
 
-def _verdict(question: Question, steps: Sequence[Step], matches: int, kept: int) -> str:
+def _verdict(question: Question, steps: Sequence[RequirementCount], matches: int, kept: int) -> str:
     if matches and kept < matches:
         chose = " and ".join(question.chosen)
         return f"{_times(kept)}: {chose} chose among {matches:,}"

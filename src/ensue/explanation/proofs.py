@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ensue.api import Loaded
+from ensue.api import LoadedProgram
 from ensue.constraints import ConstraintsLike
 from ensue.engine.goals import Search
 from ensue.engine.machine import examine
@@ -21,7 +21,7 @@ from ensue.engine.trace_rows import KEY
 from ensue.engine.workspace import Workspace
 from ensue.errors import Problem, QueryError, SchemaError, citing, counted
 from ensue.explanation.near_misses import Examples, length_in_words, moment_in_words
-from ensue.explanation.question import MOST_ROWS, Asked, chosen_result, load_for, tables_of
+from ensue.explanation.question import MOST_ROWS, QuestionEvents, chosen_result, load_for, tables_of
 from ensue.graph.bounds import WHOLE_END, WHOLE_START, Point, end_of, start_of
 from ensue.nodes.names import Name, Stream, in_words
 from ensue.nodes.patterns import Events
@@ -93,7 +93,7 @@ class Prover:
     `bound` are the events that proofs rest on, as tables and rows, in the order in which the proofs name them.
     """
 
-    loaded: Loaded
+    loaded: LoadedProgram
     most: int
     found: dict[int, list[tuple[MatchChunk, pa.Table]]] = field(default_factory=dict)
     bound: list[tuple[EventSource, int]] = field(default_factory=list)
@@ -376,7 +376,7 @@ def justify(
     """
     wanted = _wanted(match)
     chosen = chosen_result(query, name, constraints)
-    asked = Asked(events, Columns(time, type, end), where, tables)
+    asked = QuestionEvents(events, Columns(time, type, end), where, tables)
     loaded, chunks = load_for(chosen, chosen.query, asked, MOST_ROWS, match_id=True)
     plan, output = loaded.planned.plans[0], loaded.planned.outputs[0]
     unknown = [column for column in wanted if column not in output.schema.names]

@@ -8,13 +8,13 @@ from typing import Any
 
 from ensue.analysis.declarations import declarations, streams_of
 from ensue.analysis.scopes import counts_events
-from ensue.api import Loaded, load_tables
+from ensue.api import LoadedProgram, load_tables
 from ensue.constraints import ConstraintsLike
 from ensue.engine.rows import MatchChunk
 from ensue.engine.stage import Member
-from ensue.engine.traces import Watched
+from ensue.engine.traces import WatchedEvents
 from ensue.errors import Problem, QueryError, SchemaError, did_you_mean
-from ensue.lower.phases import Checked, lower, rules_lowered
+from ensue.lower.phases import CheckedProgram, lower, rules_lowered
 from ensue.lower.rulesets import unused_heads
 from ensue.nodes.patterns import PatternQuery
 from ensue.nodes.rules import Ruleset
@@ -29,7 +29,7 @@ MOST_ROWS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class QuestionEvents:
     """The events that a question is about, as they were handed over, and the tables that the program looks up."""
 
     events: Any
@@ -44,10 +44,10 @@ class Chosen:
 
     name: str
     query: PatternQuery
-    statements: Checked
+    statements: CheckedProgram
     is_head: bool = False
 
-    def as_result(self, query: PatternQuery) -> Checked:
+    def as_result(self, query: PatternQuery) -> CheckedProgram:
         """The program with this query as its only result, in place of the statement that it comes from."""
         declared = (other for other in self.statements.statements if other.declares)
         return replace(self.statements, statements=(*declared, query), constraints=())
@@ -83,12 +83,12 @@ def chosen_result(program: Program | QueryLike, name: str | None, constraints: C
     return Chosen(wanted, found[wanted], statements, is_head=wanted in written.heads)
 
 
-def _no_such(name: str, names: list[str], statements: Checked) -> QueryError:
+def _no_such(name: str, names: list[str], statements: CheckedProgram) -> QueryError:
     hint = did_you_mean(name, names) or f"names: {', '.join(names)}"
     return QueryError([Problem("no-such-pattern", f"no statement is called `{name}`", hint=hint)], statements.source)
 
 
-def _names(statements: Checked) -> list[tuple[str, PatternQuery]]:
+def _names(statements: CheckedProgram) -> list[tuple[str, PatternQuery]]:
     """Every statement that can be asked about, by its name: of a head its rules, not the result that shows them."""
     declared = [(str(query.name or ""), query) for query in statements.declared]
     heads = {query.name for query in statements.declared if query.rule is not None}
@@ -96,7 +96,7 @@ def _names(statements: Checked) -> list[tuple[str, PatternQuery]]:
     return [*((name, query) for name, query in results if query.name not in heads), *declared]
 
 
-def _only_result(written: Checked, named: list[tuple[str, PatternQuery]]) -> str:
+def _only_result(written: CheckedProgram, named: list[tuple[str, PatternQuery]]) -> str:
     """The name of the one pattern; where there are only rules, of the one head that no other rule uses."""
     results = written.results or unused_heads(written.ruleset or Ruleset())
     if len(results) == 1:
@@ -117,8 +117,8 @@ def _only_result(written: Checked, named: list[tuple[str, PatternQuery]]) -> str
 
 
 def load_for(
-    chosen: Chosen, query: PatternQuery, asked: Asked, most: int, match_id: bool = False
-) -> tuple[Loaded, Iterator[MatchChunk]]:
+    chosen: Chosen, query: PatternQuery, asked: QuestionEvents, most: int, match_id: bool = False
+) -> tuple[LoadedProgram, Iterator[MatchChunk]]:
     """The events, those of declared streams included, that this form of the statement looks at, and its matches."""
     statements = lower(chosen.as_result(query))
     events, columns = asked.events, asked.columns
@@ -140,10 +140,12 @@ def load_for(
     return loaded.after(step), step.outputs[0]
 
 
-def _chunks(member: Member, watched: Watched, chunks: Iterator[MatchChunk], options: Options) -> Iterator[MatchChunk]:
+def _chunks(
+    member: Member, watched: WatchedEvents, chunks: Iterator[MatchChunk], options: Options
+) -> Iterator[MatchChunk]:
     return chunks
 
 
-def tables_of(loaded: Loaded) -> tuple[InputTable, ...]:
+def tables_of(loaded: LoadedProgram) -> tuple[InputTable, ...]:
     """What is known of the tables that a plan reads, those of declared streams included."""
     return (*loaded.planned.tables, *(derivation.item for derivation in loaded.planned.derivations))

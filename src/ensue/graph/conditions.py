@@ -108,7 +108,7 @@ def linear(expr: expressions.Expr, point_of: PointOf, scale: TimeScale) -> Linea
 
 
 @dataclass(frozen=True, slots=True)
-class Sorted:
+class GraphConditions:
     """The conditions of one graph by what can be done with them."""
 
     bounds: tuple[Bound, ...]
@@ -117,7 +117,7 @@ class Sorted:
     conditions: tuple[expressions.Expr, ...]
 
 
-UNSAID = Sorted((), {}, (), ())
+UNSAID = GraphConditions((), {}, (), ())
 """Of a query without WHERE."""
 
 
@@ -273,7 +273,7 @@ class Conditions:
                 ):
                     yield sight.resolved(own)
 
-    def sorted(self, parts: Parts, own: Iterable[expressions.Expr], outer: tuple[Parts, ...]) -> Sorted:
+    def sorted(self, parts: Parts, own: Iterable[expressions.Expr], outer: tuple[Parts, ...]) -> GraphConditions:
         """These conditions by what can be done with them."""
         streams = {name: item.stream for level in (*outer, parts) for name, item in level.variables.items()}
         bounds: list[Bound] = []
@@ -300,7 +300,7 @@ class Conditions:
                 equalities.append(equality)
             else:
                 conditions.append(condition)
-        return Sorted(tuple(bounds), predicates, tuple(equalities), tuple(conditions))
+        return GraphConditions(tuple(bounds), predicates, tuple(equalities), tuple(conditions))
 
 
 def _original(aside: Aside | None) -> tuple[Aside | None, Mapping[Name, Name]]:

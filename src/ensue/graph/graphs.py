@@ -113,7 +113,7 @@ class Graph:
     ties: tuple[Bound, ...] = ()
     premises: tuple[Bound, ...] = ()
     intervals: Mapping[Name, Extent] = field(default_factory=dict)
-    closings: tuple[Closing, ...] = ()
+    closings: tuple[WindowClose, ...] = ()
     replaced: frozenset[Name] = frozenset()
     succession: tuple[Name, ...] = ()
     number: int = 0
@@ -145,7 +145,7 @@ class Graph:
 
 
 @dataclass(frozen=True, slots=True)
-class Closing:
+class WindowClose:
     """The window of the whole match, counted from the first of these variables; `starts` can be the first in time."""
 
     names: tuple[Name, ...]

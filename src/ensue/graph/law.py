@@ -17,7 +17,7 @@ from functools import cached_property
 from itertools import pairwise, product
 
 from ensue.nodes.constraints import Clause, Constraint, Ends, EndsWithin, Prior, clauses_of
-from ensue.nodes.names import Name, Stream, Unnamed, in_order
+from ensue.nodes.names import Name, Stream, UnnamedVariable, in_order
 from ensue.nodes.patterns import Window
 
 MOST_SUPPORTS = 64
@@ -37,7 +37,7 @@ Support = tuple[frozenset[Stream], bool, tuple[Constraint, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Needed:
+class NeededVariable:
     """A variable that is still to be bound: its stream, and the names of the needed variables strictly after it."""
 
     name: Name
@@ -127,7 +127,7 @@ class Law:
             found |= new
         return found
 
-    def failing_conditions(self, needed: Sequence[Needed]) -> tuple[Condition, ...]:
+    def failing_conditions(self, needed: Sequence[NeededVariable]) -> tuple[Condition, ...]:
         """The least conditions on a lawful prefix under which no lawful continuation has all of `needed`.
 
         Those that only a trace can meet that breaks a constraint anyway are left out.
@@ -160,7 +160,7 @@ class Law:
             yield Condition(frozenset((stream,)), frozenset(), (constraint,)), True
 
     def _blocked(
-        self, needed: Sequence[Needed], supports: Mapping[Stream, list[Support]]
+        self, needed: Sequence[NeededVariable], supports: Mapping[Stream, list[Support]]
     ) -> Iterator[tuple[Condition, bool]]:
         """A stream that must still come cannot, because one has been seen after which it never comes."""
         wanted = {variable.stream for variable in needed}
@@ -181,7 +181,7 @@ class Law:
                     yield Condition(seen, frozenset(), proof), uses_needed
 
     def _disordered(
-        self, needed: Sequence[Needed], supports: Mapping[Stream, list[Support]]
+        self, needed: Sequence[NeededVariable], supports: Mapping[Stream, list[Support]]
     ) -> Iterator[tuple[Condition, bool]]:
         """What must still come has no order: a way leads back from the later to the earlier of two needed events."""
         wanted = {variable.stream for variable in needed}
@@ -192,7 +192,11 @@ class Law:
         }
         nodes = [
             *needed,
-            *(Needed(Unnamed(stream, 0), stream, frozenset()) for stream, found in derived.items() if found),
+            *(
+                NeededVariable(UnnamedVariable(stream, 0), stream, frozenset())
+                for stream, found in derived.items()
+                if found
+            ),
         ]
         later = self._not_after(nodes)
         by_name = {node.name: node for node in nodes}
@@ -201,7 +205,7 @@ class Law:
                 for path in _ways(name, variable.name, later, by_name, set(derived)):
                     yield from _without_order(path, later, by_name, derived)
 
-    def _not_after(self, nodes: Sequence[Needed]) -> dict[Name, dict[Name, tuple[Constraint, ...]]]:
+    def _not_after(self, nodes: Sequence[NeededVariable]) -> dict[Name, dict[Name, tuple[Constraint, ...]]]:
         """For each event to come those that cannot lie before it, and the constraint that says so (none: the query)."""
         edges: dict[Name, dict[Name, tuple[Constraint, ...]]] = {
             node.name: dict.fromkeys(in_order(node.before), ()) for node in nodes
@@ -277,7 +281,7 @@ def _ways(
     start: Name,
     goal: Name,
     later: Mapping[Name, Mapping[Name, tuple[Constraint, ...]]],
-    nodes: Mapping[Name, Needed],
+    nodes: Mapping[Name, NeededVariable],
     derived: set[Stream],
 ) -> Iterator[tuple[Name, ...]]:
     """The ways from one event to come to another along "not after", over few events that are only derived."""
@@ -310,7 +314,7 @@ def _leading_to(goal: Name, later: Mapping[Name, Mapping[Name, tuple[Constraint,
 def _without_order(
     path: Sequence[Name],
     later: Mapping[Name, Mapping[Name, tuple[Constraint, ...]]],
-    nodes: Mapping[Name, Needed],
+    nodes: Mapping[Name, NeededVariable],
     derived: Mapping[Stream, list[Support]],
 ) -> Iterator[tuple[Condition, bool]]:
     proof = _joined(*(later[here][there] for here, there in pairwise(path)))

@@ -21,13 +21,13 @@ from ensue.graph import reader
 from ensue.graph.conditions import UNSAID, Conditions
 from ensue.graph.graphs import (
     Absence,
-    Closing,
     Collection,
     Extent,
     Graph,
     Moment,
     NormalForm,
     Scope,
+    WindowClose,
     Windows,
     text_of,
 )
@@ -480,7 +480,7 @@ class GraphBuilder:
         enclosing = [
             part.name
             for part in patterns.walk(chosen)
-            if isinstance(part, patterns.Named) and picked < {*names_in(part)}
+            if isinstance(part, patterns.NamedPattern) and picked < {*names_in(part)}
         ]
         for item in choices(pick.contenders):
             names = (*names_in(item), *beside, *enclosing)
@@ -554,16 +554,16 @@ def _edges_of(pattern: patterns.Pattern) -> _Edges:
     )
 
 
-def _closings(graph: Graph, pattern: patterns.Pattern, choices: Sequence[reader.Choice]) -> tuple[Closing, ...]:
+def _closings(graph: Graph, pattern: patterns.Pattern, choices: Sequence[reader.Choice]) -> tuple[WindowClose, ...]:
     """What closes when the window does: what is open to the right, and what a FIRST or LAST chooses among."""
     is_open = reader.trails(pattern)
     waiting = [choice.pick for choice in choices if is_open or choice.waits]
     if not waiting:
-        return (Closing(graph.names, graph.extent.starts),) if is_open else ()
+        return (WindowClose(graph.names, graph.extent.starts),) if is_open else ()
     return tuple(_closing_beside(pick, graph) for pick in waiting)
 
 
-def _closing_beside(pick: patterns.Pick, graph: Graph) -> Closing:
+def _closing_beside(pick: patterns.Pick, graph: Graph) -> WindowClose:
     """The window counted from the first of what is bound besides an item."""
     picked = reader.variables_in(pick.item)
     names = tuple(name for name in graph.names if name not in picked)
@@ -576,7 +576,7 @@ def _closing_beside(pick: patterns.Pick, graph: Graph) -> Closing:
             if other != name
         )
     )
-    return Closing(names, first)
+    return WindowClose(names, first)
 
 
 def _adjacent(names: Sequence[Name]) -> list[graph_bounds.Bound]:

@@ -12,7 +12,7 @@ from ensue.graph.bounds import Bound, Limit, Point, Reason, end_of, position_of,
 from ensue.graph.graphs import Extent, Moment, Series, Variable
 from ensue.nodes import patterns
 from ensue.nodes.expressions import conjuncts, substitute_fields
-from ensue.nodes.names import Name, Unnamed
+from ensue.nodes.names import Name, UnnamedVariable
 from ensue.text.render import render_window
 
 BEFORE = Limit(0, True)
@@ -81,7 +81,7 @@ def extent_of(pattern: patterns.Pattern) -> Extent:
         case patterns.Event():
             assert pattern.variable is not None
             return Extent((pattern.variable,), (pattern.variable,))
-        case patterns.Within() | patterns.Named() | patterns.Pick():
+        case patterns.Within() | patterns.NamedPattern() | patterns.Pick():
             return extent_of(pattern.item)
         case patterns.Seq():
             positive = positive_items(pattern)
@@ -90,7 +90,7 @@ def extent_of(pattern: patterns.Pattern) -> Extent:
             return Extent(extent_of(positive[0]).starts, extent_of(positive[-1]).ends)
         case patterns.And():
             return _union([extent_of(item) for item in positive_items(pattern)])
-        case patterns.Related():
+        case patterns.RelatedItems():
             starts = _union([_timed_extent(pattern, place) for place in pattern.starts])
             ends = [_timed_extent(pattern, place) for place in pattern.ends]
             return Extent(starts.starts, _union(ends).ends)
@@ -98,14 +98,14 @@ def extent_of(pattern: patterns.Pattern) -> Extent:
             raise AssertionError("branches are chosen, and what is aside has no extent")
 
 
-def _timed_extent(pattern: patterns.Related, place: int) -> Extent:
+def _timed_extent(pattern: patterns.RelatedItems, place: int) -> Extent:
     if place >= 0:
         return extent_of(pattern.items[place])
     timer = _timer_at(pattern, place)
     return Extent((timer.name,), (timer.name,))
 
 
-def _timer_at(pattern: patterns.Related, place: int) -> patterns.Timer:
+def _timer_at(pattern: patterns.RelatedItems, place: int) -> patterns.Timer:
     return pattern.timers[patterns.TIMER - place]
 
 
@@ -123,18 +123,18 @@ def edge_event(pattern: patterns.Pattern, end: str) -> Name:
         case patterns.Event():
             assert pattern.variable is not None
             return pattern.variable
-        case patterns.Within() | patterns.Named() | patterns.Pick():
+        case patterns.Within() | patterns.NamedPattern() | patterns.Pick():
             return edge_event(pattern.item, end)
         case patterns.Seq() | patterns.And():
             return edge_event(positive_items(pattern)[place], end)
-        case patterns.Related():
+        case patterns.RelatedItems():
             settled = pattern.first if end == "first" else pattern.last
             return edge_event(positive_items(pattern)[place] if settled is None else pattern.items[settled], end)
         case patterns.Or() | patterns.Not() | patterns.Repeat() | patterns.Operation():
             raise AssertionError("branches are chosen, and what is aside has no events")
 
 
-def positive_items(pattern: patterns.Seq | patterns.And | patterns.Related) -> list[patterns.Pattern]:
+def positive_items(pattern: patterns.Seq | patterns.And | patterns.RelatedItems) -> list[patterns.Pattern]:
     return [item for item in pattern.items if not is_aside(item)]
 
 
@@ -144,9 +144,9 @@ def variables_in(pattern: patterns.Pattern) -> tuple[Name, ...]:
         case patterns.Event():
             assert pattern.variable is not None
             return (pattern.variable,)
-        case patterns.Within() | patterns.Named() | patterns.Pick():
+        case patterns.Within() | patterns.NamedPattern() | patterns.Pick():
             return variables_in(pattern.item)
-        case patterns.Seq() | patterns.And() | patterns.Related():
+        case patterns.Seq() | patterns.And() | patterns.RelatedItems():
             return tuple(dict.fromkeys(name for item in positive_items(pattern) for name in variables_in(item)))
         case patterns.Or() | patterns.Not() | patterns.Repeat() | patterns.Operation():
             raise AssertionError("branches are chosen, and what is aside binds nothing")
@@ -154,7 +154,7 @@ def variables_in(pattern: patterns.Pattern) -> tuple[Name, ...]:
 
 def moments_in(pattern: patterns.Pattern) -> tuple[Name, ...]:
     """The moments that a chosen positive pattern makes."""
-    own = tuple(timer.name for timer in pattern.timers) if isinstance(pattern, patterns.Related) else ()
+    own = tuple(timer.name for timer in pattern.timers) if isinstance(pattern, patterns.RelatedItems) else ()
     return own + tuple(name for item in patterns.children(pattern) if not is_aside(item) for name in moments_in(item))
 
 
@@ -168,9 +168,9 @@ def trails(pattern: patterns.Pattern, open_right: bool = True) -> bool:
             if open_right and last < len(pattern.items) - 1:
                 return True
             return any(trails(item, open_right and place == last) for place, item in enumerate(pattern.items))
-        case patterns.And() | patterns.Or() | patterns.Related():
+        case patterns.And() | patterns.Or() | patterns.RelatedItems():
             return any(trails(item, open_right) for item in pattern.items)
-        case patterns.Not() | patterns.Within() | patterns.Named() | patterns.Repeat() | patterns.Pick():
+        case patterns.Not() | patterns.Within() | patterns.NamedPattern() | patterns.Repeat() | patterns.Pick():
             return trails(pattern.item, open_right)
         case patterns.Operation():
             raise AssertionError("operators are expanded before")
@@ -195,12 +195,12 @@ class Reader:
                         parts.asides.append(Surroundings(item, left, right, in_seq=False))
                     else:
                         self.read(item, left, right, parts)
-            case patterns.Related():
+            case patterns.RelatedItems():
                 self._read_related(pattern, left, right, parts)
             case patterns.Within():
                 self.read(pattern.item, left, right, parts)
                 self._read_window(pattern, parts)
-            case patterns.Named():
+            case patterns.NamedPattern():
                 self.read(pattern.item, left, right, parts)
                 parts.intervals[pattern.name] = extent_of(pattern.item)
                 self._read_series(pattern, parts)
@@ -211,7 +211,7 @@ class Reader:
                 raise AssertionError("branches are chosen, and what is aside is an item of SEQ or AND")
 
     def word(self, name: Name) -> str:
-        return f"an unnamed `{name.stream}`" if isinstance(name, Unnamed) else f"`{name}`"
+        return f"an unnamed `{name.stream}`" if isinstance(name, UnnamedVariable) else f"`{name}`"
 
     def _read_event(self, event: patterns.Event, parts: Parts) -> None:
         name = event.variable
@@ -245,7 +245,9 @@ class Reader:
 
     # -- operators -------------------------------------------------------------------------------------------------
 
-    def _read_related(self, pattern: patterns.Related, left: Extent | None, right: Extent | None, parts: Parts) -> None:
+    def _read_related(
+        self, pattern: patterns.RelatedItems, left: Extent | None, right: Extent | None, parts: Parts
+    ) -> None:
         for place, item in enumerate(pattern.items):
             if is_aside(item):
                 parts.asides.append(self._beside(pattern, place, item, left, right))
@@ -261,11 +263,11 @@ class Reader:
             if not any(self._is_beside(pattern, place) for place in (relation.left.item, relation.right.item)):
                 self._relate(pattern, relation, None, parts)
 
-    def _is_beside(self, pattern: patterns.Related, place: int) -> bool:
+    def _is_beside(self, pattern: patterns.RelatedItems, place: int) -> bool:
         return place >= 0 and is_aside(pattern.items[place])
 
     def _beside(
-        self, pattern: patterns.Related, place: int, item: Aside, left: Extent | None, right: Extent | None
+        self, pattern: patterns.RelatedItems, place: int, item: Aside, left: Extent | None, right: Extent | None
     ) -> Surroundings:
         own = [relation for relation in pattern.relations if place in (relation.left.item, relation.right.item)]
         if not own:
@@ -282,7 +284,7 @@ class Reader:
         return Surroundings(item, left, right, False, stated, frozenset(needs))
 
     def _relate(
-        self, pattern: patterns.Related, relation: patterns.Relation, beside: Extent | None, parts: Parts
+        self, pattern: patterns.RelatedItems, relation: patterns.Relation, beside: Extent | None, parts: Parts
     ) -> None:
         """Adds what a relation says; `beside` is the extent of the item that is no part of the match, if it is one."""
         words = [
@@ -299,7 +301,7 @@ class Reader:
         for x in self._points(pattern, relation.left, beside):
             parts.times += [Bound(x, y, limit, reason) for y in self._points(pattern, relation.right, beside)]
 
-    def _points(self, pattern: patterns.Related, place: patterns.Place, beside: Extent | None) -> list[Point]:
+    def _points(self, pattern: patterns.RelatedItems, place: patterns.Place, beside: Extent | None) -> list[Point]:
         if place.item < 0:
             return [end_of(_timer_at(pattern, place.item).name)]
         item = pattern.items[place.item]
@@ -308,7 +310,7 @@ class Reader:
         return list(map(start_of, extent.starts)) if place.side == "s" else list(map(end_of, extent.ends))
 
     def _relate_positions(
-        self, pattern: patterns.Related, relation: patterns.Relation, reason: Reason, parts: Parts
+        self, pattern: patterns.RelatedItems, relation: patterns.Relation, reason: Reason, parts: Parts
     ) -> None:
         left, right = pattern.items[relation.left.item], pattern.items[relation.right.item]
         if relation.adjacent:
@@ -324,7 +326,7 @@ class Reader:
         limit = Limit(-1 if relation.strict else 0, False)
         parts.positions += [Bound(position_of(x), position_of(y), limit, reason) for x in earlier for y in later]
 
-    def _read_timer(self, pattern: patterns.Related, timer: patterns.Timer, parts: Parts) -> None:
+    def _read_timer(self, pattern: patterns.RelatedItems, timer: patterns.Timer, parts: Parts) -> None:
         (base,) = self._points(pattern, timer.base, None)
         ticks = -self.ticks(timer.window) if timer.backward else self.ticks(timer.window)
         words = f"{render_window(timer.window)} {'before' if timer.backward else 'after'} {self.word(base.variable)}"
@@ -335,11 +337,11 @@ class Reader:
         if not timer.repeated:
             parts.times.append(Bound(moment, base, Limit(ticks, False), reason))
 
-    def _read_series(self, pattern: patterns.Named, parts: Parts) -> None:
+    def _read_series(self, pattern: patterns.NamedPattern, parts: Parts) -> None:
         item = pattern.item
-        while isinstance(item, patterns.Within | patterns.Named | patterns.Pick):
+        while isinstance(item, patterns.Within | patterns.NamedPattern | patterns.Pick):
             item = item.item
-        if isinstance(item, patterns.Related) and item.moments is not None:
+        if isinstance(item, patterns.RelatedItems) and item.moments is not None:
             (first,), (last,) = extent_of(item.items[0]).ends, extent_of(item.items[1]).ends
             parts.series[pattern.name] = Series(end_of(first), end_of(last), self.ticks(item.moments))
 

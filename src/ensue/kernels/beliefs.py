@@ -430,7 +430,7 @@ class Beliefs(NamedTuple):
     lost: Floats
 
 
-class Wanted(NamedTuple):
+class BeliefRequest(NamedTuple):
     """What is asked for: `measures` of the belief at every row, and the whole belief at the rows with a place.
 
     `before`: as it was before the event. `until`: beliefs drift on to this time; NEVER: to no time.
@@ -540,7 +540,7 @@ def apply_event(
 
 
 @compiled
-def record(x: Floats, lost: float, wanted: Wanted, row: int) -> None:
+def record(x: Floats, lost: float, wanted: BeliefRequest, row: int) -> None:
     """What is wanted of a belief: its measures, a weighted sum for each, and where it has a place, itself."""
     for m in range(wanted.measures.shape[0]):
         total = 0.0
@@ -563,7 +563,7 @@ def follow_beliefs(
     responses: Responses,
     beliefs: Beliefs,
     policy: int,
-    wanted: Wanted,
+    wanted: BeliefRequest,
     status: npt.NDArray[np.int8],
 ) -> None:
     """Leads the events of each key, from `offsets[key]` to `offsets[key + 1]`, through its belief.

@@ -109,7 +109,7 @@ _model = beliefs.Model(
 _responses = beliefs.Responses(_rows, _numbers[0], _numbers[0], _numbers[0], _rows)
 _changes = beliefs.Changes(_small, _small, _small, _small, np.zeros((3, 1, 0)), _numbers[0])
 _beliefs = beliefs.Beliefs(_numbers.copy(), _times.copy(), _numbers[0].copy())
-_wanted = beliefs.Wanted(_numbers, _numbers.copy(), _rows, _numbers.copy(), _numbers[0].copy(), False, 0)
+_wanted = beliefs.BeliefRequest(_numbers, _numbers.copy(), _rows, _numbers.copy(), _numbers[0].copy(), False, 0)
 
 BELIEF_CALLS: tuple[tuple[Any, tuple[Any, ...]], ...] = (
     (

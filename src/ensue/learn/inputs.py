@@ -21,7 +21,7 @@ DERIVED = (refinement.HOUR, refinement.WEEKDAY, refinement.PREVIOUS)
 
 def checked_reading(
     schema: pa.Schema, label: object, context: object, time: object, partition_by: object, zone: object
-) -> refinement.Reading:
+) -> refinement.ContextColumns:
     """What to read from tables of this schema."""
     check_duplicates(schema.names, "table")
     own_label = _checked_name(label, "label")
@@ -37,14 +37,14 @@ def checked_reading(
             "leave it out of `context`",
         )
     features = tuple(refinement.Feature(name, _kind_of_feature(name, schema)) for name in names)
-    reading = refinement.Reading(own_label, features, own_time, keys, _checked_zone(zone))
+    reading = refinement.ContextColumns(own_label, features, own_time, keys, _checked_zone(zone))
     _check_needs(reading)
     check_category(schema, own_label, "label")
     check_columns(schema, reading)
     return reading
 
 
-def check_columns(schema: pa.Schema, reading: refinement.Reading) -> None:
+def check_columns(schema: pa.Schema, reading: refinement.ContextColumns) -> None:
     """A table has all columns that say in which context an event is, in types that can be read."""
     check_duplicates(schema.names, "table")
     for feature in reading.features:
@@ -115,7 +115,7 @@ def _kind_of_feature(name: str, schema: pa.Schema) -> str:
     return name
 
 
-def _check_needs(reading: refinement.Reading) -> None:
+def _check_needs(reading: refinement.ContextColumns) -> None:
     for feature in reading.features:
         if feature.kind != refinement.COLUMN and reading.time is None:
             raise SchemaError(
@@ -196,7 +196,7 @@ def schema_of(events: Any) -> pa.Schema:
     return events.schema
 
 
-def count_events(events: Any, reading: refinement.Reading, limit: int) -> pa.Table:
+def count_events(events: Any, reading: refinement.ContextColumns, limit: int) -> pa.Table:
     """How often each context came with each label, for those of an opened table or DataFrame whose label is known."""
     if is_frame(events):
         from ensue.runtimes.spark.refinement_tasks import count_frame
@@ -220,7 +220,7 @@ def _check_size(counts: pa.Table, limit: int) -> None:
         )
 
 
-def _count_table(table: pa.Table, reading: refinement.Reading) -> pa.Table:
+def _count_table(table: pa.Table, reading: refinement.ContextColumns) -> pa.Table:
     labels = refinement.text_of(table.column(reading.label), reading.label)
     previous = refinement.previous_labels(table, reading, labels) if reading.looks_back else None
     return refinement.count_contexts(refinement.context_of(table, reading, previous), labels)

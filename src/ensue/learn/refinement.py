@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ensue.engine.refinement import (
+    ContextColumns,
     Expansion,
     Feature,
     Logistic,
     Model,
-    Reading,
     codes_in,
     feature_columns,
     smoothed_counts,
@@ -39,7 +39,7 @@ class Refinement:
     `labels` are what an event can be. `evaluation` is that on the events held out, if there were any.
     """
 
-    reading: Reading
+    reading: ContextColumns
     labels: tuple[str, ...]
     model: Model
     counts: pa.Table
@@ -286,7 +286,7 @@ def _not_a_refinement(message: str) -> StateError:
 def _read(content: dict[str, Any]) -> Refinement:
     given = content["reading"]
     features = tuple(Feature(**feature) for feature in given["features"])
-    reading = Reading(given["label"], features, given["time"], tuple(given["partition_by"]), given["zone"])
+    reading = ContextColumns(given["label"], features, given["time"], tuple(given["partition_by"]), given["zone"])
     *texts, numbers = content["counts"]
     names = [*feature_columns(len(features)), "label", "count"]
     columns = [*(pa.array(values, pa.string()) for values in texts), pa.array(numbers, pa.int64())]
@@ -373,7 +373,7 @@ def fit_refinement(
     return replace(refinement, evaluation=evaluated(refinement, held))
 
 
-def _fitted(events: Any, reading: Reading, counts: pa.Table, model: str, smoothing: float) -> Refinement:
+def _fitted(events: Any, reading: ContextColumns, counts: pa.Table, model: str, smoothing: float) -> Refinement:
     labels = sorted(counts.column("label").unique().to_pylist())
     if not labels:
         raise SchemaError(

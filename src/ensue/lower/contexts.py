@@ -18,7 +18,7 @@ from ensue.errors import Problem, QueryError, Source, Span
 from ensue.expr.lists import is_aggregate
 from ensue.nodes import expressions as expression_nodes
 from ensue.nodes import patterns
-from ensue.nodes.names import Handle, Name, Result, Stage, Stream, called, in_order
+from ensue.nodes.names import ContextStage, Handle, Name, Result, Stream, called, in_order
 
 MATCH = Result()
 """The name of the interval of the whole match."""
@@ -112,7 +112,7 @@ class _Stage:
     branches: bool = False
 
 
-_APART = (patterns.Event, patterns.Seq, patterns.Or, patterns.Not, patterns.Within, patterns.Named)
+_APART = (patterns.Event, patterns.Seq, patterns.Or, patterns.Not, patterns.Within, patterns.NamedPattern)
 _SEPARATE = ("RELATIVE", "APERIODIC", "UNLESS")
 """The operators whose operands lie one after the other."""
 
@@ -193,7 +193,7 @@ class _Resolver:
             stage = self._with_edges(stage)
         final = replace(
             self.written,
-            pattern=patterns.Named(stage.pattern, MATCH),
+            pattern=patterns.NamedPattern(stage.pattern, MATCH),
             where=stage.where,
             within=None,
             returns=self._returns(stage),
@@ -222,7 +222,7 @@ class _Resolver:
     def _whole_windows(self) -> tuple[patterns.Window, ...]:
         windows = _given(self.written.within)
         pattern = self.written.pattern
-        while isinstance(pattern, patterns.Within | patterns.Named):
+        while isinstance(pattern, patterns.Within | patterns.NamedPattern):
             if isinstance(pattern, patterns.Within):
                 windows += (pattern.window,)
             pattern = pattern.item
@@ -241,7 +241,7 @@ class _Resolver:
                 return _Operand(pattern, (pattern.variable,), True, self.columns, intervals)
             case patterns.Within():
                 return self._windowed(pattern, windows, intervals)
-            case patterns.Named():
+            case patterns.NamedPattern():
                 return self._read(pattern.item, windows, (*intervals, pattern.name))
             case patterns.Seq():
                 return self._sequence(pattern, windows, intervals)
@@ -430,7 +430,7 @@ class _Resolver:
         for window in windows:
             pattern = patterns.Within(pattern, window)
         for name in intervals:
-            pattern = patterns.Named(pattern, name)
+            pattern = patterns.NamedPattern(pattern, name)
         return _Stage(pattern, self._conditions(operands, beside, intervals), operands, intervals)
 
     def _conditions(
@@ -562,7 +562,7 @@ class _Resolver:
 
     def _emit(self, stage: _Stage) -> _Operand:
         """Declares the stream of the matches that a stage chooses."""
-        name = Stage(self.prefix, len(self.stages) + 1)
+        name = ContextStage(self.prefix, len(self.stages) + 1)
         cumulative = self.written.policy == patterns.CUMULATIVE and len(stage.operands) == 2 and not stage.branches
         listed = frozenset(initiating_names(stage.pattern)) if cumulative else frozenset[Name]()
         carried = tuple(self._carried(stage, listed))
@@ -602,7 +602,7 @@ class _Resolver:
 
     def _carried(
         self, stage: _Stage, listed: frozenset[Name]
-    ) -> Iterator[tuple[patterns.Carried, expression_nodes.Expr]]:
+    ) -> Iterator[tuple[patterns.CarriedColumn, expression_nodes.Expr]]:
         """The columns of the stream of a stage that stand for variables, and their values."""
         for operand in stage.operands:
             for name in (*operand.names, *operand.intervals):
@@ -621,8 +621,8 @@ class _Resolver:
                 elif name in operand.optional:
                     yield self._carry(name, patterns.Mark.BOUND), operand.mark(name, patterns.Mark.BOUND)
 
-    def _carry(self, name: Name, wanted: str | patterns.Mark) -> patterns.Carried:
-        return patterns.Carried(self.columns.of(name, wanted), name, wanted)
+    def _carry(self, name: Name, wanted: str | patterns.Mark) -> patterns.CarriedColumn:
+        return patterns.CarriedColumn(self.columns.of(name, wanted), name, wanted)
 
     def _common(self, name: str, stage: _Stage, listed: frozenset[Name] = frozenset()) -> expression_nodes.Expr:
         """A column on which all events agree."""

@@ -43,7 +43,7 @@ def as_written(pattern: patterns.Pattern) -> patterns.Pattern:
     """The pattern with the operators that it was expanded from, for texts."""
 
     def restore(part: patterns.Pattern) -> patterns.Pattern:
-        if not isinstance(part, patterns.Related):
+        if not isinstance(part, patterns.RelatedItems):
             return part
         return part.origin if part.origin is not None else patterns.And(part.items, part.span)
 
@@ -69,9 +69,11 @@ def _precedes(operation: patterns.Operation, name: Name) -> patterns.Pattern:
     return _followed(y, x, operation)
 
 
-def _followed(x: patterns.Pattern, y: patterns.Pattern, operation: patterns.Operation) -> patterns.Related:
+def _followed(x: patterns.Pattern, y: patterns.Pattern, operation: patterns.Operation) -> patterns.RelatedItems:
     relations = (before(FIRST_END, SECOND_END), patterns.Relation(SECOND_END, FIRST_END, _window(operation)))
-    return patterns.Related(operation.operator, (x, y), relations, (0, 1), (1,), span=operation.span, origin=operation)
+    return patterns.RelatedItems(
+        operation.operator, (x, y), relations, (0, 1), (1,), span=operation.span, origin=operation
+    )
 
 
 def _both(operation: patterns.Operation, name: Name) -> patterns.Pattern:
@@ -82,7 +84,7 @@ def _both(operation: patterns.Operation, name: Name) -> patterns.Pattern:
 def _notfollows(operation: patterns.Operation, name: Name) -> patterns.Pattern:
     x, y = operation.items
     window = _window(operation)
-    return patterns.Related(
+    return patterns.RelatedItems(
         operation.operator,
         (x, patterns.Not(y, y.span)),
         (before(FIRST_END, SECOND_END), patterns.Relation(SECOND_END, FIRST_END, window)),
@@ -97,7 +99,7 @@ def _notfollows(operation: patterns.Operation, name: Name) -> patterns.Pattern:
 def _notprecedes(operation: patterns.Operation, name: Name) -> patterns.Pattern:
     x, y = operation.items
     relations = (before(SECOND_END, FIRST_END), patterns.Relation(FIRST_END, SECOND_END, _window(operation)))
-    return patterns.Related(
+    return patterns.RelatedItems(
         operation.operator, (x, patterns.Not(y, y.span)), relations, (0,), (0,), span=operation.span, origin=operation
     )
 
@@ -119,7 +121,7 @@ def _aperiodic(operation: patterns.Operation, name: Name) -> patterns.Pattern:
         patterns.Relation(FIRST_END, THIRD_END),
         patterns.Relation(THIRD_END, SECOND_END),
     )
-    return patterns.Related(
+    return patterns.RelatedItems(
         operation.operator,
         (x, y, patterns.Not(z, z.span)),
         relations,
@@ -142,21 +144,21 @@ def _unless(operation: patterns.Operation, name: Name) -> patterns.Pattern:
 
 def _until_first(
     operation: patterns.Operation, x: patterns.Pattern, between: patterns.Pattern, z: patterns.Pattern
-) -> patterns.Related:
+) -> patterns.RelatedItems:
     """A first `z` after `x`, and something between the two."""
     relations = (
         before(FIRST_END, THIRD_START),
         before(FIRST_END, SECOND_START),
         before(SECOND_END, THIRD_START),
     )
-    return patterns.Related(
+    return patterns.RelatedItems(
         operation.operator, (x, between, z), relations, (0,), (2,), rival=2, span=operation.span, origin=operation
     )
 
 
 def _periodic(operation: patterns.Operation, name: Name) -> patterns.Pattern:
     x, *closing = operation.items
-    return patterns.Related(
+    return patterns.RelatedItems(
         operation.operator,
         (x, *(patterns.Not(z, z.span) for z in closing)),
         (before(FIRST_END, SECOND_START), patterns.Relation(SECOND_END, MOMENT)) if closing else (),
@@ -170,7 +172,7 @@ def _periodic(operation: patterns.Operation, name: Name) -> patterns.Pattern:
 
 def _periodic_list(operation: patterns.Operation, name: Name) -> patterns.Pattern:
     x, z = operation.items
-    return patterns.Related(
+    return patterns.RelatedItems(
         operation.operator,
         (x, z),
         (before(FIRST_END, SECOND_START),),
@@ -197,7 +199,7 @@ def _pair(
     """An operator of two items that is nothing but relations between them."""
 
     def meaning(operation: patterns.Operation, name: Name) -> patterns.Pattern:
-        return patterns.Related(
+        return patterns.RelatedItems(
             operation.operator, operation.items, relations, (0, 1), ends, span=operation.span, origin=operation
         )
 

@@ -1,13 +1,13 @@
 """The phases of a program: written, checked, lowered. Each is a type, so that none can be skipped or repeated.
 
-`Statements` are written, `ensue.check.gate.checked` turns them into `Checked`, and `lower` turns those into `Lowered`,
-the only thing that planning accepts. A lowering expresses the same program with fewer forms, so that the next phases
-have fewer forms to handle.
+`Statements` are what was written. `ensue.check.gate.checked` turns them into a `CheckedProgram`, and `lower` turns that
+into a `LoweredProgram`, the only thing that planning accepts. A lowering expresses the same program with fewer forms,
+so that the next phases have fewer forms to handle.
 
-There are three tuples of lowerings, because they happen at three moments. What is in `LOWERINGS` depends on the program
-alone. What is in `SETTLINGS` needs the columns of tables: attributes in rules may be named by their place in a table,
-and which keys the events of a rule share follows from their names. What is in `SPELLINGS` is for the graphs of a query:
-plans keep the query as it was before, because results, messages and saved states speak of that one.
+There are three tuples of lowerings, because they run at three moments. `LOWERINGS` depend on the program alone.
+`CATALOG_LOWERINGS` need the columns of tables: a rule may name attributes by their position in a table, and the keys
+that the events of a rule share follow from the column names. `GRAPH_LOWERINGS` rewrite one query for its graphs; a plan
+keeps the query from before, because results, messages and saved states refer to that one.
 
 Two further rewrites are not lowerings of a program: over uncertain events a NOT becomes a list of threats of a graph
 (`ensue.graph.uncertain_absences`), and partial matches that time out are extra queries, which only `ensue.start` asks
@@ -44,12 +44,12 @@ class Phase(Statements):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Checked(Phase):
+class CheckedProgram(Phase):
     """Statements without a problem. Only `ensue.check.gate` makes them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lowered(Phase):
+class LoweredProgram(Phase):
     """Statements in the forms that planning takes: patterns that declare streams or are results. Made by `lower`."""
 
 
@@ -68,7 +68,7 @@ class Lowering:
 
 
 @dataclass(frozen=True, slots=True)
-class Settling:
+class CatalogLowering:
     """A rewrite of a program by one law that needs the columns of tables."""
 
     name: str
@@ -77,7 +77,7 @@ class Settling:
 
 
 @dataclass(frozen=True, slots=True)
-class Spelling:
+class GraphLowering:
     """A rewrite of one query by one law."""
 
     name: str
@@ -107,9 +107,9 @@ LOWERINGS: tuple[Lowering, ...] = (
 )
 """From checked to lowered, in this order: rules have no contexts."""
 
-SETTLINGS: tuple[Settling, ...] = (
-    Settling("positions", "an attribute by its place is the column in that place of the table", with_attributes),
-    Settling(
+CATALOG_LOWERINGS: tuple[CatalogLowering, ...] = (
+    CatalogLowering("positions", "an attribute by its place is the column in that place of the table", with_attributes),
+    CatalogLowering(
         "keys",
         "the fields that all events of a rule share are its PARTITION BY",
         lambda statements, _: replace(statements, statements=with_keys(statements.statements)),
@@ -117,17 +117,17 @@ SETTLINGS: tuple[Settling, ...] = (
 )
 """What planning does first, in this order: keys are found by the names of attributes."""
 
-SPELLINGS: tuple[Spelling, ...] = (
-    Spelling("window", "PATTERN p WITHIN w is PATTERN (p WITHIN w)", whole_window),
-    Spelling("names", "an event without a variable has one of its own", name_anonymous),
-    Spelling(
+GRAPH_LOWERINGS: tuple[GraphLowering, ...] = (
+    GraphLowering("window", "PATTERN p WITHIN w is PATTERN (p WITHIN w)", whole_window),
+    GraphLowering("names", "an event without a variable has one of its own", name_anonymous),
+    GraphLowering(
         "operators", "FOLLOWS(x, y, d) and the like are items and relations between their starts and ends", expand_query
     ),
 )
 """What graphs are made of, in this order: what an operator means repeats the names in its items."""
 
 
-def lower(statements: Checked) -> Lowered:
+def lower(statements: CheckedProgram) -> LoweredProgram:
     """The one driver: every lowering in order.
 
     >>> from ensue.check.gate import checked
@@ -136,14 +136,16 @@ def lower(statements: Checked) -> Lowered:
     >>> [(query.name, query.declares) for query in lowered.statements]
     [('late', True), ('late', False)]
     """
-    return Lowered(**fields_of(lowered_forms(statements) if has_forms_to_lower(statements) else statements))
+    return LoweredProgram(**fields_of(lowered_forms(statements) if has_forms_to_lower(statements) else statements))
 
 
-def lower_saved(statements: Statements) -> Lowered:
+def lower_saved(statements: Statements) -> LoweredProgram:
     """Statements of a saved state. They were checked when they were written; a head is a result only if they say so."""
     lowered = lowered_forms(statements)
     made = [query for query in lowered.statements[len(statements.statements) :] if query.declares]
-    return Lowered(**fields_of(replace(lowered, statements=(*lowered.statements[: len(statements.statements)], *made))))
+    return LoweredProgram(
+        **fields_of(replace(lowered, statements=(*lowered.statements[: len(statements.statements)], *made)))
+    )
 
 
 def has_forms_to_lower(statements: Statements) -> bool:
@@ -158,7 +160,7 @@ def lowered_forms(statements: Statements) -> Statements:
     return statements
 
 
-def rules_lowered(statements: Checked) -> Checked:
+def rules_lowered(statements: CheckedProgram) -> CheckedProgram:
     """The statements with rules as patterns and nothing else, for who speaks of patterns as they are written."""
     return resolve_rules(statements)
 
@@ -168,20 +170,20 @@ def settle(statements: AnyStatements, attributes_of: AttributesOf) -> AnyStateme
     if statements.ruleset is None:
         return statements
     settled: Any = statements
-    for settling in SETTLINGS:
+    for settling in CATALOG_LOWERINGS:
         settled = settling.apply(settled, attributes_of)
     return settled  # type: ignore[no-any-return]
 
 
 def spelled_out(query: PatternQuery) -> PatternQuery:
     """The query in the forms that graphs are made of."""
-    for spelling in SPELLINGS:
+    for spelling in GRAPH_LOWERINGS:
         query = spelling.apply(query)
     return query
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class LoweringStage:
     """A program after a lowering that changed it; the first is as it was written."""
 
     name: str
@@ -189,7 +191,7 @@ class Stage:
     statements: Statements
 
 
-def stages(statements: Checked) -> Iterator[Stage]:
+def stages(statements: CheckedProgram) -> Iterator[LoweringStage]:
     """The program as it is written and after each lowering that changed it, as far as no table is needed.
 
     >>> from ensue.check.gate import checked
@@ -197,25 +199,25 @@ def stages(statements: Checked) -> Iterator[Stage]:
     >>> [stage.name for stage in stages(checked(parse_statements("PATTERN SEQ(A a, B) WITHIN 5")))]
     ['written', 'window', 'names']
     """
-    yield Stage("written", "", statements)
+    yield LoweringStage("written", "", statements)
     current: Statements = statements
     for name, law, rewrite in _without_tables():
         lowered = rewrite(current)
         if lowered != current:
-            yield Stage(name, law, lowered)
+            yield LoweringStage(name, law, lowered)
         current = lowered
 
 
 def _without_tables() -> Iterator[tuple[str, str, Rewrite]]:
     for lowering in LOWERINGS:
         yield lowering.name, lowering.law, lowering.apply
-    keys = SETTLINGS[-1]
+    keys = CATALOG_LOWERINGS[-1]
     yield keys.name, keys.law, lambda statements: keys.apply(statements, lambda stream: None)
-    for spelling in SPELLINGS:
+    for spelling in GRAPH_LOWERINGS:
         yield spelling.name, spelling.law, _of_each(spelling)
 
 
-def _of_each(spelling: Spelling) -> Rewrite:
+def _of_each(spelling: GraphLowering) -> Rewrite:
     return lambda statements: replace(statements, statements=tuple(map(spelling.apply, statements.statements)))
 
 

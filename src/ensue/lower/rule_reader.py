@@ -167,10 +167,10 @@ class RuleReader:
             span=self.rule.span,
         )
 
-    def _pattern(self, positive: int) -> patterns.Related:
+    def _pattern(self, positive: int) -> patterns.RelatedItems:
         starts = [start.place.item for start, _ in self.ends.values() if start.place.item < 0]
         ends = [end.place.item for _, end in self.ends.values() if end.place.item < 0]
-        return patterns.Related(
+        return patterns.RelatedItems(
             "RULE",
             tuple(self._with_rows(item) for item in self.items),
             tuple(self.relations),

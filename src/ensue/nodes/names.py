@@ -31,7 +31,7 @@ class AnyEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class ContextStage:
     """The events that an operator under a context gives; the operators of a statement are numbered."""
 
     statement: str
@@ -64,7 +64,7 @@ class Ancestry:
         return f"causes#{self.of}"
 
 
-Stream: TypeAlias = str | AnyEvent | Stage | WithRow | Ancestry
+Stream: TypeAlias = str | AnyEvent | ContextStage | WithRow | Ancestry
 """What a variable binds events of. The user's own streams have texts for names."""
 
 
@@ -88,7 +88,7 @@ def stream_key(stream: Stream) -> str:
             return quoted(stream) if _MARKED.search(stream) else stream
         case AnyEvent():
             return "\n".join(("*", *(quoted(name) if _LINES.search(name) else name for name in stream.excluded)))
-        case Stage():
+        case ContextStage():
             return f"{key_of(stream.statement)}#{stream.number}"
         case WithRow():
             base = key_of(stream.stream) if isinstance(stream.stream, str) else stream_key(stream.stream)
@@ -121,7 +121,7 @@ def may_meet(one: Stream, other: Stream) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Unnamed:
+class UnnamedVariable:
     """The variable of an event that has none in the text; events of a query are numbered."""
 
     stream: Stream
@@ -229,7 +229,7 @@ class Result:
 class Handle:
     """The variable of the events that an operator under a context gives; `words` say of what they are made."""
 
-    stream: Stage
+    stream: ContextStage
     words: str
 
     def __str__(self) -> str:
@@ -278,7 +278,7 @@ class Spoken:
 
 Name: TypeAlias = (
     str
-    | Unnamed
+    | UnnamedVariable
     | Further
     | Chain
     | OneOf
@@ -338,7 +338,7 @@ def key_of(name: Name) -> str:
     match name:
         case str():
             return name if _WORD.fullmatch(name) else quoted(name)
-        case Unnamed():
+        case UnnamedVariable():
             return f"{_unnamed_key(name.stream)}#{name.number}"
         case Further():
             return f"further({key_of(name.stream)}, {name.number})"
@@ -390,7 +390,7 @@ def called(name: Name) -> str:
     ('t', 't[1]', 'A')
     """
     base = written(name)
-    return str(base.stream) if isinstance(base, Unnamed) else str(name)
+    return str(base.stream) if isinstance(base, UnnamedVariable) else str(name)
 
 
 def in_order(names: Iterable[Name]) -> list[Name]:

@@ -90,7 +90,7 @@ class Or:
 
 
 @dataclass(frozen=True, slots=True)
-class Copied:
+class CopyMark:
     """That a NOT or a collection is a copy of another one, with other names for the variables in and around it."""
 
     original: Not | Repeat
@@ -103,7 +103,7 @@ class Not:
 
     item: Pattern
     span: Span | None = field(default=None, compare=False, repr=False)
-    copied: Copied | None = field(default=None, compare=False, repr=False)
+    copied: CopyMark | None = field(default=None, compare=False, repr=False)
     loose: bool = field(default=False, repr=False)
 
 
@@ -118,7 +118,7 @@ class Within:
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedPattern:
     """`x AS name`: `name.s` and `name.e` can be used in conditions."""
 
     item: Pattern
@@ -153,7 +153,7 @@ class Repeat:
     most: int | None
     every: bool = False
     span: Span | None = field(default=None, compare=False, repr=False)
-    copied: Copied | None = field(default=None, compare=False, repr=False)
+    copied: CopyMark | None = field(default=None, compare=False, repr=False)
     shares: tuple[Name, ...] = field(default=(), repr=False)
 
 
@@ -171,14 +171,14 @@ class Pick:
 
 
 class Place(NamedTuple):
-    """The start ("s") or end ("e") of an item of a `Related`; the items -1, -2, ... are its timers."""
+    """The start ("s") or end ("e") of an item of a `RelatedItems`; the items -1, -2, ... are its timers."""
 
     item: int
     side: str
 
 
 TIMER = -1
-"""The first timer of a `Related`, as a place."""
+"""The first timer of a `RelatedItems`, as a place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +209,7 @@ class Timer:
 
 
 @dataclass(frozen=True, slots=True)
-class Related:
+class RelatedItems:
     """What an `Operation` means: items and the relations between their ends. Nobody writes it; see algebra.expand.
 
     Its interval is from the least start of the items `starts` to the greatest end of the items `ends`. A NOT or a
@@ -233,10 +233,10 @@ class Related:
     span: Span | None = field(default=None, compare=False, repr=False)
 
 
-OfSeveral = Seq | And | Or | Operation | Related
+OfSeveral = Seq | And | Or | Operation | RelatedItems
 """What has several items."""
 
-OfOne = Not | Within | Named | Repeat | Pick
+OfOne = Not | Within | NamedPattern | Repeat | Pick
 """What has one item."""
 
 Pattern = Event | OfSeveral | OfOne
@@ -281,7 +281,7 @@ class Mark(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
+class CarriedColumn:
     """A column of the events of an operator under a context: a field of a variable below it, or a mark."""
 
     column: str
@@ -311,7 +311,7 @@ class PatternQuery:
     declares: bool = False
     rule: Rule | None = None
     lookup: Lookup | None = None
-    carries: tuple[Carried, ...] = field(default=(), compare=False, repr=False)
+    carries: tuple[CarriedColumn, ...] = field(default=(), compare=False, repr=False)
     span: Span | None = field(default=None, compare=False, repr=False)
     policy_span: Span | None = field(default=None, compare=False, repr=False)
     partition_span: Span | None = field(default=None, compare=False, repr=False)
@@ -355,7 +355,7 @@ def windows_of(pattern: Pattern) -> tuple[Window, ...]:
             return (pattern.window,)
         case Operation():
             return () if pattern.window is None else (pattern.window,)
-        case Related():
+        case RelatedItems():
             limits = (relation.window for relation in pattern.relations if relation.window is not None)
             return (*limits, *(timer.window for timer in pattern.timers))
         case _:

@@ -12,7 +12,7 @@ from ensue.errors import Span
 from ensue.nodes.expressions import Binary, Duration, Expr, Field, IsNull, Literal
 from ensue.nodes.names import Ancestry, AnyEvent, Stream
 from ensue.nodes.names import Name as VariableName
-from ensue.nodes.patterns import Event, PatternQuery, Place, Related, Relation, Return, Ticks, Window
+from ensue.nodes.patterns import Event, PatternQuery, Place, RelatedItems, Relation, Return, Ticks, Window
 
 ALLEN = {
     "before": "after",
@@ -315,7 +315,7 @@ def _chains(window: Window | None) -> Iterator[PatternQuery]:
     follows = Relation(Place(0, "e"), Place(1, "e"))
     bounded = (Relation(Place(1, "e"), Place(0, "s"), window),) if window is not None else ()
     yield PatternQuery(
-        Related("causes", (Event(CHAINS, "p"), Event(EDGES, "c")), (follows, *bounded), (0,), (1,)),
+        RelatedItems("causes", (Event(CHAINS, "p"), Event(EDGES, "c")), (follows, *bounded), (0,), (1,)),
         CHAINS,
         where=Binary(
             "and",

@@ -157,7 +157,7 @@ class Places:
 
 
 @dataclass(frozen=True, slots=True)
-class Located:
+class Location:
     """`alice IN kitchen`, `ANYONE IN (kitchen, den)`."""
 
     who: Someone | Constant
@@ -166,7 +166,7 @@ class Located:
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class CountTest:
     """`COUNT(living) >= 2`: how many variables have one of the values."""
 
     places: Places
@@ -201,7 +201,7 @@ class Either:
     span: Span | None = field(default=None, compare=False, repr=False)
 
 
-StateCondition = Located | Counted | NotSo | Both | Either
+StateCondition = Location | CountTest | NotSo | Both | Either
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,10 +232,10 @@ class MostLikely:
 Measure = ProbabilityOf | ExpectedCount | MostLikely
 
 
-def atoms(condition: StateCondition) -> Iterator[Located | Counted]:
+def atoms(condition: StateCondition) -> Iterator[Location | CountTest]:
     """The parts of a condition that speak of the state itself, from left to right."""
     match condition:
-        case Located() | Counted():
+        case Location() | CountTest():
             yield condition
         case NotSo():
             yield from atoms(condition.item)

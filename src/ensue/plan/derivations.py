@@ -22,7 +22,7 @@ from ensue.analysis.scopes import bound_events, list_groups, positive_names
 from ensue.errors import Problem, QueryError, Source, Span
 from ensue.expr.types import common_type, describe, element_type, own_type, readable_type
 from ensue.graph.law import Law
-from ensue.lower.phases import Lowered
+from ensue.lower.phases import LoweredProgram
 from ensue.nodes.expressions import Call, Expr, Field
 from ensue.nodes.names import Name, Stream
 from ensue.nodes.patterns import Event, PatternQuery, Return, column_name, walk
@@ -134,7 +134,7 @@ PlannedGroup = tuple[PlannedStream, ...]
 
 
 def plan_declared(
-    statements: Lowered,
+    statements: LoweredProgram,
     catalog: Catalog,
     laws: Mapping[PatternQuery, Law | None],
     fixed: Mapping[str, pa.Table],
@@ -255,7 +255,7 @@ def derivations_of(
     program: Ruleset | None = None,
 ) -> tuple[Derivation, ...]:
     """The streams that the results need, in order, with the columns that are used of them."""
-    kept: list[_Needed] = []
+    kept: list[_NeededStream] = []
     users: list[User] = [(plan, False) for plan in results]
     for group in reversed(planned):
         if any(made.name in user.streams for made in group for user, _ in users):
@@ -271,7 +271,7 @@ User = tuple[QueryPlan, bool]
 
 
 @dataclass(frozen=True, slots=True)
-class _Needed:
+class _NeededStream:
     """A stream that is needed: its plans with what they have to give, and the columns of it that are used."""
 
     stream: PlannedStream
@@ -308,7 +308,7 @@ class _Needed:
         return Derivation(self.stream.name, tuple(ways), self.schema, self.used, self.stream.is_set)
 
 
-def _needed_of(group: PlannedGroup, users: Sequence[User]) -> list[_Needed]:
+def _needed_of(group: PlannedGroup, users: Sequence[User]) -> list[_NeededStream]:
     """What is needed of streams that use each other, or of one."""
     asked = _with_lineage(group, users)
     inside: list[User] = []
@@ -320,7 +320,7 @@ def _needed_of(group: PlannedGroup, users: Sequence[User]) -> list[_Needed]:
         wanted, lineage = _wanted_columns(made.name, own), made.name in asked
         # Events of a set are told apart by all their columns, whoever reads them.
         plans = [_telling(p, lineage) if made.is_set else _narrowed(p, wanted, lineage) for p in made.plans]
-        needed.append(_Needed(made, tuple(plans), lineage, wanted))
+        needed.append(_NeededStream(made, tuple(plans), lineage, wanted))
     return needed
 
 

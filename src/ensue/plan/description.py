@@ -16,8 +16,8 @@ from ensue.nodes.names import Handle, Name, Stream, without_rounds
 from ensue.nodes.patterns import CHRONICLE, CONTEXTS, CONTINUOUS, CUMULATIVE, Event, PatternQuery, Statements
 from ensue.plan.comparison import alike, graphs_of
 from ensue.plan.graph_description import (
-    Given,
     GraphWords,
+    OperatorEvents,
     amount,
     choice_lines,
     context_lines,
@@ -25,7 +25,7 @@ from ensue.plan.graph_description import (
     given_by,
 )
 from ensue.plan.lawfulness import needless_absences, needless_constraints
-from ensue.plan.monitors import GraphMonitor, Step
+from ensue.plan.monitors import GraphMonitor, MonitorStep
 from ensue.plan.planner import plan_query, precedence
 from ensue.plan.plans import AbsencePlan, GraphPlan, QueryPlan, Retention
 from ensue.plan.retention import longer, slicing_of, uncut_reason
@@ -37,7 +37,7 @@ MOST_NAMES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Explained:
+class Explanation:
     """What there is to say of a statement: its plans, several where its operators choose, and titled lines.
 
     `given` are the streams and variables of a plan that stand for the events of another one.
@@ -45,7 +45,7 @@ class Explained:
 
     query: PatternQuery
     plans: tuple[QueryPlan, ...]
-    given: Mapping[Stream, Given]
+    given: Mapping[Stream, OperatorEvents]
     sections: tuple[tuple[str, tuple[str, ...]], ...]
 
     def to_text(self) -> str:
@@ -65,7 +65,7 @@ def explain_without_data(
     law: Law | None = None,
     program: Sequence[PatternQuery] = (),
     end: str | None = None,
-) -> Explained:
+) -> Explanation:
     """What a query means and how it will run, for streams that have whatever it asks of them and a time column.
 
     `program` are the statements among which it stands. Events last if `end` names the column of their ends.
@@ -77,10 +77,10 @@ def explain_without_data(
     return explain_query(plan_query(query, catalog, source, law), program)
 
 
-def explain_query(plan: QueryPlan, program: Sequence[PatternQuery] = ()) -> Explained:
+def explain_query(plan: QueryPlan, program: Sequence[PatternQuery] = ()) -> Explanation:
     """Pattern, graphs with their closed bounds, plan and state, in words."""
     streams = list(_streams(plan.query, program))
-    return Explained(
+    return Explanation(
         plan.query,
         (plan,),
         {},
@@ -128,7 +128,7 @@ def _explain_context(
     law: Law | None,
     program: Sequence[PatternQuery],
     end: str | None,
-) -> Explained:
+) -> Explanation:
     """A query whose operators each choose: as it is written, then what its operators do."""
     stages = resolve_contexts(Statements((query,), source)).statements
     around = (*(other for other in program if other is not query), *stages)
@@ -140,7 +140,7 @@ def _explain_context(
         plans.append(plan_query(stage, catalog, source, own_law))
     given = given_by(stages)
     streams = list(_streams(query, program))
-    return Explained(
+    return Explanation(
         query,
         tuple(plans),
         given,
@@ -157,7 +157,7 @@ def _explain_context(
     )
 
 
-def _operators(plans: Sequence[QueryPlan], given: Mapping[Stream, Given]) -> Iterator[str]:
+def _operators(plans: Sequence[QueryPlan], given: Mapping[Stream, OperatorEvents]) -> Iterator[str]:
     """The graphs of the operators; one that only hands on what another has chosen is left out."""
     for number, plan in enumerate(plans, start=1):
         if len(plans) == 1 or not _hands_on(plan):
@@ -177,7 +177,9 @@ def _hands_on(plan: QueryPlan) -> bool:
     )
 
 
-def _plan_of_operators(query: PatternQuery, plans: Sequence[QueryPlan], given: Mapping[Stream, Given]) -> Iterator[str]:
+def _plan_of_operators(
+    query: PatternQuery, plans: Sequence[QueryPlan], given: Mapping[Stream, OperatorEvents]
+) -> Iterator[str]:
     yield _grouping(query)
     if len(plans) > 1:
         yield "the operators run one after the other, innermost first, in every step of a stream"
@@ -289,7 +291,7 @@ def _absence(absence: AbsencePlan, indent: str) -> Iterator[str]:
 # -- state ------------------------------------------------------------------------------------------------------------
 
 
-def _state(plans: Sequence[QueryPlan], given: Mapping[Stream, Given]) -> Iterator[str]:
+def _state(plans: Sequence[QueryPlan], given: Mapping[Stream, OperatorEvents]) -> Iterator[str]:
     kept: dict[str, tuple[Retention, QueryPlan]] = {}
     names: dict[str, str] = {}
     partners: dict[str, set[str]] = {}
@@ -314,7 +316,7 @@ def _state(plans: Sequence[QueryPlan], given: Mapping[Stream, Given]) -> Iterato
         yield "with each event is kept whether it is used up"
 
 
-def _roles(plan: QueryPlan, given: Mapping[Stream, Given]) -> Iterator[tuple[str, str, Retention, set[str]]]:
+def _roles(plan: QueryPlan, given: Mapping[Stream, OperatorEvents]) -> Iterator[tuple[str, str, Retention, set[str]]]:
     """Every variable in words, its name, how long it is kept, and behind what."""
     for number, graph_plan in enumerate(plan.graphs):
         for inner in graph_plan.with_inner():
@@ -389,7 +391,7 @@ def _failing(graph: Graph, monitor: GraphMonitor, law: Law) -> Iterator[str]:
         yield f"{after}{kind}{lacks}"
 
 
-def _savers(graph: Graph, steps: Sequence[Step], failing: Sequence[Step]) -> Iterator[str]:
+def _savers(graph: Graph, steps: Sequence[MonitorStep], failing: Sequence[MonitorStep]) -> Iterator[str]:
     """The events with which a trace goes on although the condition is met: those of all steps that do not fail."""
     saved = [step.bound for step in steps if step not in failing]
     common = frozenset[Name].intersection(*saved) if saved else frozenset[Name]()
@@ -406,7 +408,7 @@ def _with_predicate(variable: Variable) -> str:
 # -- what statements share --------------------------------------------------------------------------------------------
 
 
-def with_shared(explained: Iterable[Explained]) -> list[Explained]:
+def with_shared(explained: Iterable[Explanation]) -> list[Explanation]:
     """What there is to say of statements that run together, each with what a step works out once for several."""
     every = list(explained)
     declared = {entry.query.name for entry in every if entry.query.declares}

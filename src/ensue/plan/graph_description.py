@@ -24,7 +24,7 @@ from ensue.nodes.names import (
     Spoken,
     Stream,
     Tick,
-    Unnamed,
+    UnnamedVariable,
     called,
     without_rounds,
 )
@@ -42,12 +42,12 @@ def amount(ticks: int, catalog: Catalog) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class OperatorEvents:
     """Events that another operator gave: what they are called, which operator it was, and what their columns mean."""
 
     word: str
     operator: int
-    carried: Mapping[str, patterns.Carried]
+    carried: Mapping[str, patterns.CarriedColumn]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class GraphWords:
     """The graphs of a plan in words. `given` are the streams that stand for another operator's events."""
 
     plan: QueryPlan
-    given: Mapping[Stream, Given] = field(default_factory=dict)
+    given: Mapping[Stream, OperatorEvents] = field(default_factory=dict)
 
     def lines(self) -> Iterator[str]:
         """Every branch, and those that are left out."""
@@ -110,7 +110,7 @@ class GraphWords:
             case _:
                 return None
 
-    def _carried(self, field: Field) -> patterns.Carried | None:
+    def _carried(self, field: Field) -> patterns.CarriedColumn | None:
         """What a field of another operator's events stands for; None for any other field."""
         name = field.variable.name if isinstance(field.variable, Other) else field.variable
         return self.given[name.stream].carried.get(field.name) if isinstance(name, Handle) else None
@@ -460,16 +460,16 @@ def _positive_events(pattern: patterns.Pattern) -> Iterator[patterns.Event]:
 # -- contexts ----------------------------------------------------------------------------------------------------------
 
 
-def given_by(stages: Sequence[patterns.PatternQuery]) -> dict[Stream, Given]:
+def given_by(stages: Sequence[patterns.PatternQuery]) -> dict[Stream, OperatorEvents]:
     """The events of each operator's stream, by its name, as the operators around it speak of them."""
     declared = {stage.name: (number, stage) for number, stage in enumerate(stages, start=1) if stage.declares}
-    found: dict[Stream, Given] = {}
+    found: dict[Stream, OperatorEvents] = {}
     for user in stages:
         for part in patterns.walk(user.pattern):
             if isinstance(part, patterns.Event) and isinstance(part.variable, Handle):
                 number, stage = declared[part.stream]
                 carried = {column.column: column for column in stage.carries}
-                found[part.stream] = Given(part.variable.words, number, carried)
+                found[part.stream] = OperatorEvents(part.variable.words, number, carried)
     return found
 
 
@@ -544,7 +544,7 @@ def _is_pair(pattern: patterns.Pattern) -> bool:
 
 
 def _bare(pattern: patterns.Pattern) -> patterns.Pattern:
-    while isinstance(pattern, patterns.Within | patterns.Named):
+    while isinstance(pattern, patterns.Within | patterns.NamedPattern):
         pattern = pattern.item
     return pattern
 
@@ -566,7 +566,7 @@ def _inlined(pattern: patterns.Pattern, inside: Mapping[Stream | None, patterns.
             return part
         if part.stream in inside:
             return _inlined(inside[part.stream], inside)
-        return replace(part, variable=None) if isinstance(part.variable, Unnamed) else part
+        return replace(part, variable=None) if isinstance(part.variable, UnnamedVariable) else part
 
     return patterns.rewrite(pattern, written)
 

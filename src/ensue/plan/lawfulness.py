@@ -12,7 +12,7 @@ from ensue.check.fields import bind_constraint
 from ensue.errors import Problem, QueryError, Source, Span
 from ensue.graph.bounds import Bound, Limit, Reason, TimeScale, end_of, extend, start_of
 from ensue.graph.graphs import Graph
-from ensue.graph.law import Law, Needed
+from ensue.graph.law import Law, NeededVariable
 from ensue.graph.normalization import explain_contradiction
 from ensue.nodes.constraints import Clause, Constraint, EndsWithin, clauses_of
 from ensue.nodes.patterns import PatternQuery, Statements
@@ -63,7 +63,7 @@ def contradictory_constraints(law: Law) -> list[Problem]:
     for stream in law.streams:
         if not law.forbids((stream,)):
             continue
-        for condition in law.failing_conditions((Needed(stream, stream, frozenset()),)):
+        for condition in law.failing_conditions((NeededVariable(stream, stream, frozenset()),)):
             if not condition.seen:
                 problems.append(
                     Problem(
@@ -105,7 +105,7 @@ def lawful_graphs(
     return lawful, [text for text, _ in proofs]
 
 
-def impossibility(graph: Graph, law: Law, catalog: Catalog, besides: tuple[Needed, ...] = ()) -> Proof | None:
+def impossibility(graph: Graph, law: Law, catalog: Catalog, besides: tuple[NeededVariable, ...] = ()) -> Proof | None:
     """Why no lawful trace matches a graph (with further events besides), or None if one can."""
     network = extend(graph.times, (), _bounds(graph, law, catalog))
     if network.contradiction is not None:
@@ -124,7 +124,7 @@ def needless_absences(plan: GraphPlan, law: Law, catalog: Catalog) -> Iterator[s
     """The forbidden parts that no lawful trace holds together with the rest of the pattern, each with the proof."""
     for absence in plan.absences:
         inner = tuple(
-            Needed(f"NOT {needed.name}", needed.stream, frozenset(f"NOT {name}" for name in needed.before))
+            NeededVariable(f"NOT {needed.name}", needed.stream, frozenset(f"NOT {name}" for name in needed.before))
             for needed in needed_variables(absence.graph.graph)
         )
         proof = impossibility(plan.graph, law, catalog, inner)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from ensue.analysis.catalog import Catalog
 from ensue.graph.bounds import TimeScale, end_of, start_of
 from ensue.graph.graphs import Graph, Variable
-from ensue.graph.law import Condition, Law, Needed
+from ensue.graph.law import Condition, Law, NeededVariable
 from ensue.nodes.names import Name, Stream
 from ensue.plan.plans import AbsencePlan, GraphPlan
 
@@ -44,7 +44,7 @@ class Leaf:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class MonitorStep:
     """A set of variables that may be bound; under any of `conditions` the others can never be."""
 
     bound: frozenset[Name]
@@ -59,7 +59,7 @@ class GraphMonitor:
     A complete match that `trails` is still to be reported, so it keeps its trace.
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[MonitorStep, ...]
     leaves: tuple[Leaf, ...]
     moves: tuple[tuple[int, int, int], ...]
     losses: tuple[tuple[int, int], ...]
@@ -105,11 +105,11 @@ def monitor_of(graphs: Sequence[GraphPlan], law: Law, catalog: Catalog) -> Monit
     )
 
 
-def needed_variables(graph: Graph, bound: frozenset[Name] = frozenset()) -> tuple[Needed, ...]:
+def needed_variables(graph: Graph, bound: frozenset[Name] = frozenset()) -> tuple[NeededVariable, ...]:
     """The variables of a graph that are not bound, with their order."""
     free = [variable for variable in graph.variables if variable.name not in bound]
     return tuple(
-        Needed(
+        NeededVariable(
             variable.name,
             variable.stream,
             frozenset(other.name for other in free if _is_before(variable.name, other.name, graph)),
@@ -136,7 +136,7 @@ def _monitor_graph(plan: GraphPlan, law: Law, most_leaves: int) -> GraphMonitor:
         lasts = [name for name in graph.names if not any(_is_before(name, other, graph) for other in graph.names)]
         steps = tuple(_step(everything - {name}, graph, law) for name in lasts)
         if len(steps) > MOST_STEPS:
-            steps = (Step(frozenset(), ()),)
+            steps = (MonitorStep(frozenset(), ()),)
         return GraphMonitor(steps, (), (), (), None, graph.trailing, False)
     places = {bound: place for place, bound in enumerate(sets)}
     leaves = [
@@ -181,7 +181,7 @@ def _steps(graph: Graph) -> list[frozenset[Name]] | None:
     return sorted(found, key=lambda bound: (len(bound), sorted(map(str, bound))))
 
 
-def _step(bound: frozenset[Name], graph: Graph, law: Law) -> Step:
+def _step(bound: frozenset[Name], graph: Graph, law: Law) -> MonitorStep:
     """What the rest of the variables needs; that the bound ones have occurred goes without saying."""
     needed = needed_variables(graph, bound)
     occurred = frozenset(variable.stream for variable in graph.variables if variable.name in bound)
@@ -191,7 +191,7 @@ def _step(bound: frozenset[Name], graph: Graph, law: Law) -> Step:
         for condition in found
         if not condition.unseen & occurred and not condition.seen & law.ends.keys() and _pays(condition, len(bound))
     ]
-    return Step(bound, tuple(open_ones))
+    return MonitorStep(bound, tuple(open_ones))
 
 
 def _pays(condition: Condition, held: int) -> bool:
@@ -232,7 +232,7 @@ def _watched(drafts: Sequence[GraphMonitor]) -> tuple[Stream, ...]:
 
 def _with_conditions_on(draft: GraphMonitor, watched: frozenset[Stream]) -> GraphMonitor:
     steps = tuple(
-        Step(step.bound, tuple(found for found in step.conditions if found.seen | found.unseen <= watched))
+        MonitorStep(step.bound, tuple(found for found in step.conditions if found.seen | found.unseen <= watched))
         for step in draft.steps
     )
     return replace(draft, steps=steps)

@@ -211,7 +211,7 @@ VIOLATION_COLUMNS = ("constraint", "event", "at", "other", "other_at", "matches_
 
 
 @dataclass(frozen=True, slots=True)
-class Tracking:
+class ViolationPlan:
     """The constraints that are looked after; matches of `watchers` may be missing for traces that they had dropped."""
 
     law: Law
@@ -240,7 +240,7 @@ def tracking_plan(
         columns=columns,
         counting=False,
         law=law,
-        tracking=Tracking(law, lifetime_of(law, catalog), watchers),
+        tracking=ViolationPlan(law, lifetime_of(law, catalog), watchers),
     )
 
 

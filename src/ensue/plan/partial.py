@@ -144,9 +144,9 @@ def _undone_by_later_events(query: patterns.PatternQuery, expanded: patterns.Pat
                 reasons.append(("what a collection lists", node))
             case patterns.Pick(latest=latest):
                 reasons.append((f"which one is {'LAST' if latest else 'FIRST'}", node))
-            case patterns.Related(rival=int()):
+            case patterns.RelatedItems(rival=int()):
                 reasons.append((f"which closing of {node.operator} comes first", node))
-            case patterns.Related(timers=timers) if timers:
+            case patterns.RelatedItems(timers=timers) if timers:
                 reasons.append((f"that the moments of {node.operator} have come", node))
     if chooses(query):
         reasons.append(("which matches the policy chooses", query.pattern))
@@ -172,13 +172,13 @@ def eager_constraint_problems(constraints: Iterable[ConstraintStatement]) -> lis
 
 def _sequence(pattern: patterns.Pattern) -> tuple[patterns.Pattern, ...]:
     """The items of the SEQ that the pattern is, under any WITHIN and AS."""
-    while isinstance(pattern, patterns.Within | patterns.Named):
+    while isinstance(pattern, patterns.Within | patterns.NamedPattern):
         pattern = pattern.item
     return pattern.items if isinstance(pattern, patterns.Seq) else ()
 
 
 def _with_sequence(pattern: patterns.Pattern, items: tuple[patterns.Pattern, ...]) -> patterns.Pattern:
-    if isinstance(pattern, patterns.Within | patterns.Named):
+    if isinstance(pattern, patterns.Within | patterns.NamedPattern):
         return replace(pattern, item=_with_sequence(pattern.item, items))
     return patterns.Seq(items, pattern.span)
 
@@ -212,5 +212,5 @@ def _names(items: Iterable[patterns.Pattern]) -> Iterator[Name]:
         for node in patterns.walk(item):
             if isinstance(node, patterns.Event) and node.variable is not None:
                 yield node.variable
-            elif isinstance(node, patterns.Named):
+            elif isinstance(node, patterns.NamedPattern):
                 yield node.name

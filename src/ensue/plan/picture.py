@@ -12,8 +12,8 @@ from html import escape
 from ensue.graph.bounds import Limit, end_of, position_of, start_of
 from ensue.graph.graphs import Collection, Graph, Scope
 from ensue.nodes.names import Name, Stream
-from ensue.plan.description import Explained
-from ensue.plan.graph_description import Given, GraphWords, further_rounds
+from ensue.plan.description import Explanation
+from ensue.plan.graph_description import GraphWords, OperatorEvents, further_rounds
 from ensue.plan.planner import precedence
 from ensue.plan.plans import GraphPlan, QueryPlan
 
@@ -30,12 +30,12 @@ LISTED = "var(--listed, #2f7d5b)"
 SURFACE = "var(--surface, transparent)"
 
 
-def drawings(explained: Explained) -> list[str]:
+def drawings(explained: Explanation) -> list[str]:
     """The graphs of a statement, one SVG for each branch that is not a longer one of another."""
     return [svg for plan in explained.drawn for svg in _draw_plan(plan, explained.given)]
 
 
-def as_html(explained: Iterable[Explained]) -> str:
+def as_html(explained: Iterable[Explanation]) -> str:
     """Statements for a notebook: each as it is written, and its graphs below."""
     shown = []
     for entry in explained:
@@ -45,13 +45,13 @@ def as_html(explained: Iterable[Explained]) -> str:
     return "".join(shown)
 
 
-def _draw_plan(plan: QueryPlan, given: Mapping[Stream, Given]) -> Iterator[str]:
+def _draw_plan(plan: QueryPlan, given: Mapping[Stream, OperatorEvents]) -> Iterator[str]:
     words = GraphWords(plan, given)
     same = further_rounds(plan)
     shown = [graph for number, graph in enumerate(plan.graphs, start=1) if number not in same]
     for number, graph_plan in enumerate(shown, start=1):
         title = f"branch {number} of {len(shown)}" if len(shown) > 1 else ""
-        yield _Drawing(plan, graph_plan, words, title).svg()
+        yield _Canvas(plan, graph_plan, words, title).svg()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class _Bar:
 
 
 @dataclass(frozen=True, slots=True)
-class _Drawing:
+class _Canvas:
     plan: QueryPlan
     graph_plan: GraphPlan
     words: GraphWords

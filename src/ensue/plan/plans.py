@@ -17,7 +17,7 @@ from ensue.nodes.patterns import CONTEXTS, PatternQuery
 
 if TYPE_CHECKING:
     from ensue.plan.monitors import Monitor
-    from ensue.plan.outputs import Tracking
+    from ensue.plan.outputs import ViolationPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class QueryPlan:
     partners: Mapping[tuple[int, Name], tuple[Partner, ...]] = field(default_factory=dict)
     law: Law | None = None
     monitor: Monitor | None = None
-    tracking: Tracking | None = None
+    tracking: ViolationPlan | None = None
 
     streams: tuple[Stream, ...] = field(init=False, compare=False, repr=False)
     watched: tuple[Stream, ...] = field(init=False, compare=False, repr=False)

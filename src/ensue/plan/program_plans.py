@@ -11,7 +11,7 @@ import pyarrow as pa
 from ensue.analysis.declarations import connected, declarations, declared_attributes, shared_keys
 from ensue.errors import Problem, QueryError, SchemaError
 from ensue.graph.law import Law
-from ensue.lower.phases import Lowered, collector_paused, settle
+from ensue.lower.phases import LoweredProgram, collector_paused, settle
 from ensue.nodes.names import Stream
 from ensue.nodes.patterns import Event, Lookup, PatternQuery, walk
 from ensue.nodes.rules import Ruleset, StreamDeclaration, TableDeclaration
@@ -86,7 +86,7 @@ class ProgramPlan:
 
 def plan_queries(
     tables: Mapping[str, pa.Table] | pa.Table,
-    statements: Lowered,
+    statements: LoweredProgram,
     columns: Columns,
     match_id: bool = False,
     fixed: FixedTables = NO_TABLES,
@@ -112,7 +112,7 @@ def plan_queries(
 
 @collector_paused()
 def plan_program(
-    statements: Lowered,
+    statements: LoweredProgram,
     inputs: tuple[InputTable, ...],
     match_id: bool = False,
     lawful: bool = True,
@@ -146,7 +146,7 @@ def plan_program(
     return ProgramPlan(inputs, plans, outputs, derivations, states)
 
 
-def _hierarchy(statements: Lowered, inputs: tuple[InputTable, ...]) -> Hierarchy:
+def _hierarchy(statements: LoweredProgram, inputs: tuple[InputTable, ...]) -> Hierarchy:
     """The levels of detail that the program speaks of: of the values of a type column."""
     if not any(item.type is not None for item in inputs):
         problem = Problem(
@@ -159,7 +159,7 @@ def _hierarchy(statements: Lowered, inputs: tuple[InputTable, ...]) -> Hierarchy
     return Hierarchy.of(statements.hierarchies)
 
 
-def _declarations(statements: Lowered, ruleset: Ruleset, inputs: tuple[InputTable, ...]) -> Ruleset:
+def _declarations(statements: LoweredProgram, ruleset: Ruleset, inputs: tuple[InputTable, ...]) -> Ruleset:
     """What rules are written in the light of: the streams and tables, also those that only data or facts tell of."""
     events = [node for query in statements.statements for node in walk(query.pattern) if isinstance(node, Event)]
     by_position = dict.fromkeys(
@@ -194,7 +194,7 @@ def _clashes(
             )
 
 
-def with_violations(planned: ProgramPlan, statements: Lowered) -> ProgramPlan:
+def with_violations(planned: ProgramPlan, statements: LoweredProgram) -> ProgramPlan:
     """The same with one more plan, the last, for the traces that break a constraint."""
     law, keys = Law(tuple(entry.constraint for entry in statements.constraints)), _keys_of_constraints(statements)
     problems = contradictory_constraints(law)
@@ -216,13 +216,15 @@ def with_violations(planned: ProgramPlan, statements: Lowered) -> ProgramPlan:
     return replace(planned, plans=(*planned.plans, plan), outputs=(*planned.outputs, output))
 
 
-def plan_violations(tables: Mapping[str, pa.Table] | pa.Table, statements: Lowered, columns: Columns) -> ProgramPlan:
+def plan_violations(
+    tables: Mapping[str, pa.Table] | pa.Table, statements: LoweredProgram, columns: Columns
+) -> ProgramPlan:
     """A plan for the traces that break a constraint, and for nothing else."""
     planned = with_violations(plan_queries(tables, statements, columns), statements)
     return ProgramPlan(planned.inputs, planned.plans[-1:], planned.outputs[-1:])
 
 
-def _keys_of_constraints(statements: Lowered) -> tuple[str, ...]:
+def _keys_of_constraints(statements: LoweredProgram) -> tuple[str, ...]:
     """The one PARTITION BY of which all constraints speak."""
     if not any(entry.constraint.streams for entry in statements.constraints):
         hint = "add a CONSTRAINT; ENDS WITHIN alone cannot be broken, because a later event begins another trace"

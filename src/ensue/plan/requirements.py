@@ -42,7 +42,7 @@ KINDS = (PREDICATE, KEY, ORDER, RELATION, WINDOW, CONDITION, COLLECTION, ABSENCE
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class Comparison:
     """A relation between parts of a match: `left - right <= window`, each the start ("s") or end ("e") of variables."""
 
     left: tuple[Name, ...]
@@ -68,7 +68,7 @@ class Requirement:
     right: tuple[Name, ...] = ()
     window: patterns.Window | None = None
     condition: Expr | None = None
-    compared: tuple[Compared, ...] = ()
+    compared: tuple[Comparison, ...] = ()
     repeated: bool = False
     span: Span | None = None
 
@@ -190,7 +190,7 @@ def _requirements(question: Question, pattern: patterns.Pattern, path: Path, aro
         case patterns.Seq():
             if RELATED not in around or not any(map(is_aside, pattern.items)):
                 yield from _orders(question, pattern, path, repeated)
-        case patterns.Related():
+        case patterns.RelatedItems():
             yield from _relations(question, pattern, path, repeated)
         case patterns.Within():
             yield _window(question, pattern, path, repeated)
@@ -205,7 +205,7 @@ def _requirements(question: Question, pattern: patterns.Pattern, path: Path, aro
     if is_aside(pattern):
         return
     inside = around | ({REPEATED} if isinstance(pattern, patterns.Repeat) else set())
-    inside |= {RELATED} if isinstance(pattern, patterns.Related) else set()
+    inside |= {RELATED} if isinstance(pattern, patterns.RelatedItems) else set()
     for place, child in enumerate(patterns.children(pattern)):
         yield from _requirements(question, child, (*path, place), inside)
 
@@ -218,7 +218,7 @@ def _orders(question: Question, pattern: patterns.Seq, path: Path, repeated: boo
         yield Requirement(ORDER, text, path, gap, left, right, repeated=repeated, span=pattern.span)
 
 
-def _relations(question: Question, pattern: patterns.Related, path: Path, repeated: bool) -> Iterator[Requirement]:
+def _relations(question: Question, pattern: patterns.RelatedItems, path: Path, repeated: bool) -> Iterator[Requirement]:
     """The relations between the items of the match, as many of them at once as are one requirement."""
     for number, group in enumerate(_relation_groups(pattern, question.query.rule is not None)):
         first = pattern.relations[group[0]]
@@ -230,16 +230,16 @@ def _relations(question: Question, pattern: patterns.Related, path: Path, repeat
         yield Requirement(RELATION, text, path, number, compared=known, repeated=repeated, span=pattern.span)
 
 
-def _compared(pattern: patterns.Related, relation: patterns.Relation) -> Compared | None:
+def _compared(pattern: patterns.RelatedItems, relation: patterns.Relation) -> Comparison | None:
     """What a relation between events compares; None where it is about a moment or about positions."""
     left, right = relation.left, relation.right
     if min(left.item, right.item) < 0 or relation.adjacent or {left.side, right.side} - {"s", "e"}:
         return None
     names = [_bound_names(pattern.items[place.item]) for place in (left, right)]
-    return Compared(names[0], left.side, names[1], right.side, relation.window)
+    return Comparison(names[0], left.side, names[1], right.side, relation.window)
 
 
-def _relation_groups(pattern: patterns.Related, by_rule: bool) -> list[tuple[int, ...]]:
+def _relation_groups(pattern: patterns.RelatedItems, by_rule: bool) -> list[tuple[int, ...]]:
     """The relations of a part that are one requirement; those about NOTs and collections are left out.
 
     An operator asks all of them at once, a rule those of each of its items.
@@ -292,12 +292,12 @@ def _loosened(
             return replace(pattern, loose=True)
         case patterns.Repeat() if COLLECTION in kinds:
             return replace(pattern, least=0, most=None)
-        case patterns.Related() if RELATION in kinds:
+        case patterns.RelatedItems() if RELATION in kinds:
             return _unrelated(pattern, numbers, by_rule)
     return pattern
 
 
-def _unrelated(pattern: patterns.Related, numbers: Collection[int], by_rule: bool) -> patterns.Related:
+def _unrelated(pattern: patterns.RelatedItems, numbers: Collection[int], by_rule: bool) -> patterns.RelatedItems:
     """The part without some groups of its relations: then any of its items may be the first or the last."""
     groups = _relation_groups(pattern, by_rule)
     dropped = {place for number in numbers for place in groups[number]}

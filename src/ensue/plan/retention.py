@@ -140,7 +140,7 @@ LONGEST_SLICE = 2**60
 
 
 @dataclass(frozen=True, slots=True)
-class Slicing:
+class TimeSlices:
     """Slices of `width` ticks. `reach` says per stream how long after an event a match around it can complete."""
 
     width: int
@@ -152,7 +152,7 @@ class Slicing:
         return max([0, *map(_ticks, self.reach.values())])
 
 
-def slicing_of(plans: Sequence[QueryPlan]) -> Slicing | None:
+def slicing_of(plans: Sequence[QueryPlan]) -> TimeSlices | None:
     """The slices that serve all these plans; None where a match can be of any length, or whole groups are looked at."""
     reach: dict[Stream, Retention] = {}
     for plan in plans:
@@ -161,7 +161,7 @@ def slicing_of(plans: Sequence[QueryPlan]) -> Slicing | None:
     if any(map(uncut_reason, plans)) or not all(map(_is_timed, reach.values())):
         return None
     width = max(1, OVERLAPS_PER_SLICE * max([0, *map(_ticks, reach.values())]))
-    return Slicing(width, reach) if width <= LONGEST_SLICE else None
+    return TimeSlices(width, reach) if width <= LONGEST_SLICE else None
 
 
 def uncut_reason(plan: QueryPlan) -> str:

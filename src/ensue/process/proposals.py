@@ -27,7 +27,7 @@ MOST_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Proposed:
+class ProposedConstraint:
     """A constraint with the number of traces it applies to (`support`) and of those of them that obey it (`holds`)."""
 
     constraint: Constraint
@@ -58,7 +58,7 @@ class Proposal:
     def __len__(self) -> int:
         return int(self.table.num_rows)
 
-    def __iter__(self) -> Iterator[Proposed]:
+    def __iter__(self) -> Iterator[ProposedConstraint]:
         return _rows(self.table)
 
     def __repr__(self) -> str:
@@ -151,10 +151,10 @@ def mine(
     return Proposal(proposed_constraints(counts, least_share, least_support, wanted), keys)
 
 
-def _rows(table: pa.Table) -> Iterator[Proposed]:
+def _rows(table: pa.Table) -> Iterator[ProposedConstraint]:
     for row in table.to_pylist():
         constraint = _constraint(row["kind"], tuple(row["streams"]))
-        yield Proposed(constraint, row["kind"], row["support"], row["holds"], row["share"])
+        yield ProposedConstraint(constraint, row["kind"], row["support"], row["holds"], row["share"])
 
 
 def _constraint(kind: str, streams: tuple[str, ...]) -> Constraint:
@@ -169,7 +169,7 @@ def _constraint(kind: str, streams: tuple[str, ...]) -> Constraint:
             return Ends(streams)
 
 
-def _evidence(row: Proposed) -> str:
+def _evidence(row: ProposedConstraint) -> str:
     """The traces that speak for a constraint; the share is rounded down, because 99.99 % are not all."""
     traces = f"{row.support} {'trace' if row.support == 1 else 'traces'}"
     return traces if row.holds == row.support else f"{row.holds * 1000 // row.support / 10} % of {traces}"

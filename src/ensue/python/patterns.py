@@ -22,7 +22,7 @@ from ensue.text.parser import parse_pattern, parse_returns
 from ensue.text.render import render_pattern, render_query
 
 if TYPE_CHECKING:
-    from ensue.plan.description import Explained
+    from ensue.plan.description import Explanation
 
 
 # --- A whole query in Python: a pattern and its clauses.
@@ -130,7 +130,7 @@ class Query:
         """What the query means and how it will run, stage by stage; `time` names the time column."""
         return self._explained(time).to_text()
 
-    def _explained(self, time: str) -> Explained:
+    def _explained(self, time: str) -> Explanation:
         from ensue.plan.description import explain_without_data
 
         statements = checked(patterns.Statements((self.node,)))
@@ -183,7 +183,7 @@ class PatternExpression:
 
     def named(self, name: str) -> PatternExpression:
         """The same pattern with a name for its interval: `x AS name`."""
-        return PatternExpression(patterns.Named(self.node, name))
+        return PatternExpression(patterns.NamedPattern(self.node, name))
 
     def times(self, least: Count, most: Count | None = None, *, every: bool = False) -> PatternExpression:
         """So many matches, each before the next: `x{2}`, `x{2,4}`; with `every`, all of them: `x{2,4} ALL`."""

@@ -23,13 +23,13 @@ from ensue.runtimes.tables import kind_of_table, without_views
 
 
 @dataclass(frozen=True, slots=True)
-class Tracking:
+class BeliefMachine:
     """A machine that follows states and looks for no pattern."""
 
     machine: Machine
 
     @classmethod
-    def of(cls, questions: StateQuestions, inputs: Sequence[InputTable]) -> Tracking:
+    def of(cls, questions: StateQuestions, inputs: Sequence[InputTable]) -> BeliefMachine:
         """States over tables whose columns are checked."""
         empty = tuple(replace(item, table=item.table.schema.empty_table()) for item in inputs)
         plan = ProgramPlan(empty, (), (), states=questions)
@@ -84,7 +84,7 @@ class Tracking:
 
 def open_states(
     tables: Mapping[str, pa.Table] | pa.Table, questions: StateQuestions, columns: Columns
-) -> tuple[Tracking, tuple[pa.Table, ...]]:
+) -> tuple[BeliefMachine, tuple[pa.Table, ...]]:
     """Checks the columns of the tables and plans the states over them; gives the tables by their numbers, too."""
     inputs = input_tables(tables, questions.streams or ("*",), columns.time, columns.type, None)
-    return Tracking.of(questions, inputs), tuple(item.table for item in inputs)
+    return BeliefMachine.of(questions, inputs), tuple(item.table for item in inputs)

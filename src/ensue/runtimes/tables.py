@@ -14,7 +14,7 @@ from ensue.check.rule_problems import different_kinds, fact_value, facts_by_tabl
 from ensue.errors import Problem, QueryError, SchemaError, did_you_mean
 from ensue.expr.kinds import NUMBERS
 from ensue.expr.types import common_type, convert, describe, kind_of, readable, readable_type, scalar
-from ensue.lower.phases import Lowered
+from ensue.lower.phases import LoweredProgram
 from ensue.nodes.rules import Fact, Ruleset, TableDeclaration
 from ensue.plan.inputs import check_duplicates
 from ensue.plan.program_plans import FixedTables
@@ -280,7 +280,7 @@ def _conform_column(column: pa.ChunkedArray, field: pa.Field, label: str) -> pa.
 # --- Tables that do not change: those that are handed over for a program's TABLEs, and the rows of its FACTs.
 
 
-def fixed_tables(given: Mapping[str, Any] | None, statements: Lowered) -> FixedTables:
+def fixed_tables(given: Mapping[str, Any] | None, statements: LoweredProgram) -> FixedTables:
     """The tables that a program looks up, by name, in the types that expressions see; they are read here and now."""
     if given is None and statements.ruleset is None:
         return {}
@@ -351,7 +351,7 @@ def _read(name: str, given: Any, columns: Sequence[str]) -> pa.Table:
     return pa.table([readable(table.column(column), column) for column in columns], names=list(columns))
 
 
-def _joined(name: str, parts: Sequence[pa.Table], fact: Fact, statements: Lowered) -> pa.Table:
+def _joined(name: str, parts: Sequence[pa.Table], fact: Fact, statements: LoweredProgram) -> pa.Table:
     """The rows that were handed over and those of the program."""
     arrays = []
     for column in parts[0].column_names:

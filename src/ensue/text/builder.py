@@ -277,8 +277,8 @@ class Builder(RuleRules, StateRules):
     def within(self, span: Span, item: pattern_nodes.Pattern, window: pattern_nodes.Window) -> pattern_nodes.Within:
         return pattern_nodes.Within(item, window, span)
 
-    def named(self, span: Span, item: pattern_nodes.Pattern, name: str) -> pattern_nodes.Named:
-        return pattern_nodes.Named(item, name, span)
+    def named(self, span: Span, item: pattern_nodes.Pattern, name: str) -> pattern_nodes.NamedPattern:
+        return pattern_nodes.NamedPattern(item, name, span)
 
     def operation(
         self, span: Span, operator: Token, first: tuple[Argument, ...], second: tuple[Argument, ...] | None

@@ -21,7 +21,7 @@ from ensue.nodes.patterns import Pattern, Return, Statements, Window
 from ensue.nodes.rules import Item
 from ensue.nodes.states import Drift, Measure, Response, StateCondition
 from ensue.text.builder import Builder
-from ensue.text.rule_builder import Given
+from ensue.text.rule_builder import NamedArgument
 
 # --- The parser's tables, made of the grammar once and kept on disk, as Python keeps its bytecode.
 
@@ -143,13 +143,13 @@ def parse_items(text: str) -> tuple[Item, ...]:
     return items
 
 
-def parse_argument(text: str) -> Given:
+def parse_argument(text: str) -> NamedArgument:
     """Parse one argument of the head of a rule, or of an action.
 
     >>> parse_argument("total = sum(q)")[:2]
     (Call(name='sum', arguments=(Field(variable=None, name='q'),)), 'total')
     """
-    argument: Given = _parse(text, "given_argument", "argument")
+    argument: NamedArgument = _parse(text, "given_argument", "argument")
     return argument
 
 

@@ -180,9 +180,9 @@ def render_pattern(pattern: patterns.Pattern) -> str:
             return _repeated(pattern)
         case patterns.Within():
             return f"{_postfixed(pattern.item)} WITHIN {render_window(pattern.window)}"
-        case patterns.Named():
+        case patterns.NamedPattern():
             return f"{_postfixed(pattern.item)} AS {render_variable(pattern.name)}"
-        case patterns.Related():
+        case patterns.RelatedItems():
             # Nobody writes it; where it came from no text, messages cite it as the operator it stands for.
             written = pattern.origin or patterns.Operation(pattern.operator, pattern.items)
             return render_pattern(written)
@@ -233,7 +233,9 @@ def _repeated(repeat: patterns.Repeat) -> str:
     text = render_pattern(repeat.item)
     item = (
         f"({text})"
-        if isinstance(repeat.item, patterns.Not | patterns.Pick | patterns.Repeat | patterns.Within | patterns.Named)
+        if isinstance(
+            repeat.item, patterns.Not | patterns.Pick | patterns.Repeat | patterns.Within | patterns.NamedPattern
+        )
         else text
     )
     match (repeat.least, repeat.most, repeat.every):
@@ -272,14 +274,14 @@ def _headed_pattern(query: patterns.PatternQuery) -> str:
 
 def _stands_in_parts(pattern: patterns.Pattern) -> bool:
     """Whether a WITHIN of the pattern would be read as the query's clause, or it starts with FIRST or LAST."""
-    while isinstance(pattern, patterns.Not | patterns.Named):
+    while isinstance(pattern, patterns.Not | patterns.NamedPattern):
         pattern = pattern.item
     return isinstance(pattern, patterns.Within | patterns.Pick)
 
 
 def _starts_with_event(pattern: patterns.Pattern) -> bool:
     """Whether a name before the pattern would be read as a stream."""
-    while isinstance(pattern, patterns.Named | patterns.Repeat):
+    while isinstance(pattern, patterns.NamedPattern | patterns.Repeat):
         pattern = pattern.item
     return isinstance(pattern, patterns.Event)
 
@@ -337,7 +339,7 @@ def _statement(query: patterns.PatternQuery) -> str:
 
 
 def _items(part: patterns.Pattern) -> patterns.Pattern:
-    return patterns.And(part.items, part.span) if isinstance(part, patterns.Related) else part
+    return patterns.And(part.items, part.span) if isinstance(part, patterns.RelatedItems) else part
 
 
 def _looked_up(query: patterns.PatternQuery) -> Iterator[str]:
@@ -349,7 +351,7 @@ def _looked_up(query: patterns.PatternQuery) -> Iterator[str]:
 def _relations(pattern: patterns.Pattern) -> Iterator[str]:
     """What the operators of a pattern say of the ends of their items."""
     for part in patterns.walk(pattern):
-        if isinstance(part, patterns.Related):
+        if isinstance(part, patterns.RelatedItems):
             moments = [
                 f"{timer.name} at {_place(part, timer.base)} {'-' if timer.backward else '+'} "
                 f"{'multiples of ' if timer.repeated else ''}{render_window(timer.window)}"
@@ -359,7 +361,7 @@ def _relations(pattern: patterns.Pattern) -> Iterator[str]:
                 yield f"{part.operator}: {', '.join(said)}"
 
 
-def _relation(part: patterns.Related, relation: patterns.Relation) -> str:
+def _relation(part: patterns.RelatedItems, relation: patterns.Relation) -> str:
     left, right = _place(part, relation.left), _place(part, relation.right)
     if relation.adjacent:
         return f"{left} is the position after {right}"
@@ -369,7 +371,7 @@ def _relation(part: patterns.Related, relation: patterns.Relation) -> str:
     return f"{left} - {right} {sign} {render_window(relation.window)}"
 
 
-def _place(part: patterns.Related, place: patterns.Place) -> str:
+def _place(part: patterns.RelatedItems, place: patterns.Place) -> str:
     """The start or end of an item: by its variable, or by its number among the items of the operator."""
     if place.item < 0:
         return str(part.timers[-1 - place.item].name)

@@ -410,9 +410,9 @@ def render_state_condition(condition: states.StateCondition) -> str:
 
 def _condition(condition: states.StateCondition, context: int) -> str:
     match condition:
-        case states.Located():
+        case states.Location():
             return f"{_who(condition.who)} IN {_places(condition.places)}"
-        case states.Counted():
+        case states.CountTest():
             return f"COUNT({_places(condition.places)}) {condition.operator} {condition.number}"
         case states.NotSo():
             return f"NOT {_condition(condition.item, _SINGLE)}"

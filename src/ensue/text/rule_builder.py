@@ -268,7 +268,7 @@ _KINDS = (rules.Rule, rules.Fact, rules.TableDeclaration, rules.StreamDeclaratio
 """The statements of a ruleset, in the order of its fields."""
 
 
-class Given(NamedTuple):
+class NamedArgument(NamedTuple):
     """An argument of a head or an action, with its name if it has one."""
 
     expression: Expr
@@ -301,17 +301,17 @@ class RuleRules(ValueRules):
 
     # Statements
 
-    def rule(self, span: Span, head: str, arguments: tuple[Given, ...], *body: rules.Item) -> rules.Rule:
+    def rule(self, span: Span, head: str, arguments: tuple[NamedArgument, ...], *body: rules.Item) -> rules.Rule:
         for argument in arguments:
             self.problems += head_problem(argument.expression, self.source.text)
         listed = tuple(rules.HeadArgument(expression, name, place) for expression, name, place in arguments)
         return rules.Rule(head, listed, body, span)
 
-    def given_arguments(self, span: Span, *arguments: Given) -> tuple[Given, ...]:
+    def given_arguments(self, span: Span, *arguments: NamedArgument) -> tuple[NamedArgument, ...]:
         return arguments
 
-    def given_argument(self, span: Span, name: Token | None, expression: Expr) -> Given:
-        return Given(expression, None if name is None else unquote_name(name), span)
+    def given_argument(self, span: Span, name: Token | None, expression: Expr) -> NamedArgument:
+        return NamedArgument(expression, None if name is None else unquote_name(name), span)
 
     def fact(self, span: Span, table: str, *expressions: Expr) -> rules.Fact:
         values, columns, problems = read_values(expressions, span)
@@ -361,7 +361,7 @@ class RuleRules(ValueRules):
         variable: str,
         where: Clause | None,
         action: str,
-        arguments: tuple[Given, ...],
+        arguments: tuple[NamedArgument, ...],
     ) -> rules.Action:
         self.problems += positions_behind_names([(argument.name, argument.span) for argument in arguments])
         listed = tuple(rules.ActionArgument(expression, name, place) for expression, name, place in arguments)

@@ -174,11 +174,11 @@ class StateRules(ValueRules):
     def located(
         self, span: Span, who: states.Someone | states.Constant, negated: bool | None, places: states.Places
     ) -> states.StateCondition:
-        found = states.Located(who, places, span)
+        found = states.Location(who, places, span)
         return states.NotSo(found, span) if negated else found
 
-    def counted(self, span: Span, places: states.Places, operator: Token, number: Token) -> states.Counted:
-        return states.Counted(
+    def counted(self, span: Span, places: states.Places, operator: Token, number: Token) -> states.CountTest:
+        return states.CountTest(
             places, {"==": "=", "<>": "!="}.get(operator, str(operator)), self._integer(span, number), span
         )
 

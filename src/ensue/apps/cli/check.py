@@ -131,7 +131,7 @@ def read_text(path: Path) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Formatted:
+class FormattedFile:
     """A file as it is and as it should be."""
 
     path: str
@@ -159,13 +159,13 @@ def run_fmt(paths: Sequence[str], only_check: bool, as_json: bool) -> int:
     return 1 if only_check and changed else 0
 
 
-def formatted_files(paths: Sequence[str]) -> list[Formatted]:
+def formatted_files(paths: Sequence[str]) -> list[FormattedFile]:
     """Every file in the standard form; a file with a syntax error is an error, and nothing is written."""
     texts = [(path, read_input(path)) for path in paths]
-    return [Formatted(path, text, format_text(text, input_name(path))) for path, text in texts]
+    return [FormattedFile(path, text, format_text(text, input_name(path))) for path, text in texts]
 
 
-def write_changed(files: Sequence[Formatted]) -> None:
+def write_changed(files: Sequence[FormattedFile]) -> None:
     """Writes the files that change, and what came from stdin to stdout."""
     for file in files:
         if file.path == STDIN:

@@ -23,7 +23,7 @@ from rich.text import Text
 
 from ensue.api import run, violations
 from ensue.apps.cli.detect import matches_table, plain_value
-from ensue.apps.cli.orders import Found, draw_orders, find_in_stream
+from ensue.apps.cli.orders import Findings, draw_orders, find_in_stream
 from ensue.apps.cli.signals import STOPPED
 from ensue.apps.cli.terminal import UsageError, counted, messages, open_console
 from ensue.explanation.report import report
@@ -80,7 +80,7 @@ def run_demo(orders: int, seed: int, save: Path | None, on_spark: bool, as_json:
         messages(f"\n{next_steps(save, page)}")
 
 
-def _show_found(program: Program, events: pa.Table, found: Found, seconds: float, on_spark: bool) -> None:
+def _show_found(program: Program, events: pa.Table, found: Findings, seconds: float, on_spark: bool) -> None:
     console = open_console()
     show(console, program, found)
     console.print(Text(f"\n{_total(events, found)}, {seconds:.1f} s", style="bold"))
@@ -89,32 +89,32 @@ def _show_found(program: Program, events: pa.Table, found: Found, seconds: float
         console.print("One pass over all events in this process finds", "the same." if same else "something ELSE.")
 
 
-def _as_object(found: Found, page: Path) -> dict[str, object]:
+def _as_object(found: Findings, page: Path) -> dict[str, object]:
     """What was found, and where the page is."""
     rows = {name: plain_value(in_order(table).to_pylist()) for name, table in found.matches.items()}
     return {"matches": rows, "violations": plain_value(in_order(found.violations).to_pylist()), "page": str(page)}
 
 
-def _total(events: pa.Table, found: Found) -> str:
+def _total(events: pa.Table, found: Findings) -> str:
     matches, broken = sum(table.num_rows for table in found.matches.values()), found.violations.num_rows
     parts = f"{counted(matches, 'match', 'matches')}, {counted(broken, 'broken promise')}"
     return f"{counted(events.num_rows, 'event')}, {counted(matches + broken, 'alert')} ({parts})"
 
 
-def find_in_process(program: Program, events: pa.Table) -> Found:
+def find_in_process(program: Program, events: pa.Table) -> Findings:
     """What the program finds in all events at once, without Spark."""
     messages(f"Looking at {counted(events.num_rows, 'event')} ...")
     matches = run(program, events, time="t", type="type")
-    return Found(matches, violations(events, program, time="t", type="type"))
+    return Findings(matches, violations(events, program, time="t", type="type"))
 
 
-def comparable(found: Found) -> dict[str, list[str]]:
+def comparable(found: Findings) -> dict[str, list[str]]:
     """What was found as sorted texts: Spark counts microseconds and has no order."""
     tables = {**found.matches, "": found.violations}
     return {name: sorted(map(str, table.to_pylist())) for name, table in tables.items()}
 
 
-def show(console: Console, program: Program, found: Found) -> None:
+def show(console: Console, program: Program, found: Findings) -> None:
     """Each part of the program, how much it has found, and the first rows."""
     for name, comment, statements in paragraphs(program):
         table = in_order(found.matches[name] if name else found.violations.select(SHOWN_OF_VIOLATIONS))

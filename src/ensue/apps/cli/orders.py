@@ -21,7 +21,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from ensue.apps.cli.signals import STOPPED, Told, told_to_stop
+from ensue.apps.cli.signals import STOPPED, StopRequest, told_to_stop
 from ensue.apps.cli.terminal import UsageError, counted, messages
 from ensue.programs import Program
 from ensue.streams import start
@@ -37,7 +37,7 @@ FIRST_ORDER = 100_001
 
 
 @dataclass(slots=True)
-class _Drawing:
+class _Draws:
     """Events as they are drawn, one array per call; seconds count from `MONDAY`, orders are numbered from 0."""
 
     random: np.random.Generator
@@ -80,7 +80,7 @@ class _Drawing:
 def draw_orders(count: int, seed: int) -> pa.Table:
     """The events of `count` orders placed within one week, each followed to its end, in order of time."""
     random = np.random.default_rng(seed)
-    drawing = _Drawing(random, np.round(random.lognormal(4.0, 0.8, count), 2))
+    drawing = _Draws(random, np.round(random.lognormal(4.0, 0.8, count), 2))
     placed = random.uniform(0, WEEK, count)
     shipped, at_shipping = _draw_fulfilment(drawing, placed)
     delivered = shipped & ~drawing.chance(0.01)
@@ -91,7 +91,7 @@ def draw_orders(count: int, seed: int) -> pa.Table:
     return pa.concat_tables(drawing.tables).sort_by([("t", "ascending"), ("order_id", "ascending")])
 
 
-def _draw_fulfilment(drawing: _Drawing, placed: Seconds) -> tuple[Chosen, Seconds]:
+def _draw_fulfilment(drawing: _Draws, placed: Seconds) -> tuple[Chosen, Seconds]:
     """Placed, paid, packed, shipped or cancelled on the way; which orders were shipped, and when."""
     everyone = np.ones(len(placed), bool)
     drawing.add("Placed", everyone, placed)
@@ -110,7 +110,7 @@ def _draw_fulfilment(drawing: _Drawing, placed: Seconds) -> tuple[Chosen, Second
     return shipped, at_shipping
 
 
-def _draw_complaints(drawing: _Drawing, delivered: Chosen, at_delivery: Seconds) -> None:
+def _draw_complaints(drawing: _Draws, delivered: Chosen, at_delivery: Seconds) -> None:
     complaining = delivered & drawing.chance(0.06)
     at_complaint = at_delivery + drawing.hours(12)
     severity = drawing.random.integers(1, 6, len(delivered))
@@ -155,14 +155,14 @@ SESSION = {
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Findings:
     """What a stream has found: the matches by their names, and the traces that break a constraint."""
 
     matches: Mapping[str, pa.Table]
     violations: pa.Table
 
 
-def find_in_stream(program: Program, events: pa.Table) -> Found:
+def find_in_stream(program: Program, events: pa.Table) -> Findings:
     """Runs the program on a stream of files; a Spark session that was not there before is stopped again."""
     from ensue.runtimes.spark.session import running_session, spark_session
 
@@ -197,7 +197,7 @@ def in_microseconds(events: pa.Table) -> pa.Table:
     return events.set_column(0, "t", events.column("t").cast(pa.timestamp("us", "UTC")))
 
 
-def _run(program: Program, spark: Any, folder: str, expected: int, told: Told) -> Found:
+def _run(program: Program, spark: Any, folder: str, expected: int, told: StopRequest) -> Findings:
     schema = spark.read.parquet(f"{folder}/orders").schema
     orders = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(f"{folder}/orders")
     to = {name: f"{folder}/found/{name}" for name in program.names}
@@ -213,21 +213,21 @@ def _run(program: Program, spark: Any, folder: str, expected: int, told: Told) -
         buckets=BUCKETS,
         status=False,
     )
-    with running, Shown(expected) as shown:
+    with running, ProgressBar(expected) as shown:
         while not running.wait(LOOK):
             if told.signal is not None:
                 raise typer.Exit(STOPPED + told.signal)
             shown.look(running.queries)
         shown.look(running.queries)
     matches = {name: _rows(spark, place) for name, place in to.items()}
-    return Found(matches, _rows(spark, f"{folder}/{BROKEN}"))
+    return Findings(matches, _rows(spark, f"{folder}/{BROKEN}"))
 
 
 def _rows(spark: Any, folder: str) -> pa.Table:
     return spark.read.parquet(folder).drop("batch").toArrow()
 
 
-class Shown:
+class ProgressBar:
     """The progress of streams on stderr: a bar that moves on a terminal, elsewhere a line for each micro-batch."""
 
     def __init__(self, expected: int) -> None:
@@ -254,7 +254,7 @@ class Shown:
             messages(f"  {line}")
         self._last = line
 
-    def __enter__(self) -> Shown:
+    def __enter__(self) -> ProgressBar:
         self._bar.start()
         return self
 

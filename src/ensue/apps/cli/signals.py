@@ -16,16 +16,16 @@ STOPPED = 128
 
 
 @dataclass(slots=True)
-class Told:
+class StopRequest:
     """The signal that asked for an end, if one did."""
 
     signal: int | None = None
 
 
 @contextmanager
-def told_to_stop(streaming: bool) -> Iterator[Told]:
+def told_to_stop(streaming: bool) -> Iterator[StopRequest]:
     """Ctrl-C and SIGTERM ask a stream to stop, a second one stops at once, as does the first one in a batch."""
-    told = Told()
+    told = StopRequest()
 
     def remember(number: int, frame: FrameType | None) -> None:
         again, told.signal = told.signal is not None, number

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ensue.apps.pipelines.validation import Mapped
-from ensue.apps.pipelines.yaml_tree import Given
+from ensue.apps.pipelines.validation import CheckedMapping
+from ensue.apps.pipelines.yaml_tree import FileValue
 from ensue.errors import Problem, Span, closest, did_you_mean
 from ensue.nodes.rules import Ruleset
 from ensue.plan.partial import partial_problems
@@ -40,14 +40,14 @@ _PLACE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:|.*[*?\[{]")
 """Addresses such as `s3a://...` and patterns of names: nothing that can be looked up here."""
 
 
-def check_fit(values: Mapped, program: Program | None, folder: Path) -> list[Problem]:
+def check_fit(values: CheckedMapping, program: Program | None, folder: Path) -> list[Problem]:
     """What does not fit together; without a program, what can be said without one."""
     return list(_Fit(values, program, folder).problems())
 
 
 @dataclass(frozen=True, slots=True)
 class _Fit:
-    values: Mapped
+    values: CheckedMapping
     program: Program | None
     folder: Path
 
@@ -69,16 +69,16 @@ class _Fit:
             yield from self._actions(self.program)
             yield from self._declared_tables(self.program)
 
-    def _row_sinks(self) -> list[Mapped]:
+    def _row_sinks(self) -> list[CheckedMapping]:
         """The sinks of rows that are mappings."""
-        sources = [item for item in _list(self.values, "sources") if isinstance(item, Mapped)]
+        sources = [item for item in _list(self.values, "sources") if isinstance(item, CheckedMapping)]
         found = [source.values.get(key) for source in sources for key in ("late", "rejected")]
         found += [*_members(self.values, "outputs").values(), *_members(self.values, "timed_out").values()]
         found.append(self.values.values.get("violations"))
-        return [sink for sink in found if isinstance(sink, Mapped)]
+        return [sink for sink in found if isinstance(sink, CheckedMapping)]
 
-    def _receivers(self) -> list[Mapped]:
-        return [sink for sink in _members(self.values, "actions").values() if isinstance(sink, Mapped)]
+    def _receivers(self) -> list[CheckedMapping]:
+        return [sink for sink in _members(self.values, "actions").values() if isinstance(sink, CheckedMapping)]
 
     def _mode(self) -> Iterator[Problem]:
         if not self.streaming:
@@ -92,7 +92,7 @@ class _Fit:
             yield _option("a stream needs `checkpoint`, to go on after a restart", self.values.places["mode"], hint)
 
     def _sources(self) -> Iterator[Problem]:
-        sources = [item for item in _list(self.values, "sources") if isinstance(item, Mapped)]
+        sources = [item for item in _list(self.values, "sources") if isinstance(item, CheckedMapping)]
         seen: set[str] = set()
         for source in sources:
             yield from self._source(source)
@@ -107,7 +107,7 @@ class _Fit:
             seen.add(stream or "")
         yield from self._shared_mode(sources)
 
-    def _source(self, source: Mapped) -> Iterator[Problem]:
+    def _source(self, source: CheckedMapping) -> Iterator[Problem]:
         yield from _format_problems(source)
         yield from self._place(source, "the source")
         if "stream" in source.places and "type" in source.places:
@@ -120,7 +120,7 @@ class _Fit:
             hint = "leave it out, or say the columns of a record with `value`"
             yield _option("`rejected` is for records of JSON", source.places["rejected"], hint)
 
-    def _shared_mode(self, sources: list[Mapped]) -> Iterator[Problem]:
+    def _shared_mode(self, sources: list[CheckedMapping]) -> Iterator[Problem]:
         for source in sources:
             format = _value(source, "format")
             if not self.streaming:
@@ -139,16 +139,16 @@ class _Fit:
 
     def _tables(self) -> Iterator[Problem]:
         for table in _members(self.values, "tables").values():
-            if isinstance(table, Mapped):
+            if isinstance(table, CheckedMapping):
                 yield from _format_problems(table)
                 yield from self._place(table, "the table")
 
-    def _place(self, item: Mapped, what: str) -> Iterator[Problem]:
+    def _place(self, item: CheckedMapping, what: str) -> Iterator[Problem]:
         """A format of files needs a path, and what can be looked up here has to be there."""
         path, format = item.values.get("path"), _value(item, "format")
         if "path" not in item.places and format in FILE_FORMATS and "path" not in _members(item, "options"):
             yield Problem("pipeline-key", f"{what} needs `path`", _begin(item), hint=f"where the {format} files are")
-        if isinstance(path, Given) and not _PLACE.match(path.value):
+        if isinstance(path, FileValue) and not _PLACE.match(path.value):
             there = self.folder / path.value
             if not there.exists():
                 yield not_there(what, path, there)
@@ -156,7 +156,7 @@ class _Fit:
                 hint = "give the folder: each file that comes into it is read once"
                 yield Problem("pipeline-file", f"a stream reads a folder, and `{path}` is a file", path.span, hint=hint)
 
-    def _sink(self, sink: Mapped) -> Iterator[Problem]:
+    def _sink(self, sink: CheckedMapping) -> Iterator[Problem]:
         yield from _format_problems(sink)
         hook = "webhook" in sink.places
         for key in ("path", "options", "mode") if hook else ("headers", "timeout"):
@@ -171,24 +171,24 @@ class _Fit:
             hint = "leave `mode` out: a stream appends"
             yield _option(f"`{mode}` would lose what earlier micro-batches wrote", sink.places["mode"], hint)
         address = sink.values.get("webhook")
-        if isinstance(address, Given) and not re.match(r"https?://[^/]", address.value):
+        if isinstance(address, FileValue) and not re.match(r"https?://[^/]", address.value):
             message, hint = f"`webhook` is an address of http or https, not `{address}`", "begin it with `https://`"
             yield Problem("pipeline-value", message, address.span, hint=hint)
 
     def _dead_letters(self) -> Iterator[Problem]:
         delivery = self.values.values.get("delivery")
-        has_letters = isinstance(delivery, Mapped) and "dead_letters" in delivery.places
+        has_letters = isinstance(delivery, CheckedMapping) and "dead_letters" in delivery.places
         calls = [*(sink for sink in self._row_sinks() if "webhook" in sink.places), *self._receivers()]
         if self.streaming and calls and not has_letters:
             hint = "add `delivery: {dead_letters: dead-letters}`: what nobody takes goes there, and the stream goes on"
             yield _option("a stream that calls somebody needs a place for dead letters", _begin(calls[0]), hint)
-        if isinstance(delivery, Mapped) and not calls:
+        if isinstance(delivery, CheckedMapping) and not calls:
             yield _option("`delivery` is for webhooks and actions", self.values.places["delivery"], "leave it out")
 
     def _results(self, program: Program) -> Iterator[Problem]:
         names = program.names
         outputs = self.values.values.get("outputs")
-        for name, place in (outputs.places if isinstance(outputs, Mapped) else {}).items():
+        for name, place in (outputs.places if isinstance(outputs, CheckedMapping) else {}).items():
             if name not in names:
                 yield Problem(
                     "pipeline-output",
@@ -205,7 +205,7 @@ class _Fit:
         """Only a pattern can time out, and not every one."""
         patterns = dict(zip(program.names, program.statements.results, strict=False))
         given = self.values.values.get("timed_out")
-        for name, place in (given.places if isinstance(given, Mapped) else {}).items():
+        for name, place in (given.places if isinstance(given, CheckedMapping) else {}).items():
             if name not in patterns:
                 label = f"it has: {', '.join(patterns)}" if patterns else ""
                 message = f"the program has no pattern `{name}`"
@@ -225,7 +225,7 @@ class _Fit:
     def _actions(self, program: Program) -> Iterator[Problem]:
         called = tuple(dict.fromkeys(action.action for action in _ruleset(program).actions))
         given = self.values.values.get("actions")
-        places: Mapping[str, Span] = given.places if isinstance(given, Mapped) else {}
+        places: Mapping[str, Span] = given.places if isinstance(given, CheckedMapping) else {}
         label = f"it calls: {', '.join(called)}" if called else "it has no ON statement"
         for name, place in places.items():
             if name not in called:
@@ -241,7 +241,7 @@ class _Fit:
         ruleset = _ruleset(program)
         declared = [table.name for table in ruleset.tables]
         given = self.values.values.get("tables")
-        places: Mapping[str, Span] = given.places if isinstance(given, Mapped) else {}
+        places: Mapping[str, Span] = given.places if isinstance(given, CheckedMapping) else {}
         for name, place in places.items():
             if name not in declared:
                 label = f"it declares: {', '.join(declared)}" if declared else "it declares none"
@@ -258,7 +258,7 @@ def _ruleset(program: Program) -> Ruleset:
     return program.statements.ruleset or Ruleset()
 
 
-def _kafka(source: Mapped) -> Iterator[Problem]:
+def _kafka(source: CheckedMapping) -> Iterator[Problem]:
     options = _members(source, "options")
     if "kafka.bootstrap.servers" not in options:
         yield _option("Kafka needs the option `kafka.bootstrap.servers`", _begin(source), "add it below `options`")
@@ -269,10 +269,10 @@ def _kafka(source: Mapped) -> Iterator[Problem]:
         yield _option("a source of Kafka needs `value`", _begin(source), hint)
 
 
-def _format_problems(item: Mapped) -> Iterator[Problem]:
+def _format_problems(item: CheckedMapping) -> Iterator[Problem]:
     """A format that is nearly one that is known; others may be those of packages."""
     format = item.values.get("format")
-    if isinstance(format, Given) and format.value not in KNOWN_FORMATS and "." not in format.value:
+    if isinstance(format, FileValue) and format.value not in KNOWN_FORMATS and "." not in format.value:
         near = closest(format.value, KNOWN_FORMATS, 0.75)
         if near is not None and near.casefold() != format.value.casefold():
             yield Problem(
@@ -280,7 +280,7 @@ def _format_problems(item: Mapped) -> Iterator[Problem]:
             )
 
 
-def not_there(what: str, given: Given, path: Path) -> Problem:
+def not_there(what: str, given: FileValue, path: Path) -> Problem:
     """The problem that there is no such file, with the name that was probably meant."""
     beside = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
     guess = difflib.get_close_matches(path.name, beside, n=1)
@@ -292,20 +292,20 @@ def _option(message: str, place: Span, hint: str) -> Problem:
     return Problem("pipeline-option", message, place, hint=hint)
 
 
-def _begin(item: Mapped) -> Span:
+def _begin(item: CheckedMapping) -> Span:
     return Span(item.span.start, item.span.start + 1)
 
 
-def _value(item: Mapped, key: str) -> str | None:
+def _value(item: CheckedMapping, key: str) -> str | None:
     given = item.values.get(key)
-    return given.value if isinstance(given, Given) else None
+    return given.value if isinstance(given, FileValue) else None
 
 
-def _members(item: Mapped, key: str) -> dict[str, Any]:
+def _members(item: CheckedMapping, key: str) -> dict[str, Any]:
     found = item.values.get(key)
-    return dict(found.values) if isinstance(found, Mapped) else {}
+    return dict(found.values) if isinstance(found, CheckedMapping) else {}
 
 
-def _list(item: Mapped, key: str) -> list[Any]:
+def _list(item: CheckedMapping, key: str) -> list[Any]:
     found = item.values.get(key)
     return found if isinstance(found, list) else []

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ensue.apps.pipelines import model
-from ensue.apps.pipelines.yaml_tree import Given, redact
+from ensue.apps.pipelines.yaml_tree import FileValue, redact
 
 
 def described(pipeline: model.Pipeline) -> dict[str, Any]:
@@ -145,5 +145,5 @@ def _shown(options: model.Options) -> dict[str, str]:
     return {name: given.raw for name, given in options.items()}
 
 
-def _raw(given: Given | None) -> str | None:
+def _raw(given: FileValue | None) -> str | None:
     return None if given is None else given.raw

@@ -12,8 +12,8 @@ from typing import Any
 from ensue.apps.pipelines import model
 from ensue.apps.pipelines.consistency import check_fit, not_there
 from ensue.apps.pipelines.definition import PIPELINE
-from ensue.apps.pipelines.validation import Checker, Mapped
-from ensue.apps.pipelines.yaml_tree import Entries, Environment, Given, Text, masked, parse_tree
+from ensue.apps.pipelines.validation import CheckedMapping, Checker
+from ensue.apps.pipelines.yaml_tree import Entries, Environment, FileValue, Text, masked, parse_tree
 from ensue.errors import Problem, QueryError, Source, Span
 from ensue.plan.plans import DEFAULT_LIMIT
 from ensue.programs import Program, parse
@@ -50,7 +50,7 @@ def read_pipeline_text(text: str, path: str | Path, environment: Mapping[str, st
     checker = Checker(Environment(os.environ if environment is None else environment))
     values = checker.check(tree, PIPELINE)
     shown = Source(masked(text, checker.secrets), str(path))
-    if not isinstance(values, Mapped):
+    if not isinstance(values, CheckedMapping):
         raise QueryError(checker.problems, shown)
     program = None
     if isinstance(tree, Entries):
@@ -58,7 +58,7 @@ def read_pipeline_text(text: str, path: str | Path, environment: Mapping[str, st
     checker.problems += check_fit(values, program, Path(path).parent)
     if checker.problems or program is None:
         raise QueryError(_in_order(checker.problems), shown)
-    return _Building(values, Path(path), shown).pipeline(program, checker.environment)
+    return _Builder(values, Path(path), shown).pipeline(program, checker.environment)
 
 
 def _in_order(problems: list[Problem]) -> list[Problem]:
@@ -66,9 +66,11 @@ def _in_order(problems: list[Problem]) -> list[Problem]:
     return sorted(problems, key=lambda problem: problem.span.start if problem.span is not None else -1)
 
 
-def _program(values: Mapped, tree: Entries, source: Source, path: Path, problems: list[Problem]) -> Program | None:
+def _program(
+    values: CheckedMapping, tree: Entries, source: Source, path: Path, problems: list[Problem]
+) -> Program | None:
     """The program, or None with a problem; problems of its own text are raised, with their places in it."""
-    if isinstance(given := values.values.get("program"), Given):
+    if isinstance(given := values.values.get("program"), FileValue):
         file = path.parent / given.value
         if not file.is_file():
             problems.append(not_there("the program", given, file))
@@ -81,7 +83,7 @@ def _program(values: Mapped, tree: Entries, source: Source, path: Path, problems
             )
             return None
         return _parsed(text, str(file), given.span, problems)
-    if isinstance(given := values.values.get("query"), Given):
+    if isinstance(given := values.values.get("query"), FileValue):
         entry = tree.get("query")
         block = entry.value if entry is not None else None
         if isinstance(block, Text) and block.literal and given.raw == given.value:
@@ -115,10 +117,10 @@ def _parsed_in_place(source: Source, span: Span, problems: list[Problem]) -> Pro
 
 
 @dataclass(frozen=True, slots=True)
-class _Building:
+class _Builder:
     """Checked values to dataclasses."""
 
-    values: Mapped
+    values: CheckedMapping
     file: Path
     shown: Source
 
@@ -137,7 +139,7 @@ class _Building:
             program=program,
             program_file=_given(top, "program"),
             query=_given(top, "query"),
-            sources=tuple(self._source(item) for item in sources if isinstance(item, Mapped)),
+            sources=tuple(self._source(item) for item in sources if isinstance(item, CheckedMapping)),
             tables={name: self._table(item) for name, item in _named(top, "tables").items()},
             outputs=self._sinks("outputs"),
             timed_out=self._sinks("timed_out"),
@@ -156,14 +158,14 @@ class _Building:
             hidden=dict(environment.hidden),
         )
 
-    def _path(self, mapped: Mapped, key: str) -> Given | None:
+    def _path(self, mapped: CheckedMapping, key: str) -> FileValue | None:
         """The place of a path; where it lies in the folder of the file, what is shown says so too."""
         given = _given(mapped, key)
         if given is None:
             return None
         value = resolved_path(given.value, self.file.parent)
         raw = given.raw if value == given.value else resolved_path(given.raw, self.file.parent)
-        return Given(raw, value, given.span)
+        return FileValue(raw, value, given.span)
 
     def _table(self, item: Any) -> model.Table:
         return model.Table(
@@ -174,7 +176,7 @@ class _Building:
             _options(item, "columns"),
         )
 
-    def _source(self, item: Mapped) -> model.SourceOfEvents:
+    def _source(self, item: CheckedMapping) -> model.SourceOfEvents:
         names = ("stream", "value", "time", "type", "end", "watermark", "watermark_column")
         given: dict[str, Any] = {name: _given(item, name) for name in names}
         late, rejected = item.values.get("late"), item.values.get("rejected")
@@ -186,7 +188,7 @@ class _Building:
         )
 
     def _policy(self, item: Any) -> Any:
-        if isinstance(item, Given) and item.value in ("fail", "ignore"):
+        if isinstance(item, FileValue) and item.value in ("fail", "ignore"):
             return item.value
         return self._sink(item)
 
@@ -194,7 +196,7 @@ class _Building:
         return {name: self._sink(item) for name, item in _named(self.values, key).items()}
 
     def _sink(self, item: Any) -> model.Sink:
-        if isinstance(item, Given):
+        if isinstance(item, FileValue):
             return model.ConsoleSink()
         if "webhook" in item.values:
             timeout = float(_text(item, "timeout") or 10)
@@ -221,28 +223,28 @@ def resolved_path(given: str, folder: Path) -> str:
     return given if _SCHEME.match(given) else str(folder.absolute() / given)
 
 
-def _given(mapped: Mapped, key: str) -> Given | None:
+def _given(mapped: CheckedMapping, key: str) -> FileValue | None:
     found = mapped.values.get(key)
-    return found if isinstance(found, Given) else None
+    return found if isinstance(found, FileValue) else None
 
 
-def _text(mapped: Mapped, key: str) -> str | None:
+def _text(mapped: CheckedMapping, key: str) -> str | None:
     given = _given(mapped, key)
     return None if given is None else given.value
 
 
-def _number(mapped: Mapped, key: str) -> int | None:
+def _number(mapped: CheckedMapping, key: str) -> int | None:
     text = _text(mapped, key)
     return None if text is None else int(text)
 
 
-def _options(mapped: Mapped, key: str) -> dict[str, Given]:
-    return {name: given for name, given in _named(mapped, key).items() if isinstance(given, Given)}
+def _options(mapped: CheckedMapping, key: str) -> dict[str, FileValue]:
+    return {name: given for name, given in _named(mapped, key).items() if isinstance(given, FileValue)}
 
 
-def _named(mapped: Mapped, key: str) -> dict[str, Any]:
+def _named(mapped: CheckedMapping, key: str) -> dict[str, Any]:
     item = mapped.values.get(key)
-    return dict(item.values) if isinstance(item, Mapped) else {}
+    return dict(item.values) if isinstance(item, CheckedMapping) else {}
 
 
 def _session(item: Any) -> model.Session:

@@ -7,22 +7,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from ensue.apps.pipelines.yaml_tree import Given
+from ensue.apps.pipelines.yaml_tree import FileValue
 from ensue.errors import Source
 from ensue.programs import Program
 
-Options = Mapping[str, Given]
+Options = Mapping[str, FileValue]
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
     """What Spark reads."""
 
-    format: Given
-    path: Given | None
+    format: FileValue
+    path: FileValue | None
     options: Options
-    schema: Given | None
-    columns: Mapping[str, Given]
+    schema: FileValue | None
+    columns: Mapping[str, FileValue]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,8 @@ class ConsoleSink:
 class SparkSinkOf:
     """Rows go to a sink of Spark."""
 
-    format: Given
-    path: Given | None
+    format: FileValue
+    path: FileValue | None
     options: Options
     mode: str
 
@@ -44,7 +44,7 @@ class SparkSinkOf:
 class WebhookSink:
     """Each row is posted to an address."""
 
-    url: Given
+    url: FileValue
     headers: Options
     timeout: float
 
@@ -57,13 +57,13 @@ class SourceOfEvents:
     """A table or stream of events, and which of its columns mean what."""
 
     table: Table
-    stream: Given | None
-    value: Given | None
-    time: Given
-    type: Given | None
-    end: Given | None
-    watermark: Given | None
-    watermark_column: Given | None
+    stream: FileValue | None
+    value: FileValue | None
+    time: FileValue
+    type: FileValue | None
+    end: FileValue | None
+    watermark: FileValue | None
+    watermark_column: FileValue | None
     late: Sink | None
     rejected: Sink | Literal["fail", "ignore"]
     """What happens to records that are no events."""
@@ -73,8 +73,8 @@ class SourceOfEvents:
 class Delivery:
     """How calls are delivered."""
 
-    dead_letters: Given | None = None
-    journal: Given | None = None
+    dead_letters: FileValue | None = None
+    journal: FileValue | None = None
     retries: int = 5
     backoff: str = "1 second"
     patience: str = "1 minute"
@@ -84,9 +84,9 @@ class Delivery:
 class Session:
     """The Spark session that a pipeline wants."""
 
-    master: Given | None = None
-    memory: Given | None = None
-    packages: tuple[Given, ...] = ()
+    master: FileValue | None = None
+    memory: FileValue | None = None
+    packages: tuple[FileValue, ...] = ()
     config: Options = field(default_factory=dict)
 
 
@@ -100,8 +100,8 @@ class Pipeline:
     name: str
     streaming: bool
     program: Program
-    program_file: Given | None
-    query: Given | None
+    program_file: FileValue | None
+    query: FileValue | None
     sources: tuple[SourceOfEvents, ...]
     tables: Mapping[str, Table]
     outputs: Mapping[str, Sink]
@@ -109,12 +109,12 @@ class Pipeline:
     violations: Sink | None
     actions: Mapping[str, Sink]
     delivery: Delivery
-    checkpoint: Given | None
-    trigger: Given | None
+    checkpoint: FileValue | None
+    trigger: FileValue | None
     limit: int | None
     match_id: bool
     emit: str | None
-    tick: Given | None
+    tick: FileValue | None
     buckets: int | None
     session: Session
     variables: tuple[str, ...] = ()

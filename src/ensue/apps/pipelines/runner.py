@@ -25,7 +25,7 @@ from ensue.apps.pipelines.model import (
     Table,
     WebhookSink,
 )
-from ensue.apps.pipelines.yaml_tree import Given, redact
+from ensue.apps.pipelines.yaml_tree import FileValue, redact
 from ensue.errors import CodedError, Problem, QueryError
 from ensue.explanation.report import HtmlReport, report
 from ensue.streams import start
@@ -53,7 +53,7 @@ def values_of(options: Options) -> dict[str, str]:
     return {name: given.value for name, given in options.items()}
 
 
-def formats_of(pipeline: Pipeline) -> dict[str, Given]:
+def formats_of(pipeline: Pipeline) -> dict[str, FileValue]:
     """The formats of all that is read and written, each with the first place that names it."""
     sinks = [*pipeline.sinks, *pipeline.actions.values()]
     tables = [*(source.table for source in pipeline.sources), *pipeline.tables.values()]
@@ -346,16 +346,20 @@ class _Job:
         late = None if source.late is None else (f"late{ending}", source.late)
         return _Source(_value(source.stream), frame, late, wrong)
 
-    def _reading_of(self, table: Table, value: Given | None = None) -> Any:
-        from ensue.runtimes.spark.connectors import Reading
+    def _reading_of(self, table: Table, value: FileValue | None = None) -> Any:
+        from ensue.runtimes.spark.connectors import SourceOptions
 
         options, columns = values_of(table.options), values_of(table.columns)
-        return Reading(table.format.value, _value(table.path), options, _value(table.schema), _value(value), columns)
+        return SourceOptions(
+            table.format.value, _value(table.path), options, _value(table.schema), _value(value), columns
+        )
 
     def _writing(self, sink: SparkSinkOf) -> Any:
-        from ensue.runtimes.spark.connectors import Writing
+        from ensue.runtimes.spark.connectors import SinkOptions
 
-        return Writing(sink.format.value, _value(sink.path), values_of(sink.options), sink.mode, self.pipeline.match_id)
+        return SinkOptions(
+            sink.format.value, _value(sink.path), values_of(sink.options), sink.mode, self.pipeline.match_id
+        )
 
     def _reading(self) -> dict[str, Any]:
         """What `ensue.run`, `ensue.start` and `ensue.act` are told about the events."""
@@ -474,7 +478,7 @@ def _receiver(sink: Sink) -> Any:
             raise AssertionError("the definition lets no action go to the console")
 
 
-def _value(given: Given | None) -> str | None:
+def _value(given: FileValue | None) -> str | None:
     return None if given is None else given.value
 
 

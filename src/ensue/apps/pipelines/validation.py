@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from ensue.apps.pipelines import definition
-from ensue.apps.pipelines.yaml_tree import Entries, Entry, Environment, Given, Items, Text, Tree, secret_part
+from ensue.apps.pipelines.yaml_tree import Entries, Entry, Environment, FileValue, Items, Text, Tree, secret_part
 from ensue.errors import Problem, Span, did_you_mean
 
-Values: TypeAlias = "Given | list[Values] | Mapped"
+Values: TypeAlias = "FileValue | list[Values] | CheckedMapping"
 
 
 @dataclass(slots=True)
-class Mapped:
+class CheckedMapping:
     """The values of a mapping; `places` says where each key stands, `span` where the mapping does."""
 
     span: Span
@@ -51,7 +51,7 @@ class Checker:
         self._wrong(tree.span, key, _described(shape), tree, hint=_advice(shape))
         return None
 
-    def _record(self, tree: Entries, record: definition.Record, key: str) -> Mapped:
+    def _record(self, tree: Entries, record: definition.Record, key: str) -> CheckedMapping:
         found = self._entries(tree)
         known = [item.name for item in record.keys]
         for entry in tree.entries:
@@ -65,7 +65,7 @@ class Checker:
         self._missing(found, record, key)
         return found
 
-    def _missing(self, found: Mapped, record: definition.Record, key: str) -> None:
+    def _missing(self, found: CheckedMapping, record: definition.Record, key: str) -> None:
         place = Span(found.span.start, found.span.start + 1)
         for item in record.keys:
             if item.required and item.name not in found.places:
@@ -81,11 +81,11 @@ class Checker:
             meanings = "; ".join(_meaning(record.key(name)) for name in record.one_of)
             self.problems.append(Problem("pipeline-key", message, place, hint=meanings))
 
-    def _entries(self, tree: Entries) -> Mapped:
+    def _entries(self, tree: Entries) -> CheckedMapping:
         for entry in tree.repeated:
             message = f"`{entry.key}` stands here for the second time"
             self.problems.append(Problem("pipeline-key", message, entry.key_span, hint="leave one out"))
-        return Mapped(tree.span)
+        return CheckedMapping(tree.span)
 
     def _unknown(self, entry: Entry, known: Sequence[str], key: str) -> None:
         where = f"`{key}`" if key else "a pipeline"
@@ -99,7 +99,7 @@ class Checker:
             )
         )
 
-    def _mapping(self, tree: Entries, item: definition.Shape, any_scalar: bool = False) -> Mapped:
+    def _mapping(self, tree: Entries, item: definition.Shape, any_scalar: bool = False) -> CheckedMapping:
         found = self._entries(tree)
         for entry in tree.entries:
             found.places[entry.key] = entry.key_span
@@ -117,7 +117,7 @@ class Checker:
         checked = [self.check(part, item, key) for part in tree.items]
         return [value for value in checked if value is not None]
 
-    def _text(self, tree: Text, shape: definition.TextOf, key: str, otherwise: str = "") -> Given | None:
+    def _text(self, tree: Text, shape: definition.TextOf, key: str, otherwise: str = "") -> FileValue | None:
         if not isinstance(tree.value, str) or not tree.value.strip():
             self._wrong(tree.span, key, f"{_described(shape)} {otherwise}".strip(), tree, hint=_advice(shape))
             return None
@@ -127,7 +127,7 @@ class Checker:
             return None
         value, problems = self.environment.filled(tree.value, tree.span)
         self.problems += problems
-        given = Given(tree.value, value, tree.span)
+        given = FileValue(tree.value, value, tree.span)
         if problems:
             return None
         if not _fits(value, shape):
@@ -148,7 +148,7 @@ class Checker:
             )
         )
 
-    def _plain(self, tree: Text, shape: definition.Number | definition.Flag, key: str) -> Given | None:
+    def _plain(self, tree: Text, shape: definition.Number | definition.Flag, key: str) -> FileValue | None:
         raw = tree.value if isinstance(tree.value, str) else _as_option(tree.value)
         value, problems = self.environment.filled(raw, tree.span)
         self.problems += problems
@@ -157,7 +157,7 @@ class Checker:
         if not _fits_plain(value, shape):
             self._wrong(tree.span, key, _described(shape), tree, hint=_advice(shape))
             return None
-        return Given(raw, value, tree.span)
+        return FileValue(raw, value, tree.span)
 
     def _wrong(
         self, span: Span, key: str, expected: str, tree: Tree, choices: Sequence[str] = (), *, hint: str

@@ -27,7 +27,7 @@ _SHORT = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class FileValue:
     """A value as the file has it (`raw`), which may be shown, and as it is with its variables, which may not."""
 
     raw: str

@@ -39,10 +39,10 @@ def chosen(places: states.Places, statement: states.StateStatement) -> Flags:
     return ~named if places.negated else named
 
 
-def holds(condition: states.StateCondition, found: Callable[[states.Located | states.Counted], Any]) -> Any:
+def holds(condition: states.StateCondition, found: Callable[[states.Location | states.CountTest], Any]) -> Any:
     """Whether a condition holds, from whether its atoms do."""
     match condition:
-        case states.Located() | states.Counted():
+        case states.Location() | states.CountTest():
             return found(condition)
         case states.NotSo():
             return np.logical_not(holds(condition.item, found))
@@ -52,9 +52,9 @@ def holds(condition: states.StateCondition, found: Callable[[states.Located | st
             return np.logical_or(holds(condition.left, found), holds(condition.right, found))
 
 
-def _of_count(atom: states.Located | states.Counted, count: Any, variables: int) -> Any:
+def _of_count(atom: states.Location | states.CountTest, count: Any, variables: int) -> Any:
     """Whether an atom that speaks of no variable by name holds for so many variables."""
-    if isinstance(atom, states.Counted):
+    if isinstance(atom, states.CountTest):
         return _COMPARE[atom.operator](count, atom.number)
     assert not isinstance(atom.who, states.Constant)
     if atom.who.word == states.ANYONE:
@@ -65,9 +65,9 @@ def _of_count(atom: states.Located | states.Counted, count: Any, variables: int)
 def truth(condition: states.StateCondition, statement: states.StateStatement, digits: npt.NDArray[np.int16]) -> Flags:
     """In which combinations of values a condition holds."""
 
-    def found(atom: states.Located | states.Counted) -> Flags:
+    def found(atom: states.Location | states.CountTest) -> Flags:
         mask = chosen(atom.places, statement)
-        if isinstance(atom, states.Located) and isinstance(atom.who, states.Constant):
+        if isinstance(atom, states.Location) and isinstance(atom.who, states.Constant):
             return np.asarray(mask[digits[statement.variables.index(atom.who.name)]])
         return np.asarray(_of_count(atom, mask[digits].sum(axis=0), len(statement.variables)))
 
@@ -83,7 +83,7 @@ def product_chances(condition: states.StateCondition, statement: states.StateSta
     parts = list(dict.fromkeys(states.atoms(condition)))
     masks = [chosen(atom.places, statement) for atom in parts]
     names = [
-        atom.who.name if isinstance(atom, states.Located) and isinstance(atom.who, states.Constant) else None
+        atom.who.name if isinstance(atom, states.Location) and isinstance(atom.who, states.Constant) else None
         for atom in parts
     ]
     values = len(statement.values)
@@ -123,12 +123,12 @@ def _joined_cases(
 
 def _holds_in(
     condition: states.StateCondition,
-    parts: Sequence[states.Located | states.Counted],
+    parts: Sequence[states.Location | states.CountTest],
     names: Sequence[str | None],
     case: tuple[int, ...],
     variables: int,
 ) -> bool:
-    def found(atom: states.Located | states.Counted) -> Any:
+    def found(atom: states.Location | states.CountTest) -> Any:
         place = parts.index(atom)
         return case[place] > 0 if names[place] is not None else _of_count(atom, case[place], variables)
 
@@ -178,14 +178,14 @@ class Answers:
 
     def expected_count(self, places: states.Places) -> Floats:
         """How many variables have one of the values, on average."""
-        parts = [states.Located(states.Constant(variable), places) for variable in self.plan.statement.variables]
+        parts = [states.Location(states.Constant(variable), places) for variable in self.plan.statement.variables]
         total: Floats = self.probabilities(parts).sum(axis=1)
         return total
 
     def count_distribution(self, places: states.Places) -> Floats:
         """The probability that none, one, two, ... of the variables have one of the values."""
         numbers = range(len(self.plan.statement.variables) + 1)
-        return self.probabilities([states.Counted(places, "=", number) for number in numbers])
+        return self.probabilities([states.CountTest(places, "=", number) for number in numbers])
 
     def most_likely(self) -> tuple[np.ndarray, Floats]:
         """The most likely combination of values, as numbers of values, and its probability; of equal ones the first."""
@@ -209,9 +209,9 @@ class Answers:
         return best, np.take_along_axis(marginals, best[:, :, None], axis=2)[:, :, 0].prod(axis=1)
 
 
-def at(variable: str, *values: str) -> states.Located:
+def at(variable: str, *values: str) -> states.Location:
     """`alice IN kitchen`."""
-    return states.Located(states.Constant(variable), states.Places(values))
+    return states.Location(states.Constant(variable), states.Places(values))
 
 
 def first_of_best(weights: Floats) -> np.ndarray:

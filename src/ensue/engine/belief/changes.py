@@ -50,11 +50,11 @@ class EventChanges:
 
     changes: Changes
     reasons: npt.NDArray[np.int8]
-    undeclared: Undeclared | None = None
+    undeclared: UndeclaredValue | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Undeclared:
+class UndeclaredValue:
     """The first value that no declaration knows: where it stands, and what is known."""
 
     row: int
@@ -93,7 +93,7 @@ class _Reader:
         self.numbers: Floats = np.zeros((3, depth, rows if reads else 0))
         self.chances: Floats = np.ones(rows)
         self.reasons: npt.NDArray[np.int8] = np.zeros(rows, np.int8)
-        self.undeclared: Undeclared | None = None
+        self.undeclared: UndeclaredValue | None = None
 
     def read(self, source: EventSource, first: int) -> None:
         """Reads the rows of a table, which are numbered from `first` on."""
@@ -178,7 +178,7 @@ class _Reader:
             if len(strange):
                 row, value = int(numbers[strange[0]]), str(values[int(strange[0])])
                 if self.undeclared is None or row < self.undeclared.row:
-                    self.undeclared = Undeclared(row, response, term, value, known)
+                    self.undeclared = UndeclaredValue(row, response, term, value, known)
         indices: Small = found.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int16)
         return indices
 
@@ -259,7 +259,7 @@ def _check_field(source: EventSource, response: Response, term: Field, plan: Sta
         raise QueryError([problem], plan.source)
 
 
-def undeclared_error(plan: StatePlan, found: Undeclared, moment: object) -> QueryError:
+def undeclared_error(plan: StatePlan, found: UndeclaredValue, moment: object) -> QueryError:
     """The error of a value that no declaration knows."""
     statement: StateStatement = plan.statement
     kind = "variable" if found.known == statement.variables else "value"

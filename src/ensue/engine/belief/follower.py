@@ -14,7 +14,7 @@ import pyarrow as pa
 from ensue.engine.belief.answers import Answers, Known
 from ensue.engine.belief.changes import FINE, REASONS
 from ensue.engine.belief.model import StatePlan, plan_state
-from ensue.engine.belief.updates import Followed, Held, Moments, Question, follow, nothing_held
+from ensue.engine.belief.updates import Held, Moments, Question, UpdateResult, follow, nothing_held
 from ensue.engine.sources import EventSource, Mask, load_sources
 from ensue.engine.stage import Clock, conformed
 from ensue.kernels.beliefs import Beliefs
@@ -46,7 +46,7 @@ class SetAside:
 
 
 @dataclass(frozen=True, slots=True)
-class Believed:
+class BeliefState:
     """What is kept between steps: beliefs by key, one for each state, and per input the rows that the watermark has not
     reached."""
 
@@ -69,7 +69,7 @@ class Believed:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class BeliefAnswers:
     """What a step gave: per input the rows whose time has come, with their columns, and those that were ignored.
 
     `late` says of the new rows which came at or before the watermark.
@@ -78,7 +78,7 @@ class Told:
     rows: tuple[pa.Table, ...]
     set_aside: SetAside
     late: tuple[Mask, ...]
-    state: Believed
+    state: BeliefState
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,16 +101,16 @@ class StateStage:
         plans = (plan_state(state, questions.source, time_type, questions.limit) for state in questions.states)
         return cls(questions, plain, time_type, tuple(plans))
 
-    def start(self) -> Believed:
+    def start(self) -> BeliefState:
         """What is believed before any event."""
-        return Believed(tuple(map(nothing_held, self.plans)), tuple(item.table for item in self.inputs))
+        return BeliefState(tuple(map(nothing_held, self.plans)), tuple(item.table for item in self.inputs))
 
-    def taken_over(self, state: Believed) -> Believed:
+    def taken_over(self, state: BeliefState) -> BeliefState:
         """The state of a stage for tables of whose columns less was known."""
         tables = zip(self.inputs, state.waiting, strict=True)
         return replace(state, waiting=tuple(table.cast(item.table.schema) for item, table in tables))
 
-    def step(self, state: Believed, tables: Sequence[pa.Table], clock: Clock) -> Told:
+    def step(self, state: BeliefState, tables: Sequence[pa.Table], clock: Clock) -> BeliefAnswers:
         """Takes new rows and follows all whose time has come: those up to `clock.until`, or all in the last step."""
         late = tuple(_at_or_before(source, clock.reached) for source in self._loaded(tables))
         joined = [
@@ -128,13 +128,13 @@ class StateStage:
             item.table if mask.all() else _shaped(table.filter(pa.array(~mask)), item)
             for item, table, mask in zip(self.inputs, joined, due, strict=True)
         )
-        return Told(rows, aside, late, Believed(held, waiting))
+        return BeliefAnswers(rows, aside, late, BeliefState(held, waiting))
 
     def _followed(self, held: Sequence[Held], tables: Sequence[pa.Table]) -> tuple[tuple[pa.Table, ...], SetAside]:
         """Leads rows through all states, and gives them with their columns."""
         asked, sources = self.questions, self._loaded(tables)
         columns: dict[str, pa.Array] = {}
-        followed: list[Followed] = []
+        followed: list[UpdateResult] = []
         for number, (plan, own) in enumerate(zip(self.plans, held, strict=True)):
             of_state = [column for column in asked.columns if column.state == number]
             question = Question(tuple(column.measure for column in of_state), asked.before)
@@ -153,11 +153,11 @@ class StateStage:
             given.append(table)
         return tuple(given), self._set_aside(tables, [found.reasons for found in followed])
 
-    def waiting(self, state: Believed) -> tuple[EventSource, ...]:
+    def waiting(self, state: BeliefState) -> tuple[EventSource, ...]:
         """The rows that the watermark has not reached."""
         return self._loaded(state.waiting)
 
-    def known(self, state: Believed, until: int | None = None) -> list[Known]:
+    def known(self, state: BeliefState, until: int | None = None) -> list[Known]:
         """What is believed of each state after all events that were followed; or later, at a moment."""
         found, nothing = [], self._loaded([item.table for item in self.inputs])
         for plan, held in zip(self.plans, map(_copied, state.held), strict=True):

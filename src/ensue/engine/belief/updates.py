@@ -40,10 +40,10 @@ from ensue.kernels.beliefs import (
     STOP,
     WANDER_EVERYONE,
     WANDER_ONE,
+    BeliefRequest,
     Beliefs,
     Changes,
     Floats,
-    Wanted,
     follow_beliefs,
 )
 from ensue.kernels.codes import number_by_appearance
@@ -90,7 +90,7 @@ NOTHING_ASKED = Question()
 
 
 @dataclass(frozen=True, slots=True)
-class Followed:
+class UpdateResult:
     """What a run gave: columns of the measures, beliefs at the moments, and why rows were ignored."""
 
     columns: tuple[pa.Array, ...]
@@ -111,7 +111,7 @@ def follow(
     policy: str = "error",
     probability: str | None = None,
     question: Question = NOTHING_ASKED,
-) -> Followed:
+) -> UpdateResult:
     """Leads the events of some tables, which are not before those of earlier calls, through what is held."""
     read = read_changes(plan, sources, probability)
     times = np.concatenate([np.zeros(0, np.int64), *(source.starts for source in sources)])
@@ -131,7 +131,7 @@ def follow(
     contradicting = status[:rows] != FINE
     read.reasons[contradicting] = CONTRADICTION
     read.reasons[status[:rows] == BEGAN_ANEW] = RESTART
-    return Followed(columns, chances, lost, read.reasons)
+    return UpdateResult(columns, chances, lost, read.reasons)
 
 
 def _timed(source: EventSource) -> Mask:
@@ -267,7 +267,7 @@ class _Events:
             weights = [weights_of(measure, plan) for measure in wanted]
             measures = np.concatenate([np.zeros((0, plan.size)), *weights])
             sums = np.full((len(self.times), len(measures)), np.nan)
-            asked = Wanted(measures, sums, places, captured, lost, question.before, until)
+            asked = BeliefRequest(measures, sums, places, captured, lost, question.before, until)
             events._follow(order, offsets, self.held.beliefs, policy, asked, status)
             ends = np.cumsum([len(part) for part in weights])
             columns = [
@@ -305,7 +305,7 @@ class _Events:
         offsets: Int64s,
         beliefs: Beliefs,
         policy: int,
-        wanted: Wanted,
+        wanted: BeliefRequest,
         status: npt.NDArray[np.int8],
     ) -> None:
         plan = self.plan
@@ -333,7 +333,7 @@ class _Events:
             places[own] = np.arange(len(own))
             captured = np.zeros((len(own), plan.size))
             measures, values = np.zeros((0, plan.size)), np.zeros((len(self.keys), 0))
-            asked = Wanted(measures, values, places, captured, np.zeros(len(own)), question.before, until)
+            asked = BeliefRequest(measures, values, places, captured, np.zeros(len(own)), question.before, until)
             part = Beliefs(beliefs.chances[begin:end], beliefs.moments[begin:end], beliefs.lost[begin:end])
             self._follow(order, offsets[begin : end + 1], part, policy, asked, status)
             for measure, total in zip(question.measures, sums, strict=True):

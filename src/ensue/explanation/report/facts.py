@@ -12,26 +12,26 @@ import pyarrow.compute as pc
 
 from ensue.analysis.declarations import declarations, streams_of
 from ensue.analysis.scopes import counts_events
-from ensue.api import Loaded, run
+from ensue.api import LoadedProgram, run
 from ensue.engine.sources import EventSource
 from ensue.errors import counted
 from ensue.explanation.near_misses import moment_in_words
 from ensue.explanation.report.lanes import (
     BINS,
-    Found,
     Int64s,
     Key,
     LaneGroup,
     Limits,
+    ResultMatches,
     choose_keys,
     group_lanes,
     keys_of_head,
     on_axis,
 )
 from ensue.explanation.report.marks import Chooser, Marks
-from ensue.lower.phases import Checked, Lowered
-from ensue.nodes.names import Ancestry, AnyEvent, Stage, in_words
-from ensue.plan.description import Explained
+from ensue.lower.phases import CheckedProgram, LoweredProgram
+from ensue.nodes.names import Ancestry, AnyEvent, ContextStage, in_words
+from ensue.plan.description import Explanation
 from ensue.plan.picture import drawings
 from ensue.plan.program_plans import Columns, FixedTables, plan_queries
 from ensue.plan.states import refuse_questions
@@ -62,9 +62,9 @@ class Counts:
 class Facts:
     """Puts together what a page says. `explained` are the statements of the program by name, as they are written."""
 
-    loaded: Loaded
-    found: Sequence[Found]
-    explained: Sequence[tuple[str, Explained]]
+    loaded: LoadedProgram
+    found: Sequence[ResultMatches]
+    explained: Sequence[tuple[str, Explanation]]
     limits: Limits
     title: str
     counts: Counts | None = None
@@ -139,7 +139,7 @@ class Facts:
 
     # -- patterns and streams ------------------------------------------------------------------------------------------
 
-    def _pattern(self, one: Found, first: int | None, last: int | None) -> dict[str, Any]:
+    def _pattern(self, one: ResultMatches, first: int | None, last: int | None) -> dict[str, Any]:
         count = len(one) if self.counts is None else self.counts.matches[one.name]
         if first is None or last is None:
             bars = [0] * BINS
@@ -168,7 +168,9 @@ class Facts:
         """The streams that the program looks at, and those of events that are shown beside, with their rows."""
         known = {name for group in groups for name in group.streams if not isinstance(name, AnyEvent)}
         derived = {in_words(derivation.name) for derivation in self.loaded.planned.derivations}
-        inner = {str(made.name) for made in self.loaded.planned.derivations if isinstance(made.name, Stage | Ancestry)}
+        inner = {
+            str(made.name) for made in self.loaded.planned.derivations if isinstance(made.name, ContextStage | Ancestry)
+        }
         shown = {str(event["stream"]) for event in events} - inner
         names = sorted({str(name) for name in known if isinstance(name, str)} | shown)
         # Spark counts the events of heads as matches, those of other declared streams it hands on uncounted.
@@ -227,7 +229,7 @@ def bars_of(times: Int64s, first: int, last: int) -> list[int]:
     return [int(count) for count in np.bincount(places, minlength=BINS)]
 
 
-def _statement(name: str, entry: Explained) -> dict[str, Any]:
+def _statement(name: str, entry: Explanation) -> dict[str, Any]:
     (kind, text), *sections = entry.sections
     return {
         "name": name,
@@ -242,18 +244,18 @@ def _statement(name: str, entry: Explained) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class FrameRequest:
     """The DataFrames and the program; `options` are those that `ensue.run` takes besides."""
 
     events: Any
-    written: Checked
-    statements: Lowered
+    written: CheckedProgram
+    statements: LoweredProgram
     columns: Columns
     fixed: FixedTables
     options: Mapping[str, Any]
 
 
-def sample(asked: Asked, limits: Limits) -> tuple[Any, Counts]:
+def sample(asked: FrameRequest, limits: Limits) -> tuple[Any, Counts]:
     """The events of the keys that are shown as Arrow tables, and what there is in all."""
     from ensue.runtimes.spark.frames import empty_tables, refuse_stream
     from ensue.runtimes.spark.sample import Sampler, found_frame
@@ -289,13 +291,13 @@ def sample(asked: Asked, limits: Limits) -> tuple[Any, Counts]:
         results.release()
 
 
-def _without_returns(statements: Checked) -> Checked:
+def _without_returns(statements: CheckedProgram) -> CheckedProgram:
     """The statements with results that show their keys and times."""
     shown = (node if node.declares else replace(node, returns=()) for node in statements.statements)
     return replace(statements, statements=tuple(shown))
 
 
-def _streams(statements: Lowered) -> Sequence[str] | None:
+def _streams(statements: LoweredProgram) -> Sequence[str] | None:
     """The streams that the program looks at; None: all."""
     declared = declarations(statements.statements)
     streams = [name for name in streams_of(statements.statements) if name not in declared]

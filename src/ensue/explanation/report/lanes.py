@@ -14,12 +14,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ensue.api import Loaded
+from ensue.api import LoadedProgram
 from ensue.engine.output import too_many
 from ensue.engine.rows import MatchChunk, completion_times
 from ensue.engine.sources import EventSource, Mask, Report
 from ensue.engine.stage import Member
-from ensue.engine.traces import Watched
+from ensue.engine.traces import WatchedEvents
 from ensue.engine.workspace import cached_candidates
 from ensue.errors import LimitError, citing
 from ensue.explanation.near_misses import key_in_words
@@ -131,7 +131,7 @@ class Read:
 
 
 @dataclass
-class Found:
+class ResultMatches:
     """The matches of one result. `keys` are the columns that say to which lane a match belongs.
 
     Where the user gave no name (`is_named`), the ids of matches are not those that other calls give.
@@ -199,7 +199,9 @@ def _key_of(chunk: MatchChunk, name: str) -> pa.Array:
     return pa.array(chunk.space.value(end_of(variable) if name == "e" else start_of(variable), chunk.rows))
 
 
-def find_all(loaded: Loaded, names: Mapping[str, bool], heads: Sequence[str]) -> tuple[Loaded, list[Found]]:
+def find_all(
+    loaded: LoadedProgram, names: Mapping[str, bool], heads: Sequence[str]
+) -> tuple[LoadedProgram, list[ResultMatches]]:
     """Runs a program: its events, and the matches of every result in order; `names` say whether they are the user's."""
     derived = {derivation.name: derivation for derivation in loaded.planned.derivations}
     step = loaded.run(_collected)
@@ -209,12 +211,12 @@ def find_all(loaded: Loaded, names: Mapping[str, bool], heads: Sequence[str]) ->
         chunks, read = step.outputs[place]
         report = replace(step.reports[place], matches=sum(chunk.rows.length for chunk in chunks))
         keys = keys_of_head(derived[name]) if name in heads else plan.query.partition_by
-        found.append(Found(name, name in heads, is_named, keys, plan, output, chunks, report, read))
+        found.append(ResultMatches(name, name in heads, is_named, keys, plan, output, chunks, report, read))
     return loaded.after(step), found
 
 
 def _collected(
-    member: Member, watched: Watched, chunks: Iterator[MatchChunk], options: Options
+    member: Member, watched: WatchedEvents, chunks: Iterator[MatchChunk], options: Options
 ) -> tuple[list[MatchChunk], tuple[Read, ...]]:
     """The matches of a result as they are, and what was read for it."""
     found: list[MatchChunk] = []
@@ -228,7 +230,7 @@ def _collected(
     return found, _read(member.plan, watched)
 
 
-def _read(plan: QueryPlan, watched: Watched) -> tuple[Read, ...]:
+def _read(plan: QueryPlan, watched: WatchedEvents) -> tuple[Read, ...]:
     """What was read for each variable, for those of forbidden and listed events as well; rounds of one only once."""
     store, found = watched.store, watched.completing
     read = {}
@@ -262,7 +264,7 @@ class LaneGroup:
     """
 
     keys: tuple[str, ...]
-    found: list[Found]
+    found: list[ResultMatches]
     streams: frozenset[Stream]
     everything: bool
     shown: list[Key] = field(default_factory=list)
@@ -331,11 +333,14 @@ class LaneGroup:
 
 
 def group_lanes(
-    found: Sequence[Found], loaded: Loaded, most: int, chosen: Mapping[tuple[str, ...], Sequence[Key]] | None = None
+    found: Sequence[ResultMatches],
+    loaded: LoadedProgram,
+    most: int,
+    chosen: Mapping[tuple[str, ...], Sequence[Key]] | None = None,
 ) -> list[LaneGroup]:
     """The lanes of all patterns, by their key columns; `chosen` are the keys, if they are chosen already."""
     derived: dict[Stream, Derivation] = {derivation.name: derivation for derivation in loaded.planned.derivations}
-    together: dict[tuple[str, ...], list[Found]] = {}
+    together: dict[tuple[str, ...], list[ResultMatches]] = {}
     for one in found:
         together.setdefault(one.keys, []).append(one)
     groups = []
@@ -366,7 +371,7 @@ def _streams_below(streams: Sequence[Stream], derived: Mapping[Stream, Derivatio
     return found
 
 
-def _choose(group: LaneGroup, loaded: Loaded, most: int) -> None:
+def _choose(group: LaneGroup, loaded: LoadedProgram, most: int) -> None:
     if not group.keys:
         return
     matched = [first_keys(one.key_columns, one.starts, most)[0] for one in group.found if len(one)]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ensue.api import Loaded
+from ensue.api import LoadedProgram
 from ensue.engine.output import render_chunk
 from ensue.engine.sources import EventSource, Mask
 from ensue.errors import citing
@@ -18,10 +18,10 @@ from ensue.explanation.proofs import OWN, Prover
 from ensue.explanation.report.lanes import (
     MATCH_ID,
     MOST_FIELDS,
-    Found,
     Int64s,
     Key,
     LaneGroup,
+    ResultMatches,
     on_axis,
     plain,
     proof_tree,
@@ -34,7 +34,7 @@ from ensue.plan.requirements import column_in_words
 class Marks:
     """Events by table and row, numbered as they are first asked for, with the lanes that they stand in."""
 
-    loaded: Loaded
+    loaded: LoadedProgram
     numbers: dict[tuple[int, int], int] = field(default_factory=dict)
     lanes: list[set[int]] = field(default_factory=list)
 
@@ -131,7 +131,7 @@ WAYS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownMatches:
     """The matches of a page; of each lane how many it has in all, and when the first of those shown starts."""
 
     matches: list[dict[str, Any]]
@@ -146,13 +146,13 @@ class Chooser:
     They are known by their keys, starts and ends.
     """
 
-    loaded: Loaded
-    found: Sequence[Found]
+    loaded: LoadedProgram
+    found: Sequence[ResultMatches]
     groups: Sequence[LaneGroup]
     marks: Marks
     allowed: Mapping[str, Sequence[tuple[Key, int, int]]] | None = None
 
-    def shown(self, most: int) -> Shown:
+    def shown(self, most: int) -> ShownMatches:
         """The first matches of each pattern in each lane, `most` in all."""
         patterns, numbers, lanes = self._candidates()
         starts = np.concatenate(
@@ -168,7 +168,7 @@ class Chooser:
         first: dict[int, int] = {}
         for one in by_time[::-1]:
             first[int(lanes[one])] = int(starts[one])
-        return Shown(matches, dict(zip(known.tolist(), counts.tolist(), strict=True)), first)
+        return ShownMatches(matches, dict(zip(known.tolist(), counts.tolist(), strict=True)), first)
 
     def _candidates(self) -> tuple[Int64s, Int64s, Int64s]:
         """The matches in lanes that are shown: their patterns, their numbers there, and their lanes."""
@@ -182,7 +182,7 @@ class Chooser:
             lanes.append(own[wanted])
         return np.concatenate(patterns), np.concatenate(numbers), np.concatenate(lanes)
 
-    def _may_be_shown(self, one: Found, group: LaneGroup, lanes: Int64s) -> Mask:
+    def _may_be_shown(self, one: ResultMatches, group: LaneGroup, lanes: Int64s) -> Mask:
         if self.allowed is None:
             return np.ones(len(one), bool)
         lane_of = {key: group.first + place for place, key in enumerate(group.shown or [()])}

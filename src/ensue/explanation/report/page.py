@@ -16,7 +16,7 @@ from ensue.constraints import ConstraintsLike
 from ensue.errors import counted
 from ensue.explanation.report.facts import Facts
 from ensue.explanation.report.lanes import MOST_ROWS_WITH_IDS, Limits, find_all
-from ensue.lower.phases import Checked
+from ensue.lower.phases import CheckedProgram
 from ensue.plan.plans import DEFAULT_LIMIT, Options
 from ensue.plan.program_plans import ColumnNames, Columns
 from ensue.programs import Program, QueryLike, explained_statements, program_statements, written_statements
@@ -121,10 +121,10 @@ def report(
     names |= {name: node.name is not None for name, node in zip(names, given.results, strict=False)}
     counts = None
     if are_frames(events):
-        from ensue.explanation.report.facts import Asked, sample
+        from ensue.explanation.report.facts import FrameRequest, sample
 
         further = {"limit": limit, "tables": tables, "since": since, "until": until}
-        events, counts = sample(Asked(events, written, statements, columns, fixed, further), limits)
+        events, counts = sample(FrameRequest(events, written, statements, columns, fixed, further), limits)
         # Spark has found all matches and kept to the limit; these are some of them.
         limit = None
     _, events = arrow_tables(events)
@@ -143,7 +143,7 @@ def report(
     return HtmlReport(facts.collected())
 
 
-def _with_names(statements: Checked) -> Checked:
+def _with_names(statements: CheckedProgram) -> CheckedProgram:
     """The statements with a name for each pattern, so that its matches are called the same wherever they are found."""
     names = iter(Program(statements).names)
     named = (node if node.declares else replace(node, name=next(names)) for node in statements.statements)

@@ -29,7 +29,7 @@ from ensue.plan.derivations import Derivation, all_plans
 from ensue.plan.inputs import InputTable, plain_schema
 from ensue.plan.outputs import OutputSchema
 from ensue.plan.plans import Options, QueryPlan, Retention
-from ensue.plan.retention import Slicing, is_endless, slicing_of
+from ensue.plan.retention import TimeSlices, is_endless, slicing_of
 from ensue.runtimes.spark import worker
 from ensue.runtimes.spark.frames import FrameInput, carried, spark_schema
 from ensue.runtimes.spark.pushdown import column, in_streams, needed_rows, rows_between
@@ -69,7 +69,7 @@ def match_frames(
     bounds = bounds_of([entry.item for entry in inputs], plans, derivations, options.since, options.until)
     rows = shuffled(inputs, layout, everything, slicing, keys, bounds)
     schema = carrier.schema if len(outputs) > 1 else result_schema(outputs[0])
-    return rows.mapInArrow(worker.BatchWork(worker.Shipped(task)), spark_schema(schema))
+    return rows.mapInArrow(worker.BatchWork(worker.ShippedValue(task)), spark_schema(schema))
 
 
 def carrier_of(outputs: Sequence[OutputSchema]) -> worker.Carrier:
@@ -148,7 +148,7 @@ def shuffled(
     inputs: Sequence[FrameInput],
     layout: worker.Layout,
     plans: Sequence[QueryPlan],
-    slicing: Slicing | None,
+    slicing: TimeSlices | None,
     keys: Sequence[str],
     bounds: Sequence[Bounds],
 ) -> DataFrame:
@@ -244,7 +244,7 @@ def _key_column(entry: FrameInput, key: str) -> str:
     return item.end if key == "e" and item.end is not None else item.time
 
 
-def _needed_again(entry: FrameInput, slicing: Slicing) -> Column:
+def _needed_again(entry: FrameInput, slicing: TimeSlices) -> Column:
     """Whether a row stands for the slice after its own; a row that is needed in both comes twice."""
     if slicing.overlap == 0:
         return F.lit(False)
@@ -256,14 +256,14 @@ def _needed_again(entry: FrameInput, slicing: Slicing) -> Column:
     return F.explode(F.when(needed, both).otherwise(own))
 
 
-def _slice_start(entry: FrameInput, slicing: Slicing) -> Column:
+def _slice_start(entry: FrameInput, slicing: TimeSlices) -> Column:
     """The first tick of the slice for which a row stands."""
     item = entry.item
     own = _floor(ticks(entry, item.end or item.time), slicing.width)
     return own + F.when(column(worker.NEXT), F.lit(slicing.width).cast("long")).otherwise(F.lit(0).cast("long"))
 
 
-def _last_use(entry: FrameInput, slicing: Slicing, start: Column, end: Column) -> Column:
+def _last_use(entry: FrameInput, slicing: TimeSlices, start: Column, end: Column) -> Column:
     """The latest time at which a match around a row completes; null where the row is not needed after its end."""
     item = entry.item
     if item.stream is not None:

@@ -21,7 +21,7 @@ from ensue.nodes.patterns import AnyStatements
 from ensue.plan.inputs import InputTable, plain_schema
 from ensue.plan.program_plans import Columns
 from ensue.plan.states import StateQuestions, questions_of_patterns
-from ensue.runtimes.local_beliefs import Tracking, open_states
+from ensue.runtimes.local_beliefs import BeliefMachine, open_states
 from ensue.runtimes.moments import ticks_of
 from ensue.runtimes.spark import bucket
 from ensue.runtimes.spark.batch import ROUTE, as_structs, route
@@ -32,7 +32,7 @@ from ensue.runtimes.spark.pushdown import column
 from ensue.runtimes.spark.session import advise
 from ensue.runtimes.spark.stream import (
     Operator,
-    Packing,
+    PackTask,
     check_watermark,
     checked_buckets,
     clock_of,
@@ -58,8 +58,8 @@ class StateTask(ABC):
     layout: Layout
 
     @property
-    def tracking(self) -> Tracking:
-        return Tracking.of(replace(self.questions, settled=True), self.layout.inputs)
+    def tracking(self) -> BeliefMachine:
+        return BeliefMachine.of(replace(self.questions, settled=True), self.layout.inputs)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         spare_imports()
@@ -159,7 +159,7 @@ def answered(
 
 def _opened(
     events: Mapping[str, DataFrame] | DataFrame, questions: StateQuestions, columns: Columns
-) -> tuple[Tracking, tuple[FrameInput, ...], Layout]:
+) -> tuple[BeliefMachine, tuple[FrameInput, ...], Layout]:
     require_pyspark()
     tracking, _ = open_states(empty_tables(events), questions, columns)
     inputs = frame_inputs(events, tracking.inputs)
@@ -226,15 +226,15 @@ class TrackTask:
     clock: Clock
 
     @property
-    def tracking(self) -> Tracking:
-        return Tracking.of(replace(self.questions, settled=True), self.inputs)
+    def tracking(self) -> BeliefMachine:
+        return BeliefMachine.of(replace(self.questions, settled=True), self.inputs)
 
     def carried(self, place: int) -> pa.Schema:
         """The columns of an output."""
         found = self.questions.widened(self.inputs[place]).table.schema
         return pa.schema([pa.field(field.name, carried(field.type)) for field in found])
 
-    def step(self, saved: bytes | None, payloads: Iterable[Payload], watermark: int) -> bucket.Step:
+    def step(self, saved: bytes | None, payloads: Iterable[Payload], watermark: int) -> bucket.BucketStep:
         """Takes the rows of a micro-batch and the watermark in milliseconds that holds for it."""
         machine = self.tracking.machine
         state = machine.start() if saved is None else restore(machine, read_state(saved))
@@ -250,7 +250,7 @@ class TrackTask:
         kept = as_bytes(snapshot(machine, step.state, len(self.inputs) > 1), step.state)
         # A machine that follows states alone has no stages.
         moment = next_moment(machine, step.state, until, ())
-        return bucket.Step(kept, None if moment is None else self.clock.milliseconds(moment), tuple(outputs))
+        return bucket.BucketStep(kept, None if moment is None else self.clock.milliseconds(moment), tuple(outputs))
 
     def _late(self, step: Step, tables: Sequence[pa.Table], place: int) -> pa.Table:
         """The rows that came too late, without values."""
@@ -276,5 +276,5 @@ def _stream(
         schema = layout.inputs[place].table.schema
         by = route(inputs, place, keys)
         number = F.pmod(F.xxhash64(*by), F.lit(count)).cast("int") if by else F.lit(0)
-        parts.append(pack(entry.frame, number, Packing(schema, place, count)))
+        parts.append(pack(entry.frame, number, PackTask(schema, place, count)))
     return stateful(parts, Operator(task, count), inputs[0].frame.schema), task

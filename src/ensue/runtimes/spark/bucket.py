@@ -67,7 +67,7 @@ class Clock:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class BucketStep:
     """What one call gave. `outputs` are numbered: one per query, then one per input for its late rows.
 
     Where there are several queries, theirs are only counted, and CARRIED has the rows of all.
@@ -129,7 +129,7 @@ class BucketTask:
         plans = len(self.plans)
         return self.matches[number] if number < plans else self.inputs[number - plans].table.schema
 
-    def step(self, saved: bytes | None, payloads: Iterable[Payload], watermark: int) -> Step:
+    def step(self, saved: bytes | None, payloads: Iterable[Payload], watermark: int) -> BucketStep:
         """Takes the rows of a micro-batch and the watermark in milliseconds that holds for it."""
         machine, state, tables = self.machine, self.state(saved), self._tables(payloads)
         fresh = [table.select(item.table.column_names) for table, item in zip(tables, machine.inputs, strict=True)]
@@ -141,8 +141,8 @@ class BucketTask:
             outputs += self._late(len(self.plans) + place, table.filter(pa.array(mask)))
         given = tuple(outputs)
         if not step.state.holds_anything:
-            return Step(None, None, given)
-        return Step(self._saved(step.state), self._wake(step.state, until), given)
+            return BucketStep(None, None, given)
+        return BucketStep(self._saved(step.state), self._wake(step.state, until), given)
 
     def _matches(self, tables: Sequence[pa.Table]) -> list[Output]:
         if len(tables) == 1:

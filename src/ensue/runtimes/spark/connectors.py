@@ -24,7 +24,7 @@ _CITED_RECORD = "error[pipeline-record]: "
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class SourceOptions:
     """What to read. `value` are the columns in the JSON of a column `value`, `columns` expressions by their names."""
 
     format: str
@@ -35,7 +35,7 @@ class Reading:
     columns: Mapping[str, str] | None = None
 
 
-def read_frame(spark: SparkSession, reading: Reading, *, streaming: bool) -> DataFrame:
+def read_frame(spark: SparkSession, reading: SourceOptions, *, streaming: bool) -> DataFrame:
     """The DataFrame, or the streaming one."""
     reader: Any = spark.readStream if streaming else spark.read
     reader = reader.format(reading.format).options(**reading.options)
@@ -52,7 +52,7 @@ def read_frame(spark: SparkSession, reading: Reading, *, streaming: bool) -> Dat
 
 
 @dataclass(frozen=True, slots=True)
-class Writing:
+class SinkOptions:
     """Where rows go. Without `keeps_id`, the id of a match is left out."""
 
     format: str
@@ -62,7 +62,7 @@ class Writing:
     keeps_id: bool = True
 
 
-def write_frame(rows: DataFrame, writing: Writing) -> None:
+def write_frame(rows: DataFrame, writing: SinkOptions) -> None:
     """Writes a DataFrame of the past."""
     _write(rows, writing, writing.path, writing.mode)
 
@@ -71,7 +71,7 @@ def write_frame(rows: DataFrame, writing: Writing) -> None:
 class MicroBatchSink:
     """Writes micro-batches. Each has a folder of files of its own: a repeated one takes the place of the first."""
 
-    writing: Writing
+    writing: SinkOptions
 
     def __call__(self, rows: DataFrame, batch: int) -> None:
         if rows.isEmpty():
@@ -83,7 +83,7 @@ class MicroBatchSink:
             _write(rows, own, own.path, own.mode)
 
 
-def _write(rows: DataFrame, writing: Writing, path: str | None, mode: str) -> None:
+def _write(rows: DataFrame, writing: SinkOptions, path: str | None, mode: str) -> None:
     if writing.format == "kafka":
         rows = _kafka_records(rows)
     elif not writing.keeps_id:

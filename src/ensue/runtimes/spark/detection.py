@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 
 from ensue.engine.retention import Bounds
 from ensue.errors import SchemaError
-from ensue.lower.phases import Lowered
+from ensue.lower.phases import LoweredProgram
 from ensue.plan import program_plans
 from ensue.plan.derivations import all_plans
 from ensue.plan.plans import Options
@@ -42,7 +42,7 @@ CALLERS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class SharedMatches:
     """Matches that several queries have in one frame, which Spark keeps for them, by the places of the queries."""
 
     frame: DataFrame
@@ -53,7 +53,9 @@ class Shared:
 class Frames(Sequence[DataFrame]):
     """The frames of queries, each made when it is asked for: Spark takes some milliseconds to look at each."""
 
-    def __init__(self, made: Mapping[int, DataFrame], shared: Sequence[Shared], schemas: Sequence[pa.Schema]) -> None:
+    def __init__(
+        self, made: Mapping[int, DataFrame], shared: Sequence[SharedMatches], schemas: Sequence[pa.Schema]
+    ) -> None:
         self._made, self._schemas = dict(made), schemas
         self._shared = {place: (group, number) for group in shared for number, place in enumerate(group.places)}
 
@@ -68,12 +70,12 @@ class Frames(Sequence[DataFrame]):
 
 
 @dataclass(frozen=True, slots=True)
-class Matched:
+class MatchFrames:
     """The matches of each query, the columns they have, and what several of them share."""
 
     frames: Sequence[DataFrame]
     schemas: tuple[pa.Schema, ...]
-    shared: tuple[Shared, ...] = ()
+    shared: tuple[SharedMatches, ...] = ()
 
     def together(self, names: Sequence[str]) -> DataFrame:
         """The matches of all queries in one frame."""
@@ -91,13 +93,13 @@ class Matched:
 
 def detect_frames(
     events: Mapping[str, DataFrame] | DataFrame,
-    statements: Lowered,
+    statements: LoweredProgram,
     columns: program_plans.Columns,
     options: Options,
     emission: program_plans.Emission,
     fixed: program_plans.FixedTables,
     period: Period,
-) -> Matched:
+) -> MatchFrames:
     """The matches of each query as a DataFrame; nothing runs before one of them is used."""
     require_pyspark()
     if is_stream(events):
@@ -121,7 +123,7 @@ def detect_frames(
 
 def frame_violations(
     events: Mapping[str, DataFrame] | DataFrame,
-    statements: Lowered,
+    statements: LoweredProgram,
     columns: program_plans.Columns,
     emission: program_plans.Emission,
 ) -> DataFrame:
@@ -138,7 +140,7 @@ def frame_violations(
 
 def match_stream(
     inputs: Sequence[FrameInput], planned: program_plans.ProgramPlan, options: Options, emission: program_plans.Emission
-) -> Matched:
+) -> MatchFrames:
     """Each query as a stream of its own; `ensue.start` runs several on one."""
     frames = []
     for place, (plan, output) in enumerate(zip(planned.plans, planned.outputs, strict=True)):
@@ -156,10 +158,10 @@ def match_stream(
             buckets=emission.buckets,
         )
         frames.append(matches_in(stream.counted(stream.found()), stream.task))
-    return Matched(tuple(frames), tuple(map(result_schema, planned.outputs)))
+    return MatchFrames(tuple(frames), tuple(map(result_schema, planned.outputs)))
 
 
-def match_batch(inputs: Sequence[FrameInput], planned: program_plans.ProgramPlan, options: Options) -> Matched:
+def match_batch(inputs: Sequence[FrameInput], planned: program_plans.ProgramPlan, options: Options) -> MatchFrames:
     """Queries with the same keys share one scan and one shuffle, whose matches Spark keeps until they are released.
 
     So do queries that hang together by declared streams.
@@ -174,7 +176,7 @@ def match_batch(inputs: Sequence[FrameInput], planned: program_plans.ProgramPlan
             together.setdefault((group.keys, cut), []).extend(group.places)
     groups += [program_plans.Group(keys, tuple(places)) for (keys, _), places in together.items()]
     frames: dict[int, DataFrame] = {}
-    shared: list[Shared] = []
+    shared: list[SharedMatches] = []
     for group in groups:
         places = group.places
         plans = [planned.plans[place] for place in places]
@@ -183,9 +185,9 @@ def match_batch(inputs: Sequence[FrameInput], planned: program_plans.ProgramPlan
         if len(places) == 1:
             frames[places[0]] = matches
             continue
-        shared.append(Shared(matches.persist(), carrier_of(outputs), places))
+        shared.append(SharedMatches(matches.persist(), carrier_of(outputs), places))
     schemas = tuple(map(result_schema, planned.outputs))
-    return Matched(Frames(frames, shared, schemas), schemas, tuple(shared))
+    return MatchFrames(Frames(frames, shared, schemas), schemas, tuple(shared))
 
 
 # --- How probable any match of a key is, on DataFrames: Spark brings each key together, Python workers work it out.
@@ -196,7 +198,7 @@ InProcess = Callable[[Any], pa.Table]
 
 def any_match_of_frames(
     events: Mapping[str, DataFrame] | DataFrame,
-    statements: Lowered,
+    statements: LoweredProgram,
     columns: program_plans.Columns,
     in_process: InProcess,
 ) -> DataFrame:

@@ -40,7 +40,7 @@ def columns_of(frame: DataFrame) -> pa.Table:
     return empty_table(frame, "table")
 
 
-def count_frame(frame: DataFrame, reading: refinement.Reading, limit: int) -> pa.Table:
+def count_frame(frame: DataFrame, reading: refinement.ContextColumns, limit: int) -> pa.Table:
     """How often each context came with each label, in one job; at most one row more than `limit`."""
     if frame.isStreaming:
         raise SchemaError(
@@ -59,7 +59,7 @@ def count_frame(frame: DataFrame, reading: refinement.Reading, limit: int) -> pa
     return refinement.in_order(counts)
 
 
-def _context(frame: DataFrame, reading: refinement.Reading) -> list[Column]:
+def _context(frame: DataFrame, reading: refinement.ContextColumns) -> list[Column]:
     """The same texts that `context_of` gives for tables."""
     found = []
     for feature in reading.features:
@@ -75,7 +75,7 @@ def _context(frame: DataFrame, reading: refinement.Reading) -> list[Column]:
     return found
 
 
-def _on_the_clock(frame: DataFrame, reading: refinement.Reading) -> Column:
+def _on_the_clock(frame: DataFrame, reading: refinement.ContextColumns) -> Column:
     """The time that the clocks of the zone show, in microseconds."""
     assert reading.time is not None
     if isinstance(frame.schema[reading.time].dataType, TimestampType):
@@ -87,7 +87,7 @@ def _ticks(frame: DataFrame, name: str) -> Column:
     return ticks(FrameInput(frame, InputTable(pa.table({}), name)), name)
 
 
-def _previous_label(frame: DataFrame, reading: refinement.Reading, label: Column) -> Column:
+def _previous_label(frame: DataFrame, reading: refinement.ContextColumns, label: Column) -> Column:
     """The same label that `previous_labels` gives for tables."""
     assert reading.time is not None
     moment = _ticks(frame, reading.time)

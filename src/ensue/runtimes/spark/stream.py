@@ -28,10 +28,10 @@ from ensue.plan.retention import reach_of_streams
 from ensue.plan.states import StateQuestions
 from ensue.python.values import window
 from ensue.runtimes.spark.batch import result_schema, route
-from ensue.runtimes.spark.bucket import CARRIED, BucketTask, Clock, Output, Payload, Step, packed
+from ensue.runtimes.spark.bucket import CARRIED, BucketStep, BucketTask, Clock, Output, Payload, packed
 from ensue.runtimes.spark.frames import FrameInput, spark_schema
 from ensue.runtimes.spark.pushdown import column, needed_rows
-from ensue.runtimes.spark.worker import Shipped, spare_imports, struct_name
+from ensue.runtimes.spark.worker import ShippedValue, spare_imports, struct_name
 
 DELAY = "spark.watermarkDelayMs"
 """The metadata by which Spark knows the column that has a watermark."""
@@ -58,7 +58,7 @@ STATE = "buckets int, events binary"
 
 
 @dataclass(frozen=True, slots=True)
-class Packing:
+class PackTask:
     """Packs the rows of an input into one Arrow record batch per bucket. The last column is the bucket.
 
     The columns before it are those of the schema, under any names.
@@ -103,13 +103,13 @@ class Packing:
         )
 
 
-class Stepping(Protocol):
+class StepTask(Protocol):
     """What takes the rows of a bucket, its saved state and the watermark, and gives both back with what was found."""
 
-    def step(self, saved: bytes | None, payloads: Iterable[Payload], watermark: int) -> Step: ...
+    def step(self, saved: bytes | None, payloads: Iterable[Payload], watermark: int) -> BucketStep: ...
 
 
-def pack(rows: DataFrame, bucket: Column, packing: Packing) -> DataFrame:
+def pack(rows: DataFrame, bucket: Column, packing: PackTask) -> DataFrame:
     """The rows of an input, packed by bucket.
 
     `mapInArrow` asks for columns by names in which dots and backticks have a meaning: those columns get another name.
@@ -126,7 +126,7 @@ def pack(rows: DataFrame, bucket: Column, packing: Packing) -> DataFrame:
 class Operator:
     """What Spark calls for each bucket that has rows or whose time has come."""
 
-    task: Stepping
+    task: StepTask
     buckets: int
 
     def __call__(self, key: tuple[int], frames: Iterable[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
@@ -166,7 +166,7 @@ class Operator:
 class BucketWork:
     """The same for Spark to carry to its workers."""
 
-    operator: Shipped[Operator]
+    operator: ShippedValue[Operator]
 
     def __call__(self, key: tuple[int], frames: Iterable[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
         spare_imports()
@@ -184,7 +184,7 @@ def _as_frame(outputs: Sequence[Output]) -> pd.DataFrame:
 
 
 @dataclass(frozen=True, slots=True)
-class Unpacking:
+class UnpackTask:
     """Unpacks the rows of one output."""
 
     schema: pa.Schema
@@ -216,7 +216,7 @@ class StreamPlan:
         rows = entry.frame if asks else _above_watermark(entry, self.task.machine.all_plans)
         keys = route(self.inputs, place, self.task.keys)
         bucket = F.pmod(F.xxhash64(*keys), F.lit(self.buckets)).cast("int") if keys else F.lit(0)
-        return pack(rows, bucket, Packing(schema, place, self.buckets))
+        return pack(rows, bucket, PackTask(schema, place, self.buckets))
 
     def counted(self, found: DataFrame) -> DataFrame:
         """The same, with the numbers of matches, timed-out partial matches and late rows in the query's progress."""
@@ -236,14 +236,14 @@ def stateful(parts: Sequence[DataFrame], operator: Operator, schema: StructType)
     """All that the operator finds in packed rows; `schema` is that of a frame with the watermark."""
     together = reduce(DataFrame.union, parts)
     clocked = together.select("bucket", "source", "payload", _unreachable_clock(schema))
-    work = BucketWork(Shipped(operator))
+    work = BucketWork(ShippedValue(operator))
     return clocked.groupBy("bucket").applyInPandasWithState(work, FOUND, STATE, "append", "EventTimeTimeout")
 
 
 def unpacked(found: DataFrame, numbers: Sequence[int], schema: pa.Schema) -> DataFrame:
     """The rows of some outputs that have the same columns."""
     payloads = found.filter(F.col("output").isin(*numbers)).select("payload")
-    return payloads.mapInArrow(Unpacking(schema), spark_schema(schema))
+    return payloads.mapInArrow(UnpackTask(schema), spark_schema(schema))
 
 
 def matches_in(found: DataFrame, task: BucketTask) -> DataFrame:

@@ -20,7 +20,7 @@ from ensue.engine.output import render_in_batches
 from ensue.engine.rows import MatchChunk, completion_times
 from ensue.engine.sources import one_chunk, read_times
 from ensue.engine.stage import Member
-from ensue.engine.traces import Watched
+from ensue.engine.traces import WatchedEvents
 from ensue.errors import citing
 from ensue.plan.derivations import Derivation
 from ensue.plan.inputs import InputTable
@@ -67,7 +67,7 @@ def spare_imports() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Shipped(Generic[T]):
+class ShippedValue(Generic[T]):
     """A value on its way to workers. Each of them reads and compiles it once, however many tasks bring it."""
 
     value: T
@@ -81,12 +81,12 @@ class Shipped(Generic[T]):
 _programs: dict[bytes, Any] = {}
 
 
-def _received(digest: bytes, data: bytes) -> Shipped[Any]:
+def _received(digest: bytes, data: bytes) -> ShippedValue[Any]:
     if digest not in _programs:
         if len(_programs) >= KEPT_PROGRAMS:
             del _programs[next(iter(_programs))]
         _programs[digest] = pickle.loads(data)
-    return Shipped(_programs[digest])
+    return ShippedValue(_programs[digest])
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +209,7 @@ class BatchTask:
                 yield self._carry(batch, place)
 
     def _batches(
-        self, member: Member, watched: Watched, chunks: Iterator[MatchChunk], options: Options
+        self, member: Member, watched: WatchedEvents, chunks: Iterator[MatchChunk], options: Options
     ) -> Iterator[pa.RecordBatch]:
         own = chunks if self.width is None else _of_own_slice(chunks, member.plan, self.width)
         with citing(member.plan.source):
@@ -223,7 +223,7 @@ class BatchTask:
 class BatchWork:
     """What Spark calls for each partition."""
 
-    task: Shipped[BatchTask]
+    task: ShippedValue[BatchTask]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         spare_imports()
