@@ -49,16 +49,16 @@ _SUMMED = NUMBERS | {Kind.DURATION}
 _ANY = frozenset(Kind)
 
 _TABLE = (
-    Aggregate("count", _ANY, lambda of: INTEGER, "how many there are", "count(t) = 3"),
-    Aggregate("sum", _SUMMED, _of_one, "their sum", "sum(t.temp) = 69"),
-    Aggregate("avg", _SUMMED, _average_type, "their mean", "avg(t.temp) = 23"),
-    Aggregate("min", PLAIN, _of_one, "the smallest", "min(t.temp) = 20"),
-    Aggregate("max", PLAIN, _of_one, "the greatest", "max(t.temp) = 27"),
+    Aggregate("count", _ANY, lambda of: INTEGER, "the number of values", "count(t) = 3"),
+    Aggregate("sum", _SUMMED, _of_one, "the sum", "sum(t.temp) = 69"),
+    Aggregate("avg", _SUMMED, _average_type, "the mean", "avg(t.temp) = 23"),
+    Aggregate("min", PLAIN, _of_one, "the smallest value", "min(t.temp) = 20"),
+    Aggregate("max", PLAIN, _of_one, "the greatest value", "max(t.temp) = 27"),
     Aggregate(
         "stddev",
         NUMBERS,
         lambda of: FLOAT,
-        "the standard deviation of the sample; null for fewer than two",
+        "the sample standard deviation; null for fewer than two values",
         "round(stddev(t.temp), 2) = 3.61",
     ),
     Aggregate("first", _ANY, _of_one, "the value of the first element", "first(t.temp) = 20"),
@@ -67,7 +67,7 @@ _TABLE = (
         "flatten",
         _ANY,
         lambda of: list_of(of.element or of),
-        "all values, in order; of elements that are lists, their values",
+        "all values, in order; lists among them are flattened by one level",
         "flatten(t.temp) IS NOT NULL",
     ),
     Aggregate("list", _ANY, list_of, "all values, in order", "list(t.temp) IS NOT NULL"),
