@@ -12,7 +12,7 @@ from ensue.actions.bindings import DeadLettersLike, PathLike, calls_table, couri
 from ensue.actions.delivery import Deliveries
 from ensue.actions.receivers import ReceiverLike
 from ensue.constraints import ConstraintsLike
-from ensue.detector import Advance, Detector
+from ensue.detector import Detector, DetectorStep
 from ensue.lower.phases import LoweredProgram
 from ensue.plan.plans import DEFAULT_LIMIT
 from ensue.plan.program_plans import ColumnNames
@@ -34,8 +34,8 @@ class _ProgramDetector(Detector):
     def _meant(self, query: QueryLike, constraints: ConstraintsLike | None) -> LoweredProgram:
         return program_statements(query, constraints)
 
-    def _given(self, tables: Sequence[pa.Table], late: Any) -> Advance:
-        return Advance(tuple(tables), late)
+    def _given(self, tables: Sequence[pa.Table], late: Any) -> DetectorStep:
+        return DetectorStep(tuple(tables), late)
 
 
 class Reactor:
@@ -99,6 +99,6 @@ class Reactor:
         """Goes on where a snapshot of the same program was taken."""
         self._detector.restore(saved)
 
-    def _react(self, step: Advance) -> Reacted:
+    def _react(self, step: DetectorStep) -> Reacted:
         calls = [calls_table(*pair) for pair in zip(self._courier.routes, step.matches, strict=True)]
         return Reacted(self._courier.deliver(calls), step.late)
