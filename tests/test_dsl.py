@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 
 from ensue import (
-    PatternExpression,
+    Pattern,
     Query,
     QueryError,
     Value,
@@ -144,7 +144,7 @@ def test_values(built: Value, text: str) -> None:
     assert built.to_text() == text
 
 
-PATTERNS: list[tuple[PatternExpression, str]] = [
+PATTERNS: list[tuple[Pattern, str]] = [
     (event("A"), "A"),
     (event("A", "a"), "A a"),
     (event("order line", "a", field("x") > 1), "`order line` a [x > 1]"),
@@ -198,7 +198,7 @@ PATTERNS: list[tuple[PatternExpression, str]] = [
 
 
 @pytest.mark.parametrize(("built", "text"), PATTERNS, ids=[text for _, text in PATTERNS])
-def test_patterns(built: PatternExpression, text: str) -> None:
+def test_patterns(built: Pattern, text: str) -> None:
     assert built.node == parse_pattern(text)
     assert built.to_text() == text
 
@@ -407,8 +407,8 @@ def test_misuse_of_operators_is_named() -> None:
 
 def test_values_are_shown_as_text() -> None:
     assert repr(a.x > 1) == 'Value("a.x > 1")'
-    assert repr(seq("A a")) == 'PatternExpression("SEQ(A a)")'
-    assert repr(seq("A a", "B b").within(5)) == 'PatternExpression("SEQ(A a, B b) WITHIN 5")'
+    assert repr(seq("A a")) == 'Pattern("SEQ(A a)")'
+    assert repr(seq("A a", "B b").within(5)) == 'Pattern("SEQ(A a, B b) WITHIN 5")'
     assert repr(event("A", "a").partition_by("x")) == 'Query("PATTERN A a\n  PARTITION BY x")'
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ensue.api import Results, any_match, detect, detect_batches, run, violations
     from ensue.beliefs import Beliefs, StateTracker, Tracked, beliefs, track
     from ensue.constraints import ends, ends_within, exclusive, implies, prior, require
-    from ensue.detector import Advance, Detector
+    from ensue.detector import Detector, DetectorStep
     from ensue.engine.sources import Report
     from ensue.errors import (
         EnsueError,
@@ -79,18 +79,18 @@ if TYPE_CHECKING:
     from ensue.process import Workflow, read_bpmn, workflow
     from ensue.process.proposals import Proposal, mine
     from ensue.programs import Program, explain, parse, parse_file
-    from ensue.python.patterns import PatternExpression, Query, absent, all_of, any_of, event, seq
+    from ensue.python.patterns import Pattern, Query, absent, all_of, any_of, event, seq
     from ensue.python.state import State, state
     from ensue.python.values import Value, call, case, field, same, value, var
     from ensue.rules import RuleItem, RuleStatement, atom, fact, name, on, rule, stream, table, timer, together, while_
-    from ensue.runtimes.spark.handle import Running
+    from ensue.runtimes.spark.handle import StreamHandle
     from ensue.runtimes.spark.session import spark_session
     from ensue.streams import start, stream_state
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Advance": "ensue.detector",
+    "DetectorStep": "ensue.detector",
     "Beliefs": "ensue.beliefs",
     "Call": "ensue.actions",
     "Deliveries": "ensue.actions",
@@ -101,7 +101,7 @@ _HOMES = {
     "Evaluation": "ensue.learn",
     "HtmlReport": "ensue.explanation.report",
     "LimitError": "ensue.errors",
-    "PatternExpression": "ensue.python.patterns",
+    "Pattern": "ensue.python.patterns",
     "Program": "ensue.programs",
     "Proof": "ensue.explanation",
     "Proposal": "ensue.process.proposals",
@@ -115,7 +115,7 @@ _HOMES = {
     "Results": "ensue.api",
     "RuleItem": "ensue.rules",
     "RuleStatement": "ensue.rules",
-    "Running": "ensue.runtimes.spark.handle",
+    "StreamHandle": "ensue.runtimes.spark.handle",
     "SchemaError": "ensue.errors",
     "SetupError": "ensue.errors",
     "State": "ensue.python.state",
@@ -228,18 +228,18 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "Advance",
     "Beliefs",
     "Call",
     "Deliveries",
     "Detector",
+    "DetectorStep",
     "EnsueError",
     "EnsueNotice",
     "EnsueWarning",
     "Evaluation",
     "HtmlReport",
     "LimitError",
-    "PatternExpression",
+    "Pattern",
     "Program",
     "Proof",
     "Proposal",
@@ -253,12 +253,12 @@ __all__ = [
     "Results",
     "RuleItem",
     "RuleStatement",
-    "Running",
     "SchemaError",
     "SetupError",
     "State",
     "StateError",
     "StateTracker",
+    "StreamHandle",
     "Tracked",
     "Value",
     "WhyNot",

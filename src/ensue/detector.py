@@ -38,7 +38,7 @@ Batch: TypeAlias = "dict[Stream | None, pa.Table]"
 
 
 @dataclass(frozen=True, slots=True)
-class Advance:
+class DetectorStep:
     """What one step gave: the matches that completed, and the rows that came too late (a table, or one per stream).
 
     `violations` are the traces that were seen to break a constraint, if they were asked for.
@@ -142,7 +142,7 @@ class Detector:
             return tables[0]
         return {item.stream: table for item, table in zip(self._machine.inputs, tables, strict=True)}
 
-    def advance(self, events: Any = None, *, watermark: Any) -> Advance:
+    def advance(self, events: Any = None, *, watermark: Any) -> DetectorStep:
         """Takes a batch (a table, or a mapping of streams to tables; None: no events) and moves the watermark.
 
         `watermark` is an integer for integer time, otherwise a datetime, a timestamp of pandas or numpy, or ISO text.
@@ -160,7 +160,7 @@ class Detector:
             )
         return self._step(batch, until)
 
-    def finish(self, events: Any = None) -> Advance:
+    def finish(self, events: Any = None) -> DetectorStep:
         """Takes a last batch and gives every match that is still open: no event comes any more."""
         self._settle()
         step = self._step(self._receive(events), None)
@@ -271,7 +271,7 @@ class Detector:
         )
         self._state = self._machine.taken_over(self._state)
 
-    def _step(self, batch: Batch, until: int | None, horizon: int | None = None) -> Advance:
+    def _step(self, batch: Batch, until: int | None, horizon: int | None = None) -> DetectorStep:
         machine = self._machine
         assert machine is not None and self._state is not None
         fresh = [
@@ -293,10 +293,10 @@ class Detector:
         """What a detector looks for; others look for more at once."""
         return single_statement(query, constraints)
 
-    def _given(self, tables: Sequence[pa.Table], late: Any) -> Advance:
+    def _given(self, tables: Sequence[pa.Table], late: Any) -> DetectorStep:
         """What a step gives, from the tables of the plans."""
         matches, *broken = map(self._kind.from_arrow, tables)
-        return Advance(matches, late, broken[0] if broken else None)
+        return DetectorStep(matches, late, broken[0] if broken else None)
 
     def _warn(self, report: Report) -> None:
         warn_set_aside(report)

@@ -25,11 +25,11 @@ from ensue.text.rule_builder import ruleset_of
 if TYPE_CHECKING:
     from ensue.constraints import ConstraintsLike
     from ensue.plan.description import Explanation
-    from ensue.python.patterns import PatternExpression, Query
+    from ensue.python.patterns import Pattern, Query
     from ensue.python.state import State
     from ensue.rules import RuleStatement
 
-Statement: TypeAlias = "str | Query | PatternExpression | RuleStatement | State | Program"
+Statement: TypeAlias = "str | Query | Pattern | RuleStatement | State | Program"
 QueryLike: TypeAlias = "Statement | Sequence[Statement]"
 """A query as it may be given; a list is a program of all its members."""
 
@@ -291,7 +291,7 @@ def _parts(query: object) -> Iterator[Statements]:
     if isinstance(query, str):
         yield parse_statements(query)
         return
-    from ensue.python.patterns import PatternExpression, Query, query_of
+    from ensue.python.patterns import Pattern, Query, query_of
     from ensue.python.state import State
     from ensue.rules import RuleStatement
 
@@ -304,7 +304,7 @@ def _parts(query: object) -> Iterator[Statements]:
             yield Statements((), states=(query.node,))
         case Query():
             yield Statements((query.node,))
-        case PatternExpression():
+        case Pattern():
             yield Statements((query_of(query).node,))
         case list() | tuple() if query:
             for member in query:

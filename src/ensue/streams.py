@@ -21,7 +21,7 @@ from ensue.runtimes.tables import are_frames, fixed_tables, together_schema
 from ensue.text.render import render_pattern
 
 if TYPE_CHECKING:
-    from ensue.runtimes.spark.handle import Running
+    from ensue.runtimes.spark.handle import StreamHandle
 
 Sink: TypeAlias = "str | Callable[[Any, int], None]"
 Sinks: TypeAlias = "Sink | Mapping[str, Sink]"
@@ -54,7 +54,7 @@ def start(
     tables: Mapping[str, Any] | None = None,
     upgrade: bool = False,
     status: bool | None = None,
-) -> Running:
+) -> StreamHandle:
     """Runs the patterns of a program on streaming DataFrames, with one state for all that have the same keys.
 
     `to` says where matches go, `late` where rows go that came too late, `timed_out` where partial matches go whose

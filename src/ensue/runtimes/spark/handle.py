@@ -234,7 +234,7 @@ def start_groups(
     trigger: Mapping[str, Any],
     upgrade: bool,
     status: bool | None,
-) -> Running:
+) -> StreamHandle:
     """Checks the checkpoint against the queries and starts them."""
     checkpoint = checkpoint.rstrip("/")
     known = read_manifests(spark, checkpoint)
@@ -246,7 +246,7 @@ def start_groups(
         _start(_with_predecessors(group, manifest), f"{checkpoint}/{group.folder}", trigger)
         for group, manifest in zip(groups, manifests, strict=True)
     ]
-    return Running(spark, checkpoint, tuple(queries), status)
+    return StreamHandle(spark, checkpoint, tuple(queries), status)
 
 
 def _manifest(group: StreamGroup, known: Mapping[tuple[str, ...], Manifest], upgrade: bool) -> Manifest:
@@ -270,7 +270,7 @@ def _start(group: StreamGroup, checkpoint: str, trigger: Mapping[str, Any]) -> S
     return (writer.trigger(**trigger) if trigger else writer).start()
 
 
-class Running:
+class StreamHandle:
     """Queries that run on a stream, started by `ensue.start`."""
 
     def __init__(
@@ -323,7 +323,7 @@ class Running:
             self._status.stop()
             self._status = None
 
-    def __enter__(self) -> Running:
+    def __enter__(self) -> StreamHandle:
         return self
 
     def __exit__(self, *_: object) -> None:
