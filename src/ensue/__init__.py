@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from ensue.actions import (
         Call,
         Deliveries,
-        Reacted,
-        Reactor,
+        Delivery,
         RejectedCall,
         act,
         kafka,
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
         webhook,
     )
     from ensue.api import Results, any_match, detect, detect_batches, run, violations
-    from ensue.beliefs import Beliefs, StateTracker, Tracked, beliefs, track
+    from ensue.beliefs import Beliefs, Tracking, beliefs, track
     from ensue.constraints import ends, ends_within, exclusive, implies, prior, require
     from ensue.detector import Detector, DetectorStep
     from ensue.engine.sources import Report
@@ -94,6 +93,7 @@ _HOMES = {
     "Beliefs": "ensue.beliefs",
     "Call": "ensue.actions",
     "Deliveries": "ensue.actions",
+    "Delivery": "ensue.actions",
     "Detector": "ensue.detector",
     "EnsueError": "ensue.errors",
     "EnsueNotice": "ensue.errors",
@@ -107,8 +107,6 @@ _HOMES = {
     "Proposal": "ensue.process.proposals",
     "Query": "ensue.python.patterns",
     "QueryError": "ensue.errors",
-    "Reacted": "ensue.actions",
-    "Reactor": "ensue.actions",
     "RejectedCall": "ensue.actions",
     "Refinement": "ensue.learn",
     "Report": "ensue.engine.sources",
@@ -120,8 +118,7 @@ _HOMES = {
     "SetupError": "ensue.errors",
     "State": "ensue.python.state",
     "StateError": "ensue.errors",
-    "StateTracker": "ensue.beliefs",
-    "Tracked": "ensue.beliefs",
+    "Tracking": "ensue.beliefs",
     "Value": "ensue.python.values",
     "WhyNot": "ensue.explanation",
     "Workflow": "ensue.process",
@@ -231,6 +228,7 @@ __all__ = [
     "Beliefs",
     "Call",
     "Deliveries",
+    "Delivery",
     "Detector",
     "DetectorStep",
     "EnsueError",
@@ -245,8 +243,6 @@ __all__ = [
     "Proposal",
     "Query",
     "QueryError",
-    "Reacted",
-    "Reactor",
     "Refinement",
     "RejectedCall",
     "Report",
@@ -257,9 +253,8 @@ __all__ = [
     "SetupError",
     "State",
     "StateError",
-    "StateTracker",
     "StreamHandle",
-    "Tracked",
+    "Tracking",
     "Value",
     "WhyNot",
     "Workflow",

@@ -211,8 +211,10 @@ def lowered_result(written: CheckedProgram) -> LoweredProgram:
 def has_one_result(statements: Statements) -> bool:
     """Whether there is one PATTERN, or there are only rules with one head that no other rule uses.
 
-    >>> has_one_result(parse("PATTERN SEQ(A a, B b)").statements), has_one_result(parse("STATE s OF a IN (x, y)").statements)
-    (True, False)
+    >>> has_one_result(parse("PATTERN SEQ(A a, B b)").statements)
+    True
+    >>> has_one_result(parse("STATE s OF a IN (x, y)").statements)
+    False
     """
     if statements.results or statements.ruleset is None:
         return len(statements.results) == 1

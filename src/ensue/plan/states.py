@@ -177,7 +177,7 @@ def refuse_ahead(statements: Statements, end: object, eager: bool = False) -> No
 def refuse_ends(questions: StateQuestions, end: object) -> None:
     """Raises an error for states that are tracked over events with an `end` column, as `refuse_ahead` does."""
     if end is not None:
-        said = "a STATE changes at the start of an event, but events with an `end` column arrive in the order of their ends"
+        said = "a STATE changes at the start of an event, but events with an `end` column arrive in order of their ends"
         hint = "leave out `end`, or use `ensue.beliefs.track` on a table"
         raise QueryError([Problem("state-ahead", said, questions.states[0].span, hint=hint)], questions.source)
 
