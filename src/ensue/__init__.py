@@ -84,7 +84,7 @@ if TYPE_CHECKING:
     from ensue.rules import RuleItem, RuleStatement, atom, fact, name, on, rule, stream, table, timer, together, while_
     from ensue.runtimes.spark.handle import StreamHandle
     from ensue.runtimes.spark.session import spark_session
-    from ensue.streams import start, stream_state
+    from ensue.streams import matching, start, stream_state
 
 __version__ = "0.1.0"
 
@@ -159,6 +159,7 @@ _HOMES = {
     "lineage": "ensue.fn",
     "list_of": "ensue.fn",
     "load_refinement": "ensue.learn",
+    "matching": "ensue.streams",
     "max_": "ensue.fn",
     "min_": "ensue.fn",
     "any_match": "ensue.api",
@@ -296,6 +297,7 @@ __all__ = [
     "lineage",
     "list_of",
     "load_refinement",
+    "matching",
     "max_",
     "min_",
     "mine",
