@@ -138,7 +138,7 @@ def detect(
     without NOT, as soon as their last event has come. There `tick` says how long one unit of an integer time is, and
     `buckets` in how many states the keys are kept (unless given, as many as shuffle partitions, at least 8).
 
-    `constraints`, a text or values such as `ensue.prior("A", "B")`, say what holds in every trace, beside those that
+    `constraints`, a text or values such as `ensue.constraints.prior("A", "B")`, say what holds in every trace, beside those that
     the query itself has: traces that can match no more are skipped.
 
     `tables` are those of the program's TABLEs, by name, in any of these kinds. They are read when the run begins.

@@ -24,6 +24,21 @@ from ensue.text.citations import joined
 from ensue.text.operands import size_problem
 from ensue.text.parser import parse_statements
 
+__all__ = [
+    "Constraint",
+    "ConstraintsLike",
+    "ends",
+    "ends_within",
+    "exclusive",
+    "implies",
+    "prior",
+    "require",
+]
+
+
+def __dir__() -> list[str]:
+    return [*__all__]
+
 Kind = TypeVar("Kind", bound=Constraint)
 
 
@@ -156,7 +171,7 @@ def _gathered(constraints: object) -> Iterator[Statements]:
         for item in constraints:
             yield from _gathered(item)
     else:
-        given = "constraints are a text, or built with `ensue.prior` and its like"
+        given = "constraints are a text, or built with `ensue.constraints.prior` and similar functions"
         raise QueryError([Problem("not-a-constraint", f"{given}, not {type(constraints).__name__}")])
 
 

@@ -34,7 +34,7 @@ BINS = 10
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Refinement:
-    """What events are likely to be, given their context: made by `ensue.fit_refinement` or `ensue.load_refinement`.
+    """What events are likely to be, given their context: made by `ensue.learn.fit` or `ensue.learn.load`.
 
     `labels` are what an event can be. `evaluation` is that on the events held out, if there were any.
     """
@@ -62,8 +62,8 @@ class Refinement:
         """How probable each label is in a context. A feature that is not named has a value that never came.
 
         >>> seen = pa.table({"who": ["alice", "alice", "bob"], "room": ["den", "den", "hall"]})
-        >>> from ensue.learn import fit_refinement
-        >>> fit_refinement(seen, label="who", context="room").distribution(room="den")
+        >>> from ensue.learn import fit
+        >>> fit(seen, label="who", context="room").distribution(room="den")
         {'alice': 0.875, 'bob': 0.125}
         """
         for name in context:
@@ -108,8 +108,8 @@ class Refinement:
         stream, where they are not, events that are equal in all columns would be one.
 
         >>> seen = pa.table({"who": ["alice", "alice", "bob"], "room": ["den", "den", "hall"]})
-        >>> from ensue.learn import fit_refinement
-        >>> found = fit_refinement(seen, label="who", context="room").apply(pa.table({"t": [1], "room": ["den"]}))
+        >>> from ensue.learn import fit
+        >>> found = fit(seen, label="who", context="room").apply(pa.table({"t": [1], "room": ["den"]}))
         >>> found.drop_columns("alternatives").to_pylist()[0]
         {'t': 1, 'room': 'den', 'type': 'alice', 'probability': 0.875}
         """
@@ -145,7 +145,7 @@ class Refinement:
         return evaluated(self, counts, inputs.checked_number(bins, "bins"))
 
     def save(self, path: str | Path) -> Path:
-        """Writes it to a JSON file, for `ensue.load_refinement`."""
+        """Writes it to a JSON file, for `ensue.learn.load`."""
         from ensue.learn.refinement import write_refinement
 
         return write_refinement(self, Path(path))
@@ -244,14 +244,14 @@ def _written_logistic(model: Model) -> dict[str, Any] | None:
     }
 
 
-def load_refinement(path: str | Path) -> Refinement:
+def load(path: str | Path) -> Refinement:
     """The refinement that `Refinement.save` wrote to a file.
 
     >>> import tempfile
-    >>> from ensue.learn import fit_refinement
+    >>> from ensue.learn import fit
     >>> seen = pa.table({"who": ["alice", "alice", "bob"], "room": ["den", "den", "hall"]})
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     load_refinement(fit_refinement(seen, label="who", context="room").save(f"{folder}/who.json"))
+    ...     load(fit(seen, label="who", context="room").save(f"{folder}/who.json"))
     Refinement of `who` to 2 labels by room, from 3 events
     """
     content = _content(Path(path))
@@ -314,13 +314,13 @@ def _read_evaluation(given: dict[str, Any] | None) -> Evaluation | None:
     return Evaluation(given["events"], given["unknown"], given["log_loss"], given["brier"], reliability)
 
 
-# --- Fitting a refinement to archived events: `ensue.fit_refinement`.
+# --- Fitting a refinement to archived events: `ensue.learn.fit`.
 
 COUNTS, LOGISTIC = "counts", "logistic"
 MODELS = (COUNTS, LOGISTIC)
 
 
-def fit_refinement(
+def fit(
     events: Any,
     *,
     label: str,
@@ -350,7 +350,7 @@ def fit_refinement(
     is that on those. At most so many contexts times labels as `limit` says are kept.
 
     >>> seen = pa.table({"who": ["alice", "alice", "bob"], "room": ["den", "den", "hall"]})
-    >>> fit_refinement(seen, label="who", context="room")
+    >>> fit(seen, label="who", context="room")
     Refinement of `who` to 2 labels by room, from 3 events
     """
     strength = inputs.checked_share(smoothing, "smoothing", most=float("inf"), open_ended=True)

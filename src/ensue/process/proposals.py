@@ -1,4 +1,4 @@
-"""Constraints that a log obeys: `ensue.mine` proposes them, the user accepts."""
+"""Constraints that a log obeys: `ensue.process.mine` proposes them, the user accepts."""
 
 from __future__ import annotations
 

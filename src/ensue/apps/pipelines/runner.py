@@ -362,7 +362,7 @@ class _Job:
         )
 
     def _reading(self) -> dict[str, Any]:
-        """What `ensue.run`, `ensue.start` and `ensue.act` are told about the events."""
+        """What `ensue.run`, `ensue.start` and `ensue.actions.act` are told about the events."""
         from ensue.runtimes.spark.connectors import read_frame
 
         sources = self.pipeline.sources
