@@ -195,26 +195,48 @@ def _acting(statements: Statements) -> tuple[PatternQuery, ...]:
 
 def single_statement(query: QueryLike, constraints: ConstraintsLike | None = None) -> LoweredProgram:
     """The one query meant, with its constraints and its text, so that messages can point into it."""
-    written = _single_statement(query, constraints)
+    return lowered_result(_single_statement(query, constraints))
+
+
+def lowered_result(written: CheckedProgram) -> LoweredProgram:
+    """A program of one result, without the heads of rules that are none."""
     statements = lower(written)
     if not written.heads:
         return statements
-    wanted = _wanted_result(written)
+    wanted = wanted_result(written)
     chosen = (node for node in statements.statements if node.declares or node.name == wanted)
     return replace(statements, statements=tuple(chosen))
+
+
+def has_one_result(statements: Statements) -> bool:
+    """Whether there is one PATTERN, or there are only rules with one head that no other rule uses.
+
+    >>> has_one_result(parse("PATTERN SEQ(A a, B b)").statements)
+    True
+    >>> has_one_result(parse("STATE s OF a IN (x, y)").statements)
+    False
+    """
+    if statements.results or statements.ruleset is None:
+        return len(statements.results) == 1
+    return len(unused_heads(statements.ruleset)) == 1
 
 
 def _single_statement(query: QueryLike, constraints: ConstraintsLike | None) -> CheckedProgram:
     """The one query meant, as it is written."""
     statements = written_statements(query, constraints)
+    refuse_several(statements)
+    return statements
+
+
+def refuse_several(statements: Statements) -> None:
+    """Raises an error for a program without a result, or with several PATTERNs."""
     if not statements.results and not statements.heads:
         raise _no_pattern(statements)
     if len(statements.results) > 1:
         raise _several_queries(statements, "statements with PATTERN", statements.results[1].span)
-    return statements
 
 
-def _wanted_result(statements: Statements) -> str | None:
+def wanted_result(statements: Statements) -> str | None:
     """The name of the one pattern, or, where there are only rules, of the one head that no other rule uses."""
     if statements.results or statements.ruleset is None:
         name = statements.results[0].name if statements.results else None
