@@ -32,6 +32,7 @@ from .explanation import waiting as waiting
 from .explanation import why_not as why_not
 from .explanation.report import HtmlReport as HtmlReport
 from .explanation.report import report as report
+from .plan.plans import Limits as Limits
 from .programs import Program as Program
 from .programs import explain as explain
 from .programs import parse as parse
@@ -46,6 +47,8 @@ from .python.values import var as var
 from .rules import rule as rule
 from .runtimes.spark.handle import StreamHandle as StreamHandle
 from .runtimes.spark.session import spark_session as spark_session
+from .source import Events as Events
+from .source import events as events
 from .streams import start as start
 from .streams import stream_state as stream_state
 

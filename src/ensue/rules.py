@@ -302,7 +302,9 @@ def items_of(thing: ItemLike) -> tuple[rules.Item, ...]:
             return (rules.Condition(thing.node),)
         case _ if isinstance(thing, Expr):
             return (rules.Condition(thing),)
-    raise TypeError(f"an item of a rule is a text, a condition, or built with `ensue.rules.atom` and similar functions, not {thing!r}")
+    raise TypeError(
+        f"an item of a rule is a text, a condition, or built with `ensue.rules.atom` and similar functions, not {thing!r}"
+    )
 
 
 def name_of(item: IntervalLike) -> str:

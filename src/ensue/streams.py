@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ensue.api import checked_emit, checked_limit
+from ensue.api import checked_emit, match_limit
 from ensue.constraints import ConstraintsLike
 from ensue.errors import QueryError, SchemaError, did_you_mean
 from ensue.plan.outputs import OutputSchema, partial_output
 from ensue.plan.partial import partial_problems, partial_queries
 from ensue.plan.planner import plan_query
-from ensue.plan.plans import DEFAULT_LIMIT, Options, QueryPlan
+from ensue.plan.plans import DEFAULT_LIMITS, Limits, Options, QueryPlan
 from ensue.plan.program_plans import ColumnNames, Columns, ProgramPlan, by_keys, plan_queries, with_violations
 from ensue.plan.states import refuse_ahead
 from ensue.programs import Program, QueryLike, program_statements
@@ -45,7 +45,7 @@ def start(
     available_now: bool = False,
     probability: str | None = None,
     alternatives: str | None = None,
-    limit: int | None = DEFAULT_LIMIT,
+    limits: Limits = DEFAULT_LIMITS,
     match_id: bool = False,
     emit: str = "complete",
     tick: str | None = None,
@@ -88,7 +88,7 @@ def start(
 
     require_pyspark()
     names = Program(statements).names
-    options, eager = Options(limit=checked_limit(limit)), checked_emit(emit, statements)
+    options, eager = Options(limit=match_limit(limits)), checked_emit(emit, statements)
     refuse_ahead(statements, end, eager)
     columns = Columns(time, type, end, probability, alternatives)
     planned = plan_queries(empty_tables(sources), statements, columns, match_id, fixed_tables(tables, statements))

@@ -14,7 +14,7 @@ from ensue.actions.receivers import ReceiverLike
 from ensue.actions.sinks import OnSpark
 from ensue.api import run
 from ensue.errors import SchemaError
-from ensue.plan.plans import DEFAULT_LIMIT
+from ensue.plan.plans import DEFAULT_LIMITS, Limits
 from ensue.plan.program_plans import ColumnNames, Columns, by_keys, plan_queries
 from ensue.programs import Program, QueryLike, program_statements
 from ensue.runtimes.tables import are_frames, arrow_tables, fixed_tables
@@ -30,7 +30,7 @@ def act(
     type: str | None = None,
     end: ColumnNames | None = None,
     tables: Mapping[str, Any] | None = None,
-    limit: int | None = DEFAULT_LIMIT,
+    limits: Limits = DEFAULT_LIMITS,
     delivery: Delivery | None = None,
     checkpointLocation: str | None = None,  # noqa: N803 (Spark's word)
     **stream: Any,
@@ -53,7 +53,7 @@ def act(
     """
     reactions = resolve_actions(query, actions)
     courier = courier_of(reactions.routes, delivery)
-    reading = _Columns(Columns(time, type, end), limit, tables)
+    reading = _Columns(Columns(time, type, end), limits, tables)
     if are_frames(events):
         from ensue.runtimes.spark.connectors import is_streaming
 
@@ -72,20 +72,20 @@ class _Columns:
     """How events are read."""
 
     columns: Columns
-    limit: int | None
+    limits: Limits
     tables: Mapping[str, Any] | None
 
     def options(self) -> dict[str, Any]:
         """The same as arguments of `ensue.run` and `ensue.start`."""
         own = self.columns
-        return {"time": own.time, "type": own.type, "end": own.end, "limit": self.limit, "tables": self.tables}
+        return {"time": own.time, "type": own.type, "end": own.end, "limits": self.limits, "tables": self.tables}
 
 
 def _act_on_tables(reactions: Reactions, courier: Courier, events: Any, reading: _Columns) -> Deliveries:
     frames = are_frames(events)
     # Not as pandas or polars: receivers get the values that the program means.
     given = events if frames else arrow_tables(events)[1]
-    results = run(reactions.program, given, **reading.options(), match_id=True)
+    results = run(given, reactions.program, **reading.options(), match_id=True)
     found = [results[name].toArrow() if frames else results[name] for name in reactions.names]
     results.release()
     calls = [calls_table(*pair) for pair in zip(courier.routes, found, strict=True)]

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ensue.arguments import helpful
 from ensue.engine.refinement import (
     ContextColumns,
     Expansion,
@@ -28,7 +29,7 @@ from ensue.expr.types import kind_of, readable_type
 from ensue.learn import inputs
 from ensue.learn.calibration import Evaluation, calibrate, split_counts
 
-LIMIT = 1_000_000
+MOST_COUNTS = 1_000_000
 BINS = 10
 
 
@@ -132,7 +133,7 @@ class Refinement:
             return expand_frame(given, expansion)
         return kind.from_arrow(expansion.expand(given))
 
-    def evaluate(self, events: Any, *, bins: int = BINS, limit: int = LIMIT) -> Evaluation:
+    def evaluate(self, events: Any, *, bins: int = BINS, most_counts: int = MOST_COUNTS) -> Evaluation:
         """Compares the predictions with events whose label is known, of a table or DataFrame; others are left out.
 
         Take events that were not used for fitting: later ones, say. `bins` is the number of ranges of the reliability.
@@ -141,7 +142,7 @@ class Refinement:
         schema = inputs.schema_of(given)
         inputs.check_category(schema, self.reading.label, "label")
         inputs.check_columns(schema, self.reading)
-        counts = inputs.count_events(given, self.reading, inputs.checked_number(limit, "limit"))
+        counts = inputs.count_events(given, self.reading, inputs.checked_number(most_counts, "most_counts"))
         return evaluated(self, counts, inputs.checked_number(bins, "bins"))
 
     def save(self, path: str | Path) -> Path:
@@ -320,6 +321,7 @@ COUNTS, LOGISTIC = "counts", "logistic"
 MODELS = (COUNTS, LOGISTIC)
 
 
+@helpful
 def fit(
     events: Any,
     *,
@@ -332,7 +334,7 @@ def fit(
     smoothing: float = 1.0,
     holdout: float | None = None,
     seed: int = 0,
-    limit: int = LIMIT,
+    most_counts: int = MOST_COUNTS,
 ) -> Refinement:
     """Learns from archived events who or what an event is likely to be, given its context.
 
@@ -347,7 +349,8 @@ def fit(
     DataFrames, in which each feature has a weight of its own; `smoothing` is the strength of its ridge.
 
     With `holdout`, each event is held out with this probability, drawn by `seed`, and the `evaluation` of the result
-    is that on those. At most so many contexts times labels as `limit` says are kept.
+    is that on those. A model of more than `most_counts` contexts times
+    labels is an error.
 
     >>> seen = pa.table({"who": ["alice", "alice", "bob"], "room": ["den", "den", "hall"]})
     >>> fit(seen, label="who", context="room")
@@ -355,7 +358,7 @@ def fit(
     """
     strength = inputs.checked_share(smoothing, "smoothing", most=float("inf"), open_ended=True)
     share = None if holdout is None else inputs.checked_share(holdout, "holdout", open_ended=True)
-    drawn, most = inputs.checked_number(seed, "seed", least=0), inputs.checked_number(limit, "limit")
+    drawn, most = inputs.checked_number(seed, "seed", least=0), inputs.checked_number(most_counts, "most_counts")
     _check_model(model, events)
     _, given = inputs.opened(events)
     reading = inputs.checked_reading(inputs.schema_of(given), label, context, time, partition_by, zone)
