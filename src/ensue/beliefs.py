@@ -286,9 +286,9 @@ def track(
 ) -> Any:
     """Every event with what is believed of its key after it, or `before` it: one column for each of `measures`.
 
-    A measure is a question: `"P(anyone in kitchen)"`, `"P(alice in den given bob in den)"`, `"E(count(not outside))"` or
-    `"MOST LIKELY(alice)"`. `reason` names a column that says why an event took no part; for the rest see `of`, and
-    for `tick` and `buckets` of streams `detect`.
+    A measure is a question: `"P(anyone in kitchen)"`, `"P(alice in den given bob in den)"`, `"E(count(not outside))"`
+    or `"MOST LIKELY(alice)"`. `reason` names a column that says why an event was ignored. The other arguments are those
+    of `of`; `tick` and `buckets`, for streams, are those of `ensue.detect`.
 
     >>> table = pa.table({"t": [1, 2], "type": ["Moved", "Moved"]})
     >>> program = "STATE location OF alice, bob IN (home, away) STARTS home ON Moved m: MOVE ANYONE FROM home TO away"

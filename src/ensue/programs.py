@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 Statement: TypeAlias = "str | Path | Query | Pattern | RuleStatement | State | Program"
 QueryLike: TypeAlias = "Statement | Sequence[Statement]"
-"""A query as it may be given: a text, the path of a file, or built in Python. A list is a program of all its members."""
+"""A query as it may be given: a text, the path of a file, or built in Python. A list is a program of its members."""
 
 EMPTY = Statements(())
 """What is said where no program is given."""
@@ -326,8 +326,8 @@ def _not_a_query(given: object) -> QueryError:
     kind, hint = type(given), ""
     if hasattr(kind, "columns") or hasattr(kind, "column_names") or isinstance(given, Mapping):
         hint = "pass the events first and the query second, as in `ensue.detect(events, query, ...)`"
-    said = f"a query must be a text, a `pathlib.Path`, or built with `ensue.seq` and similar functions, not {kind.__name__}"
-    return QueryError([Problem("not-a-query", said, hint=hint)])
+    wanted = "a query must be a text, a `pathlib.Path`, or built with `ensue.seq` and similar functions"
+    return QueryError([Problem("not-a-query", f"{wanted}, not {kind.__name__}", hint=hint)])
 
 
 def keyed(statements: CheckedProgram, partition_by: str | Sequence[str]) -> CheckedProgram:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ensue import actions, api, beliefs, explanation, process, streams
 from ensue.arguments import helpful
+from ensue.beliefs import Beliefs
 from ensue.constraints import ConstraintsLike
 from ensue.detector import Detector
 from ensue.engine.diagrams import MOST_NODES, SAMPLES
@@ -15,6 +16,7 @@ from ensue.errors import SchemaError, counted, did_you_mean
 from ensue.explanation import report as reports
 from ensue.plan.plans import DEFAULT_LIMITS, NO_LIMITS, Limits
 from ensue.plan.program_plans import ColumnNames, Columns
+from ensue.plan.states import LARGEST_JOINT
 from ensue.programs import QueryLike
 from ensue.python.values import WindowLike
 from ensue.runtimes.tables import DescribedEvents, are_frames, kind_of_table
@@ -194,8 +196,8 @@ class Events(DescribedEvents):
         )
 
     def beliefs(
-        self, query: QueryLike, *, at: Any = None, policy: str = "error", largest_joint: int = beliefs.LARGEST_JOINT
-    ) -> beliefs.Beliefs:
+        self, query: QueryLike, *, at: Any = None, policy: str = "error", largest_joint: int = LARGEST_JOINT
+    ) -> Beliefs:
         """What is believed of the states of a program after the events; see `ensue.beliefs.of`."""
         return beliefs.of(self, query, at=at, policy=policy, largest_joint=largest_joint)
 
@@ -207,7 +209,7 @@ class Events(DescribedEvents):
         before: bool = False,
         reason: str | None = None,
         policy: str = "error",
-        largest_joint: int = beliefs.LARGEST_JOINT,
+        largest_joint: int = LARGEST_JOINT,
         buckets: int | None = None,
     ) -> Any:
         """Every event with what is believed of its key; see `ensue.beliefs.track`."""
@@ -235,11 +237,11 @@ class Events(DescribedEvents):
 
     def act(self, query: QueryLike, receivers: Mapping[str, Any], **options: Any) -> Any:
         """Calls the actions of a program's ON statements; `options` are those of `ensue.actions.act`."""
-        return actions.act(self, query, receivers, **options)
+        return actions.act(self.table, query, receivers, **{**self._arguments(), **options})
 
     def start(self, query: QueryLike, **options: Any) -> StreamHandle:
         """Runs a program on streaming DataFrames; `options` are those of `ensue.start`."""
-        return streams.start(self, query, **options)
+        return streams.start(self.table, query, **{**self._arguments(), **options})
 
     def detector(self, query: QueryLike, **options: Any) -> Detector:
         """A detector for batches with these columns; `options` are those of `ensue.Detector`.
@@ -250,9 +252,7 @@ class Events(DescribedEvents):
         >>> detector.finish(table).matches.to_pylist()
         [{'at': 2}]
         """
-        own = self.columns
-        roles = {"time": own.time, "type": own.type, "end": own.end, "probability": own.probability}
-        return Detector(query, **{**roles, "alternatives": own.alternatives, "tables": self.offered, **options})
+        return Detector(query, **{**self._arguments(), **options})
 
     def __repr__(self) -> str:
         lines = [f"Events: {_shape(self.table)}"]
@@ -262,6 +262,11 @@ class Events(DescribedEvents):
     def _repr_html_(self) -> str:
         rows = "".join(f"<tr><th>{role}</th><td>{escape(_column(given))}</td></tr>" for role, given in self._roles())
         return f"<div><strong>Events</strong>: {escape(_shape(self.table))}<table>{rows}</table></div>"
+
+    def _arguments(self) -> dict[str, Any]:
+        """The description as arguments."""
+        own = {**dict(self._roles()), "tables": self.offered}
+        return {name: given for name, given in own.items() if given is not None}
 
     def _roles(self) -> Iterator[tuple[str, object]]:
         own = self.columns

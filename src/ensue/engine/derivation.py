@@ -334,7 +334,7 @@ def _check_rounds(number: int, changed: Collection[Stream], limit: int | None) -
         raise LimitError(
             "too-many-rounds",
             f"stream `{min(map(str, changed))}` still has new events after {MOST_ROUNDS:,} rounds of its rules",
-            "a rule that depends on itself needs a condition that ends it; `limits=ensue.Limits(matches=None)` lets it go on",
+            "a rule that depends on itself needs a condition that ends it; `ensue.Limits(matches=None)` lets it go on",
         )
 
 

@@ -133,8 +133,8 @@ def why_not(
 
     `events`, `time`, `type`, `end` and `tables` are as in `ensue.detect`; `name` chooses a statement of a program.
     `examples` is how many of the nearest misses are shown for each requirement, `most_choices` how many choices of
-    events are counted. Of a Spark DataFrame the rows of the pattern's streams are brought into this process, at most as many:
-    `where`, a condition of Spark, narrows them.
+    events are counted. Of a Spark DataFrame the rows of the pattern's streams are brought into this process, at most
+    as many; `where`, a condition of Spark, selects some of them.
 
     >>> table = pa.table({"t": [1, 15], "type": ["Order", "Paid"], "id": [7, 7]})
     >>> query = "PATTERN SEQ(Order o, Paid p) PARTITION BY id WITHIN 10"
