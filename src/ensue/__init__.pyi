@@ -49,6 +49,7 @@ from .runtimes.spark.handle import StreamHandle as StreamHandle
 from .runtimes.spark.session import spark_session as spark_session
 from .source import Events as Events
 from .source import events as events
+from .streams import matching as matching
 from .streams import start as start
 from .streams import stream_state as stream_state
 

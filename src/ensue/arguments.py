@@ -58,9 +58,10 @@ def is_query(thing: object) -> bool:
 
 def public_name(function: Callable[..., object]) -> str:
     """The name by which users call a function: those of namespaces have the namespace in front."""
+    called = function.__qualname__.removesuffix(".__init__")
     space = function.__module__.split(".")[1:2]
     namespaces = ("actions", "beliefs", "learn", "process")
-    return ".".join(["ensue", *(part for part in space if part in namespaces), function.__name__])
+    return ".".join(["ensue", *(part for part in space if part in namespaces), called])
 
 
 def _unknown_argument(name: str, given: str, accepted: tuple[str, ...]) -> SchemaError:

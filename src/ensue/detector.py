@@ -12,6 +12,7 @@ from ensue.actions.bindings import Delivery, Reactions, calls_table, courier_of,
 from ensue.actions.delivery import Courier, Deliveries
 from ensue.actions.receivers import ReceiverLike
 from ensue.api import match_limit, warn_set_aside
+from ensue.arguments import helpful
 from ensue.beliefs import Beliefs, Tracking, by_stream, tracked_beliefs, warn_ignored
 from ensue.constraints import ConstraintsLike
 from ensue.engine.belief.follower import BeliefAnswers
@@ -106,6 +107,7 @@ class Detector:
     program may also have none or several; then `matches` is None.
     """
 
+    @helpful
     def __init__(
         self,
         query: QueryLike,

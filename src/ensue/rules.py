@@ -303,7 +303,7 @@ def items_of(thing: ItemLike) -> tuple[rules.Item, ...]:
         case _ if isinstance(thing, Expr):
             return (rules.Condition(thing),)
     raise TypeError(
-        f"a rule item must be a text, a condition, or built with `ensue.rules.atom` and similar functions, not {thing!r}"
+        f"a rule item must be a text, a condition, or built with `ensue.rules.atom` or the like, not {thing!r}"
     )
 
 

@@ -237,11 +237,11 @@ class Events(DescribedEvents):
 
     def act(self, query: QueryLike, receivers: Mapping[str, Any], **options: Any) -> Any:
         """Calls the actions of a program's ON statements; `options` are those of `ensue.actions.act`."""
-        return actions.act(self.table, query, receivers, **{**self._arguments(), **options})
+        return actions.act(self, query, receivers, **options)
 
     def start(self, query: QueryLike, **options: Any) -> StreamHandle:
         """Runs a program on streaming DataFrames; `options` are those of `ensue.start`."""
-        return streams.start(self.table, query, **{**self._arguments(), **options})
+        return streams.start(self, query, **options)
 
     def detector(self, query: QueryLike, **options: Any) -> Detector:
         """A detector for batches with these columns; `options` are those of `ensue.Detector`.
