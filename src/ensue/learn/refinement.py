@@ -28,6 +28,7 @@ from ensue.expr.kinds import NUMBERS, Kind
 from ensue.expr.types import kind_of, readable_type
 from ensue.learn import inputs
 from ensue.learn.calibration import Evaluation, calibrate, split_counts
+from ensue.runtimes.tables import DescribedEvents
 
 MOST_COUNTS = 1_000_000
 BINS = 10
@@ -359,6 +360,9 @@ def fit(
     strength = inputs.checked_share(smoothing, "smoothing", most=float("inf"), open_ended=True)
     share = None if holdout is None else inputs.checked_share(holdout, "holdout", open_ended=True)
     drawn, most = inputs.checked_number(seed, "seed", least=0), inputs.checked_number(most_counts, "most_counts")
+    if isinstance(events, DescribedEvents):
+        own = events.columns.time
+        events, time = events.table, own if time is None and isinstance(own, str) else time
     _check_model(model, events)
     _, given = inputs.opened(events)
     reading = inputs.checked_reading(inputs.schema_of(given), label, context, time, partition_by, zone)

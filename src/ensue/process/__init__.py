@@ -1,7 +1,7 @@
 """Processes: workflows as text or BPMN, the constraints that follow from them, and constraints mined from a log.
 
 >>> from ensue import process
->>> process.workflow("SEQUENCE(Order, Paid)").constraints()[0].constraint
+>>> process.workflow("Order -> Paid").constraints()[0]
 Prior(earlier='Order', later='Paid')
 """
 
