@@ -180,7 +180,7 @@ def parse_state_condition(text: str) -> StateCondition:
     """Parse a condition on a state.
 
     >>> parse_state_condition("anyone in kitchen")
-    Located(who=Someone(word='anyone'), places=Places(values=('kitchen',), negated=False))
+    Location(who=Someone(word='anyone'), places=Places(values=('kitchen',), negated=False))
     """
     condition: StateCondition = _parse(text, "state_condition", "condition")
     return condition
