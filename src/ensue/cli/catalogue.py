@@ -53,7 +53,7 @@ class Entry:
     @property
     def summary(self) -> str:
         """The first sentence of the explanation."""
-        return re.split(r"(?<=[.;:]) ", " ".join(self.explanation.split()), maxsplit=1)[0].rstrip(".;:")
+        return " ".join(self.explanation.split()).partition(". ")[0].removesuffix(".")
 
 
 @cache
