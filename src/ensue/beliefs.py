@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from ensue.arguments import helpful
 from ensue.check.state_problems import state_of
 from ensue.engine.belief.answers import Ask, Known
 from ensue.engine.belief.follower import REASON, SetAside
@@ -28,11 +29,19 @@ from ensue.nodes.states import (
 from ensue.plan.inputs import InputTable
 from ensue.plan.program_plans import ColumnNames, Columns
 from ensue.plan.states import LARGEST_JOINT, StateQuestions, state_questions
-from ensue.programs import Program, QueryLike, written_statements
+from ensue.programs import QueryLike, written_statements
+from ensue.python.state import State, state
 from ensue.runtimes.local_beliefs import BeliefMachine, open_states
 from ensue.runtimes.moments import ticks_of
-from ensue.runtimes.tables import TableKind, are_frames, arrow_tables
+from ensue.runtimes.tables import TableKind, are_frames, arrow_tables, described
 from ensue.text.parser import parse_state_condition
+
+__all__ = ["Beliefs", "State", "Tracking", "of", "state", "track"]
+
+
+def __dir__() -> list[str]:
+    return [*__all__]
+
 
 Condition = str | StateCondition
 
@@ -80,7 +89,7 @@ class Beliefs:
 
         >>> table = pa.table({"t": [1], "type": ["Moved"]})
         >>> text = "STATE s OF a, b IN (x, y) STARTS x ON Moved m: MOVE ANYONE FROM x TO y"
-        >>> now = beliefs(table, text, time="t", type="type")
+        >>> now = of(table, text, time="t", type="type")
         >>> now.probability("a in y").to_pylist(), now.given("b in y").probability("a in y").to_pylist()
         ([{'probability': 0.5}], [{'probability': 0.0}])
         """
@@ -173,40 +182,45 @@ class Beliefs:
         return places, self._number(ExpectedCount(places))
 
 
-def beliefs(
+@helpful
+def of(
     events: Any,
-    program: Program | QueryLike,
+    query: QueryLike,
     *,
-    time: ColumnNames,
+    time: ColumnNames | None = None,
     type: str | None = None,
     at: Any = None,
     policy: str = "error",
     probability: str | None = None,
-    limit: int = LARGEST_JOINT,
+    largest_joint: int = LARGEST_JOINT,
 ) -> Beliefs:
     """What is believed of the states of a program after the events; its tables are of the kind that `events` is.
 
     With `at` it is what was believed at a past time: at one moment, after its events, of every key that was known by
     then; or at the moments of a table, which has the columns of the key and of the time. `policy` says what becomes of
     an event that contradicts what is believed: "error", "skip" or "reset". `probability` names a column with the
-    probability that an event happened. A joint distribution of more than `limit` numbers is not kept: then each
-    variable is kept by itself, and results say how much was lost.
+    probability that an event happened. A joint distribution of more than `largest_joint` numbers is not kept:
+    then each variable is kept by itself, and results say how much was lost.
 
     >>> table = pa.table({"t": [1, 2], "type": ["Seen", "Moved"], "room": ["den", None]})
     >>> program = '''STATE location OF alice IN (den, bath)
     ...   ON Seen s: OBSERVE alice IN s.room RELIABILITY 0.9
     ...   ON Moved m: MOVE alice FROM den TO bath PROBABILITY 0.5'''
-    >>> beliefs(table, program, time="t", type="type", at=1).marginal("alice").to_pylist()
+    >>> of(table, program, time="t", type="type", at=1).marginal("alice").to_pylist()
     [{'value': 'den', 'probability': 0.9}, {'value': 'bath', 'probability': 0.09999999999999998}]
     """
-    questions = state_questions(written_statements(program), policy=policy, probability=probability, limit=limit)
-    if are_frames(events):
+    statements, source = written_statements(query), described(events, time, type, probability=probability)
+    columns = Columns(source.columns.time, source.columns.type)
+    questions = state_questions(
+        statements, policy=policy, probability=source.columns.probability, largest_joint=largest_joint
+    )
+    if are_frames(source.table):
         from ensue.runtimes.spark.belief_tasks import frame_beliefs
 
-        answer, exact, aside_frames = frame_beliefs(events, questions, Columns(time, type), at)
+        answer, exact, aside_frames = frame_beliefs(source.table, questions, columns, at)
         return Beliefs(questions.states, answer, exact, aside_frames)
-    kind, tables = arrow_tables(events)
-    tracking, rows = open_states(tables, questions, Columns(time, type))
+    kind, tables = arrow_tables(source.table)
+    tracking, rows = open_states(tables, questions, columns)
     warm_up_beliefs()
     if at is not None and _is_table(at):
         past = tracking.known_at(rows, at)
@@ -251,42 +265,45 @@ def _warn(aside: SetAside, tracking: BeliefMachine) -> None:
     for plan in tracking.plans:
         if not plan.exact:
             said = f"the variables of state `{plan.statement.name}` are kept apart, because together they are too many"
-            warn(f"{said}; `error` says what is lost, and `limit` how much is kept", EnsueNotice)
+            warn(f"{said}; `error` says what is lost, and `largest_joint` how much is kept", EnsueNotice)
 
 
+@helpful
 def track(
     events: Any,
-    program: Program | QueryLike,
-    columns: Mapping[str, str | Measure],
+    query: QueryLike,
+    measures: Mapping[str, str | Measure],
     *,
-    time: ColumnNames,
+    time: ColumnNames | None = None,
     type: str | None = None,
     before: bool = False,
     reason: str | None = None,
     policy: str = "error",
     probability: str | None = None,
-    limit: int = LARGEST_JOINT,
+    largest_joint: int = LARGEST_JOINT,
     tick: str | None = None,
     buckets: int | None = None,
 ) -> Any:
-    """Every event with what is believed of its key after it, or `before` it: one column for each of `columns`.
+    """Every event with what is believed of its key after it, or `before` it: one column for each of `measures`.
 
-    A column is a question: `"P(anyone in kitchen)"`, `"P(alice in den given bob in den)"`, `"E(count(not outside))"` or
-    `"MOST LIKELY(alice)"`. `reason` names a column that says why an event took no part; for the rest see `beliefs`, and
-    for `tick` and `buckets` of streams `detect`.
+    A measure is a question: `"P(anyone in kitchen)"`, `"P(alice in den given bob in den)"`, `"E(count(not outside))"`
+    or `"MOST LIKELY(alice)"`. `reason` names a column that says why an event was ignored. The other arguments are those
+    of `of`; `tick` and `buckets`, for streams, are those of `ensue.detect`.
 
     >>> table = pa.table({"t": [1, 2], "type": ["Moved", "Moved"]})
     >>> program = "STATE location OF alice, bob IN (home, away) STARTS home ON Moved m: MOVE ANYONE FROM home TO away"
     >>> track(table, program, {"home": "E(count(home))"}, time="t", type="type").column("home").to_pylist()
     [1.0, 0.0]
     """
-    questions = state_questions(written_statements(program), columns, before, policy, probability, reason, limit)
-    if are_frames(events):
+    statements, source = written_statements(query), described(events, time, type, probability=probability, tick=tick)
+    columns, probability = Columns(source.columns.time, source.columns.type), source.columns.probability
+    questions = state_questions(statements, measures, before, policy, probability, reason, largest_joint)
+    if are_frames(source.table):
         from ensue.runtimes.spark.belief_tasks import track_frames
 
-        return track_frames(events, questions, Columns(time, type), tick, buckets)
-    kind, tables = arrow_tables(events)
-    tracking, rows = open_states(tables, questions, Columns(time, type))
+        return track_frames(source.table, questions, columns, source.tick, buckets)
+    kind, tables = arrow_tables(source.table)
+    tracking, rows = open_states(tables, questions, columns)
     warm_up_beliefs()
     told = tracking.run(rows).told
     assert told is not None
@@ -299,7 +316,7 @@ class Tracking:
     """How a `Detector` tracks the STATEs of its program.
 
     With `before`, measures are those before each event. `reason` names a column that says why a STATE ignored an event.
-    `policy` and `limit` are those of `ensue.beliefs.track`.
+    `policy` and `largest_joint` are those of `ensue.beliefs.track`.
 
     >>> Tracking(policy="skip").before
     False
@@ -308,13 +325,15 @@ class Tracking:
     before: bool = False
     reason: str | None = None
     policy: str = "error"
-    limit: int = LARGEST_JOINT
+    largest_joint: int = LARGEST_JOINT
 
     def questions(
         self, statements: Statements, measures: Mapping[str, str | Measure], probability: str | None
     ) -> StateQuestions:
         """What is asked of the states, checked; `measures` are columns that only the user sees."""
-        asked = state_questions(statements, measures, self.before, self.policy, probability, self.reason, self.limit)
+        asked = state_questions(
+            statements, measures, self.before, self.policy, probability, self.reason, self.largest_joint
+        )
         return replace(asked, measured=tuple(field.name for field in asked.fields))
 
 

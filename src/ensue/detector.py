@@ -11,7 +11,8 @@ import pyarrow as pa
 from ensue.actions.bindings import Delivery, Reactions, calls_table, courier_of, resolve_actions
 from ensue.actions.delivery import Courier, Deliveries
 from ensue.actions.receivers import ReceiverLike
-from ensue.api import checked_limit, warn_set_aside
+from ensue.api import match_limit, warn_set_aside
+from ensue.arguments import helpful
 from ensue.beliefs import Beliefs, Tracking, by_stream, tracked_beliefs, warn_ignored
 from ensue.constraints import ConstraintsLike
 from ensue.engine.belief.follower import BeliefAnswers
@@ -25,7 +26,7 @@ from ensue.lower.phases import CheckedProgram, LoweredProgram, lower
 from ensue.nodes.names import Stream
 from ensue.nodes.states import Measure
 from ensue.plan.inputs import InputTable
-from ensue.plan.plans import DEFAULT_LIMIT, Options
+from ensue.plan.plans import DEFAULT_LIMITS, Limits, Options
 from ensue.plan.program_plans import ColumnNames, Columns, plan_queries, with_violations
 from ensue.plan.states import StateQuestions, refuse_ahead, refuse_ends
 from ensue.programs import (
@@ -106,6 +107,7 @@ class Detector:
     program may also have none or several; then `matches` is None.
     """
 
+    @helpful
     def __init__(
         self,
         query: QueryLike,
@@ -115,7 +117,7 @@ class Detector:
         end: ColumnNames | None = None,
         probability: str | None = None,
         alternatives: str | None = None,
-        limit: int | None = DEFAULT_LIMIT,
+        limits: Limits = DEFAULT_LIMITS,
         match_id: bool = False,
         constraints: ConstraintsLike | None = None,
         violations: bool = False,
@@ -141,7 +143,7 @@ class Detector:
         self._columns = Columns(time, type, end, probability, alternatives)
         self._match_id = match_id
         self._violations = violations
-        self._options = Options(limit=checked_limit(limit))
+        self._options = Options(limit=match_limit(limits))
         self._machine: Machine | None = None
         self._state: State | None = None
         self._schemas: dict[Stream | None, pa.Schema] = {}

@@ -10,6 +10,31 @@ from ensue.python.patterns import Pattern, PatternLike, pattern_node, raise_any
 from ensue.python.values import ConditionLike, WindowLike, condition_node, window
 from ensue.text.operands import window_problems
 
+__all__ = [
+    "any_event",
+    "anyone",
+    "aperiodic",
+    "aperiodic_list",
+    "both",
+    "chain",
+    "concurrent",
+    "follows",
+    "next_to",
+    "not_follows",
+    "not_precedes",
+    "periodic",
+    "periodic_list",
+    "precedes",
+    "prior_to",
+    "relative",
+    "simultaneous",
+    "unless",
+]
+
+
+def __dir__() -> list[str]:
+    return [*__all__]
+
 
 def follows(first: PatternLike, second: PatternLike, within: WindowLike) -> Pattern:
     """The second ends after the first, so much later at most: `FOLLOWS(x, y, d)`.

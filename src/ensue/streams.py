@@ -8,17 +8,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ensue.api import checked_emit, checked_limit, detect
+from ensue.api import checked_emit, detect, match_limit
+from ensue.arguments import helpful
 from ensue.constraints import ConstraintsLike
 from ensue.errors import QueryError, SchemaError, did_you_mean
 from ensue.plan.outputs import OutputSchema, partial_output
 from ensue.plan.partial import partial_problems, partial_queries
 from ensue.plan.planner import plan_query
-from ensue.plan.plans import DEFAULT_LIMIT, Options, QueryPlan
-from ensue.plan.program_plans import ColumnNames, Columns, ProgramPlan, by_keys, plan_queries, with_violations
+from ensue.plan.plans import DEFAULT_LIMITS, Limits, Options, QueryPlan
+from ensue.plan.program_plans import ColumnNames, ProgramPlan, by_keys, plan_queries, with_violations
 from ensue.plan.states import refuse_ahead
 from ensue.programs import Program, QueryLike, program_statements
-from ensue.runtimes.tables import are_frames, fixed_tables, together_schema
+from ensue.runtimes.tables import are_frames, described, fixed_tables, together_schema
 from ensue.text.render import render_pattern
 
 if TYPE_CHECKING:
@@ -30,13 +31,14 @@ VIOLATIONS = "CONSTRAINTS"
 """How the violations are called among the patterns; no pattern can be called so without quotes."""
 
 
+@helpful
 def start(
     events: Any,
-    query: Program | QueryLike,
+    query: QueryLike,
     *,
     to: Sinks,
     checkpointLocation: str,  # noqa: N803 (Spark's word)
-    time: ColumnNames,
+    time: ColumnNames | None = None,
     trigger: Mapping[str, Any] | None = None,
     type: str | None = None,
     end: ColumnNames | None = None,
@@ -45,7 +47,7 @@ def start(
     violations: Sink | None = None,
     probability: str | None = None,
     alternatives: str | None = None,
-    limit: int | None = DEFAULT_LIMIT,
+    limits: Limits = DEFAULT_LIMITS,
     match_id: bool = False,
     emit: str = "complete",
     tick: str | None = None,
@@ -84,6 +86,8 @@ def start(
     """
     statements = program_statements(query, constraints)
     paced = checked_trigger(trigger)
+    source = described(events, time, type, end, probability, alternatives, tick=tick, tables=tables)
+    events, columns = source.table, source.columns
     if not are_frames(events):
         raise SchemaError(
             "not-a-stream",
@@ -98,10 +102,10 @@ def start(
 
     require_pyspark()
     names = Program(statements).names
-    options, eager = Options(limit=checked_limit(limit)), checked_emit(emit, statements)
-    refuse_ahead(statements, end, eager)
-    columns = Columns(time, type, end, probability, alternatives)
-    planned = plan_queries(empty_tables(events), statements, columns, match_id, fixed_tables(tables, statements))
+    options, eager = Options(limit=match_limit(limits)), checked_emit(emit, statements)
+    refuse_ahead(statements, columns.end, eager)
+    fixed = fixed_tables(source.tables, statements, source.offered)
+    planned = plan_queries(empty_tables(events), statements, columns, match_id, fixed)
     patterns = names[: len(statements.results)]
     if violations is not None:
         planned, names = with_violations(planned, statements), (*names, VIOLATIONS)
@@ -111,7 +115,9 @@ def start(
             "not-a-stream", "the DataFrame is not a stream", "`ensue.detect` and `ensue.run` take tables of the past"
         )
     sinks = _Places.of(planned, patterns, to, late, timed_out, violations)
-    plan = partial(plan_stream, inputs, options=options, eager=eager, late=bool(sinks.late), tick=tick, buckets=buckets)
+    plan = partial(
+        plan_stream, inputs, options=options, eager=eager, late=bool(sinks.late), tick=source.tick, buckets=buckets
+    )
     groups = _groups(planned, names, sinks, plan)
     spark = inputs[0].frame.sparkSession
     advise(spark, streaming=True)

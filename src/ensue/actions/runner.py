@@ -13,24 +13,26 @@ from ensue.actions.delivery import Courier, Deliveries, Route
 from ensue.actions.receivers import ReceiverLike
 from ensue.actions.sinks import OnSpark
 from ensue.api import run
+from ensue.arguments import helpful
 from ensue.errors import SchemaError
-from ensue.plan.plans import DEFAULT_LIMIT
+from ensue.plan.plans import DEFAULT_LIMITS, Limits
 from ensue.plan.program_plans import ColumnNames, Columns, by_keys, plan_queries
 from ensue.programs import Program, QueryLike, program_statements
-from ensue.runtimes.tables import are_frames, arrow_tables, fixed_tables
+from ensue.runtimes.tables import DescribedEvents, are_frames, arrow_tables, described, fixed_tables
 from ensue.streams import start
 
 
+@helpful
 def act(
     events: Any,
     query: QueryLike,
     actions: Mapping[str, ReceiverLike],
     *,
-    time: ColumnNames,
+    time: ColumnNames | None = None,
     type: str | None = None,
     end: ColumnNames | None = None,
     tables: Mapping[str, Any] | None = None,
-    limit: int | None = DEFAULT_LIMIT,
+    limits: Limits = DEFAULT_LIMITS,
     delivery: Delivery | None = None,
     checkpointLocation: str | None = None,  # noqa: N803 (Spark's word)
     **stream: Any,
@@ -53,7 +55,9 @@ def act(
     """
     reactions = resolve_actions(query, actions)
     courier = courier_of(reactions.routes, delivery)
-    reading = _Columns(Columns(time, type, end), limit, tables)
+    source = described(events, time, type, end, tables=tables)
+    events = source.table
+    reading = _Columns(source.columns, limits, tables, source.offered)
     if are_frames(events):
         from ensue.runtimes.spark.connectors import is_streaming
 
@@ -72,20 +76,21 @@ class _Columns:
     """How events are read."""
 
     columns: Columns
-    limit: int | None
+    limits: Limits
     tables: Mapping[str, Any] | None
+    offered: Mapping[str, Any] | None
 
-    def options(self) -> dict[str, Any]:
-        """The same as arguments of `ensue.run` and `ensue.start`."""
-        own = self.columns
-        return {"time": own.time, "type": own.type, "end": own.end, "limit": self.limit, "tables": self.tables}
+    def source(self, events: Any) -> DescribedEvents:
+        """The events of `ensue.run` and `ensue.start`."""
+        return DescribedEvents(events, self.columns, offered=self.offered)
 
 
 def _act_on_tables(reactions: Reactions, courier: Courier, events: Any, reading: _Columns) -> Deliveries:
     frames = are_frames(events)
     # Not as pandas or polars: receivers get the values that the program means.
     given = events if frames else arrow_tables(events)[1]
-    results = run(reactions.program, given, **reading.options(), match_id=True)
+    source = reading.source(given)
+    results = run(source, reactions.program, limits=reading.limits, tables=reading.tables, match_id=True)
     found = [results[name].toArrow() if frames else results[name] for name in reactions.names]
     results.release()
     calls = [calls_table(*pair) for pair in zip(courier.routes, found, strict=True)]
@@ -121,12 +126,13 @@ def _start(
     program = reactions.program if to is None else reactions.with_results
     calls = _stream_sinks(program, courier, events, reading)
     return start(
-        events,
+        reading.source(events),
         program,
         to={**(to or {}), **dict(zip(reactions.names, calls, strict=True))},
         checkpointLocation=checkpoint,
         match_id=True,
-        **reading.options(),
+        limits=reading.limits,
+        tables=reading.tables,
         **others,
     )
 
@@ -136,7 +142,7 @@ def _stream_sinks(program: Program, courier: Courier, events: Any, reading: _Col
     from ensue.runtimes.spark.frames import empty_tables
 
     statements = program_statements(program)
-    fixed = fixed_tables(reading.tables, statements)
+    fixed = fixed_tables(reading.tables, statements, reading.offered)
     planned = plan_queries(empty_tables(events), statements, reading.columns, True, fixed)
     before = len(planned.plans) - len(courier.routes)
     sinks = {}

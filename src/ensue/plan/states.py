@@ -104,7 +104,7 @@ def state_questions(
     policy: str = "error",
     probability: str | None = None,
     reason: str | None = None,
-    limit: int = LARGEST_JOINT,
+    largest_joint: int = LARGEST_JOINT,
 ) -> StateQuestions:
     """The states of a program, with what the user says about them checked."""
     if not statements.states:
@@ -114,10 +114,13 @@ def state_questions(
         raise SchemaError("state-policy", f"`policy` is 'error', 'skip' or 'reset', not {policy!r}")
     if probability is not None and not isinstance(probability, str):
         raise SchemaError("column-name", f"`probability` is the name of a column, not {probability!r}", "pass a text")
-    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-        raise SchemaError("limit-type", f"`limit` is how many numbers a joint distribution may have, not {limit!r}")
+    if isinstance(largest_joint, bool) or not isinstance(largest_joint, int) or largest_joint < 1:
+        said = f"`largest_joint` is how many numbers a joint distribution may have, not {largest_joint!r}"
+        raise SchemaError("limit-type", said)
     wanted = tuple(_column(name, given, statements) for name, given in (columns or {}).items())
-    return StateQuestions(statements.states, statements.source, wanted, before, policy, probability, reason, limit)
+    return StateQuestions(
+        statements.states, statements.source, wanted, before, policy, probability, reason, largest_joint
+    )
 
 
 def _column(name: str, given: str | Measure, statements: Statements) -> StateColumn:

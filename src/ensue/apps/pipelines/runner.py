@@ -28,6 +28,7 @@ from ensue.apps.pipelines.model import (
 from ensue.apps.pipelines.yaml_tree import FileValue, redact
 from ensue.errors import CodedError, Problem, QueryError
 from ensue.explanation.report import HtmlReport, report
+from ensue.plan.plans import Limits
 from ensue.streams import start
 
 # --- The Spark session of a pipeline: with the packages that its formats need, and a look whether Spark finds them.
@@ -201,7 +202,7 @@ class _Job:
             columns = {key: reading[key] for key in ("time", "type") if key in reading}
             total = _sum(total, self._write("violations", own.violations, violations(events, own.program, **columns)))
         if own.outputs:
-            found = run(own.program, events, match_id=self._needs_ids, **reading)
+            found = run(events, own.program, match_id=self._needs_ids, **reading)
             try:
                 for name, sink in own.outputs.items():
                     total = _sum(total, self._write(name, sink, found[name]))
@@ -363,7 +364,7 @@ class _Job:
         )
 
     def _reading(self) -> dict[str, Any]:
-        """What `ensue.run`, `ensue.start` and `ensue.act` are told about the events."""
+        """What `ensue.run`, `ensue.start` and `ensue.actions.act` are told about the events."""
         from ensue.runtimes.spark.connectors import read_frame
 
         sources = self.pipeline.sources
@@ -371,7 +372,7 @@ class _Job:
             name: read_frame(self.spark, self._reading_of(table), streaming=False)
             for name, table in self.pipeline.tables.items()
         }
-        common = {"limit": self.pipeline.limit, "tables": tables or None}
+        common = {"limits": Limits(matches=self.pipeline.limit), "tables": tables or None}
         first = sources[0]
         if first.stream is None:
             return {"time": first.time.value, "type": _value(first.type), "end": _value(first.end), **common}
