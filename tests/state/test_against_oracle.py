@@ -139,7 +139,7 @@ def test_any_cut_with_restarts_is_one_run(data: st.DataObject, policy: str) -> N
     text, columns = text_of(state), {"chance": ProbabilityOf(data.draw(conditions(state)))}
     options: dict[str, Any] = {"time": "t", "type": "type", "policy": policy, "probability": "p"}
     limit = data.draw(st.sampled_from([4096, 1]))
-    stepwise = {"time": "t", "type": "type", "probability": "p", "tracking": Tracking(policy=policy, limit=limit)}
+    stepwise = {"time": "t", "type": "type", "probability": "p", "tracking": Tracking(policy=policy, largest_joint=limit)}
     whole = ensue.track(table_of(rows), text, columns, limit=limit, **options).to_pylist()
     cuts = sorted(data.draw(st.sets(st.integers(0, len(rows)), max_size=3)))
     tracker = ensue.Detector(text, measures=columns, **stepwise)
