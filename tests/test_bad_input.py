@@ -318,7 +318,7 @@ def test_run_takes_one_query_built_in_python() -> None:
 
 @pytest.mark.parametrize("text", ["", "   ", "-- nothing"])
 def test_empty_query(text: str) -> None:
-    refused(lambda: detect(EVENTS, text), "empty-query", "a query starts with PATTERN")
+    refused(lambda: detect(EVENTS, text), "empty-query", "start a query with PATTERN")
 
 
 def test_several_statements_where_one_is_expected() -> None:
