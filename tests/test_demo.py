@@ -105,7 +105,7 @@ def broken_promises(events: pa.Table) -> list[int]:
 @pytest.mark.parametrize("seed", [7, 8])
 def test_matches_are_those_of_a_plain_reading(seed: int) -> None:
     events = draw_orders(5_000, seed)
-    found = ensue.run(demo_program(), events, time="t", type="type")
+    found = ensue.run(events, demo_program(), time="t", type="type")
     assert list(found) == list(READINGS)
     for name, reading in READINGS.items():
         expected = sorted(order for order, history in histories(events) for _ in range(reading(history)))
@@ -200,7 +200,7 @@ def test_ctrl_c_stops_the_stream_and_leaves_nothing(
         assert spark.streams.active
         signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(order_stream.Shown, "look", press)
+    monkeypatch.setattr(order_stream.ProgressBar, "look", press)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     result = CliRunner().invoke(app, ["demo", "--orders", "50"])
     assert result.exit_code == 130

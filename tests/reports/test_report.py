@@ -58,7 +58,7 @@ def test_the_page_holds_the_facts_and_a_match_what_proves_it() -> None:
     assert (unpaid["start"], unpaid["end"], unpaid["row"]) == (60_000, 400_000, {"id": 8})
     assert [facts["events"][number]["stream"] for number in unpaid["events"]] == ["Placed", "Shipped"]
     assert "no Paid y after 1970-01-01 00:01:00 before 1970-01-01 00:06:40" in texts(unpaid["proof"])
-    ids = ensue.run(UNPAID, ORDERS, time="t", type="type", match_id=True)["unpaid"]["match_id"].to_pylist()
+    ids = ensue.run(ORDERS, UNPAID, time="t", type="type", match_id=True)["unpaid"]["match_id"].to_pylist()
     assert [unpaid["id"]] == ids
 
 
@@ -257,7 +257,7 @@ def test_a_pattern_without_a_name() -> None:
 
 def test_too_many_matches_are_an_error() -> None:
     with pytest.raises(ensue.LimitError, match="has more than 1 match"):
-        report("PATTERN p SEQ(Placed p, Shipped s) WITHIN 1 hour", limit=1)
+        report("PATTERN p SEQ(Placed p, Shipped s) WITHIN 1 hour", limits=ensue.Limits(matches=1))
 
 
 def test_events_that_last_are_drawn_from_start_to_end() -> None:
@@ -269,3 +269,10 @@ def test_events_that_last_are_drawn_from_start_to_end() -> None:
         ("B", 1, 9),
         ("h", 1, 9),
     }
+
+
+@pytest.mark.parametrize("types", ["ACA", "ACC", "CAC"])
+def test_matches_of_keys_with_several_traces_are_shown(types: str) -> None:
+    table = pa.table({"t": [1, 2, 3], "type": list(types), "k": [1, 1, 1]})
+    program = "CONSTRAINT ENDS(C) PARTITION BY k; PATTERN p SEQ(A a, C c) PARTITION BY k WITHIN 5"
+    assert "1 match" in repr(ensue.report(table, program, time="t", type="type"))

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ensue.arguments import helpful
 from ensue.constraints import ConstraintsLike
 from ensue.engine.events import FOREVER, NEVER
 from ensue.engine.goals import Goals, open_goals
@@ -33,41 +34,42 @@ MOST_GOALS = 100_000
 """How many goals are listed unless the user says otherwise."""
 
 
+@helpful
 def waiting(
-    program: Program | QueryLike,
-    state: Any,
+    detector: Any,
+    query: QueryLike,
     *,
-    limit: int | None = MOST_GOALS,
+    most_goals: int | None = MOST_GOALS,
     constraints: ConstraintsLike | None = None,
     tables: Mapping[str, Any] | None = None,
     spark: Any = None,
 ) -> pa.Table:
     """The open goals of a run: for each key what has been matched, what is awaited next, until when, what cancels it.
 
-    `state` is a `Detector` of the program, what its `snapshot()` gave, or the checkpoint folder of a stream of Spark.
+    `detector` is a `Detector` of the program, what its `snapshot()` returned, or the `checkpointLocation` of a stream.
     A row says the `name` of the pattern or head, the key, the events that are `matched`, what is `awaited`, `until`
-    when it can come (null: for ever), what would cancel it (`cancelled_by`), and all of it as `text`. More than `limit`
-    rows are an error (None: no limit).
+    when it can come (null: for ever), what would cancel it (`cancelled_by`), and all of it as `text`. More than
+    `most_goals` rows are an error (None: no limit).
 
     >>> from ensue.detector import Detector
     >>> query = "PATTERN SEQ(Order o, NOT Cancel c, Paid p) PARTITION BY id WITHIN 10"
     >>> detector = Detector(query, time="t", type="type")
     >>> _ = detector.advance(pa.table({"t": [1], "type": ["Order"], "id": [7]}), watermark=5)
-    >>> waiting(query, detector)["text"].to_pylist()
+    >>> waiting(detector, query)["text"].to_pylist()
     ['o at 1; waits for Paid p after 5 until 11; cancelled by Cancel c']
     """
-    statements = program_statements(program, constraints)
+    statements = program_statements(query, constraints)
     fixed = fixed_tables(tables, statements)
     found: list[pa.Table] = []
     count = 0
-    for saved in _saved(state, spark):
+    for saved in _saved(detector, spark):
         for name, goals in _goals_by_name(statements, fixed, saved):
             count += goals.chunk.rows.length
-            if limit is not None and count > limit:
+            if most_goals is not None and count > most_goals:
                 raise LimitError(
                     "too-many-goals",
-                    f"there are more than {limit:,} open goals",
-                    "`limit=` raises the limit; a shorter WITHIN leaves fewer",
+                    f"there are more than {most_goals:,} open goals",
+                    "`most_goals=` raises the limit; a shorter WITHIN leaves fewer",
                 )
             found.append(_table(name, goals))
     if not found:

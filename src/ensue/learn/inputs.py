@@ -216,7 +216,7 @@ def _check_size(counts: pa.Table, limit: int) -> None:
         raise LimitError(
             "refinement-size",
             f"at least {contexts:,} contexts times {labels:,} labels are more than the limit of {limit:,}",
-            "name fewer features, or such with fewer values; or set a larger `limit=`",
+            "name fewer features, or such with fewer values; or set a larger `most_counts=`",
         )
 
 

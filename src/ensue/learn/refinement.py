@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ensue.arguments import helpful
 from ensue.engine.refinement import (
     ContextColumns,
     Expansion,
@@ -27,14 +28,15 @@ from ensue.expr.kinds import NUMBERS, Kind
 from ensue.expr.types import kind_of, readable_type
 from ensue.learn import inputs
 from ensue.learn.calibration import Evaluation, calibrate, split_counts
+from ensue.runtimes.tables import DescribedEvents
 
-LIMIT = 1_000_000
+MOST_COUNTS = 1_000_000
 BINS = 10
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Refinement:
-    """What events are likely to be, given their context: made by `ensue.fit_refinement` or `ensue.load_refinement`.
+    """What events are likely to be, given their context: made by `ensue.learn.fit` or `ensue.learn.load`.
 
     `labels` are what an event can be. `evaluation` is that on the events held out, if there were any.
     """
@@ -62,8 +64,8 @@ class Refinement:
         """How probable each label is in a context. A feature that is not named has a value that never came.
 
         >>> seen = pa.table({"who": ["alice", "alice", "bob"], "room": ["den", "den", "hall"]})
-        >>> from ensue.learn import fit_refinement
-        >>> fit_refinement(seen, label="who", context="room").distribution(room="den")
+        >>> from ensue.learn import fit
+        >>> fit(seen, label="who", context="room").distribution(room="den")
         {'alice': 0.875, 'bob': 0.125}
         """
         for name in context:
@@ -108,8 +110,8 @@ class Refinement:
         stream, where they are not, events that are equal in all columns would be one.
 
         >>> seen = pa.table({"who": ["alice", "alice", "bob"], "room": ["den", "den", "hall"]})
-        >>> from ensue.learn import fit_refinement
-        >>> found = fit_refinement(seen, label="who", context="room").apply(pa.table({"t": [1], "room": ["den"]}))
+        >>> from ensue.learn import fit
+        >>> found = fit(seen, label="who", context="room").apply(pa.table({"t": [1], "room": ["den"]}))
         >>> found.drop_columns("alternatives").to_pylist()[0]
         {'t': 1, 'room': 'den', 'type': 'alice', 'probability': 0.875}
         """
@@ -132,7 +134,7 @@ class Refinement:
             return expand_frame(given, expansion)
         return kind.from_arrow(expansion.expand(given))
 
-    def evaluate(self, events: Any, *, bins: int = BINS, limit: int = LIMIT) -> Evaluation:
+    def evaluate(self, events: Any, *, bins: int = BINS, most_counts: int = MOST_COUNTS) -> Evaluation:
         """Compares the predictions with events whose label is known, of a table or DataFrame; others are left out.
 
         Take events that were not used for fitting: later ones, say. `bins` is the number of ranges of the reliability.
@@ -141,11 +143,11 @@ class Refinement:
         schema = inputs.schema_of(given)
         inputs.check_category(schema, self.reading.label, "label")
         inputs.check_columns(schema, self.reading)
-        counts = inputs.count_events(given, self.reading, inputs.checked_number(limit, "limit"))
+        counts = inputs.count_events(given, self.reading, inputs.checked_number(most_counts, "most_counts"))
         return evaluated(self, counts, inputs.checked_number(bins, "bins"))
 
     def save(self, path: str | Path) -> Path:
-        """Writes it to a JSON file, for `ensue.load_refinement`."""
+        """Writes it to a JSON file, for `ensue.learn.load`."""
         from ensue.learn.refinement import write_refinement
 
         return write_refinement(self, Path(path))
@@ -244,14 +246,14 @@ def _written_logistic(model: Model) -> dict[str, Any] | None:
     }
 
 
-def load_refinement(path: str | Path) -> Refinement:
+def load(path: str | Path) -> Refinement:
     """The refinement that `Refinement.save` wrote to a file.
 
     >>> import tempfile
-    >>> from ensue.learn import fit_refinement
+    >>> from ensue.learn import fit
     >>> seen = pa.table({"who": ["alice", "alice", "bob"], "room": ["den", "den", "hall"]})
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     load_refinement(fit_refinement(seen, label="who", context="room").save(f"{folder}/who.json"))
+    ...     load(fit(seen, label="who", context="room").save(f"{folder}/who.json"))
     Refinement of `who` to 2 labels by room, from 3 events
     """
     content = _content(Path(path))
@@ -314,13 +316,14 @@ def _read_evaluation(given: dict[str, Any] | None) -> Evaluation | None:
     return Evaluation(given["events"], given["unknown"], given["log_loss"], given["brier"], reliability)
 
 
-# --- Fitting a refinement to archived events: `ensue.fit_refinement`.
+# --- Fitting a refinement to archived events: `ensue.learn.fit`.
 
 COUNTS, LOGISTIC = "counts", "logistic"
 MODELS = (COUNTS, LOGISTIC)
 
 
-def fit_refinement(
+@helpful
+def fit(
     events: Any,
     *,
     label: str,
@@ -332,7 +335,7 @@ def fit_refinement(
     smoothing: float = 1.0,
     holdout: float | None = None,
     seed: int = 0,
-    limit: int = LIMIT,
+    most_counts: int = MOST_COUNTS,
 ) -> Refinement:
     """Learns from archived events who or what an event is likely to be, given its context.
 
@@ -347,15 +350,19 @@ def fit_refinement(
     DataFrames, in which each feature has a weight of its own; `smoothing` is the strength of its ridge.
 
     With `holdout`, each event is held out with this probability, drawn by `seed`, and the `evaluation` of the result
-    is that on those. At most so many contexts times labels as `limit` says are kept.
+    is that on those. A model of more than `most_counts` contexts times
+    labels is an error.
 
     >>> seen = pa.table({"who": ["alice", "alice", "bob"], "room": ["den", "den", "hall"]})
-    >>> fit_refinement(seen, label="who", context="room")
+    >>> fit(seen, label="who", context="room")
     Refinement of `who` to 2 labels by room, from 3 events
     """
     strength = inputs.checked_share(smoothing, "smoothing", most=float("inf"), open_ended=True)
     share = None if holdout is None else inputs.checked_share(holdout, "holdout", open_ended=True)
-    drawn, most = inputs.checked_number(seed, "seed", least=0), inputs.checked_number(limit, "limit")
+    drawn, most = inputs.checked_number(seed, "seed", least=0), inputs.checked_number(most_counts, "most_counts")
+    if isinstance(events, DescribedEvents):
+        own = events.columns.time
+        events, time = events.table, own if time is None and isinstance(own, str) else time
     _check_model(model, events)
     _, given = inputs.opened(events)
     reading = inputs.checked_reading(inputs.schema_of(given), label, context, time, partition_by, zone)

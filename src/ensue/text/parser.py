@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import os
 import pickle
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -18,13 +19,16 @@ from typing import Any
 import lark
 from lark import Lark, Token, Tree, UnexpectedInput
 
-from ensue.errors import QueryError, Source
+from ensue.errors import Problem, QueryError, Source
 from ensue.nodes.expressions import Expr
 from ensue.nodes.patterns import Pattern, Return, Statements, Window
 from ensue.nodes.rules import Item
 from ensue.nodes.states import Drift, Measure, Response, StateCondition
 from ensue.text.builder import Builder
 from ensue.text.rule_builder import NamedArgument
+
+FILE_NAME = re.compile(r"[^\n(){}=;]+\.ensue")
+"""Text that is probably the name of a file, if it is not a query."""
 
 # --- Parser tables, cached on disk like Python's bytecode
 
@@ -52,8 +56,18 @@ def _folders() -> list[Path]:
     return [GRAMMAR.parent / "__pycache__", *([Path(home, "ensue")] if os.path.isabs(home) else [])]
 
 
+def _is_private(path: Path) -> bool:
+    """Whether only the user or root can write to a folder or a file: reading a pickle runs code."""
+    if os.name == "nt":
+        return True
+    entry = path.stat()
+    return entry.st_uid in (0, os.getuid()) and not entry.st_mode & 0o022
+
+
 def _read(path: Path, made_of: str) -> Lark | None:
     try:
+        if not _is_private(path.parent) or not _is_private(path):
+            return None
         with path.open("rb") as file:
             return Lark.load(file) if pickle.load(file) == made_of else None
     except _UNREADABLE:
@@ -68,8 +82,11 @@ def _keep(parser: Lark, made_of: str, folders: Sequence[Path]) -> None:
     for folder in folders:
         own = folder / f"{NAME}.{os.getpid()}"
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+            if not _is_private(folder):
+                continue
             own.write_bytes(content.getvalue())
+            own.chmod(0o644)
             own.replace(folder / NAME)
         except OSError:
             with suppress(OSError):
@@ -94,6 +111,16 @@ def parse_statements(text: str, name: str = "query") -> Statements:
     """
     statements: Statements = _parse(text, "statements", name)
     return statements
+
+
+def file_statements(path: Path, name: str | None = None) -> Statements:
+    """Parse the statements of a file. Error messages show the file name, or `name`."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise QueryError([Problem("query-file", f"cannot read `{path}`: {reason}")]) from error
+    return parse_statements(text, name or path.name)
 
 
 def parse_pattern(text: str) -> Pattern:
@@ -204,6 +231,9 @@ def _parse(text: str, start: str, name: str) -> Any:
     except UnexpectedInput as unexpected:
         from ensue.text.syntax_errors import explain_syntax
 
+        if start == "statements" and FILE_NAME.fullmatch(text):
+            said, hint = f"`{text}` is the name of a file, not a query", f'pass `pathlib.Path("{text}")`'
+            raise QueryError([Problem("file-name", said, hint=hint)]) from None
         raise explain_syntax(unexpected, source, start) from None
     builder = Builder(source)
     value = builder.build(tree)

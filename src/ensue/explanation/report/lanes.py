@@ -47,7 +47,7 @@ BINS = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class PageLimits:
     """How many keys, events and matches are shown, over all patterns."""
 
     keys: int

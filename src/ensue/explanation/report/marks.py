@@ -40,7 +40,8 @@ class Marks:
 
     def number(self, source: EventSource, row: int, lane: int) -> int:
         """The number of an event, which from now on stands in this lane too."""
-        place = next(place for place, own in enumerate(self.loaded.sources) if own is source)
+        # ENDS puts the rows of a source apart by trace: another source, with the same rows and the same times.
+        place = next(place for place, own in enumerate(self.loaded.sources) if own.starts is source.starts)
         return self._number(place, row, lane, drawn=isinstance(source.input.stream, str | None))
 
     def _number(self, place: int, row: int, lane: int, drawn: bool = True) -> int:

@@ -116,10 +116,14 @@ def frame_beliefs(
     tracking, inputs, layout = _opened(events, questions, columns)
     if inputs[0].frame.isStreaming:
         said = "the DataFrame is a stream, of which there is no state after all events"
-        raise SchemaError("state-stream", said, "`ensue.track` gives what is believed at every event of a stream")
+        raise SchemaError(
+            "state-stream", said, "`ensue.beliefs.track` gives what is believed at every event of a stream"
+        )
     if hasattr(at, "columns") or hasattr(at, "column_names"):
         said = "on Spark `at` is one moment, not a table of them"
-        raise SchemaError("state-stream", said, "use `ensue.track`, or collect the events of the keys that matter")
+        raise SchemaError(
+            "state-stream", said, "use `ensue.beliefs.track`, or collect the events of the keys that matter"
+        )
     until = None if at is None else ticks_of(at, tracking.time_type)
 
     def answer(ask: Ask) -> DataFrame:

@@ -207,7 +207,7 @@ def any_match_of_frames(
     refuse_questions(
         statements,
         "needs all events of the state, but `any_match` on a DataFrame processes each key separately",
-        "add the answer as a column with `ensue.track` first, and use that column in the pattern",
+        "add the answer as a column with `ensue.beliefs.track` first, and use that column in the pattern",
     )
     tables = empty_tables(events)
     planned = program_plans.plan_queries(tables, statements, columns, fixed=fixed_tables(None, statements))

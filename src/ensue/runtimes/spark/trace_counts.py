@@ -51,7 +51,7 @@ def count_frames(
     if inputs[0].frame.isStreaming:
         raise SchemaError(
             "stream-as-log",
-            "`ensue.mine` counts over whole traces, and those of a stream have no end",
+            "`ensue.process.mine` counts over whole traces, and those of a stream have no end",
             "read the DataFrame with `spark.read`",
         )
     advise(inputs[0].frame.sparkSession, stacklevel=CALLERS)
