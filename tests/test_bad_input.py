@@ -76,7 +76,9 @@ def test_missing_column_of_one_stream_is_named_with_the_stream() -> None:
 
 
 def test_missing_partition_column() -> None:
-    error = refused(lambda: detect(EVENTS, QUERY.replace("id", "ids")), "no-such-field", "PARTITION BY names `ids`")
+    error = refused(
+        lambda: detect(EVENTS, QUERY.replace("id", "ids")), "no-such-field", "PARTITION BY uses field `ids`"
+    )
     assert isinstance(error, ensue.QueryError)
     assert error.hint == "did you mean `id`?"
 
@@ -95,7 +97,7 @@ def test_partition_column_that_one_stream_lacks() -> None:
 
 def test_partition_column_of_two_kinds() -> None:
     tables = {"A": pa.table({"t": [1], "id": [1]}), "B": pa.table({"t": [2], "id": ["1"]})}
-    refused(lambda: ensue.detect(tables, QUERY, time="t"), "type-clash", "number in `A` and text in `B`")
+    refused(lambda: ensue.detect(tables, QUERY, time="t"), "type-clash", "number in `A` but text in `B`")
 
 
 COUNTING = "PATTERN SEQ(A a, B b) PARTITION BY id WITHIN 3 EVENTS"
@@ -118,7 +120,7 @@ def test_window_over_events_with_a_table_of_other_keys() -> None:
 @pytest.mark.parametrize("values", [[[1]] * 4, [{"x": 1}] * 4, [b"k"] * 4], ids=["list", "struct", "binary"])
 def test_keys_that_cannot_be_compared(values: list[Any]) -> None:
     table = with_column("id", pa.array(values))
-    refused(lambda: detect(table), "type-clash", "PARTITION BY names `id`", "cannot be compared")
+    refused(lambda: detect(table), "type-clash", "PARTITION BY uses `id`", "cannot be compared")
 
 
 def test_unsigned_keys_beyond_signed_integers() -> None:
@@ -192,7 +194,7 @@ def test_windows_in_the_other_measure() -> None:
 def test_durations_of_less_than_a_tick(pattern: str) -> None:
     """Moments that are no time apart would never come to an end."""
     stamps = with_column("t", EVENTS["t"].cast(pa.timestamp("s")))
-    refused(lambda: detect(stamps, f"PATTERN {pattern}"), "window-size", "one tick")
+    refused(lambda: detect(stamps, f"PATTERN {pattern}"), "window-size", "shorter than the unit")
     assert detect(with_column("t", EVENTS["t"].cast(pa.timestamp("ms"))), f"PATTERN {pattern}") is not None
 
 
@@ -319,7 +321,7 @@ def test_run_takes_one_query_built_in_python() -> None:
 
 @pytest.mark.parametrize("text", ["", "   ", "-- nothing"])
 def test_empty_query(text: str) -> None:
-    refused(lambda: detect(EVENTS, text), "empty-query", "a query starts with PATTERN")
+    refused(lambda: detect(EVENTS, text), "empty-query", "start a query with PATTERN")
 
 
 def test_several_statements_where_one_is_expected() -> None:
