@@ -89,7 +89,7 @@ class Reason:
 
     @property
     def text(self) -> str:
-        return self.words if self.window is None else f"WITHIN {render_window(self.window)} holds {self.words}"
+        return self.words if self.window is None else f"WITHIN {render_window(self.window)} applies to {self.words}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +193,7 @@ def extend(network: Network, points: Iterable[Point], bounds: Iterable[Bound]) -
         cycle = _add(limits, ways, known, given)
         if cycle is not None:
             return Network(order, limits, history, Contradiction(tuple(_bounds_in(cycle))))
-    raise AssertionError("what is contradictory is so again")
+    raise AssertionError("a contradiction must be found again")
 
 
 def _add(
@@ -284,7 +284,7 @@ class TimeScale:
             case Duration():
                 return min(FAR, self.floor(window.nanoseconds))
             case Events():
-                raise AssertionError("positions have no ticks")
+                raise AssertionError("a window in EVENTS has no ticks")
 
     def literal(self, ticks: int) -> Expr:
         """A length of time in an expression."""

@@ -311,7 +311,7 @@ def _original(aside: Aside | None) -> tuple[Aside | None, Mapping[Name, Name]]:
 
 
 def _reason(condition: expressions.Expr) -> Reason:
-    return Reason(f"WHERE says `{render_expression(condition)}`", condition.span)
+    return Reason(f"WHERE requires `{render_expression(condition)}`", condition.span)
 
 
 def _equality(condition: expressions.Expr) -> Equality | None:

@@ -96,8 +96,8 @@ def _never_holds(contradiction: graph_bounds.Contradiction) -> Problem:
 
 def _way_out(contradiction: graph_bounds.Contradiction) -> str:
     if all(bound.reason.by_order for bound in contradiction.cycle if bound.reason.text):
-        return "a variable that is written twice is one event: give the second its own name"
-    return "one of these clauses has to go or to be loosened"
+        return "a variable used twice binds one event: give the second occurrence another name"
+    return "remove or relax one of these clauses"
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,7 +425,7 @@ class GraphBuilder:
         parts.times += bounds
         if self.windows.events is not None:
             limit = graph_bounds.Limit(self.windows.events - 1, False)
-            reason = graph_bounds.Reason("the window in EVENTS closes the scope of NOT")
+            reason = graph_bounds.Reason("the window in EVENTS limits the scope of NOT")
             inside = [graph_bounds.position_of(name) for name in parts.variables]
             if beside.left is None:
                 parts.positions += [graph_bounds.Bound(x, y, limit, reason) for x in edges.last for y in inside]
@@ -581,7 +581,7 @@ def _closing_beside(pick: patterns.Pick, graph: Graph) -> WindowClose:
 
 def _adjacent(names: Sequence[Name]) -> list[graph_bounds.Bound]:
     """Each event is at the very next position after the one before."""
-    reason = graph_bounds.Reason("MATCH STRICT takes neighbouring events")
+    reason = graph_bounds.Reason("MATCH STRICT requires adjacent events")
     bounds = []
     for earlier, later in pairwise(names):
         x, y = graph_bounds.position_of(earlier), graph_bounds.position_of(later)
@@ -606,7 +606,7 @@ def _is_endless(moment: Moment, graph: Graph, around: _Around) -> bool:
 def _endless_scope(aside: Aside) -> Problem:
     return Problem(
         "endless-periodic",
-        "nothing ends this PERIODIC: a window in EVENTS does not say how far moments go",
+        "this PERIODIC never ends: a window in EVENTS does not limit its time",
         aside.span,
-        hint="add a WITHIN in time to the whole pattern, or put the item between two others of a SEQ",
+        hint="add a WITHIN with a duration to the whole pattern, or put the item between two others in a SEQ",
     )

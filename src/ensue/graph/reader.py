@@ -95,7 +95,7 @@ def extent_of(pattern: patterns.Pattern) -> Extent:
             ends = [_timed_extent(pattern, place) for place in pattern.ends]
             return Extent(starts.starts, _union(ends).ends)
         case patterns.Or() | patterns.Not() | patterns.Repeat() | patterns.Operation():
-            raise AssertionError("branches are chosen, and what is aside has no extent")
+            raise AssertionError("OR, NOT, repetitions and operators are resolved before")
 
 
 def _timed_extent(pattern: patterns.RelatedItems, place: int) -> Extent:
@@ -131,7 +131,7 @@ def edge_event(pattern: patterns.Pattern, end: str) -> Name:
             settled = pattern.first if end == "first" else pattern.last
             return edge_event(positive_items(pattern)[place] if settled is None else pattern.items[settled], end)
         case patterns.Or() | patterns.Not() | patterns.Repeat() | patterns.Operation():
-            raise AssertionError("branches are chosen, and what is aside has no events")
+            raise AssertionError("OR, NOT, repetitions and operators are resolved before")
 
 
 def positive_items(pattern: patterns.Seq | patterns.And | patterns.RelatedItems) -> list[patterns.Pattern]:
@@ -239,7 +239,7 @@ class Reader:
         for gap, (first, second) in enumerate(pairwise(extents)):
             for x in () if gap in pattern.loose else first.ends:
                 for y in second.starts:
-                    said = f"SEQ puts {self.word(x)} before {self.word(y)}"
+                    said = f"SEQ requires {self.word(x)} before {self.word(y)}"
                     reason = Reason(said, pattern.span, by_order=True)
                     parts.times.append(Bound(end_of(x), start_of(y), BEFORE, reason))
 

@@ -32,23 +32,23 @@ def _beyond_probability(query: PatternQuery) -> Iterator[Problem]:
     if query.declares or query.rule is not None:
         yield Problem(
             "uncertain-stream",
-            f"the events of `{query.name}` would be made of uncertain ones, and so not be independent of each other",
+            f"`{query.name}` derives events from uncertain events, which is not supported",
             query.span,
-            hint="look for the whole pattern at once, or keep the events that are certain enough",
+            hint="write the whole pattern in one query, or keep only events that are certain enough",
         )
     elif chooses(query):
         yield Problem(
             "uncertain-choice",
-            "which matches are chosen depends on which uncertain events are real",
+            "MATCH and CONSUME are not supported for uncertain events",
             query.policy_span or query.span,
-            hint="leave MATCH and CONSUME out: every match has its probability",
+            hint="remove MATCH and CONSUME: each match is returned with its probability",
         )
     elif counts_events(query):
         yield Problem(
             "uncertain-positions",
-            "how many events lie between two of them depends on which uncertain events are real",
+            "counting events is not supported for uncertain events",
             query.span,
-            hint="measure the window in time, not in EVENTS",
+            hint="use a window in time instead of EVENTS",
         )
 
 
@@ -61,21 +61,21 @@ def _beyond_lists(graph: Graph) -> Iterator[Problem]:
         if outer.collections:
             yield Problem(
                 "uncertain-list",
-                "a list of uncertain events stands inside of a NOT",
-                hint="forbid single events or sequences of them",
+                "a list of uncertain events inside a NOT is not supported",
+                hint="forbid single events or sequences of events",
             )
         if any(absence.graph.replaced & {*outer.names} for absence in outer.absences):
             yield Problem(
                 "uncertain-first",
-                "which uncertain event is a first one decides about what a NOT forbids",
-                hint="put the operator outside of the NOT",
+                "choosing the first of several uncertain events inside a NOT is not supported",
+                hint="move the operator out of the NOT",
             )
     for collection in graph.collections:
         if any(listed.absences for listed in collection.graphs):
             yield Problem(
                 "uncertain-list",
-                f"a NOT stands inside of the list of `{collection.text}`, whose events are uncertain",
-                hint="list the events, and put the NOT beside the list",
+                f"a NOT inside the list of `{collection.text}` is not supported, because its events are uncertain",
+                hint="list the events, and move the NOT outside the list",
             )
 
 
