@@ -110,8 +110,8 @@ class Contradiction(NamedTuple):
 
 
 Limits: TypeAlias = dict[int, int]
-"""The tightest limit between two points. The points are given by their places, `left << SHIFT | right`. A limit is encoded as
-twice its value, plus 1 unless it is strict, so that the smaller of two is the tighter."""
+"""The tightest limit between two points. The points are given by their places, `left << SHIFT | right`. A limit is
+encoded as twice its value, plus 1 unless it is strict, so that the smaller of two is the tighter."""
 
 SHIFT = 16
 WEAK_ZERO = 1
