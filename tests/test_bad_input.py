@@ -58,7 +58,7 @@ def refused(action: Callable[[], object], code: str, *parts: str) -> EnsueError:
     [
         ("time", "ts", "did you mean `t`?"),
         ("type", "typ", "did you mean `type`?"),
-        ("end", "until", "pass `end=` with one of them"),
+        ("end", "until", "pass `end=` with one of these columns"),
         ("time", "T", "did you mean `t`?"),
     ],
 )
@@ -125,7 +125,7 @@ def test_keys_that_cannot_be_compared(values: list[Any]) -> None:
 
 def test_unsigned_keys_beyond_signed_integers() -> None:
     table = with_column("id", pa.array([2**64 - 1] * 4, pa.uint64()))
-    refused(lambda: detect(table), "integer-range", "column `id` holds 18446744073709551615", "pa.string()")
+    refused(lambda: detect(table), "integer-range", "column `id` contains 18446744073709551615", "pa.string()")
 
 
 def test_table_without_columns() -> None:
@@ -156,7 +156,12 @@ def test_time_in_the_index_of_pandas_is_no_column() -> None:
 @pytest.mark.parametrize("role", ["time", "end"])
 def test_column_that_is_no_time(values: pa.Array, word: str, role: str) -> None:
     table = with_column("at", values)
-    refused(lambda: detect(table, **{role: "at"}), "time-type", "column `at` of the table holds", word, "not a time")
+    refused(
+        lambda: detect(table, **{role: "at"}),
+        "time-type",
+        "column `at` of the table must be a timestamp or an integer column",
+        word,
+    )
 
 
 def test_text_and_float_times_say_how_to_mend_them() -> None:
@@ -168,7 +173,7 @@ def test_text_and_float_times_say_how_to_mend_them() -> None:
     "values", [pa.array([1, 2, 3, 4]), pa.array([b"A"] * 4), pa.array([True] * 4), pa.array([["A"]] * 4)]
 )
 def test_type_column_that_is_no_text(values: pa.Array) -> None:
-    refused(lambda: detect(with_column("type", values)), "stream-type", f"column `type` holds {values.type}", "text")
+    refused(lambda: detect(with_column("type", values)), "stream-type", "column `type` must be text", str(values.type))
 
 
 def test_times_that_do_not_go_together() -> None:

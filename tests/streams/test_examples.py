@@ -324,7 +324,7 @@ def test_eager_statements_have_no_not_at_any_level() -> None:
 
 def test_columns_of_a_stream_have_names_of_their_own() -> None:
     program = "STREAM Visit FROM PATTERN Enter e RETURN e.n AS `ensue:start`; PATTERN Visit v"
-    with pytest.raises(QueryError, match="Ensue's own") as caught:
+    with pytest.raises(QueryError, match="is reserved by Ensue") as caught:
         at_once(program, DAY)
     assert caught.value.code == "reserved-column"
 
