@@ -78,7 +78,7 @@ STAMPS = with_column("t", EVENTS["t"].cast(pa.timestamp("us")))
     ids=repr,
 )
 def test_watermark_of_timestamps(watermark: Any) -> None:
-    refused(lambda: advanced(SECONDS, STAMPS, watermark), "watermark-type", "moment")
+    refused(lambda: advanced(SECONDS, STAMPS, watermark), "watermark-type", "must be a timestamp")
 
 
 @pytest.mark.parametrize(
