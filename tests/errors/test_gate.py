@@ -108,6 +108,8 @@ def texts() -> Iterator[str]:
         if example.language == "ensue":
             yield example.text
             continue
+        if example.language != "python":
+            continue
         for node in ast.walk(ast.parse(example.text)):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and STATEMENT.match(node.value):
                 yield node.value

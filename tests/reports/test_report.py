@@ -269,3 +269,10 @@ def test_events_that_last_are_drawn_from_start_to_end() -> None:
         ("B", 1, 9),
         ("h", 1, 9),
     }
+
+
+@pytest.mark.parametrize("types", ["ACA", "ACC", "CAC"])
+def test_matches_of_keys_with_several_traces_are_shown(types: str) -> None:
+    table = pa.table({"t": [1, 2, 3], "type": list(types), "k": [1, 1, 1]})
+    program = "CONSTRAINT ENDS(C) PARTITION BY k; PATTERN p SEQ(A a, C c) PARTITION BY k WITHIN 5"
+    assert "1 match" in repr(ensue.report(table, program, time="t", type="type"))

@@ -207,6 +207,7 @@ def check_streams(statements: Statements) -> list[Problem]:
     problems += _cycles(declared)
     problems += [problem for query in statements.statements for problem in _counted_positions(query, declared)]
     problems += _constrained(statements, declared)
+    problems += _tracked(statements, declared)
     return problems
 
 
@@ -284,6 +285,20 @@ def _constrained(statements: Statements, declared: Collection[Stream]) -> Iterat
                     f"constraints are about events of tables, and `{name}` is declared",
                     entry.constraint.span or entry.span,
                     hint="constrain the streams that its pattern names",
+                )
+
+
+def _tracked(statements: Statements, declared: Collection[Stream]) -> Iterator[Problem]:
+    """States that events of declared streams would change: beliefs are updated before any pattern is looked for."""
+    names = {str(name) for name in declared}
+    for entry in statements.states:
+        for response in entry.responses:
+            if response.stream in names:
+                yield Problem(
+                    "derived-state",
+                    f"only events of tables change a STATE, but `{response.stream}` is declared",
+                    response.span or entry.span,
+                    hint="use the streams that its pattern names, or write its matches to a table first",
                 )
 
 

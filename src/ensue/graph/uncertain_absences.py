@@ -29,19 +29,20 @@ def uncertain_form(form: NormalForm, catalog: Catalog, query: PatternQuery, sour
 
 
 def _beyond_probability(query: PatternQuery) -> Iterator[Problem]:
-    if query.declares or query.rule is not None:
-        yield Problem(
-            "uncertain-stream",
-            f"the events of `{query.name}` would be made of uncertain ones, and so not be independent of each other",
-            query.span,
-            hint="look for the whole pattern at once, or keep the events that are certain enough",
-        )
-    elif chooses(query):
+    # A context is lowered to declared streams that choose, and the user wrote MATCH: so this comes first.
+    if chooses(query):
         yield Problem(
             "uncertain-choice",
             "which matches are chosen depends on which uncertain events are real",
             query.policy_span or query.span,
             hint="leave MATCH and CONSUME out: every match has its probability",
+        )
+    elif query.declares or query.rule is not None:
+        yield Problem(
+            "uncertain-stream",
+            f"the events of `{query.name}` would be made of uncertain ones, and so not be independent of each other",
+            query.span,
+            hint="look for the whole pattern at once, or keep the events that are certain enough",
         )
     elif counts_events(query):
         yield Problem(

@@ -1,4 +1,4 @@
-"""`ensue check`, `ensue fmt` and `ensue --version` as they are mostly called.
+"""`ensue check`, `ensue fmt`, `ensue errors` and `ensue --version` as they are mostly called.
 
 The library that reads options takes longer to load than a check takes. So the plain forms are read here, and whatever
 else is written goes there: other options, help, mistakes. Both ways run the same commands.
@@ -21,6 +21,8 @@ def quick_command(arguments: Sequence[str]) -> Callable[[], int] | None:
     match arguments:
         case ["--version"]:
             return show_version
+        case ["errors", *rest] if len(rest) < 2 and not any(word.startswith("-") for word in rest):
+            return partial(_explain_code, rest[0] if rest else None)
         case ["check" | "fmt" as name, *rest]:
             files = [word for word in rest if not word.startswith("-") or word == "-"]
             options = [word for word in rest if word not in files]
@@ -35,6 +37,12 @@ def show_version() -> int:
 
     show(f"ensue {__version__}")
     return 0
+
+
+def _explain_code(code: str | None) -> int:
+    from ensue.apps.cli.catalogue import run_errors
+
+    return run_errors(code, as_json=False)
 
 
 def _look_at(name: str, files: Sequence[str], only_check: bool) -> int:

@@ -40,7 +40,8 @@ class Marks:
 
     def number(self, source: EventSource, row: int, lane: int) -> int:
         """Return the number of an event and add the event to this lane."""
-        place = next(place for place, own in enumerate(self.loaded.sources) if own is source)
+        # ENDS splits the rows of a source by trace: another source, with the same rows and the same times.
+        place = next(place for place, own in enumerate(self.loaded.sources) if own.starts is source.starts)
         return self._number(place, row, lane, drawn=isinstance(source.input.stream, str | None))
 
     def _number(self, place: int, row: int, lane: int, drawn: bool = True) -> int:
