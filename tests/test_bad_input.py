@@ -256,7 +256,7 @@ def test_polars_columns_that_arrow_cannot_hold() -> None:
     ids=lambda events: type(events).__name__,
 )
 def test_events_that_are_no_table(events: Any) -> None:
-    refused(lambda: detect(events), "not-a-table", f"not as {type(events).__name__}", "from_pylist")
+    refused(lambda: detect(events), "not-a-table", f"found {type(events).__name__}", "from_pylist")
 
 
 def test_mappings_that_hold_no_table() -> None:
