@@ -166,9 +166,9 @@ def stream_seconds(spark: Any, folder: Path, program: str) -> float:
     frame = spark.readStream.schema("t timestamp, key long, type string, v long").option("maxFilesPerTrigger", 1)
     stream = frame.parquet(str(folder)).withWatermark("t", "1 second")
     with tempfile.TemporaryDirectory() as checkpoint:
-        options = {"checkpoint": checkpoint, "available_now": True, "status": False, "limit": None}
-        running = ensue.start(program, stream, to=discard, **options, **COLUMNS)
-        running.wait()
+        options = {"checkpointLocation": checkpoint, "trigger": {"availableNow": True}, "status": False, "limit": None}
+        running = ensue.start(stream, program, to=discard, **options, **COLUMNS)
+        running.awaitTermination()
         progress = [dict(entry) for entry in running.queries[0].recentProgress if entry["numInputRows"]]
     times = [entry["durationMs"]["triggerExecution"] / 1000 for entry in progress]
     return median(times[min(FIRST_MICRO_BATCHES, len(times) - 1) :])

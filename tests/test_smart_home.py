@@ -161,14 +161,14 @@ def test_batches_and_restarts_give_the_same_answers(
     events = days[SEEDS[0]].events.slice(0, 30 if size == 1 else None)
     rows, saved = [], None
     for first in range(0, events.num_rows, size):
-        tracker = ensue.StateTracker(ensue.parse_file(run.PROGRAM), run.QUESTIONS, time="t", type="type")
+        tracker = ensue.Detector(ensue.parse_file(run.PROGRAM), measures=run.QUESTIONS, time="t", type="type")
         if saved is not None:
             tracker.restore(saved)
         batch = events.slice(first, size)
         following = events.slice(first + size, 1).column("t").to_pylist()
         last = batch.column("t").to_pylist()[-1]
         assert [last] != following, "a batch ends between two events of one time"
-        rows.append(tracker.advance(batch, watermark=last).rows)
+        rows.append(tracker.advance(batch, watermark=last).tracked)
         saved = tracker.snapshot()
     streamed = run.with_display(pa.concat_tables(rows))
     assert streamed.num_rows == events.num_rows

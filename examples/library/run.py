@@ -45,14 +45,14 @@ def find_in_stream(folder: Path, spark: SparkSession) -> dict[str, pa.Table]:
     stream = spark.readStream.schema(columns).option("maxFilesPerTrigger", 1).parquet(readings)
     alerts = {name: str(folder / "alerts" / name) for name in program.names}
     ensue.start(
-        program,
         stream.withWatermark("t", WATERMARK),
+        program,
         to=alerts,
-        checkpoint=str(folder / "checkpoint"),
+        checkpointLocation=str(folder / "checkpoint"),
         time="t",
         type="type",
-        available_now=True,
-    ).wait()
+        trigger={"availableNow": True},
+    ).awaitTermination()
     return {name: spark.read.parquet(path).drop("batch").toArrow() for name, path in alerts.items()}
 
 

@@ -48,9 +48,9 @@ ENTRY_POINTS: dict[str, Callable[[Any], object]] = {
     "run": lambda program: ensue.run(program, EVENTS, **COLUMNS),
     "violations": lambda program: ensue.violations(EVENTS, program, **COLUMNS),
     "Detector": lambda program: ensue.Detector(program, **COLUMNS),
-    "Reactor": lambda program: ensue.Reactor(program, {}, **COLUMNS),
-    "act": lambda program: ensue.act(program, EVENTS, {}, **COLUMNS),
-    "start": lambda program: ensue.start(program, EVENTS, to="matches", checkpoint="checkpoint", **COLUMNS),
+    "Detector with actions": lambda program: ensue.Detector(program, actions={}, **COLUMNS),
+    "act": lambda program: ensue.act(EVENTS, program, {}, **COLUMNS),
+    "start": lambda program: ensue.start(EVENTS, program, to="matches", checkpointLocation="checkpoint", **COLUMNS),
     "why_not": lambda program: ensue.why_not(EVENTS, program, **COLUMNS),
     "justify": lambda program: ensue.justify(EVENTS, program, "0", **COLUMNS),
     "waiting": lambda program: ensue.waiting(program, DETECTOR),
@@ -58,7 +58,7 @@ ENTRY_POINTS: dict[str, Callable[[Any], object]] = {
     "any_match": lambda program: ensue.any_match(EVENTS, program, **COLUMNS),
     "beliefs": lambda program: ensue.beliefs(EVENTS, program, **COLUMNS),
     "track": lambda program: ensue.track(EVENTS, program, columns={}, **COLUMNS),
-    "StateTracker": lambda program: ensue.StateTracker(program, **COLUMNS),
+    "Detector with measures": lambda program: ensue.Detector(program, measures={}, **COLUMNS),
 }
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 import ensue
+from ensue.beliefs import Tracking
 
 TYPES = {
     "int": pa.int64(),
@@ -177,15 +178,16 @@ def _believed(question: Question) -> dict[str, Any]:
 
 def _tracked_steps(question: Question) -> list[Any]:
     found: list[Any] = []
-    now = ensue.StateTracker(question.program, question.measures, **_state_options(question))
+    options = {**question.roles, "tracking": Tracking(policy=question.policy)}
+    now = ensue.Detector(question.program, measures=question.measures, **options)
     for number, (rows, watermark) in enumerate(question.cuts):
         if number % 2:
             saved = now.snapshot()
-            now = ensue.StateTracker(question.program, question.measures, **_state_options(question))
+            now = ensue.Detector(question.program, measures=question.measures, **options)
             now.restore(saved)
         step = now.advance(_input(question, rows), watermark=watermark)
-        found.append([_shown(step.rows, question), step.late.num_rows, step.set_aside.num_rows])
-    return [*found, _shown(now.finish().rows, question)]
+        found.append([_shown(step.tracked, question), step.late.num_rows, step.set_aside.num_rows])
+    return [*found, _shown(now.finish().tracked, question)]
 
 
 # What is passed

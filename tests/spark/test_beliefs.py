@@ -128,9 +128,9 @@ def test_patterns_on_a_stream_ask_states_as_in_a_batch(spark: SparkSession, tmp_
 
     def run() -> None:
         frame = feed.stream(spark, "at", "15 seconds")
-        options = {"time": "at", "type": "type", "buckets": 2, "checkpoint": str(tmp_path / "state")}
+        options = {"time": "at", "type": "type", "buckets": 2, "checkpointLocation": str(tmp_path / "state")}
         with settings(spark, SMALL):
-            ensue.start(PATTERNS, frame, to=folders, available_now=True, **options).wait()
+            ensue.start(frame, PATTERNS, to=folders, trigger={"availableNow": True}, **options).awaitTermination()
 
     run()
     state = ensue.stream_state(str(tmp_path / "state"), spark)
@@ -165,9 +165,11 @@ def test_states_of_a_checkpoint_cannot_be_changed(spark: SparkSession, tmp_path:
     query = PATTERNS.split("PATTERN anywhere")[0]
 
     def run(program: str, **more: Any) -> None:
-        options = {"time": "at", "type": "type", "checkpoint": str(tmp_path / "state"), "to": str(tmp_path / "out")}
+        places = {"checkpointLocation": str(tmp_path / "state"), "to": str(tmp_path / "out")}
+        options = {"time": "at", "type": "type", **places}
         with settings(spark, SMALL):
-            ensue.start(program, feed.stream(spark, "at"), available_now=True, **options, **more).wait()
+            handle = ensue.start(feed.stream(spark, "at"), program, trigger={"availableNow": True}, **options, **more)
+            handle.awaitTermination()
 
     run(query)
     for changed in (query.replace("RELIABILITY 0.8", "RELIABILITY 0.7"), query.replace("> 0.2", "> 0.3")):

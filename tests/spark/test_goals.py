@@ -54,17 +54,17 @@ def test_what_a_stopped_stream_waits_for(spark: SparkSession, tmp_path: Path) ->
     checkpoint = str(tmp_path / "checkpoint")
     with settings(spark, SMALL):
         running = ensue.start(
-            PROGRAM,
             feed.stream(spark, "t", "10 seconds"),
+            PROGRAM,
             to=dict.fromkeys(("ordered", "either", "quiet"), lambda rows, batch: None),
-            checkpoint=checkpoint,
+            checkpointLocation=checkpoint,
             time="t",
             type="type",
             buckets=2,
             status=False,
         )
     with running:
-        running.process_all()
+        running.processAllAvailable()
     found = ensue.waiting(PROGRAM, checkpoint, spark=spark)
     said = sorted((row["name"], row["id"], row["awaited"].split(" after")[0]) for row in found.to_pylist())
     assert said[:2] == [("either", 3, "E e"), ("either", 5, "E e")]

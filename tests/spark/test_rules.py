@@ -68,14 +68,14 @@ def test_stream_with_a_restart_and_a_table_that_has_changed(spark: SparkSession,
 def run(spark: SparkSession, feed: Feed, folder: Path, weights: Any) -> None:
     with settings(spark, SMALL):
         running = ensue.start(
-            PROGRAM,
             feed.stream(spark, "t", "3 seconds"),
+            PROGRAM,
             to={name: str(folder / name) for name in ("reach", "heavy")},
-            checkpoint=str(folder / "checkpoint"),
+            checkpointLocation=str(folder / "checkpoint"),
             time="t",
             type="type",
-            available_now=True,
+            trigger={"availableNow": True},
             tables={"weight": weights},
             status=False,
         )
-        running.wait()
+        running.awaitTermination()

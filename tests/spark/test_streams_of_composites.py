@@ -167,19 +167,19 @@ def _run(spark: SparkSession, program: str, feed: Feed, folder: Path, **options:
     names = ensue.parse(program).names
     with settings(spark, SMALL):
         running = ensue.start(
-            program,
             feed.stream(spark, "t"),
+            program,
             to={name: str(folder / name) for name in names},
-            checkpoint=str(folder / "checkpoint"),
+            checkpointLocation=str(folder / "checkpoint"),
             time="t",
             type="type",
             match_id=True,
             buckets=2,
-            available_now=True,
+            trigger={"availableNow": True},
             status=False,
             **options,
         )
-    running.wait()
+    running.awaitTermination()
     assert len(running.queries) == 1
 
 

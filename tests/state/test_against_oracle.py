@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import ensue
 from draws import share
+from ensue.beliefs import Tracking
 from inside import (
     Constant,
     ExpectedCount,
@@ -138,9 +139,10 @@ def test_any_cut_with_restarts_is_one_run(data: st.DataObject, policy: str) -> N
     text, columns = text_of(state), {"chance": ProbabilityOf(data.draw(conditions(state)))}
     options: dict[str, Any] = {"time": "t", "type": "type", "policy": policy, "probability": "p"}
     limit = data.draw(st.sampled_from([4096, 1]))
+    stepwise = {"time": "t", "type": "type", "probability": "p", "tracking": Tracking(policy=policy, limit=limit)}
     whole = ensue.track(table_of(rows), text, columns, limit=limit, **options).to_pylist()
     cuts = sorted(data.draw(st.sets(st.integers(0, len(rows)), max_size=3)))
-    tracker = ensue.StateTracker(text, columns, limit=limit, **options)
+    tracker = ensue.Detector(text, measures=columns, **stepwise)
     given_rows: list[dict[str, Any]] = []
     begin, watermark = 0, -1
     for cut in cuts:
@@ -149,12 +151,12 @@ def test_any_cut_with_restarts_is_one_run(data: st.DataObject, policy: str) -> N
         watermark = max(watermark, ahead - 1)
         step = tracker.advance(table_of(batch), watermark=watermark)
         assert step.late.num_rows == 0
-        given_rows += step.rows.to_pylist()
+        given_rows += step.tracked.to_pylist()
         if data.draw(st.booleans()):
             saved = tracker.snapshot()
-            tracker = ensue.StateTracker(text, columns, limit=limit, **options)
+            tracker = ensue.Detector(text, measures=columns, **stepwise)
             tracker.restore(saved)
-    given_rows += tracker.finish(table_of(rows[begin:])).rows.to_pylist()
+    given_rows += tracker.finish(table_of(rows[begin:])).tracked.to_pylist()
     order = sorted(given_rows, key=lambda row: row["t"])
     assert [row["t"] for row in order] == [row["t"] for row in whole]
     for found, wanted in zip(order, whole, strict=True):

@@ -281,7 +281,7 @@ def test_before_is_the_belief_without_the_event() -> None:
 
 
 def test_late_events_are_handed_back() -> None:
-    tracker = ensue.StateTracker(HOME, time="t", type="type")
+    tracker = ensue.Detector(HOME, time="t", type="type")
     tracker.advance(rows((5, "Entered", 1, "alice", None, None)), watermark=5)
     with pytest.warns(ensue.EnsueWarning, match="1 row came at or before the watermark"):
         step = tracker.advance(rows((4, "Entered", 1, "bob", None, None)), watermark=6)
@@ -290,13 +290,13 @@ def test_late_events_are_handed_back() -> None:
 
 
 def test_an_error_leaves_a_tracker_as_it_was() -> None:
-    tracker = ensue.StateTracker(HOME, time="t", type="type")
+    tracker = ensue.Detector(HOME, time="t", type="type")
     tracker.advance(rows(IMPOSSIBLE[0]), watermark=1)
     before = tracker.snapshot()
     with pytest.raises(ensue.QueryError):
         tracker.advance(rows(IMPOSSIBLE[1]), watermark=2)
     assert tracker.snapshot().equals(before)
-    other = ensue.StateTracker("STATE s OF a IN (x, y)", time="t", type="type")
+    other = ensue.Detector("STATE s OF a IN (x, y)", time="t", type="type")
     with pytest.raises(ensue.StateError) as raised:
         other.restore(before)
     assert raised.value.code == "state-query"

@@ -196,7 +196,7 @@ def test_a_snapshot_is_one_of_its_program() -> None:
     with pytest.raises(ensue.StateError, match="state-shape"):
         lacking.restore(saved.drop_columns("waiting_0"))
     old = saved.replace_schema_metadata({b"ensue.beliefs": b'{"version": 1}'})
-    for reader in (lacking, ensue.StateTracker(LEAK, **OPTIONS)):
+    for reader in (lacking, ensue.Detector(LEAK, measures={}, **OPTIONS)):
         with pytest.raises(ensue.StateError, match="state-version"):
             reader.restore(old)
 
