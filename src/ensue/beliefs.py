@@ -244,7 +244,7 @@ def _as_given(tables: Sequence[pa.Table], tracking: BeliefMachine, kind: TableKi
 def _warn(aside: SetAside, tracking: BeliefMachine) -> None:
     """Nothing is lost silently, at the line of the user two calls up."""
     for reason, rows in aside.counts.items():
-        said = f"{counted(rows, 'row', 'rows')} {reason.words} took no part in state `{reason.state}`"
+        said = f"{counted(rows, 'row', 'rows')} {reason}"
         warnings.warn(said, EnsueWarning, stacklevel=3)
     for plan in tracking.plans:
         if not plan.exact:
@@ -421,7 +421,7 @@ class StateTracker:
             said = f"{counted(rows, 'row', 'rows')} came at or before the watermark; see `late` of the step"
             warnings.warn(said, EnsueWarning, stacklevel=3)
         for reason, number in told.set_aside.counts.items():
-            said = f"{counted(number, 'row', 'rows')} {reason.words} took no part in state `{reason.state}`"
+            said = f"{counted(number, 'row', 'rows')} {reason}"
             warnings.warn(said, EnsueWarning, stacklevel=3)
         return Tracked(
             *(_as_given(part, tracking, self._kind, self._named) for part in (told.rows, late, told.set_aside.tables))
