@@ -289,7 +289,7 @@ def test_the_report_is_whole_where_a_key_has_several_traces() -> None:
         }
     )
     text = "CONSTRAINT ENDS(Shipped); PATTERN pair SEQ(Order o, Paid p) PARTITION BY id"
-    with pytest.warns(ensue.EnsueWarning, match="without a time"):
+    with pytest.warns(ensue.EnsueWarning, match="ignored: no timestamp"):
         found = ensue.run(table, text, time="t", type="type")
     assert found["pair"].num_rows == 2
     assert found.reports["pair"].rows == 6

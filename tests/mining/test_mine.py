@@ -141,9 +141,9 @@ def test_rows_that_take_no_part_are_counted() -> None:
         proposal = ensue.process.mine(table(log), **COLUMNS)
     assert found(proposal) == expected(LOG)
     assert {str(warning.message) for warning in caught} == {
-        "1 row without a time took no part",
-        "2 rows without a type took no part",
-        "1 row without a key took no part",
+        "1 row ignored: no timestamp",
+        "2 rows ignored: no type",
+        "1 row ignored: no key",
     }
     assert {warning.filename for warning in caught} == {__file__}
 
@@ -239,12 +239,12 @@ ERRORS: list[tuple[str, dict[str, Any], str]] = [
     ("no-such-column", {"type": "kind"}, "has no column `kind` for `type`"),
     ("no-such-column", {"partition_by": ["id", "idd"]}, "did you mean `id`?"),
     ("no-type-column", {"type": None}, "pass `type=`"),
-    ("column-name", {"time": 3}, "`time` is the name of a column"),
+    ("column-name", {"time": 3}, "`time` must be a column name"),
     ("column-name", {"partition_by": 3}, "`partition_by` must be a column name, found 3"),
     ("column-name", {"partition_by": ["id", 3]}, "`partition_by` must be a column name, found 3"),
     ("no-trace-key", {"partition_by": ()}, "`partition_by` is empty"),
-    ("time-type", {"time": "type"}, "holds string, which is not a time"),
-    ("stream-type", {"type": "t"}, "names of streams are text"),
+    ("time-type", {"time": "type"}, "must be a timestamp or an integer column, but is string"),
+    ("stream-type", {"type": "t"}, "must be text"),
     ("key-type", {"partition_by": "tags"}, "column `tags` of the table has type list<item: string>"),
     ("share-range", {"share": 0}, "`share` must be greater than 0 and at most 1, found 0"),
     ("share-range", {"share": 1.01}, "found 1.01"),

@@ -496,7 +496,7 @@ BAD_SCHEMAS = {
     "time in another case": ("T bigint, type string, id bigint", "no-such-column", ["did you mean `T`?"]),
     "float time": ("t double, type string, id bigint", "time-type", ["column `t`", "double"]),
     "text time": ("t string, type string, id bigint", "time-type", ["column `t`", "string"]),
-    "decimal time": ("t decimal(10, 2), type string, id bigint", "time-type", ["column `t`", "not a time"]),
+    "decimal time": ("t decimal(10, 2), type string, id bigint", "time-type", ["column `t`", "must be a timestamp"]),
     "interval time": ("t interval day to second, type string, id bigint", "time-type", ["column `t`", "duration"]),
     "type of numbers": ("t bigint, type int, id bigint", "stream-type", ["column `type` must be text", "int32"]),
     "type of bytes": ("t bigint, type binary, id bigint", "stream-type", ["column `type` must be text", "binary"]),
