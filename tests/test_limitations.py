@@ -109,15 +109,15 @@ def changed(place: Place) -> None:
         ensue.Detector(other, **COLUMNS).restore(detector.snapshot())
     else:
         with tempfile.TemporaryDirectory() as folder:
-            options = {"to": f"{folder}/matches", "checkpoint": f"{folder}/checkpoint", **COLUMNS}
-            ensue.start(PAIR, place.events, **options).stop()
-            ensue.start(other, place.events, **options).stop()
+            options = {"to": f"{folder}/matches", "checkpointLocation": f"{folder}/checkpoint", **COLUMNS}
+            ensue.start(place.events, PAIR, **options).stop()
+            ensue.start(place.events, other, **options).stop()
 
 
 def start(place: Place) -> None:
     """Tables in a process are not streams."""
     if place.name == "stream on Spark":
-        ensue.start(PAIR, EVENTS, to="nowhere", checkpoint="nowhere", **COLUMNS)
+        ensue.start(EVENTS, PAIR, to="nowhere", checkpointLocation="nowhere", **COLUMNS)
     else:
         place.run(PAIR)
         place.run(PAIR, EVENTS.to_pandas())

@@ -1,4 +1,4 @@
-"""`ensue.act` over tables: what is checked before anything runs, and what receivers are handed."""
+"""`ensue.actions.act` over tables: what is checked before anything runs, and what receivers are handed."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_what_is_no_program(program: Any) -> None:
 
 
 def test_programs_of_every_form() -> None:
-    in_python = ensue.on("late", "l").do("notify", "l.id", qty="l.qty")
+    in_python = ensue.rules.on("late", "l").do("notify", "l.id", qty="l.qty")
     taken = []
     for program in (LATE, ensue.parse(LATE), [DECLARED, in_python]):
         notify = Flaky()

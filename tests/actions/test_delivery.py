@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from actions.programs import FAST, LATE, Flaky, fast, orders
-from ensue import Call, StateError
-from ensue.actions import RejectedCall, act
+from ensue import StateError
+from ensue.actions import Call, RejectedCall, act
 from inside import Courier, Policy, Route, delivery
 
 

@@ -121,8 +121,8 @@ def _parsed(question: Question) -> str:
 def _run(question: Question) -> dict[str, Any]:
     since, until = question.period
     found = ensue.run(
-        question.program,
         _input(question),
+        question.program,
         **_options(question),
         match_id=question.match_id,
         since=_moment(question, since),
@@ -167,12 +167,12 @@ def _any_match(question: Question) -> Any:
 
 
 def _tracked(question: Question) -> Any:
-    found = ensue.track(_input(question), question.program, question.measures, **_state_options(question))
+    found = ensue.beliefs.track(_input(question), question.program, question.measures, **_state_options(question))
     return _shown(found, question)
 
 
 def _believed(question: Question) -> dict[str, Any]:
-    found = ensue.beliefs(_input(question), question.program, **_state_options(question))
+    found = ensue.beliefs.of(_input(question), question.program, **_state_options(question))
     return {"joint": _shown(found.joint(), question), "set aside": found.set_aside.num_rows}
 
 

@@ -256,7 +256,7 @@ def find_executors(spark: SparkSession, _: Path) -> Any:
 
 
 def run_several(spark: SparkSession, _: Path) -> Any:
-    found = ensue.run(SEVERAL, spark.createDataFrame(many_events()), **COLUMNS, match_id=True)
+    found = ensue.run(spark.createDataFrame(many_events()), SEVERAL, **COLUMNS, match_id=True)
     return {name: rows_of(frame.toArrow()) for name, frame in found.items()}
 
 
@@ -327,7 +327,9 @@ def err(spark: SparkSession, folder: Path) -> Any:
     }
     found: dict[str, Any] = {name: code_of(attempt) for name, attempt in tries.items()}
     found["limit"] = message_of(
-        lambda: ensue.detect(spark.createDataFrame(many_events()), SEQUENCE, **COLUMNS, limit=1).toArrow()
+        lambda: ensue.detect(
+            spark.createDataFrame(many_events()), SEQUENCE, **COLUMNS, limits=ensue.Limits(matches=1)
+        ).toArrow()
     )
     return {**found, "started": len(spark.streams.active)}
 
@@ -376,7 +378,7 @@ def expected_refusals() -> Any:
 
 
 def expected_run() -> Any:
-    found = ensue.run(SEVERAL, many_events(), **COLUMNS, match_id=True)
+    found = ensue.run(many_events(), SEVERAL, **COLUMNS, match_id=True)
     return {name: rows_of(table) for name, table in found.items()}
 
 

@@ -31,13 +31,13 @@ def history(rows: int, seed: int) -> pa.Table:
 
 
 def in_process(table: pa.Table) -> dict[str, pa.Table]:
-    return dict(ensue.run(PROGRAM, table, time="t", type="type", tables={"weight": WEIGHTS}))
+    return dict(ensue.run(table, PROGRAM, time="t", type="type", tables={"weight": WEIGHTS}))
 
 
 def test_batch(spark: SparkSession) -> None:
     table = history(400, seed=1)
     weights = spark.createDataFrame(WEIGHTS)
-    found = ensue.run(PROGRAM, spark.createDataFrame(table), time="t", type="type", tables={"weight": weights})
+    found = ensue.run(spark.createDataFrame(table), PROGRAM, time="t", type="type", tables={"weight": weights})
     expected = in_process(table)
     assert list(found) == ["reach", "heavy"]
     assert expected["reach"].num_rows > table.num_rows

@@ -147,7 +147,7 @@ def test_all_patterns_go_to_one_place(spark: SparkSession, tmp_path: Path) -> No
         checkpointLocation=str(tmp_path / "checkpoint"),
         trigger={"availableNow": True},
     ).awaitTermination()
-    expected = ensue.run(f"{PAIR}; {ALONE}", table, **COLUMNS)
+    expected = ensue.run(table, f"{PAIR}; {ALONE}", **COLUMNS)
     assert all(own.num_rows > 10 for own in expected.values())
     assert lines(written(spark, tmp_path / "all")) == lines(expected.together())
     assert written(spark, tmp_path / "partial").column_names == ["id", "since", "until", "waiting_for"]

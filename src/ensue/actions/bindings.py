@@ -252,5 +252,5 @@ def _letters(given: object) -> TableReceiver | None:
     raise SchemaError(
         "delivery-option",
         f"`dead_letters` is a folder, a list or a receiver of tables, not {given!r}",
-        "pass a path, or one of `ensue.actions.table_sink`, `spark_sink` and `kafka`",
+        "pass a path, or `table_sink`, `spark_sink` or `kafka` of `ensue.actions`",
     )
