@@ -519,7 +519,7 @@ def test_limit_names_the_pattern_the_key_and_the_way_out() -> None:
         "detect_batches",
     )
     assert isinstance(error, ensue.LimitError)
-    refused(lambda: detect(table, "PATTERN SEQ(A a, B b)", limit=1000), "too-many-matches", "a WITHIN, PARTITION BY or")
+    refused(lambda: detect(table, "PATTERN SEQ(A a, B b)", limit=1000), "too-many-matches", "add WITHIN, PARTITION BY or")
 
 
 def test_limit_is_the_number_that_is_still_allowed() -> None:

@@ -1,4 +1,5 @@
-"""The STATEs of a program and what is asked of them at every event: `P(anyone IN den)` is a column of the events."""
+"""The STATEs of a program and the questions about them at every event: `P(anyone IN den)` becomes a column of the
+events."""
 
 from __future__ import annotations
 
@@ -18,14 +19,15 @@ from ensue.plan.plans import QueryPlan
 from ensue.text.parser import parse_measure
 
 LARGEST_JOINT = 4096
-"""Joint distributions of more numbers than this are kept as one distribution per variable, unless the user says so."""
+"""Joint distributions with more numbers than this are approximated by one distribution per variable, unless the user
+sets another limit."""
 
 POLICIES = ("error", "skip", "reset")
 
 
 @dataclass(frozen=True, slots=True)
 class StateColumn:
-    """A column that events get: its name, the question that it answers, and the number of the state that knows."""
+    """A column added to events: its name, the question that it answers, and the number of the state."""
 
     name: str
     measure: Measure
@@ -38,12 +40,12 @@ class StateColumn:
 
 @dataclass(frozen=True, slots=True)
 class StateQuestions:
-    """The states that events change, which columns the events get, and what becomes of contradictions.
+    """The states that events change, the columns added to events, and how contradictions are handled.
 
-    With `before` the columns say what was believed before the event. `probability` names a column with the probability
-    that an event happened, `reason` one that says of each event why it changed nothing. A joint distribution has at
-    most `limit` numbers. With `settled`, events of the same time come in the order of the values of their columns,
-    whatever way they came.
+    With `before`, the columns contain the belief before the event. `probability` is a column with the probability that
+    an event happened; `reason` is a column with the reason why an event changed nothing. A joint distribution has at
+    most `limit` numbers. With `settled`, events with equal times are ordered by their values, independent of their
+    arrival.
     """
 
     states: tuple[StateStatement, ...]
@@ -77,7 +79,7 @@ class StateQuestions:
         return frozenset(named | keys | ({self.probability} if self.probability is not None else set()))
 
     def shared_keys(self, keys: Sequence[str]) -> tuple[str, ...]:
-        """Those of the keys that every state has: events that differ in them have nothing to do with each other."""
+        """The keys that every state has: events that differ in them are independent."""
         return tuple(name for name in keys if all(name in state.partition_by for state in self.states))
 
     def are_asked_by(self, plan: QueryPlan) -> bool:
@@ -86,7 +88,7 @@ class StateQuestions:
         return any(columns is None or not names.isdisjoint(columns) for columns in plan.columns.values())
 
     def widened(self, item: InputTable) -> InputTable:
-        """The table with the columns that its events get; it has no rows."""
+        """The table with the columns added to its events; it has no rows."""
         taken = [field.name for field in self.fields if field.name in item.table.column_names]
         if taken:
             raise SchemaError(
@@ -105,7 +107,7 @@ def state_questions(
     reason: str | None = None,
     limit: int = LARGEST_JOINT,
 ) -> StateQuestions:
-    """The states of a program, with what the user says about them checked."""
+    """The states of a program, with the user's settings checked."""
     if not statements.states:
         hint = "add `STATE location OF alice, bob IN (...)`"
         raise QueryError([Problem("no-state-declared", "the program has no STATE", hint=hint)], statements.source)
@@ -129,7 +131,7 @@ def _column(name: str, given: str | Measure, statements: Statements) -> StateCol
 
 
 def questions_of_patterns(statements: Statements, probability: str | None = None) -> StateQuestions | None:
-    """What the patterns of a program ask its states, a column for each question; None if they ask nothing."""
+    """The questions of the patterns about the states, one column each; None if there are none."""
     if not statements.states:
         return None
     asked = dict.fromkeys(field.name for field in _fields(statements) if field.asks_state)
@@ -137,7 +139,7 @@ def questions_of_patterns(statements: Statements, probability: str | None = None
 
 
 def refuse_questions(statements: Statements, why: str, hint: str) -> None:
-    """Raises an error at the first question that a pattern asks a state, if one does."""
+    """Raises an error at the first question of a pattern about a state, if any."""
     asking = next((field for field in _fields(statements) if field.asks_state), None) if statements.states else None
     if asking is not None:
         problem = Problem("state-ahead", f"`{asking.name}` {why}", asking.span, hint=hint)
@@ -145,7 +147,7 @@ def refuse_questions(statements: Statements, why: str, hint: str) -> None:
 
 
 def refuse_ahead(statements: Statements, end: object, eager: bool = False) -> None:
-    """On events that are still to come, a question is answered when the watermark reaches the start of its event."""
+    """Rejects questions that cannot be answered on a stream: they need the watermark at the start of their event."""
     if end is not None:
         said = (
             "is evaluated at the start of an event, but events with an `end` column arrive in the order of their ends"
@@ -157,7 +159,7 @@ def refuse_ahead(statements: Statements, end: object, eager: bool = False) -> No
 
 
 def _fields(statements: Statements) -> Iterator[Field]:
-    """The fields that conditions and results of patterns name."""
+    """The fields that conditions and results of patterns use."""
     for query in statements.statements:
         predicates = [node.predicate for node in walk(query.pattern) if isinstance(node, Event)]
         for expression in (query.where, *predicates, *(column.expression for column in query.returns)):
