@@ -1,4 +1,4 @@
-"""Detection on a stream of batches: what has completed since the last watermark, each match once."""
+"""`Detector`: detection on batches of events. Each step returns the matches completed since the last watermark."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from ensue.runtimes.tables import ARROW, arrow_tables, conform, fixed_tables, le
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Kinds: TypeAlias = tuple[type, ...]
-"""Types of values in Python."""
+"""Python types of values."""
 
 Batch: TypeAlias = "dict[Stream | None, pa.Table]"
-"""The tables of one step by stream; None: the one table of all streams."""
+"""The tables of one step by stream. None is the only table, with all streams."""
 
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """What one step gave: the matches that completed, and the rows that came too late (a table, or one per stream).
+    """The result of one step: the completed matches, and the late rows (a table, or one per stream).
 
-    `violations` are the traces that were seen to break a constraint, if they were asked for.
+    `violations` are the traces that break a constraint, if requested.
     """
 
     matches: Any
@@ -50,9 +50,9 @@ class Advance:
 
 
 class Detector:
-    """A query over events that arrive in batches. Each match is given once, when the watermark reaches its completion.
+    """Runs a query on events that arrive in batches. Returns each match once, when the watermark reaches its end.
 
-    The watermark promises that no event ending at or before it is still to come; one that comes all the same is late.
+    The watermark is a promise that no more events arrive that end at or before it. Events that break it are late.
 
     >>> detector = Detector("PATTERN SEQ(A a, NOT B b) WITHIN 5 RETURN a.t AS at", time="t", type="type")
     >>> detector.advance(pa.table({"t": [1, 3, 4], "type": ["A", "A", "B"]}), watermark=4).matches.to_pylist()
@@ -96,19 +96,19 @@ class Detector:
 
     @property
     def report(self) -> Report:
-        """What was read and set aside so far."""
+        """The number of rows read and ignored so far."""
         self._settle()
         return self._state.report if self._state else Report()
 
     @property
     def watermark(self) -> int | None:
-        """How far time has come, in ticks of the time column; None before the first step."""
+        """The current watermark in ticks of the time column; None before the first step."""
         self._settle()
         return self._state.watermark if self._state else None
 
     @property
     def kept_rows(self) -> int:
-        """How many events are kept."""
+        """The number of kept events."""
         self._settle()
         return self._state.kept_rows if self._state else 0
 
@@ -119,11 +119,11 @@ class Detector:
         return self._state.kept_bytes if self._state else 0
 
     def kept_events(self, *, derived: bool = False) -> Any:
-        """The kept events as tables for other questions: one table, or one per stream, as the batches come.
+        """Returns the kept events: one table, or one per stream, like the batches.
 
-        They have the columns that the query reads; those beyond the watermark, which still wait, are among them. With
-        `derived` the kept events of the declared streams and rules instead, one table for each by name; their times are
-        the columns `start` and `end`.
+        The tables have the columns that the query reads, and include events after the watermark. With `derived`, it
+        returns the kept events of declared streams and rules instead: one table per name, with the columns `start` and
+        `end` for the times.
 
         >>> detector = Detector("PATTERN SEQ(A a, B b) PARTITION BY k WITHIN 5 RETURN a.k AS k", time="t", type="type")
         >>> batch = pa.table({"t": [1, 3, 4], "type": ["A", "C", "A"], "k": [1, 1, 2]})
@@ -132,7 +132,7 @@ class Detector:
         [{'t': 1, 'type': 'A', 'k': 1}, {'t': 4, 'type': 'A', 'k': 2}]
         """
         if self._machine is None or self._state is None:
-            raise StateError("no-state", "nothing has been read yet, so no events are kept", "advance first")
+            raise StateError("no-state", "the detector has not read any events yet", "call `advance` first")
         self._settle()
         give = self._kind.from_arrow
         if derived:
@@ -143,9 +143,9 @@ class Detector:
         return {item.stream: table for item, table in zip(self._machine.inputs, tables, strict=True)}
 
     def advance(self, events: Any = None, *, watermark: Any) -> Advance:
-        """Takes a batch (a table, or a mapping of streams to tables; None: no events) and moves the watermark.
+        """Processes a batch (a table, a mapping of streams to tables, or None) and advances the watermark.
 
-        `watermark` is an integer for integer time, otherwise a datetime, a timestamp of pandas or numpy, or ISO text.
+        `watermark` is an integer for integer time, otherwise a datetime, a pandas or numpy timestamp, or ISO 8601 text.
         """
         self._settle()
         batch = self._receive(events)
@@ -155,27 +155,27 @@ class Detector:
             behind = self._state.watermark - until
             raise StateError(
                 "watermark-backwards",
-                f"the watermark moves only forwards, and {watermark!r} is {counted(behind, 'tick', 'ticks')} back",
-                "pass one not before the last",
+                f"watermark {watermark!r} is {counted(behind, 'tick', 'ticks')} before the last one",
+                "pass a watermark at or after the last one",
             )
         return self._step(batch, until)
 
     def finish(self, events: Any = None) -> Advance:
-        """Takes a last batch and gives every match that is still open: no event comes any more."""
+        """Processes the last batch and returns all remaining matches. No more events are accepted."""
         self._settle()
         step = self._step(self._receive(events), None)
         self._finished = True
         return step
 
     def snapshot(self) -> pa.Table:
-        """The kept events with version, query and watermark, as one Arrow table for safekeeping."""
+        """Returns the state as one Arrow table: the kept events, the version, the query and the watermark."""
         self._settle()
         if self._machine is None or self._state is None:
-            raise StateError("no-state", "nothing has been read yet, so there is no state to save", "advance first")
+            raise StateError("no-state", "the detector has no state to save yet", "call `advance` first")
         return snapshot(self._machine, self._state, self._per_stream, self._schemas)
 
     def restore(self, saved: pa.Table) -> None:
-        """Goes on where a snapshot of the same query was taken."""
+        """Resumes from a snapshot of the same query."""
         header = read_header(saved)
         tables = {name: schema.empty_table() for name, schema in saved_schemas(saved).items()}
         per_stream = {name: table for name, table in tables.items() if name is not None}
@@ -184,10 +184,10 @@ class Detector:
         self._finished, self._pushed = False, None
 
     def push(self, event: Mapping[str, Any], *, watermark: Any) -> list[dict[str, Any]]:
-        """Takes one event as a row, moves the watermark, and gives the matches that complete, as rows.
+        """Processes one event, advances the watermark, and returns the completed matches as rows.
 
-        It is `advance` without a table: the same machine and the same state. Events come as rows of one table with a
-        column `type`. A column that is left out is null.
+        It is the same as `advance` with a table of one row. The events must have a column `type`. Missing columns are
+        null.
 
         >>> detector = Detector("PATTERN SEQ(A a, B b) WITHIN 5 RETURN a.t AS a, b.t AS b", time="t", type="type")
         >>> detector.push({"t": 1, "type": "A"}, watermark=1)
@@ -211,7 +211,7 @@ class Detector:
         return next(iter(self._schemas.values())).names if self._schemas and not self._per_stream else ()
 
     def _settle(self) -> list[dict[str, Any]]:
-        """Takes the step that pushed rows have put off, and gives its matches as rows."""
+        """Runs the step that `push` has deferred, and returns its matches as rows."""
         pushed, self._pushed = self._pushed, None
         if pushed is None or (not pushed.rows and not pushed.skipped):
             return []
@@ -225,12 +225,12 @@ class Detector:
         return list(matches.to_pylist()) if matches.num_rows else []
 
     def _receive(self, events: Any) -> Batch:
-        """The batch as Arrow, by stream; for the first one the query is compiled."""
+        """Returns the batch as Arrow tables by stream. Compiles the query for the first batch."""
         if self._finished:
-            raise StateError("finished", "the detector was told that no event comes any more", "make a new one")
+            raise StateError("finished", "the detector is finished and accepts no more events", "create a new detector")
         if events is None:
             if self._machine is None:
-                raise SchemaError("no-tables", "the first step needs a table, if only an empty one", "pass its columns")
+                raise SchemaError("no-tables", "the first step requires a table", "pass a table; it can be empty")
             return {}
         self._kind, tables = arrow_tables(events)
         if self._machine is None:
@@ -242,16 +242,16 @@ class Detector:
 
     def _by_stream(self, tables: Mapping[str, pa.Table] | pa.Table, machine: Machine) -> Batch:
         if isinstance(tables, Mapping) != self._per_stream:
-            raise SchemaError("table-shape", "batches come as one table or as one per stream, the same way each time")
+            raise SchemaError("table-shape", "all batches must be single tables, or all must be one table per stream")
         batch: Batch = {}
         batch.update(tables if isinstance(tables, Mapping) else {machine.inputs[0].stream: tables})
         unknown = [name for name in batch if name not in [item.stream for item in machine.inputs]]
         if unknown:
-            raise SchemaError("unknown-stream", f"stream `{unknown[0]}` was not among the tables of the first step")
+            raise SchemaError("unknown-stream", f"unknown stream `{unknown[0]}`: the first batch had no such table")
         return batch
 
     def _learn_types(self, batch: Batch, machine: Machine) -> None:
-        """Compiles the query again where columns that held nothing so far turn out to have a type."""
+        """Compiles the query again if a column that was empty so far gets a type."""
         self._schemas |= {
             name: learn_types(self._schemas[name], table.schema)
             for name, table in batch.items()
@@ -290,11 +290,11 @@ class Detector:
         return self._given(step.outputs, late_rows)
 
     def _meant(self, query: QueryLike, constraints: ConstraintsLike | None) -> LoweredProgram:
-        """What a detector looks for; others look for more at once."""
+        """Returns the statements to detect. Subclasses can detect several patterns."""
         return single_statement(query, constraints)
 
     def _given(self, tables: Sequence[pa.Table], late: Any) -> Advance:
-        """What a step gives, from the tables of the plans."""
+        """Returns the result of a step from the tables of the plans."""
         matches, *broken = map(self._kind.from_arrow, tables)
         return Advance(matches, late, broken[0] if broken else None)
 
@@ -302,7 +302,7 @@ class Detector:
         warn_set_aside(report)
         if report.late and not self._warned_of_late_rows:
             self._warned_of_late_rows = True
-            warn(f"{counted(report.late, 'row', 'rows')} came at or before the watermark; see `late` of the step")
+            warn(f"{counted(report.late, 'late row', 'late rows')} ignored: at or before the watermark; see `late`")
 
     def _compiled(self, tables: Mapping[str, pa.Table] | pa.Table) -> Machine:
         planned = plan_queries(tables, self._statements, self._columns, self._match_id, self._fixed)
@@ -318,11 +318,11 @@ class Detector:
 
 @dataclass(slots=True)
 class PushedRows:
-    """Rows that a detector has taken one by one and not looked at yet, because no match can complete with them.
+    """Rows that were pushed one by one and are not processed yet, because they cannot complete a match.
 
-    `wanted` are the streams of the query, `completing` those whose events complete matches; `due` is the first moment
-    at which one of these that was not looked at ends. Of rows that nobody wants only their number is known, `skipped`,
-    and the latest end of any row.
+    `wanted` are the streams of the query, `completing` those whose events complete matches. `due` is the earliest end
+    of an unprocessed event of a completing stream. `skipped` counts rows of other streams, `latest` is the latest end
+    of any row.
     """
 
     time: str
@@ -333,18 +333,18 @@ class PushedRows:
     watermark: int | None
     due: int | None
     nothing_waited: bool
-    """Whether no row lay beyond the watermark before the first of these."""
+    """Whether there were no rows after the watermark before the first of these rows."""
     accepted: Mapping[str, Kinds]
-    """What the values of each column are in Python; other ones get a closer look, and their error at once."""
+    """The Python types of each column. Rows with other types are processed at once, so that their errors are raised."""
     rows: list[Mapping[str, Any]]
     skipped: int = 0
     latest: int | None = None
     furthest: int | None = None
-    """The latest end of a row that is wanted."""
+    """The latest end of a row of a wanted stream."""
 
     @classmethod
     def of(cls, machine: Machine, state: State) -> PushedRows | None:
-        """Where rows can be put off: there is one table of events, and events complete its matches."""
+        """Returns the rows to defer; None if rows cannot be deferred: several tables, or time completes matches."""
         item, completing, reached = machine.inputs[0], completing_streams(machine.plan), state.watermark
         if completing is None or len(machine.inputs) > 1 or item.type is None or item.end is not None:
             return None
@@ -363,7 +363,7 @@ class PushedRows:
         return cls(item.time, item.type, unit, wanted, completing, reached, first, first is None, accepted, [])
 
     def emptied(self) -> PushedRows | None:
-        """What takes further rows after a step with these; None if one of them lies beyond the watermark and waits."""
+        """Returns empty rows after a step; None if one of the rows is after the watermark and waits."""
         if self.furthest is None or self.watermark is None or self.furthest > self.watermark or not self.nothing_waited:
             return None
         return replace(self, due=None, rows=[], skipped=0, latest=None, furthest=None)
@@ -373,7 +373,7 @@ class PushedRows:
         return self.due is not None and self.watermark is not None and self.due <= self.watermark
 
     def takes(self, event: Mapping[str, Any], watermark: Any) -> bool:
-        """Takes a row and moves the watermark; False for one that needs a closer look: it is late, or has no time."""
+        """Adds a row and advances the watermark. Returns False for a row that needs a full step, such as a late row."""
         moment, kind = self._ticks(event.get(self.time)), event.get(self.type)
         until = self._ticks(watermark)
         if moment is None or until is None or type(kind) is not str or not -SAFE_TIME < moment < SAFE_TIME:
@@ -395,14 +395,14 @@ class PushedRows:
 
     @staticmethod
     def _fits(column: tuple[str, Kinds], event: Mapping[str, Any]) -> bool:
-        """Whether a row has a value that its column can hold, or none."""
+        """Returns whether the value of a row fits its column or is missing."""
         name, kinds = column
         value = event.get(name)
         fits = value is None or type(value) in kinds
         return fits and (type(value) is not int or -(2**53) <= value <= 2**53)
 
     def _ticks(self, moment: Any) -> int | None:
-        """A moment in ticks of the time column; None for what is no integer, or no datetime of whole ticks."""
+        """Returns a time in ticks of the time column; None if it is not an integer or a datetime in whole ticks."""
         if self.unit is None:
             return moment if type(moment) is int else None
         if type(moment) is not datetime:
@@ -414,7 +414,7 @@ class PushedRows:
 
 
 def _accepted(kind: pa.DataType) -> Kinds:
-    """The types of Python that a column surely takes as they are; none for columns of other types."""
+    """Returns the Python types that a column accepts without conversion; none for other column types."""
     if pa.types.is_int64(kind):
         return (int,)
     if pa.types.is_float64(kind):

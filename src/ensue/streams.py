@@ -1,4 +1,4 @@
-"""Streams that run by themselves: `ensue.start` and a look at their state."""
+"""`ensue.start` runs a program on Spark streams, and `ensue.stream_state` reads the state of a stream."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Sink: TypeAlias = "str | Callable[[Any, int], None]"
 Sinks: TypeAlias = "Sink | Mapping[str, Sink]"
 VIOLATIONS = "CONSTRAINTS"
-"""How the violations are called among the patterns; no pattern can be called so without quotes."""
+"""The name of the violations among the patterns. A pattern with this name would need quotes."""
 
 
 def start(
@@ -55,30 +55,29 @@ def start(
     upgrade: bool = False,
     status: bool | None = None,
 ) -> Running:
-    """Runs the patterns of a program on streaming DataFrames, with one state for all that have the same keys.
+    """Runs the patterns of a program on streaming DataFrames. Patterns with the same keys share one state.
 
-    `to` says where matches go, `late` where rows go that came too late, `timed_out` where partial matches go whose
-    window has closed, `violations` where traces go that break a constraint. Each is a folder, which gets Parquet files,
-    one folder `batch=N` per micro-batch, or a function `f(rows, batch)` of a DataFrame and the number of its
-    micro-batch. Several patterns have a mapping by their names, or one
-    place for all of them, whose rows have a column `pattern` in front;
-    late rows of one table per stream a mapping by stream. A micro-batch that is repeated after a crash has the same
-    rows and number, so folders hold each match once; a function can tell by the number, or by `match_id`.
-    On Spark Connect a function runs beside the server, as a copy: what it changes in this process is not seen there.
+    `to` is the sink for matches, `late` for late rows, `timed_out` for partial matches whose window has closed, and
+    `violations` for traces that break a constraint. A sink is a folder, which gets Parquet files with one subfolder
+    `batch=N` per micro-batch, or a function `f(rows, batch)` of a DataFrame and the number of its micro-batch. For
+    several patterns, `to` is a mapping by name, or a single sink whose rows start with a column `pattern`. For one
+    table per stream, `late` is a mapping by stream. A micro-batch that is repeated after a crash has the same rows and
+    the same number. So folders contain each match once, and a function can detect the repetition by the number or by
+    `match_id`. On Spark Connect, a function runs as a copy on the server and does not change this process.
 
-    `checkpoint` is a folder of this query alone. With another query it is refused, unless `upgrade` is true and the
-    kept events suffice. `every` ("10 seconds") paces micro-batches; with `available_now` the stream ends once all rows
-    that are there have been read. `buckets` is the number of states; unless given, that of Spark's shuffle partitions,
-    at least 8. `status` shows a line on stderr about the progress; unless given, it does so on a terminal.
+    `checkpoint` is a folder that only this query uses. It is refused for another query, unless `upgrade` is true and
+    the kept events suffice. `every` ("10 seconds") sets the interval of micro-batches. With `available_now`, the stream
+    ends when it has read all available rows. `buckets` is the number of states; the default is the number of Spark's
+    shuffle partitions, at least 8. `status` shows a progress line on stderr; the default is true on a terminal.
 
-    `tables` are those of the program's TABLEs, by name. They are read when the stream starts, and again at a restart.
+    `tables` are the tables for the program's TABLEs, by name. They are read when the stream starts or restarts.
     """
     statements = program_statements(program, constraints)
     if not are_frames(sources):
         raise SchemaError(
             "not-a-stream",
-            "`ensue.start` runs on streaming DataFrames of Spark",
-            "read them with `spark.readStream`; `ensue.detect` takes tables of every kind",
+            "`ensue.start` requires streaming DataFrames",
+            "read the events with `spark.readStream`, or use `ensue.detect` for tables",
         )
     from ensue.runtimes.spark.frames import empty_tables, frame_inputs
     from ensue.runtimes.spark.handle import start_groups
@@ -98,7 +97,9 @@ def start(
     inputs = frame_inputs(sources, planned.inputs)
     if not inputs[0].frame.isStreaming:
         raise SchemaError(
-            "not-a-stream", "the DataFrame is not a stream", "`ensue.detect` and `ensue.run` take tables of the past"
+            "not-a-stream",
+            "`ensue.start` requires a streaming DataFrame, but this one is static",
+            "use `ensue.detect` or `ensue.run` for static DataFrames",
         )
     sinks = _Places.of(planned, patterns, to, late, timed_out, violations)
     plan = partial(plan_stream, inputs, options=options, eager=eager, late=bool(sinks.late), tick=tick, buckets=buckets)
@@ -110,9 +111,9 @@ def start(
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """Where the matches of each pattern, its partial matches, and the late rows of each of the `streams` go.
+    """The sinks of the matches and partial matches of each pattern, and of the late rows of each stream.
 
-    `together` is the one place for the matches of all `patterns`, if there is one.
+    `together` is the single sink for the matches of all `patterns`; None if each pattern has its own.
     """
 
     patterns: Sequence[str]
@@ -144,7 +145,7 @@ class _Places:
 
 
 def _groups(planned: ProgramPlan, names: Sequence[str], sinks: _Places, plan: Callable[..., Any]) -> list[Any]:
-    """The streams of Spark, one for each set of keys, each with where its results go."""
+    """Returns the Spark streams, one per set of partition keys, with their sinks."""
     from ensue.runtimes.spark.handle import StreamGroup, targets_of
 
     groups = []
@@ -169,8 +170,8 @@ def _groups(planned: ProgramPlan, names: Sequence[str], sinks: _Places, plan: Ca
     if sinks.late and len(groups) > 1:
         raise SchemaError(
             "late-keys",
-            "the patterns have different partition keys and so run as several streams, each with late rows of its own",
-            "start the patterns of each PARTITION BY by themselves",
+            "`late` is not supported for patterns with different partition keys, because they run as several streams",
+            "start the patterns of each PARTITION BY separately",
         )
     return groups
 
@@ -183,27 +184,27 @@ def _match_sinks(to: Sinks, patterns: Sequence[str], violations: Sink | None) ->
 
 
 def _check_one_place(planned: ProgramPlan, patterns: Sequence[str]) -> None:
-    """Matches go to one place if one stream finds them and their columns fit into one table."""
+    """Checks that one stream finds all matches and that their columns fit into one table."""
     from ensue.runtimes.spark.batch import result_schema
 
     if sum(any(place < len(patterns) for place in group.places) for group in by_keys(planned)) > 1:
         raise SchemaError(
             "sink-names",
-            "`to` is one place for patterns with different partition keys, which run as several streams",
+            "patterns with different partition keys require a separate `to` each, because they run as several streams",
             f"pass a mapping such as {{{patterns[0]!r}: ...}}",
         )
     together_schema(patterns, [result_schema(output) for output in planned.outputs[: len(patterns)]])
 
 
 def stream_state(checkpoint: str, spark: Any = None, *, events: bool = False) -> Any:
-    """The events that a stream keeps, by key, as a DataFrame: a running stream's or a stopped one's.
+    """Returns the state of a running or stopped stream as a DataFrame with one row per key.
 
-    `checkpoint` is the folder that `ensue.start` or Spark's `checkpointLocation` was given. A row says for one key how
-    many events are kept, of which streams, their size in bytes, the times of the oldest and the newest, how long the
-    oldest has been kept at the watermark, and what the key waits for.
+    `checkpoint` is the checkpoint folder of `ensue.start` or of a Spark query. A row has the number of kept events of a
+    key, their streams, their size in bytes, the times of the oldest and the newest event, the age of the oldest event
+    at the watermark, and what the key waits for.
 
-    With `events` the kept events themselves, for other questions: a DataFrame, or one per stream, as the stream was
-    given, with the columns that its queries read. Where nothing is kept, it has no columns either.
+    With `events`, it returns the kept events: one DataFrame, or one per stream, like the input of the stream, with the
+    columns that the queries read. If no events are kept, the DataFrame has no columns.
     """
     from ensue.runtimes.spark.session import running_session, spark_session
     from ensue.runtimes.spark.state import read_events_of, read_state_of
@@ -219,33 +220,33 @@ def _trigger(every: str | None, available_now: bool) -> dict[str, Any]:
 
 
 def _by_name(given: Sinks | None, names: Sequence[str], role: str, *, complete: bool) -> dict[str, Sink]:
-    """The sinks by name; one that stands alone is that of the only name."""
+    """Returns the sinks by name. A single sink belongs to the only name."""
     if given is None:
         return {}
     if not isinstance(given, Mapping):
         if len(names) > 1:
             raise SchemaError(
                 "sink-names",
-                f"`{role}` is one place for {', '.join(f'`{name}`' for name in names)}",
+                f"`{role}` requires a sink for each of {', '.join(f'`{name}`' for name in names)}",
                 f"pass a mapping such as {{{names[0]!r}: ...}}",
             )
         given = {names[0]: given}
     unknown = [name for name in given if name not in names]
     missing = [name for name in names if name not in given] if complete else []
     if unknown or missing:
-        wrong = f"names `{unknown[0]}`, which there is not" if unknown else f"has no place for `{missing[0]}`"
+        wrong = f"has unknown name `{unknown[0]}`" if unknown else f"has no sink for `{missing[0]}`"
         guess = did_you_mean(unknown[0], names) if unknown else ""
-        raise SchemaError("sink-names", f"`{role}` {wrong}", guess or f"names: {', '.join(names)}")
+        raise SchemaError("sink-names", f"`{role}` {wrong}", guess or f"use these names: {', '.join(names)}")
     for name, sink in given.items():
         if not isinstance(sink, str) and not callable(sink):
             raise SchemaError(
-                "sink-type", f"`{role}` for `{name}` is a folder or a function of rows and a number, not {sink!r}"
+                "sink-type", f"`{role}` for `{name}` must be a folder or a function `f(rows, batch)`, found {sink!r}"
             )
     return dict(given)
 
 
 def _partials(planned: ProgramPlan, place: int) -> list[tuple[QueryPlan, OutputSchema]]:
-    """The plans of the partial matches of a query and their columns. A trace that has failed still has them."""
+    """Returns the plans of the partial matches of a query and their columns. They include failed traces."""
     whole, output = planned.plans[place], planned.outputs[place]
     source, catalog = whole.source, whole.catalog
     problems = partial_problems(whole.query)

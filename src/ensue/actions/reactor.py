@@ -1,4 +1,4 @@
-"""Reacting in this process, step by step: what a detector finds is delivered at once."""
+"""A detector in this process that also delivers the calls of ON statements, step by step."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from ensue.python.values import WindowLike
 
 @dataclass(frozen=True, slots=True)
 class Reacted:
-    """What one step gave: what became of its calls, and the rows that came too late (a table, or one per stream)."""
+    """The result of one step: the deliveries, and the late rows (a table, or one per stream)."""
 
     deliveries: Deliveries
     late: Any
 
 
 class _ProgramDetector(Detector):
-    """Looks for all patterns of a program: `matches` of a step are their tables, as Arrow."""
+    """Detects all patterns of a program. `matches` of a step is one Arrow table per pattern."""
 
     def _meant(self, query: QueryLike, constraints: ConstraintsLike | None) -> LoweredProgram:
         return program_statements(query, constraints)
@@ -39,11 +39,11 @@ class _ProgramDetector(Detector):
 
 
 class Reactor:
-    """A program with ON statements over events that arrive in batches. Each step delivers the calls of what completed.
+    """Runs a program with ON statements on batches of events and delivers the calls of each step.
 
-    It takes batches as a `Detector` does, and `receivers`, `retries` and the like as `ensue.act`. After a restart, from
-    an earlier snapshot or none, the same events give the same deliveries again; those in the journal `delivered` are
-    not called again.
+    It accepts batches as `Detector` does, and `receivers`, `retries` and other delivery options as `ensue.act` does.
+    After a restart, with or without a snapshot, the same events produce the same deliveries. Calls in the journal
+    `delivered` are not repeated.
 
     >>> program = "STREAM late FROM PATTERN SEQ(A a, NOT B b) WITHIN 5 RETURN a.t AS at; ON late l DO tell(l.at)"
     >>> told = []
@@ -80,23 +80,23 @@ class Reactor:
 
     @property
     def watermark(self) -> int | None:
-        """How far time has come, in ticks of the time column; None before the first step."""
+        """The current watermark in ticks of the time column; None before the first step."""
         return self._detector.watermark
 
     def advance(self, events: Any = None, *, watermark: Any) -> Reacted:
-        """Takes a batch, moves the watermark, and delivers the calls of the events that completed."""
+        """Processes a batch, advances the watermark, and delivers the calls of completed events."""
         return self._react(self._detector.advance(events, watermark=watermark))
 
     def finish(self, events: Any = None) -> Reacted:
-        """Takes a last batch and delivers every call that is still open: no event comes any more."""
+        """Processes the last batch and delivers all remaining calls. No more events are accepted."""
         return self._react(self._detector.finish(events))
 
     def snapshot(self) -> pa.Table:
-        """The kept events as one Arrow table for safekeeping, as of the last step, whose calls have been delivered."""
+        """Returns the state after the last step as one Arrow table. The calls of this step have been delivered."""
         return self._detector.snapshot()
 
     def restore(self, saved: pa.Table) -> None:
-        """Goes on where a snapshot of the same program was taken."""
+        """Resumes from a snapshot of the same program."""
         self._detector.restore(saved)
 
     def _react(self, step: Advance) -> Reacted:

@@ -1,4 +1,4 @@
-"""`ensue.act`: the calls of a whole table, or of a stream of Spark for as long as it runs."""
+"""`act`: delivers the calls of ON statements for a static table or for a Spark stream."""
 
 from __future__ import annotations
 
@@ -40,18 +40,17 @@ def act(
     checkpoint: str | None = None,
     **stream: Any,
 ) -> Any:
-    """Calls the actions of a program's ON statements for every event that they name. `receivers` says who takes them.
+    """Calls the actions of a program's ON statements for each of their events.
 
-    A receiver is a Python function or one of `ensue.webhook`, `ensue.table_sink`, `ensue.kafka`, `ensue.spark_sink`,
-    by the name of the action. A call that raises is tried again up to `retries` times, at first after `backoff`, then
-    after twice as long each time; `patience` after the beginning nothing is tried again. What was never taken goes to
-    `dead_letters`: a folder, a list or a receiver of tables. `delivered` is the path of a journal: what it holds is
-    not called again. `tables` are those of the program's TABLEs, by name.
+    `receivers` maps each action to its receiver: a Python function, `webhook`, `table_sink`, `kafka` or `spark_sink`.
+    A call that raises an exception is retried up to `retries` times: first after `backoff`, then after twice the
+    previous pause. `patience` after the start, calls are no longer retried. Undelivered calls are written to
+    `dead_letters`: a folder, a list or a receiver of tables. `delivered` is the path of a journal; calls in the journal
+    are not repeated. `tables` are the tables for the program's TABLEs, by name.
 
-    For tables and DataFrames of the past the result is an `ensue.Deliveries`. For streaming DataFrames it is the
-    running stream, as `ensue.start` gives it: that needs `checkpoint` and `dead_letters`, and takes what else
-    `ensue.start` takes (`every`, `available_now`, `tick`, ...). With `to`, the matches of the program's patterns and
-    rules go to these places on the same stream, as by `ensue.start`, with a `match_id`.
+    For tables and static DataFrames the result is a `Deliveries`. For streaming DataFrames it is the same as that of
+    `ensue.start`: `checkpoint` and `dead_letters` are required, and other parameters of `ensue.start` are accepted.
+    `to` also writes the matches of the program's patterns and rules, with a `match_id`, from the same stream.
 
     >>> program = "STREAM pair FROM PATTERN SEQ(A a, B b) WITHIN 5 RETURN b.t AS at; ON pair p DO tell(p.at)"
     >>> table, told = pa.table({"t": [1, 2], "type": ["A", "B"]}), []
@@ -69,28 +68,28 @@ def act(
     if checkpoint is not None or stream:
         given = next(iter(stream), "checkpoint")
         raise SchemaError(
-            "stream-option", f"`{given}` is for streams, and these are tables of the past", "leave it out"
+            "stream-option", f"`{given}` is only allowed for streams, but the events are static tables", "remove it"
         )
     return _act_on_tables(reactions, courier, events, reading)
 
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """How events are read."""
+    """The parameters for reading events."""
 
     columns: Columns
     limit: int | None
     tables: Mapping[str, Any] | None
 
     def options(self) -> dict[str, Any]:
-        """The same as arguments of `ensue.run` and `ensue.start`."""
+        """Returns them as arguments of `ensue.run` and `ensue.start`."""
         own = self.columns
         return {"time": own.time, "type": own.type, "end": own.end, "limit": self.limit, "tables": self.tables}
 
 
 def _act_on_tables(reactions: Reactions, courier: Courier, events: Any, reading: _Columns) -> Deliveries:
     frames = are_frames(events)
-    # Not as pandas or polars: receivers get the values that the program means.
+    # Arrow and not pandas or polars, so that receivers get the exact values.
     given = events if frames else arrow_tables(events)[1]
     results = run(reactions.program, given, **reading.options(), match_id=True)
     found = [results[name].toArrow() if frames else results[name] for name in reactions.names]
@@ -115,10 +114,10 @@ def _start(
         missing = "checkpoint" if checkpoint is None else "dead_letters"
         raise SchemaError(
             "stream-option",
-            f"`{missing}` is missing, and the DataFrame is a stream",
-            "pass a folder: a stream gives no report, so that what fails would be lost"
+            f"a stream requires `{missing}`",
+            "pass a folder for undeliverable calls"
             if checkpoint is not None
-            else "pass a folder of this program alone",
+            else "pass a folder that only this program uses",
         )
     others = dict(stream)
     to = others.pop("to", None)
@@ -136,7 +135,7 @@ def _start(
 
 
 def _stream_sinks(program: Program, courier: Courier, events: Any, reading: _Columns) -> Sequence[CallsOfRoute]:
-    """A sink for each ON statement, the last queries of the program; those of one stream of Spark deliver together."""
+    """Returns a sink for each ON statement. The sinks of one Spark stream deliver together."""
     from ensue.runtimes.spark.frames import empty_tables
 
     statements = program_statements(program)
@@ -153,13 +152,13 @@ def _stream_sinks(program: Program, courier: Courier, events: Any, reading: _Col
 
 @dataclass(slots=True)
 class CallsOfStep:
-    """The calls of a micro-batch of one stream, as they are collected."""
+    """Collects the calls of a micro-batch of one stream."""
 
     courier: Courier
     tables: list[pa.Table] = field(default_factory=list)
 
     def collect(self, table: pa.Table, number: int, session: Any) -> None:
-        """Takes the calls of route `number`; the last one delivers all of them."""
+        """Adds the calls of route `number`. The last route delivers all calls."""
         self.tables[number:] = [calls_table(self.courier.routes[number], table)]
         if len(self.tables) == len(self.courier.routes):
             on_session(self.courier, session).deliver(self.tables)
@@ -167,7 +166,7 @@ class CallsOfStep:
 
 @dataclass(frozen=True, slots=True)
 class CallsOfRoute:
-    """The sink of one ON statement on a stream of Spark: brings its calls to the driver."""
+    """The sink of one ON statement on a Spark stream. It collects the calls on the driver."""
 
     step: CallsOfStep
     number: int
@@ -177,7 +176,7 @@ class CallsOfRoute:
 
 
 def on_session(courier: Courier, session: Any) -> Courier:
-    """The courier whose receivers write by way of this session, where they write by Spark."""
+    """Returns the courier with its Spark receivers bound to this session."""
     routes = tuple(_on_session(route, session) for route in courier.routes)
     letters = courier.dead_letters
     return replace(
