@@ -200,7 +200,7 @@ def test_ctrl_c_stops_the_stream_and_leaves_nothing(
         assert spark.streams.active
         signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(order_stream.Shown, "look", press)
+    monkeypatch.setattr(order_stream.ProgressBar, "look", press)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     result = CliRunner().invoke(app, ["demo", "--orders", "50"])
     assert result.exit_code == 130

@@ -74,7 +74,7 @@ def test_a_call_that_is_rejected_is_not_tried_again() -> None:
     done = ensue.act(LATE, orders(), {"notify": notify}, **FAST, dead_letters=letters)
     assert attempts == [0, 2, 3]
     assert (done.delivered, done.retried) == (2, 0)
-    assert [(row["error"], row["attempts"]) for row in letters] == [("Rejected: no such customer", 1)]
+    assert [(row["error"], row["attempts"]) for row in letters] == [("RejectedCall: no such customer", 1)]
 
 
 def test_without_retries_each_call_is_tried_once() -> None:

@@ -90,7 +90,7 @@ def test_answers_that_will_not_change_are_dead_letters_at_once(server: Server, a
     server.answers = [answer]
     done = act(server.url)
     assert (done.delivered, done.failed, len(server.requests)) == (0, 2, 2)
-    assert done.dead_letters.column("error")[0].as_py().startswith(f"Rejected: HTTP {answer}")
+    assert done.dead_letters.column("error")[0].as_py().startswith(f"RejectedCall: HTTP {answer}")
 
 
 def test_a_server_that_does_not_answer_in_time(server: Server) -> None:

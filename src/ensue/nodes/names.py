@@ -80,7 +80,7 @@ def in_words(stream: Stream) -> str:
 def stream_key(stream: Stream) -> str:
     """A text that tells the stream apart from every other one. A name without a star, a backtick or `#` is its own.
 
-    >>> stream_key("A"), stream_key("p#1"), stream_key(Stage("p", 1))
+    >>> stream_key("A"), stream_key("p#1"), stream_key(ContextStage("p", 1))
     ('A', '`p#1`', 'p#1')
     """
     match stream:
@@ -386,7 +386,7 @@ _WORD = re.compile(r"\w+")
 def called(name: Name) -> str:
     """A name as the user would say it: an event without one by its stream, whatever the round.
 
-    >>> called("t"), called(Round("t", 0)), called(Round(Unnamed("A", 1), 0))
+    >>> called("t"), called(Round("t", 0)), called(Round(UnnamedVariable("A", 1), 0))
     ('t', 't[1]', 'A')
     """
     base = written(name)

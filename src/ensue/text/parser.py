@@ -49,8 +49,18 @@ def _folders() -> list[Path]:
     return [GRAMMAR.parent / "__pycache__", *([Path(home, "ensue")] if os.path.isabs(home) else [])]
 
 
+def _is_private(path: Path) -> bool:
+    """Whether only the user or root can write to a folder or a file: reading a pickle runs code."""
+    if os.name == "nt":
+        return True
+    entry = path.stat()
+    return entry.st_uid in (0, os.getuid()) and not entry.st_mode & 0o022
+
+
 def _read(path: Path, made_of: str) -> Lark | None:
     try:
+        if not _is_private(path.parent) or not _is_private(path):
+            return None
         with path.open("rb") as file:
             return Lark.load(file) if pickle.load(file) == made_of else None
     except _UNREADABLE:
@@ -65,8 +75,11 @@ def _keep(parser: Lark, made_of: str, folders: Sequence[Path]) -> None:
     for folder in folders:
         own = folder / f"{NAME}.{os.getpid()}"
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+            if not _is_private(folder):
+                continue
             own.write_bytes(content.getvalue())
+            own.chmod(0o644)
             own.replace(folder / NAME)
         except OSError:
             with suppress(OSError):
@@ -167,7 +180,7 @@ def parse_state_condition(text: str) -> StateCondition:
     """Parse a condition on a state.
 
     >>> parse_state_condition("anyone in kitchen")
-    Located(who=Someone(word='anyone'), places=Places(values=('kitchen',), negated=False))
+    Location(who=Someone(word='anyone'), places=Places(values=('kitchen',), negated=False))
     """
     condition: StateCondition = _parse(text, "state_condition", "condition")
     return condition

@@ -402,7 +402,7 @@ def render_measure(measure: states.Measure) -> str:
 def render_state_condition(condition: states.StateCondition) -> str:
     """A condition on the state.
 
-    >>> render_state_condition(states.NotSo(states.Located(states.Someone("anyone"), states.Places(("den", "bath")))))
+    >>> render_state_condition(states.NotSo(states.Location(states.Someone("anyone"), states.Places(("den", "bath")))))
     'NOT ANYONE IN (den, bath)'
     """
     return _condition(condition, _LOOSEST)
