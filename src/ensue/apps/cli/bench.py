@@ -19,8 +19,8 @@ import pyarrow.parquet as parquet
 from rich.table import Table
 
 from ensue.api import run
-from ensue.apps.cli.detect import choose_pattern, name_patterns
 from ensue.apps.cli.files import read_sources
+from ensue.apps.cli.program_files import choose_pattern, name_patterns
 from ensue.apps.cli.terminal import counted, messages, open_console, show
 from ensue.kernels.warm_up import warm_up
 from ensue.programs import Program, parse

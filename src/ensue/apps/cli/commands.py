@@ -45,7 +45,7 @@ app = typer.Typer(
 
 def _complete_pattern(context: typer.Context, incomplete: str) -> Iterator[str]:
     """Completes the names of the patterns in the program."""
-    from ensue.apps.cli.detect import read_program
+    from ensue.apps.cli.program_files import read_program
     from ensue.errors import EnsueError
 
     # While an option has no value yet, the arguments before it are not parsed.
@@ -153,7 +153,7 @@ def explain(
     ] = False,
 ) -> None:
     """Show what each pattern means and how it runs: its graph, its plan, and the state that a stream keeps."""
-    from ensue.apps.cli.detect import explain_program, read_program
+    from ensue.apps.cli.program_files import explain_program, read_program
     from ensue.apps.cli.terminal import reported
 
     with reported():
@@ -205,7 +205,8 @@ def detect(
     ] = None,
 ) -> None:
     """Find the matches of a program in files of events. Matches are written to stdout, everything else to stderr."""
-    from ensue.apps.cli.detect import choose_pattern, detect_in_files, read_program, write_matches
+    from ensue.apps.cli.detect import detect_in_files, write_matches
+    from ensue.apps.cli.program_files import choose_pattern, read_program
     from ensue.apps.cli.terminal import reported
 
     with reported():
@@ -236,7 +237,8 @@ def violations(
 
     The exit code is 0 whether or not a constraint is broken. Scripts can use `--format json`.
     """
-    from ensue.apps.cli.detect import read_program, violations_in_files, write_matches
+    from ensue.apps.cli.detect import violations_in_files, write_matches
+    from ensue.apps.cli.program_files import read_program
     from ensue.apps.cli.terminal import reported
 
     with reported():
@@ -266,7 +268,8 @@ def why_not(
     format: Annotated[ProblemFormat, typer.Option(help="json: one object on stdout")] = ProblemFormat.TEXT,
 ) -> None:
     """Explain why a pattern does not match: how far events got, what stopped them, and the nearest misses."""
-    from ensue.apps.cli.detect import read_program, why_not_in_files
+    from ensue.apps.cli.detect import why_not_in_files
+    from ensue.apps.cli.program_files import read_program
     from ensue.apps.cli.terminal import reported
 
     with reported():
@@ -303,7 +306,8 @@ def report(
     A pipeline file names its own events. They are read once on Spark, streams from their start, and nothing is
     written to the outputs of the pipeline.
     """
-    from ensue.apps.cli.detect import PIPELINES, read_program, report_on_files, report_on_pipeline, write_report
+    from ensue.apps.cli.detect import PIPELINES, report_on_files, report_on_pipeline, write_report
+    from ensue.apps.cli.program_files import read_program
     from ensue.apps.cli.terminal import reported
 
     as_json, wanted = format is ProblemFormat.JSON, title or file.stem
@@ -379,7 +383,7 @@ def bench(
 ) -> None:
     """Measure how many events this machine processes per second, for generated events or for your own."""
     from ensue.apps.cli.bench import drawn_work, measure, own_work, show_speeds
-    from ensue.apps.cli.detect import read_program
+    from ensue.apps.cli.program_files import read_program
     from ensue.apps.cli.terminal import UsageError, reported
 
     with reported():

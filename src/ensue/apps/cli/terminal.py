@@ -9,10 +9,12 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-
-from rich.console import Console
+from typing import TYPE_CHECKING
 
 from ensue.errors import EnsueError, EnsueWarning, LimitError, SchemaError, did_you_mean
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C, as shells define it."""
@@ -118,4 +120,6 @@ def no_color() -> bool:
 
 def open_console() -> Console:
     """Returns a console on stdout for tables, in colour on a terminal unless NO_COLOR is set."""
+    from rich.console import Console
+
     return Console(width=table_width(), highlight=False, color_system=None if no_color() else "auto")
