@@ -148,7 +148,7 @@ def test_what_is_refused_at_once(build: Callable[[], object], code: str) -> None
         (lambda: ORDER.before(5), "takes a name"),  # type: ignore[arg-type]
         (lambda: atom(5), "takes a name"),  # type: ignore[arg-type]
         (lambda: atom("order", var("o")), "not the variable"),
-        (lambda: rule("a", "id").when(), "ensue.fact"),
+        (lambda: rule("a", "id").when(), "ensue.rules.fact"),
         (lambda: rule("a", "id").when(5), "an item of a rule"),  # type: ignore[arg-type]
         (lambda: rule(5), "takes names"),  # type: ignore[arg-type]
         (lambda: fact("vip"), "at least one value"),
