@@ -315,7 +315,7 @@ def test_a_range_of_integer_time(folder: Path) -> None:
     assert [match["end"] for match in matches] == [4]
     soon = ensue_command(*given, "--since", "soon")
     assert (soon.exit_code, soon.stdout) == (1, "")
-    assert "time is integer, so `--since` is one too" in soon.stderr
+    assert "the time column is integer, so `--since` must be an integer" in soon.stderr
 
 
 LAW = "CONSTRAINT EXCLUSIVE(A, B);"

@@ -405,7 +405,7 @@ def _warn_of_hidden_rows(source: EventSource, declared: Sequence[Stream]) -> Non
     found = codes if source.valid is None else codes[source.valid]
     for name, rows in zip(named, np.bincount(found[found >= 0], minlength=len(named)), strict=True):
         if rows:
-            warn(f"{counted(int(rows), 'row', 'rows')} of type `{name}` took no part, because the stream is declared")
+            warn(f"{counted(int(rows), 'row', 'rows')} of type `{name}` ignored: the program declares this stream")
 
 
 def _warn_of_names(
@@ -433,7 +433,7 @@ def _warn_of_names(
 def warn_set_aside(report: Report) -> None:
     """Nothing is lost silently: what took no part is said."""
     for reason, rows in report.set_aside.items():
-        warn(f"{counted(rows, 'row', 'rows')} {reason} took no part")
+        warn(f"{counted(rows, 'row', 'rows')} ignored: {reason}")
 
 
 # --- How probable it is that anything happened: `ensue.any_match`.

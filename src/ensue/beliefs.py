@@ -257,7 +257,7 @@ def by_stream(tables: Sequence[pa.Table], inputs: Sequence[InputTable], kind: Ta
 def warn_ignored(aside: SetAside) -> None:
     """Nothing is lost silently: says how many rows a state ignored, and why."""
     for reason, rows in aside.counts.items():
-        warn(f"{counted(rows, 'row', 'rows')} {reason.words} took no part in state `{reason.state}`")
+        warn(f"{counted(rows, 'row', 'rows')} {reason}")
 
 
 def _warn(aside: SetAside, tracking: BeliefMachine) -> None:

@@ -141,9 +141,9 @@ def test_rows_that_take_no_part_are_counted() -> None:
         proposal = ensue.process.mine(table(log), **COLUMNS)
     assert found(proposal) == expected(LOG)
     assert {str(warning.message) for warning in caught} == {
-        "1 row without a time took no part",
-        "2 rows without a type took no part",
-        "1 row without a key took no part",
+        "1 row ignored: no timestamp",
+        "2 rows ignored: no type",
+        "1 row ignored: no key",
     }
     assert {warning.filename for warning in caught} == {__file__}
 
@@ -239,24 +239,24 @@ ERRORS: list[tuple[str, dict[str, Any], str]] = [
     ("no-such-column", {"type": "kind"}, "has no column `kind` for `type`"),
     ("no-such-column", {"partition_by": ["id", "idd"]}, "did you mean `id`?"),
     ("no-type-column", {"type": None}, "pass `type=`"),
-    ("column-name", {"time": 3}, "`time` is the name of a column"),
-    ("column-name", {"partition_by": 3}, "`partition_by` is the name of a column, not 3"),
-    ("column-name", {"partition_by": ["id", 3]}, "`partition_by` is the name of a column, not 3"),
-    ("no-trace-key", {"partition_by": ()}, "`partition_by` names no column"),
-    ("time-type", {"time": "type"}, "holds string, which is not a time"),
-    ("stream-type", {"type": "t"}, "names of streams are text"),
-    ("key-type", {"partition_by": "tags"}, "column `tags` of the table holds list<item: string>"),
-    ("share-range", {"share": 0}, "`share` is more than 0 and at most 1, not 0"),
-    ("share-range", {"share": 1.01}, "not 1.01"),
-    ("share-range", {"share": float("nan")}, "not nan"),
-    ("share-range", {"share": "all"}, "not 'all'"),
-    ("support-range", {"support": 0}, "`support` is a number of traces, at least 1, not 0"),
-    ("support-range", {"support": 1.5}, "not 1.5"),
-    ("support-range", {"support": True}, "not True"),
+    ("column-name", {"time": 3}, "`time` must be a column name"),
+    ("column-name", {"partition_by": 3}, "`partition_by` must be a column name, found 3"),
+    ("column-name", {"partition_by": ["id", 3]}, "`partition_by` must be a column name, found 3"),
+    ("no-trace-key", {"partition_by": ()}, "`partition_by` is empty"),
+    ("time-type", {"time": "type"}, "must be a timestamp or an integer column, but is string"),
+    ("stream-type", {"type": "t"}, "must be text"),
+    ("key-type", {"partition_by": "tags"}, "column `tags` of the table has type list<item: string>"),
+    ("share-range", {"share": 0}, "`share` must be greater than 0 and at most 1, found 0"),
+    ("share-range", {"share": 1.01}, "found 1.01"),
+    ("share-range", {"share": float("nan")}, "found nan"),
+    ("share-range", {"share": "all"}, "found 'all'"),
+    ("support-range", {"support": 0}, "`support` must be an integer of at least 1, found 0"),
+    ("support-range", {"support": 1.5}, "found 1.5"),
+    ("support-range", {"support": True}, "found True"),
     ("constraint-kind", {"kinds": "prio"}, "did you mean 'prior'?"),
-    ("constraint-kind", {"kinds": ["ends", "implies"]}, "'implies' is no kind"),
-    ("constraint-kind", {"kinds": []}, "no kind of constraint is named"),
-    ("constraint-kind", {"kinds": 3}, "kinds: 'ends', 'exclusive', 'prior', 'require'"),
+    ("constraint-kind", {"kinds": ["ends", "implies"]}, "unknown kind of constraint 'implies'"),
+    ("constraint-kind", {"kinds": []}, "`kinds` is empty"),
+    ("constraint-kind", {"kinds": 3}, "available: 'ends', 'exclusive', 'prior', 'require'"),
 ]
 
 
@@ -272,7 +272,7 @@ class TestErrors:
 
     def test_keys_of_different_types(self) -> None:
         tables = {"A": pa.table({"id": [1], "t": [1]}), "B": pa.table({"id": ["1"], "t": [1]})}
-        with pytest.raises(ensue.SchemaError, match="is number in the table of stream `A` and text in the table of"):
+        with pytest.raises(ensue.SchemaError, match="is number in the table of stream `A` but text in the table of"):
             mined(tables, type=None)
 
     def test_a_type_column_and_several_tables(self) -> None:

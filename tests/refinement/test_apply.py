@@ -137,11 +137,15 @@ def test_missing_values_are_values() -> None:
         ({"room": ["den"]}, {"id": "event"}, "no column `event` for `id`"),
         ({"room": ["den"], "probability": [1.0]}, {}, "has a column `probability`"),
         ({"room": ["den"], "alternatives": [1]}, {}, "has a column `alternatives`"),
-        ({"room": ["den"]}, {"minimum": 1.5}, "`minimum` is at least 0 and at most 1, not 1.5"),
+        ({"room": ["den"]}, {"minimum": 1.5}, "`minimum` must be at least 0 and at most 1, found 1.5"),
         ({"room": ["den"], "p": [1.5]}, {"probability": "p"}, "holds 1.5 in row 0"),
-        ({"room": ["den"], "p": ["x"]}, {"probability": "p"}, "holds string, which is no probability"),
-        ({"room": [0.5]}, {}, "column `room` for `context` holds double"),
-        ({"room": ["den"]}, {"type": 5}, "`type` is the name of a column, not 5"),
+        (
+            {"room": ["den"], "p": ["x"]},
+            {"probability": "p"},
+            "must be numeric to be used as a probability, but is string",
+        ),
+        ({"room": [0.5]}, {}, "column `room` for `context` is double"),
+        ({"room": ["den"]}, {"type": 5}, "`type` must be a column name, found 5"),
     ],
 )
 def test_what_cannot_be_applied(

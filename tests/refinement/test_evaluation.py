@@ -67,7 +67,7 @@ def test_what_is_held_out_is_not_learned() -> None:
 
 
 def test_events_without_a_known_label(refinement: ensue.learn.Refinement) -> None:
-    with pytest.raises(SchemaError, match="no event has a label of the refinement"):
+    with pytest.raises(SchemaError, match="no event has a known label"):
         refinement.evaluate(pa.table({"who": ["carol"], "room": ["den"]}))
     with pytest.raises(SchemaError, match="no column `who` for `label`"):
         refinement.evaluate(pa.table({"room": ["den"]}))

@@ -43,11 +43,15 @@ def test_round_trip(saved: tuple[ensue.learn.Refinement, Path]) -> None:
 @pytest.mark.parametrize(
     ("text", "code", "message"),
     [
-        ("not json", "not-a-refinement", "is no JSON file"),
-        ("[1, 2]", "not-a-refinement", "holds no refinement"),
-        ('{"format": "other"}', "not-a-refinement", "holds no refinement"),
-        ('{"format": "ensue-refinement", "version": 99}', "refinement-version", "is of version 99"),
-        ('{"format": "ensue-refinement", "version": 1, "labels": []}', "not-a-refinement", "lacks parts"),
+        ("not json", "not-a-refinement", "is not a JSON file"),
+        ("[1, 2]", "not-a-refinement", "does not contain a refinement"),
+        ('{"format": "other"}', "not-a-refinement", "does not contain a refinement"),
+        ('{"format": "ensue-refinement", "version": 99}', "refinement-version", "has version 99"),
+        (
+            '{"format": "ensue-refinement", "version": 1, "labels": []}',
+            "not-a-refinement",
+            "is not a complete refinement",
+        ),
     ],
 )
 def test_other_files(tmp_path: Path, text: str, code: str, message: str) -> None:
@@ -62,10 +66,10 @@ def test_a_file_that_lost_a_part(saved: tuple[ensue.learn.Refinement, Path]) -> 
     content = json.loads(saved[1].read_text("utf-8"))
     for part in ("reading", "labels", "smoothing", "counts", "logistic", "evaluation"):
         saved[1].write_text(json.dumps({key: value for key, value in content.items() if key != part}), "utf-8")
-        with pytest.raises(StateError, match="lacks parts of a refinement"):
+        with pytest.raises(StateError, match="is not a complete refinement"):
             ensue.learn.load(saved[1])
 
 
 def test_no_file(tmp_path: Path) -> None:
-    with pytest.raises(StateError, match="there is no file"):
+    with pytest.raises(StateError, match="does not exist"):
         ensue.learn.load(tmp_path / "who.json")

@@ -85,7 +85,7 @@ def test_whether_anything_happened(spark: SparkSession, window: str | None) -> N
 
 def test_whether_anything_happened_is_not_asked_of_a_stream(spark: SparkSession) -> None:
     stream = spark.readStream.format("rate").load().selectExpr("timestamp AS t", "'A' AS type", "0.5D AS p")
-    with pytest.raises(SchemaError, match="a stream has no end"):
+    with pytest.raises(SchemaError, match="the DataFrame is a stream"):
         ensue.any_match(stream, "PATTERN A a", time="t", type="type", probability="p")
 
 

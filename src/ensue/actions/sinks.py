@@ -172,7 +172,7 @@ def table_sink(path: str | Path, *, format: str = "parquet") -> TableSink:
     """A receiver that writes calls to a folder, as files of `format` "parquet", "csv" or "jsonl" (JSON lines).
 
     A row has `delivery_id`, `action` and the arguments. A delivery that is in the folder is not written again, also
-    after a crash. The folder is on this machine (on Spark, of the driver); `spark_sink` writes to others.
+    after a crash. The folder is on this machine (on Spark, on the driver); `spark_sink` writes to other file systems.
     """
     if format not in WRITERS:
         hint = did_you_mean(str(format), WRITERS) or f"formats: {', '.join(WRITERS)}"

@@ -1,4 +1,4 @@
-"""Learned refinement: who or what an event is likely to be, given its context."""
+"""Learned refinement: predict who or what an event is, given its context."""
 
 from ensue.learn.calibration import Evaluation
 from ensue.learn.refinement import Refinement, fit, load

@@ -104,7 +104,7 @@ def missing_events(before: Sequence[QueryPlan], after: Sequence[QueryPlan]) -> l
     counted_before = any(plan.counting for plan in before)
     for plan in after:
         if plan.counting and not counted_before:
-            problems.append("positions of events, which were not counted before")
+            problems.append("positions of events, which the old query did not count")
         for variable, needed in _roles(plan):
             problem = _missing(variable, needed, kept)
             if problem:
@@ -123,14 +123,14 @@ def _missing(variable: Variable, needed: Retention, kept: Sequence[tuple[Variabl
     words = str(variable.stream)
     of_stream = [role for role in kept if covers(role[0].stream, variable.stream)]
     if not of_stream:
-        return f"events of `{words}`, of which none were kept"
+        return f"events of `{words}`, which the old query did not keep"
     wanted = _demands(variable)
     as_wide = [role for role in of_stream if _demands(role[0]) <= wanted]
     if not as_wide:
-        return f"events of `{words}` for `{variable.name}` that an earlier condition left out"
+        return f"events of `{words}` for `{variable.name}` that the old query filtered out"
     if any(_covers(retention, needed) for _, retention in as_wide):
         return ""
-    return f"events of `{words}` for `{variable.name}` for longer than they were kept ({_words(needed)})"
+    return f"events of `{words}` for `{variable.name}` for longer than the old query kept them ({_words(needed)})"
 
 
 def _demands(variable: Variable) -> frozenset[Expr]:
@@ -154,5 +154,5 @@ def _covers(kept: Retention, needed: Retention) -> bool:
 def _words(needed: Retention) -> str:
     limits = [limit for limit in (needed.from_start, needed.from_end) if limit is not None]
     if limits:
-        return f"{counted(min(limits), 'tick', 'ticks')} are needed"
-    return "they are needed without a limit" if needed.positions is None else f"{needed.positions} events are needed"
+        return f"required: {counted(min(limits), 'tick', 'ticks')}"
+    return "required: no limit" if needed.positions is None else f"required: {needed.positions} events"

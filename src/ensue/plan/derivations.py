@@ -200,10 +200,10 @@ def _fields_of(plan: QueryPlan, fixed: Mapping[str, pa.Table]) -> dict[str, pa.D
             kinds = describe(fields[column]), describe(table.field(of_table).type)
             problem = Problem(
                 "table-types",
-                f"`{column}` is {kinds[0]}, and column `{of_table}` of table `{lookup.table}` is {kinds[1]}:"
-                " they are never equal",
+                f"`{column}` has type {kinds[0]}, but column `{of_table}` of table `{lookup.table}` has type"
+                f" {kinds[1]}; they are never equal",
                 _place_of(plan.query),
-                hint="bring the column of the table to the other type",
+                hint="convert one of the columns to the type of the other",
             )
             raise QueryError([problem], plan.source)
     return {**fields, **{name: table.field(column).type for column, name in lookup.columns}}
@@ -233,12 +233,15 @@ def _different_types(
     name: str, first: QueryPlan, kind: pa.DataType, other: QueryPlan, other_kind: pa.DataType
 ) -> QueryError:
     head, one, two = first.query.name, describe(kind), describe(other_kind)
-    hint = "the rules of one head have values of one kind in each place: convert one of them"
+    hint = "convert one of them: rules with the same head must have the same types"
     problems = [
         Problem(
-            "head-types", f"`{name}` of `{head}` is {two} here and {one} before", _place_of(other.query), hint=hint
+            "head-types",
+            f"`{name}` of `{head}` has type {two} here, but type {one} in an earlier rule",
+            _place_of(other.query),
+            hint=hint,
         ),
-        Problem("head-types", f"`{name}` of `{head}` is {one} here", _place_of(first.query)),
+        Problem("head-types", f"`{name}` of `{head}` has type {one} here", _place_of(first.query)),
     ]
     return QueryError(problems, first.source)
 
@@ -347,9 +350,9 @@ def _check_columns(query: PatternQuery, source: Source | None) -> None:
         if name.startswith(OWN):
             problem = Problem(
                 "reserved-column",
-                f"column `{name}` of stream `{query.name}` is Ensue's own",
+                f"column `{name}` of stream `{query.name}` is reserved by Ensue",
                 column.span,
-                hint="rename it",
+                hint="rename the column",
             )
             raise QueryError([problem], source)
 

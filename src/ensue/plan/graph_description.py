@@ -74,14 +74,14 @@ class GraphWords:
         same = further_rounds(self.plan)
         for number, graph_plan in enumerate(graphs, start=1):
             if len(graphs) > 1:
-                further = ", each before the next, otherwise the same" if number in same else ""
+                further = ", in order, otherwise the same" if number in same else ""
                 yield f"branch {number} of {len(graphs)}{_rounds(graph_plan.graph)}{further}"
             if number not in same:
                 yield from self._graph(graph_plan, "  " if len(graphs) > 1 else "")
         if self.plan.grows:
-            yield "longer ones are looked for round by round, as long as there are any"
+            yield "longer repetitions are searched round by round until there are no more matches"
         for dropped in self.plan.normal_form.dropped:
-            yield f"left out, because it can never match: {dropped}"
+            yield f"removed, because it can never match: {dropped}"
 
     def word(self, name: Name) -> str:
         return str(name)
@@ -164,7 +164,7 @@ class GraphWords:
 
     def _of_stream(self, stream: Stream) -> str:
         if stream in self.given:
-            return f"what operator {self.given[stream].operator} gives"
+            return f"a match of operator {self.given[stream].operator}"
         return f"an event of {stream}" if not isinstance(stream, AnyEvent) else str(stream)
 
     def _moment(self, moment: Moment, graph: Graph) -> str:
@@ -231,7 +231,7 @@ class GraphWords:
         positions = graph.positions
         most, back = positions.limit(position_of(y), position_of(x)), positions.limit(position_of(x), position_of(y))
         if most is not None and back is not None and most.whole == -back.whole == 1:
-            return f"{y} is the very next event after {x}"
+            return f"{y} is the next event after {x}, with no event between"
         if most is not None and most == back:
             return f"{x} and {y} at most {counted(most.whole, 'position', 'positions')} apart"
         return "" if most is None else f"{y} at most {counted(most.whole, 'position', 'positions')} after {x}"
@@ -287,7 +287,7 @@ class GraphWords:
 
     def _listed(self, collection: Collection, graph: Graph) -> str:
         if not collection.graphs:
-            return f"{collection.name}: an empty list, because no {collection.text} can lie there"
+            return f"{collection.name}: an empty list, because no {collection.text} can occur there"
         scope, inner = collection.scopes[0], collection.graphs[0]
         stated = scope.stated
         where = self._scope(scope, graph) if stated is None else f"that {self._stated(stated, inner, graph)}"
@@ -299,7 +299,7 @@ class GraphWords:
         for bound in bounds:
             is_upper = bound.left.variable in (*inner.names, *(moment.name for moment in inner.moments))
             own, other = (bound.left, bound.right) if is_upper else (bound.right, bound.left)
-            verb = "lies" if _is_single_point(inner) else f"{_side(own)}s"
+            verb = "occurs" if _is_single_point(inner) else f"{_side(own)}s"
             words = self._no_later(bound.limit) if is_upper else self._no_earlier(bound.limit)
             phrases = said.setdefault(verb, {}).setdefault(self._at(other, graph), [])
             if words not in phrases:
@@ -369,7 +369,7 @@ def _rounds(graph: Graph) -> str:
 def _number(collection: Collection) -> str:
     least, most = collection.least, collection.most
     if most is None:
-        return f"at least {least}" if least else "maybe none"
+        return f"at least {least}" if least else "possibly empty"
     if least == most:
         return f"exactly {least}"
     return f"{least} to {most}" if least else f"at most {most}"
@@ -419,17 +419,17 @@ def choice_lines(plan: QueryPlan) -> Iterator[str]:
         return
     for pick in picks:
         which = "latest" if pick.latest else "earliest"
-        yield f"{render_pattern(pick)}: of the matches that differ in nothing else, those in which it ends {which}"
+        yield f"{render_pattern(pick)}: among matches with the same other events, the one in which it ends {which}"
     if picks and any(graph.graph.trailing for graph in plan.graphs):
-        yield "a match is known when its window closes, because something could still come"
+        yield "a match is reported when its window closes, because a later event could still change the choice"
     if query.policy == patterns.NEXT_MATCH:
         yield from _next_match(query.pattern)
     elif query.policy == patterns.STRICT:
         yield from _strict(query.pattern)
     shown = "" if query.policy in (patterns.NEXT_MATCH, patterns.STRICT) or picks else "all matches are reported; "
     if query.consume:
-        yield "CONSUME: an event takes part in one match; matches are taken as they complete, then by their start"
-        yield "a match that needs a used event is not reported, and uses nothing up"
+        yield "CONSUME: each event is used in one match only; matches are taken by completion time, then by start"
+        yield "a match that needs a used event is not reported and uses no event"
     else:
         yield f"{shown}events are shared"
 
@@ -438,15 +438,15 @@ def _next_match(pattern: patterns.Pattern) -> Iterator[str]:
     names = [_event_word(event) for event in _positive_events(pattern)]
     yield f"{names[0]}: every event"
     for place, (before, name) in enumerate(pairwise(names), start=1):
-        yield f"{name}: the earliest after {before} that fits what is bound by then: {', '.join(names[:place])}"
+        yield f"{name}: the earliest event after {before} that fits {', '.join(names[:place])}"
     if any(isinstance(node, patterns.Not) for node in patterns.walk(pattern)):
-        yield "what NOT forbids is looked at when all is bound; then no later event is tried instead"
+        yield "NOT is checked after all events are bound; if it fails, no later event is tried"
 
 
 def _strict(pattern: patterns.Pattern) -> Iterator[str]:
     names = [_event_word(event) for event in _positive_events(pattern)]
     for before, name in pairwise(names):
-        yield f"{name}: the very next event of the partition after {before}, of whatever stream"
+        yield f"{name}: the next event of the partition after {before}, of any stream"
 
 
 def _positive_events(pattern: patterns.Pattern) -> Iterator[patterns.Event]:
@@ -484,19 +484,19 @@ def context_lines(query: patterns.PatternQuery, stages: Sequence[patterns.Patter
             text = render_pattern(_inlined(pattern, inside))
             yield f"{number}. {text}: {_chosen(pattern, operands, query.policy or '')}"
     if any(_is_pair(pattern) for pattern in operators.values()):
-        yield "a pair fits if its order, the WITHINs and NOTs hold, and the conditions on what is bound by then"
+        yield "a pair fits if its order, its WITHIN and NOT clauses and the conditions on the events bound so far hold"
     else:
-        yield "there are no pairs to choose among"
+        yield "there are no pairs to choose from"
 
 
 def _chosen(pattern: patterns.Pattern, operands: Sequence[str], policy: str) -> str:
     if isinstance(pattern, patterns.Event):
         return "every event that fits"
     if isinstance(pattern, patterns.Or):
-        return "whatever its items give"
+        return "every match of its items"
     if len(operands) == 1 and isinstance(pattern, patterns.Seq):
-        used = "" if policy == patterns.RECENT else "; what a forbidden one has used up stays used up"
-        return f"judged last, on every {operands[0]} that was chosen{used}"
+        used = "" if policy == patterns.RECENT else "; events that a rejected match used stay used"
+        return f"checked last, for each chosen {operands[0]}{used}"
     if len(operands) == 1:
         return f"each {operands[0]} that fits"
     initiator, terminator = operands
@@ -519,14 +519,14 @@ def _partners(initiator: str, operator: patterns.Pattern | None, policy: str) ->
         case patterns.Operation("SIMULTANEOUS"):
             fits, fit = (f"that {word} with it" for word in _FITS_AND_ENDS)
         case patterns.Operation("UNLESS"):
-            fits, fit = (f"{word}, after which it is a first one" for word in (fits, fit))
+            fits, fit = (f"{word} and for which it is the first partner" for word in (fits, fit))
         case _:
             fits, fit = (f"before it {word}" for word in (fits, fit))
     return {
-        patterns.RECENT: f"the latest {initiator} {fits}; nothing is used up",
-        patterns.CHRONICLE: f"the oldest open {initiator} {fits}; both are used up",
-        patterns.CONTINUOUS: f"every open {initiator} {fits}, a match for each; those are used up",
-        patterns.CUMULATIVE: f"all open {initiator} {fit}, as lists in one match; those are used up",
+        patterns.RECENT: f"the latest {initiator} {fits}; no event is used up",
+        patterns.CHRONICLE: f"the oldest open {initiator} {fits}; both events are used up",
+        patterns.CONTINUOUS: f"every open {initiator} {fits}, one match each; the initiators are used up",
+        patterns.CUMULATIVE: f"all open {initiator} {fit}, as lists in one match; the initiators are used up",
     }[policy]
 
 

@@ -86,15 +86,15 @@ def input_tables(
     if type_column is not None:
         raise SchemaError(
             "type-and-tables",
-            "`type` goes with one table of all streams, not with one table per stream",
-            "leave it out",
+            "`type` is only supported for one table with all streams, not for one table per stream",
+            "remove `type`",
         )
     for columns in (time, end):
         unknown = [name for name in columns if name not in events] if isinstance(columns, Mapping) else []
         if unknown:
             raise SchemaError(
                 "unknown-stream",
-                f"a column is named for stream `{unknown[0]}`, but there is no such table; tables: {', '.join(events)}",
+                f"unknown stream `{unknown[0]}` in a column mapping; available: {', '.join(events)}",
                 did_you_mean(unknown[0], events),
             )
     return tuple(
@@ -111,7 +111,7 @@ def _check_names(time: object, type_column: object, end: object) -> None:
         values = list(given.values()) if isinstance(given, Mapping) and role != "type" else [given]
         optional = role != "time" and given is None
         if not optional and not all(isinstance(value, str) for value in values):
-            raise SchemaError("column-name", f"`{role}` is the name of a column, not {given!r}", "pass a text")
+            raise SchemaError("column-name", f"`{role}` must be a column name, found {given!r}", "pass a string")
 
 
 def _single_table(
@@ -122,15 +122,19 @@ def _single_table(
     end: str | Mapping[str, str] | None,
 ) -> InputTable:
     if not isinstance(time, str) or isinstance(end, Mapping):
-        raise SchemaError("time-column", "one table has one time and one end column", "pass their names as text")
+        raise SchemaError(
+            "time-column",
+            "a single table has one `time` and one `end` column, found a mapping",
+            "pass column names as strings",
+        )
     if type_column is not None:
         return _checked(InputTable(table, time, end, type=type_column))
     named = [name for name in streams if not isinstance(name, AnyEvent)]
     if len(set(named)) > 1:
         raise SchemaError(
             "no-type-column",
-            f"the query names {', '.join(f'`{name}`' for name in named)}, but nothing says which row is which",
-            "pass `type=` with the column that holds the stream's name, or one table per stream",
+            f"the query uses the streams {', '.join(f'`{name}`' for name in named)}, but no `type` column is given",
+            "pass `type=` with the column that contains the stream name, or pass one table per stream",
         )
     return _checked(InputTable(table, time, end, stream=(named or streams)[0]))
 
@@ -139,7 +143,7 @@ def _time_of(time: str | Mapping[str, str], stream: Stream) -> str:
     if isinstance(time, str):
         return time
     if stream not in time:
-        raise SchemaError("time-column", f"no time column is named for stream `{stream}`", "add it to the mapping")
+        raise SchemaError("time-column", f"`time` has no column for stream `{stream}`", "add the stream to the mapping")
     return time[str(stream)]
 
 
@@ -147,14 +151,16 @@ def _checked(item: InputTable) -> InputTable:
     names = item.table.column_names
     check_duplicates(names, item.label)
     if POSITION in names:
-        raise SchemaError("reserved-column", f"column `{POSITION}` of the {item.label} is Ensue's own", "rename it")
+        raise SchemaError(
+            "reserved-column", f"column `{POSITION}` of the {item.label} is reserved by Ensue", "rename the column"
+        )
     for role, name in (("time", item.time), ("end", item.end), ("type", item.type)):
         if name is not None and name not in names:
             guess = did_you_mean(name, names)
             raise SchemaError(
                 "no-such-column",
                 f"the {item.label} has no column `{name}` for `{role}`; columns: {', '.join(names)}",
-                guess or f"pass `{role}=` with one of them",
+                guess or f"pass `{role}=` with one of these columns",
             )
     for name in (item.time, item.end):
         kind = None if name is None else kind_of(item.table.schema.field(name).type)
@@ -166,8 +172,8 @@ def _checked(item: InputTable) -> InputTable:
     ):
         raise SchemaError(
             "stream-type",
-            f"column `{item.type}` holds {item.table.schema.field(item.type).type}; names of streams are text",
-            "cast it to text",
+            f"column `{item.type}` must be text to be used as `type`, but is {item.table.schema.field(item.type).type}",
+            "cast the column to text",
         )
     return item
 
@@ -175,13 +181,13 @@ def _checked(item: InputTable) -> InputTable:
 def _no_time(item: InputTable, name: str) -> SchemaError:
     kind = readable_type(item.table.schema.field(name).type)
     hints = {
-        Kind.TEXT: "parse it first, e.g. with `pyarrow.compute.strptime` or `pandas.to_datetime`",
-        Kind.FLOAT: "times are integers or timestamps: scale and cast the column",
+        Kind.TEXT: "parse it first, for example with `pyarrow.compute.strptime` or `pandas.to_datetime`",
+        Kind.FLOAT: "scale the column and cast it to integers or timestamps",
     }
     return SchemaError(
         "time-type",
-        f"column `{name}` of the {item.label} holds {kind}, which is not a time",
-        hints.get(kind_of(kind), "times are timestamps or integers"),
+        f"column `{name}` of the {item.label} must be a timestamp or an integer column, but is {kind}",
+        hints.get(kind_of(kind), "cast the column to timestamps or integers"),
     )
 
 
@@ -233,10 +239,12 @@ def _common_time(known: list[pa.DataType]) -> pa.DataType:
         return pa.int64()
     zones = {kind.tz for kind in known if pa.types.is_timestamp(kind)}
     if Kind.INTEGER in kinds:
-        raise SchemaError("time-mix", "some time columns hold integers and others timestamps", "bring them to one type")
+        raise SchemaError(
+            "time-mix", "some time columns contain integers and others timestamps", "convert them to one type"
+        )
     if None in zones and len(zones) > 1:
         raise SchemaError(
-            "time-mix", "some time columns have a time zone and others have none", "bring them to one type"
+            "time-mix", "some time columns have a time zone and others do not", "convert them to one type"
         )
     unit = max((kind.unit for kind in known), key=UNITS.index)
     return pa.timestamp(unit, zones.pop() if len(zones) == 1 else "UTC")
@@ -275,14 +283,14 @@ def uncertain_tables(items: Sequence[InputTable], probability: object, alternati
     """The tables with the columns that say how probable their events are; a table without them is certain."""
     for role, name in (("probability", probability), ("alternatives", alternatives)):
         if name is not None and not isinstance(name, str):
-            raise SchemaError("column-name", f"`{role}` is the name of a column, not {name!r}", "pass a text")
+            raise SchemaError("column-name", f"`{role}` must be a column name, found {name!r}", "pass a string")
     if probability is None and alternatives is None:
         return tuple(items)
     if probability is None:
         raise SchemaError(
             "no-probability",
-            f"`alternatives` names column `{alternatives}`, but no column says how probable each of them is",
-            "pass `probability=` with the column of their probabilities",
+            f"`alternatives` is column `{alternatives}`, but `probability` is missing",
+            "pass `probability=` with the column that contains the probability of each event",
         )
     for role, name in (("probability", probability), ("alternatives", alternatives)):
         if name is not None and not any(name in item.table.column_names for item in items):
@@ -290,7 +298,7 @@ def uncertain_tables(items: Sequence[InputTable], probability: object, alternati
             raise SchemaError(
                 "no-such-column",
                 f"no table has a column `{name}` for `{role}`; columns: {', '.join(names)}",
-                did_you_mean(str(name), names) or f"pass `{role}=` with one of them",
+                did_you_mean(str(name), names) or f"pass `{role}=` with one of these columns",
             )
     return tuple(
         _uncertain(item, str(probability), None if alternatives is None else str(alternatives)) for item in items
@@ -303,16 +311,16 @@ def _uncertain(item: InputTable, probability: str, alternatives: str | None) -> 
         if alternatives in names:
             raise SchemaError(
                 "no-probability",
-                f"the {item.label} has alternatives, but no column `{probability}` that says how probable each is",
-                "add it, or leave the column of alternatives out",
+                f"the {item.label} has alternatives, but no column `{probability}` for `probability`",
+                "add the column, or remove the column of alternatives",
             )
         return item
     kind = readable_type(item.table.schema.field(probability).type)
     if kind_of(kind) not in NUMBERS and not (kind_of(kind) is Kind.NULL and item.table.num_rows == 0):
         raise SchemaError(
             "probability-type",
-            f"column `{probability}` of the {item.label} holds {kind}, which is no probability",
-            "probabilities are numbers between 0 and 1",
+            f"column `{probability}` of the {item.label} must be numeric to be used as a probability, but is {kind}",
+            "cast the column to numbers between 0 and 1",
         )
     return replace(
         item,

@@ -68,9 +68,9 @@ def contradictory_constraints(law: Law) -> list[Problem]:
                 problems.append(
                     Problem(
                         "contradictory-constraints",
-                        f"by the constraints `{stream}` can occur in no trace: {_listed(condition.proof)}",
+                        f"the constraints exclude `{stream}` from every trace: {_listed(condition.proof)}",
                         _place(condition.proof),
-                        hint="one of them is wrong; remove or correct it",
+                        hint="remove or correct one of these constraints",
                     )
                 )
                 break
@@ -97,7 +97,7 @@ def lawful_graphs(
                     "never-lawful",
                     f"no trace that obeys the constraints can match: {text}",
                     _place(constraints),
-                    hint="correct the pattern, or the constraint if the process does allow it",
+                    hint="correct the pattern, or relax the constraint if the process allows the pattern",
                 )
             ],
             source,
@@ -116,7 +116,7 @@ def impossibility(graph: Graph, law: Law, catalog: Catalog, besides: tuple[Neede
         if not condition.seen:
             streams = dict.fromkeys(str(variable.stream) for variable in graph.variables)
             names = ", ".join(f"`{name}`" for name in streams)
-            return f"it needs {names}, but {_listed(condition.proof)}", condition.proof
+            return f"it requires {names}, but {_listed(condition.proof)}", condition.proof
     return None
 
 
@@ -129,7 +129,7 @@ def needless_absences(plan: GraphPlan, law: Law, catalog: Catalog) -> Iterator[s
         )
         proof = impossibility(plan.graph, law, catalog, inner)
         if proof is not None:
-            yield f"`{absence.absence.text}` never matters: {_listed(proof[1])}"
+            yield f"`{absence.absence.text}` is redundant: {_listed(proof[1])}"
 
 
 def needless_constraints(law: Law) -> Iterator[Constraint]:

@@ -151,7 +151,7 @@ def _countable(kind: pa.DataType, column: Return, plan: QueryPlan) -> pa.DataTyp
         return kind
     problem = Problem(
         "uncertain-aggregate",
-        f"the list has uncertain events, and there is no mean of {kind_of(kind).word} values over its worlds",
+        f"an aggregate of uncertain events must be numeric or boolean, but is {kind_of(kind).word}",
         column.span,
         hint="return a number, such as count(...), or the list itself",
     )

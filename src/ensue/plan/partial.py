@@ -65,25 +65,25 @@ def partial_problems(query: patterns.PatternQuery) -> list[Problem]:
         return [
             Problem(
                 "partial-form",
-                "partial matches are those of a SEQ of at least two items",
+                "partial matches require a SEQ of at least two items",
                 query.pattern.span,
-                hint="ask for timed-out partial matches of patterns that are a SEQ",
+                hint="request timed-out partial matches only for patterns that are a SEQ",
             )
         ]
     if query.consume or query.policy in patterns.CONTEXTS:
         return [
             Problem(
                 "partial-form",
-                "what a match uses up decides which other matches there are, and partial matches use up nothing",
+                "partial matches are not supported with CONSUME or a policy that uses up events",
                 query.policy_span or query.span,
-                hint="leave the partial matches out, or the policy",
+                hint="remove the partial matches or the policy",
             )
         ]
     if not whole_windows(query):
         return [
             Problem(
                 "partial-window",
-                "nothing says when a partial match of this pattern has timed out",
+                "partial matches of this pattern never time out, because it has no WITHIN",
                 query.pattern.span,
                 hint="add a WITHIN to the whole pattern",
             )
@@ -92,9 +92,9 @@ def partial_problems(query: patterns.PatternQuery) -> list[Problem]:
     return [
         Problem(
             "partial-form",
-            f"the first items of this pattern are no pattern of their own: {problem.message}",
+            f"a prefix of this pattern is not itself a valid pattern: {problem.message}",
             query.pattern.span,
-            hint="leave the partial matches out, or what they cannot do without",
+            hint="do not request partial matches, or change the pattern so that each prefix is valid",
         )
         for problem in refused[:1]
     ]
@@ -106,9 +106,9 @@ def eager_problems(query: patterns.PatternQuery) -> list[Problem]:
     problems = [
         Problem(
             "eager-not",
-            "whether the forbidden events stay away is known only at the watermark",
+            "NOT can be decided only at the watermark",
             node.span,
-            hint='leave `emit="eager"` out, or the NOT',
+            hint='remove `emit="eager"` or the NOT',
         )
         for node in patterns.walk(expanded)
         if isinstance(node, patterns.Not)
@@ -118,9 +118,9 @@ def eager_problems(query: patterns.PatternQuery) -> list[Problem]:
         problems.append(
             Problem(
                 "eager-rule",
-                "derived events are a set, and what else leads to an event is known only at the watermark",
+                "the events of a rule are complete only at the watermark",
                 query.span or query.rule.span,
-                hint='leave `emit="eager"` out, or write the rule as a STREAM',
+                hint='remove `emit="eager"`, or write the rule as a STREAM',
             )
         )
     if not problems and counts_events(query):
@@ -129,7 +129,7 @@ def eager_problems(query: patterns.PatternQuery) -> list[Problem]:
                 "eager-events",
                 "the positions of events are known only at the watermark",
                 query.pattern.span,
-                hint='leave `emit="eager"` out, or use a WITHIN in time',
+                hint='remove `emit="eager"`, or use a WITHIN in time',
             )
         )
     return problems
@@ -141,18 +141,18 @@ def _undone_by_later_events(query: patterns.PatternQuery, expanded: patterns.Pat
     for node in patterns.walk(expanded):
         match node:
             case patterns.Repeat(every=True):
-                reasons.append(("what a collection lists", node))
+                reasons.append(("the elements of a collection", node))
             case patterns.Pick(latest=latest):
-                reasons.append((f"which one is {'LAST' if latest else 'FIRST'}", node))
+                reasons.append((f"the choice of {'LAST' if latest else 'FIRST'}", node))
             case patterns.RelatedItems(rival=int()):
-                reasons.append((f"which closing of {node.operator} comes first", node))
+                reasons.append((f"the first closing event of {node.operator}", node))
             case patterns.RelatedItems(timers=timers) if timers:
-                reasons.append((f"that the moments of {node.operator} have come", node))
+                reasons.append((f"a timer of {node.operator}", node))
     if chooses(query):
-        reasons.append(("which matches the policy chooses", query.pattern))
+        reasons.append(("the matches that the policy chooses", query.pattern))
     for what, node in reasons:
         yield Problem(
-            "eager-later", f"{what} is known only at the watermark", node.span, hint='leave `emit="eager"` out'
+            "eager-later", f"{what} can be decided only at the watermark", node.span, hint='remove `emit="eager"`'
         )
 
 
@@ -161,9 +161,9 @@ def eager_constraint_problems(constraints: Iterable[ConstraintStatement]) -> lis
     return [
         Problem(
             "eager-ends",
-            "whether a trace had ended before an event is known only at the watermark",
+            "the end of a trace can be decided only at the watermark",
             entry.span,
-            hint='leave `emit="eager"` out, or this constraint',
+            hint='remove `emit="eager"` or this constraint',
         )
         for entry in constraints
         if isinstance(entry.constraint, Ends | EndsWithin)

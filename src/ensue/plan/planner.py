@@ -221,7 +221,7 @@ def _plan_absence(absence: Absence, whole: Graph, form: NormalForm, around: tupl
         sides[0] if sides else None,
         sides[1] if sides else None,
         _chain(graph) if sides else (),
-        correlated or ("" if sides else "its scope is not a range of time"),
+        correlated or ("" if sides else "its scope is not a time range"),
     )
 
 
@@ -232,25 +232,25 @@ def _correlation(plan: GraphPlan, visible: frozenset[Name]) -> str:
     if graph.positions.points:
         return "its scope is counted in events"
     if any(moment.repeated for moment in graph.moments):
-        return "its moments go on as long as its scope"
+        return "its timers repeat until the end of its scope"
     conditions = [*graph.conditions, *(equality.condition for equality in graph.equalities)]
     outside = any(not variables_of(condition) <= visible for condition in conditions)
     if outside or graph.ties or graph.premises:
-        return "a condition relates it to the match"
+        return "a condition compares it with the match"
     if plan.collections:
-        return "it has a list of its own"
+        return "it contains a list"
     if any(not {x, y} <= visible for x, y in plan.distinct):
-        return "it could use an event of the match itself"
+        return "it could bind an event of the match"
     for inner in plan.absences:
         scope = inner.absence.scope
         if scope.stated is not None and any(
             not {bound.left.variable, bound.right.variable} <= visible | {*inner.graph.graph.names}
             for bound in scope.stated
         ):
-            return "the scope of a NOT inside of it reaches out to the match"
+            return "the scope of a NOT inside it depends on the match"
         ends = (scope.after, scope.before) if scope.stated is None else ()
         if any(extent is None or not {*extent.starts, *extent.ends} <= visible for extent in ends):
-            return "the scope of a NOT inside of it reaches out to the match"
+            return "the scope of a NOT inside it depends on the match"
         found = _correlation(inner.graph, visible)
         if found:
             return found

@@ -153,9 +153,9 @@ def _hierarchy(statements: LoweredProgram, inputs: tuple[InputTable, ...]) -> Hi
     if not any(item.type is not None for item in inputs):
         problem = Problem(
             "hierarchy-tables",
-            "a HIERARCHY is one of the values of a type column, and here each stream has a table of its own",
+            "HIERARCHY requires a `type` column, but each stream has its own table",
             statements.hierarchies[0].span,
-            hint="put the events into one table, and pass `type=` with the column that holds the stream's name",
+            hint="put the events into one table, and pass `type=` with the column that contains the stream name",
         )
         raise QueryError([problem], statements.source)
     return Hierarchy.of(statements.hierarchies)
@@ -183,16 +183,16 @@ def _clashes(
         if name in given:
             yield Problem(
                 "stream-clash",
-                f"`{name}` is a TABLE or has FACTs, and there is a table of events of this name as well",
-                hint="rename one of them: a table's rows have no time",
+                f"`{name}` is both a TABLE or FACT of the program and a table of events",
+                hint="rename one of them",
             )
     for stream, ways in declared.items():
         if stream in given:
             yield Problem(
                 "stream-clash",
-                f"stream `{stream}` is declared, and there is a table of this name as well",
+                f"stream `{stream}` is both declared in the program and a table of events",
                 ways[0].span,
-                hint="rename one of them: a name stands for one stream",
+                hint="rename one of them",
             )
 
 
@@ -205,7 +205,7 @@ def with_violations(planned: ProgramPlan, statements: LoweredProgram) -> Program
     taken = [name for name in keys if name in VIOLATION_COLUMNS]
     if taken:
         raise SchemaError(
-            "reserved-column", f"the table of violations has a column `{taken[0]}` of its own", "rename the key"
+            "reserved-column", f"key `{taken[0]}` has the name of a column of the violations table", "rename the key"
         )
     plan = tracking_plan(
         law,
@@ -229,9 +229,9 @@ def plan_violations(
 def _keys_of_constraints(statements: LoweredProgram) -> tuple[str, ...]:
     """The one PARTITION BY of which all constraints speak."""
     if not any(entry.constraint.streams for entry in statements.constraints):
-        hint = "add a CONSTRAINT; ENDS WITHIN alone cannot be broken, because a later event begins another trace"
+        hint = "add a CONSTRAINT; ENDS WITHIN alone cannot be violated, because a later event starts another trace"
         raise QueryError(
-            [Problem("no-constraint", "there is no constraint to look after", hint=hint)],
+            [Problem("no-constraint", "the program has no constraint to check", hint=hint)],
             statements.source,
         )
     of_patterns = [query.partition_by for query in statements.statements]
@@ -241,9 +241,9 @@ def _keys_of_constraints(statements: LoweredProgram) -> tuple[str, ...]:
                 [
                     Problem(
                         "constraint-partition",
-                        "a constraint speaks of traces, but nothing says what a trace is",
+                        "the constraint has no PARTITION BY, so its traces are unknown",
                         entry.span,
-                        hint="add PARTITION BY with the key of a trace to the constraint",
+                        hint="add PARTITION BY with the trace key to the constraint",
                     )
                 ],
                 statements.source,
@@ -255,9 +255,9 @@ def _keys_of_constraints(statements: LoweredProgram) -> tuple[str, ...]:
                 [
                     Problem(
                         "constraint-partition",
-                        "constraints of different PARTITION BY break in different traces, which is not one table",
+                        "the constraints have different PARTITION BY keys, so their violations do not fit one table",
                         entry.span,
-                        hint="look after the constraints of each PARTITION BY by themselves",
+                        hint="check the constraints of each PARTITION BY separately",
                     )
                 ],
                 statements.source,

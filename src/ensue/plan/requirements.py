@@ -372,8 +372,8 @@ def _beginnings(graph: Graph) -> list[frozenset[Name]]:
         if len(found) > MOST_PARTS:
             raise LimitError(
                 "too-many-goals",
-                f"the pattern has more than {MOST_PARTS:,} ways to be begun",
-                "a SEQ, or fewer items in its AND, would leave fewer",
+                f"the pattern has more than {MOST_PARTS:,} possible partial matches",
+                "use SEQ instead of AND, or fewer items in AND",
             )
     return [names for names in found if names and len(names) < len(graph.names)]
 

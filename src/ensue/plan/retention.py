@@ -167,11 +167,11 @@ def slicing_of(plans: Sequence[QueryPlan]) -> TimeSlices | None:
 def uncut_reason(plan: QueryPlan) -> str:
     """Why the events of a group have to be looked at as a whole; empty if they need not."""
     if plan.counting:
-        return "positions are counted"
+        return "the query counts positions"
     if plan.law is not None:
-        return "traces are watched as a whole"
+        return "constraints apply to whole traces"
     chosen = plan.query.policy in CONTEXTS or plan.query.consume
-    return "what a match uses up is gone for all later ones" if chosen else ""
+    return "an event that one match uses up is not available to later matches" if chosen else ""
 
 
 def reach_of_streams(plan: QueryPlan) -> Iterator[tuple[Stream, Retention]]:

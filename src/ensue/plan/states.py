@@ -91,7 +91,9 @@ class StateQuestions:
         """The table with the columns that patterns see; it has no rows."""
         taken = [field.name for field in self.fields if field.name in item.table.column_names]
         if taken:
-            raise SchemaError("duplicate-column", f"the {item.label} has a column `{taken[0]}` already", "rename one")
+            raise SchemaError(
+                "duplicate-column", f"the {item.label} already has a column `{taken[0]}`", "rename one of them"
+            )
         seen = [field for field in self.fields if field.name not in (self.measured or ())]
         schema = pa.schema([*item.table.schema, *seen])
         return replace(item, table=schema.empty_table())
@@ -109,13 +111,13 @@ def state_questions(
     """The states of a program, with what the user says about them checked."""
     if not statements.states:
         hint = "add `STATE location OF alice, bob IN (...)`"
-        raise QueryError([Problem("no-state-declared", "the program declares no STATE", hint=hint)], statements.source)
+        raise QueryError([Problem("no-state-declared", "the program has no STATE", hint=hint)], statements.source)
     if policy not in POLICIES:
-        raise SchemaError("state-policy", f"`policy` is 'error', 'skip' or 'reset', not {policy!r}")
+        raise SchemaError("state-policy", f"`policy` must be 'error', 'skip' or 'reset', found {policy!r}")
     if probability is not None and not isinstance(probability, str):
-        raise SchemaError("column-name", f"`probability` is the name of a column, not {probability!r}", "pass a text")
+        raise SchemaError("column-name", f"`probability` must be a column name, found {probability!r}", "pass a string")
     if isinstance(largest_joint, bool) or not isinstance(largest_joint, int) or largest_joint < 1:
-        said = f"`largest_joint` is how many numbers a joint distribution may have, not {largest_joint!r}"
+        said = f"`largest_joint` must be the maximum size of a joint distribution, found {largest_joint!r}"
         raise SchemaError("limit-type", said)
     wanted = tuple(_column(name, given, statements) for name, given in (columns or {}).items())
     return StateQuestions(
@@ -170,8 +172,10 @@ def refuse_questions(statements: Statements, why: str, hint: str) -> None:
 def refuse_ahead(statements: Statements, end: object, eager: bool = False) -> None:
     """On events that are still to come, a question is answered when the watermark reaches the start of its event."""
     if end is not None:
-        said = "is answered at the start of an event, but events with an `end` column arrive in the order of their ends"
-        refuse_questions(statements, said, "leave out `end`, or use `ensue.detect` on a table")
+        said = (
+            "is evaluated at the start of an event, but events with an `end` column arrive in the order of their ends"
+        )
+        refuse_questions(statements, said, "remove `end`, or use `ensue.detect` on a table")
     if eager:
         said = 'is known only when the watermark reaches the event, which is too late for `emit="eager"`'
         refuse_questions(statements, said, 'use `emit="complete"`')

@@ -1,4 +1,4 @@
-"""The page itself: one file with its styles, its script and its data, which asks the network for nothing."""
+"""`ensue.report`: one HTML file with styles, script and data, which needs no network."""
 
 from __future__ import annotations
 
@@ -25,21 +25,18 @@ from ensue.runtimes.moments import Period
 from ensue.runtimes.tables import are_frames, arrow_tables, described, fixed_tables
 
 FRAME_HEIGHT = 760
-"""Pixels of the page in a notebook."""
+"""Height of the page in a notebook, in pixels."""
 
 
 @dataclass(frozen=True)
 class HtmlReport:
-    """A run as one HTML page: `save` writes it, a notebook shows it, `facts` is what it says.
-
-    `facts` holds nothing but what JSON can.
-    """
+    """A run as one HTML page: `save` writes it, a notebook displays it, `facts` is its content as JSON values."""
 
     facts: Mapping[str, Any] = field(repr=False)
 
     @cached_property
     def html(self) -> str:
-        """The whole page."""
+        """The complete HTML text."""
         assets = files("ensue.explanation.report").joinpath("assets")
         parts = {
             "title": escape(str(self.facts["title"])),
@@ -52,13 +49,13 @@ class HtmlReport:
         return first + "".join(parts[name] + text for name, text in (piece.split("}}", 1) for piece in rest))
 
     def save(self, path: str | Path) -> Path:
-        """Writes the page to a file and gives its path."""
+        """Write the page to a file and return the path."""
         target = Path(path)
         target.write_text(self.html, encoding="utf-8")
         return target
 
     def _repr_html_(self) -> str:
-        """The page in a frame of its own, so that its styles and those of a notebook do not meet."""
+        """Return the page in an iframe, so that its styles do not affect the notebook."""
         return (
             f'<iframe title="{escape(str(self.facts["title"]), quote=True)}" sandbox="allow-scripts" '
             f'style="width:100%;height:{FRAME_HEIGHT}px;border:0" srcdoc="{escape(self.html, quote=True)}"></iframe>'
@@ -70,7 +67,7 @@ class HtmlReport:
 
 
 def embedded(facts: Mapping[str, Any]) -> str:
-    """A value as JSON that can stand in a script: nothing in it ends the script or begins a comment.
+    """Return a value as JSON that is safe inside a script element: nothing in it ends the script or starts a comment.
 
     >>> embedded({"name": "</script><!--"})
     '{"name":"\\\\u003c/script\\\\u003e\\\\u003c!--"}'
@@ -79,7 +76,7 @@ def embedded(facts: Mapping[str, Any]) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-# --- `ensue.report`: a program over events, and what it found as one page.
+# --- `ensue.report`
 
 
 @helpful
@@ -100,12 +97,12 @@ def report(
     most_events: int = 5_000,
     most_matches: int = 500,
 ) -> HtmlReport:
-    """Runs a program and shows what happened as one HTML page that needs nothing else: `.save("report.html")`.
+    """Run a program and return the result as one self-contained HTML page: `.save("report.html")`.
 
-    The page has a timeline for each key with its events and matches, what proves each match, the matches over time,
-    the patterns as graphs, and how they ran. It shows `most_keys` keys, those with matches first, `most_events` events
-    and `most_matches` matches, and says what it leaves out. The other arguments are those of `ensue.run`. Of Spark
-    DataFrames only the events of the keys that are shown are brought into this process.
+    The page has a timeline for each key with its events and matches, the proof of each match, the matches over time,
+    the patterns as graphs, and their plans. It shows `most_keys` keys (those with matches first), `most_events` events
+    and `most_matches` matches, and says what it omits. The other arguments are those of `ensue.run`. For Spark
+    DataFrames, only the events of the keys on the page are collected into this process.
 
     >>> import pyarrow as pa
     >>> table = pa.table({"t": [1, 5], "type": ["Order", "Paid"], "id": [7, 7]})
@@ -131,7 +128,7 @@ def report(
         events, counts = sample(
             FrameRequest(events, written, statements, columns, fixed, further, source.offered), shown
         )
-        # Spark has found all matches and kept to the limit; these are some of them.
+        # Spark has found all matches and applied the limit; this is a sample of them.
         options = replace(options, limit=None)
     _, events = arrow_tables(events)
     rows = sum(table.num_rows for table in (events.values() if isinstance(events, Mapping) else (events,)))
@@ -150,7 +147,7 @@ def report(
 
 
 def _with_names(statements: CheckedProgram) -> CheckedProgram:
-    """The statements with a name for each pattern, so that its matches are called the same wherever they are found."""
+    """Give each pattern a name, so that its matches have the same name everywhere."""
     names = iter(Program(statements).names)
     named = (node if node.declares else replace(node, name=next(names)) for node in statements.statements)
     return replace(statements, statements=tuple(named))

@@ -1,4 +1,4 @@
-"""Streams that run: several patterns, late rows and partial matches on one pass, each to a sink of its own."""
+"""Running streams: start queries, write the results of each micro-batch to sinks, show progress."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from ensue.runtimes.spark.manifest import Manifest, manifest_of, read_manifests,
 from ensue.runtimes.spark.stream import StreamPlan, matches_in, unpacked
 from ensue.runtimes.tables import together_schema
 
-# --- A live line on stderr about streams that run.
+# --- progress line on stderr
 
 INTERVAL = 0.5
-"""Seconds between two looks at the progress."""
+"""Seconds between updates of the progress line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What streams have done so far."""
+    """Total counts over all micro-batches so far."""
 
     batches: int = 0
     rows: int = 0
@@ -41,7 +41,7 @@ class Totals:
     watermark: str = ""
 
     def line(self) -> str:
-        """The totals in one line.
+        """Format the totals in one line.
 
         >>> Totals(batches=3, rows=12000, matches=7, late=1, rate=4000.0, watermark="2024-01-31 12:00:00").line()
         '3 micro-batches, 12,000 rows, 7 matches, 1 late row, 4,000 rows/s, watermark 2024-01-31 12:00:00'
@@ -62,14 +62,14 @@ def _many(count: int, one: str, several: str) -> str:
 
 
 class Progress:
-    """Adds up the progress of queries, each micro-batch once. Of each run only the newest report is kept."""
+    """Adds up the progress of queries and counts each micro-batch once. Keeps only the newest report of each run."""
 
     def __init__(self) -> None:
         self._before = Totals()
         self._newest: dict[str, Mapping[str, Any]] = {}
 
     def add(self, reports: Iterable[Mapping[str, Any]]) -> None:
-        """Takes reports of a run in their order. A micro-batch may be reported again, when it has become more."""
+        """Add the reports of a run in order. Spark may report a micro-batch again with higher counts."""
         for report in reports:
             known = self._newest.get(str(report["runId"]))
             if known is not None and int(report["batchId"]) < int(known["batchId"]):
@@ -83,13 +83,13 @@ class Progress:
 
 
 def _with(totals: Totals, report: Mapping[str, Any]) -> Totals:
-    """The totals with one more micro-batch, which says how fast it went."""
+    """Add one micro-batch to the totals."""
     counts = _counts(report)
     reached = (report.get("eventTime") or {}).get("watermark") or ""
     shown = "" if reached.startswith("1970-01-01T00:00:00") else reached.removesuffix(".000Z").replace("T", " ")
     return Totals(
         totals.batches + 1,
-        # Only sources have the numbers on Spark Connect.
+        # Spark Connect only fills these numbers for sources.
         totals.rows + sum(int(source["numInputRows"]) for source in report["sources"]),
         totals.matches + int(counts.get("matches", 0)),
         totals.late + int(counts.get("late", 0)),
@@ -99,7 +99,7 @@ def _with(totals: Totals, report: Mapping[str, Any]) -> Totals:
 
 
 def _counts(report: Mapping[str, Any]) -> dict[str, Any]:
-    """What a micro-batch has counted, by name; Spark Connect gives the names apart from the values."""
+    """Return the counts of a micro-batch by name; Spark Connect gives the names apart from the values."""
     row = (report.get("observedMetrics") or {}).get("ensue")
     if row is None:
         return {}
@@ -110,7 +110,7 @@ def _counts(report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class StatusLine:
-    """Shows the totals of queries in one line that is written anew until they end; then it stays."""
+    """Shows the totals of queries in one line and updates it until the queries end."""
 
     def __init__(self, queries: Sequence[StreamingQuery], console: Console | None = None) -> None:
         self._queries = queries
@@ -140,10 +140,10 @@ class StatusLine:
             self._progress.add(query.recentProgress)
 
 
-# --- Starting queries and handling them.
+# --- handle of a running stream
 
 TURN: Any = 0.2
-"""Seconds for which one stream is waited for before the next; Spark takes parts of one, whatever its types say."""
+"""Seconds to wait for one stream before checking the next; Spark accepts fractions, whatever its types say."""
 
 Sink: TypeAlias = "str | Callable[[DataFrame, int], None]"
 """Where rows go: a folder of Parquet files, or a function of the rows of a micro-batch and its number."""
@@ -151,7 +151,7 @@ Sink: TypeAlias = "str | Callable[[DataFrame, int], None]"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A sink and the outputs that go there, all in the same columns; those of `names` go there together."""
+    """A sink and the outputs it receives, all with the same columns; `names` are patterns that share one table."""
 
     sink: Sink
     numbers: tuple[int, ...]
@@ -161,7 +161,7 @@ class Target:
 def targets_of(
     sinks: Sequence[tuple[Sink, tuple[int, ...]]], one_place: Sink | None, results: Mapping[int, str]
 ) -> tuple[Target, ...]:
-    """The targets of sinks by the numbers of their outputs; with one place for all, the named results go there."""
+    """Return the targets of the sinks; if there is one place for all results, it receives all named results."""
     targets = [Target(sink, numbers) for sink, numbers in sinks]
     if one_place is None or not results:
         return tuple(targets)
@@ -171,7 +171,7 @@ def targets_of(
 
 @dataclass(frozen=True, slots=True)
 class TargetWriter:
-    """Hands the outputs of each micro-batch to their sinks."""
+    """Writes the outputs of each micro-batch to their sinks."""
 
     task: BucketTask
     targets: tuple[Target, ...]
@@ -207,20 +207,20 @@ class TargetWriter:
 
 
 def write_folder(rows: DataFrame, batch: int, folder: str) -> None:
-    """Writes a micro-batch to a folder of its own, so that a repeated one takes the place of the first."""
+    """Write a micro-batch to its own folder, so that a retry overwrites the first attempt."""
     rows.write.mode("overwrite").parquet(f"{folder}/batch={batch}")
 
 
 @dataclass(frozen=True, slots=True)
 class StreamGroup:
-    """Queries with the same keys, which run on one stateful stream, and where its outputs go."""
+    """Queries with the same keys, which run on one stateful stream, and the targets of its outputs."""
 
     plan: StreamPlan
     targets: tuple[Target, ...]
 
     @property
     def folder(self) -> str:
-        """The part of the checkpoint that belongs to this stream; its name tells its keys."""
+        """The folder of this stream in the checkpoint; its name contains the keys."""
         return folder_of(self.plan.task.keys)
 
 
@@ -236,7 +236,7 @@ def start_groups(
     upgrade: bool,
     status: bool | None,
 ) -> StreamHandle:
-    """Checks the checkpoint against the queries and starts them."""
+    """Check that the checkpoint fits the queries, and start them."""
     checkpoint = checkpoint.rstrip("/")
     known = read_manifests(spark, checkpoint)
     manifests = [_manifest(group, known, upgrade) for group in groups]
