@@ -526,7 +526,7 @@ def test_limit_names_the_pattern_the_key_and_the_way_out() -> None:
     refused(
         lambda: detect(table, "PATTERN SEQ(A a, B b)", limits=ensue.Limits(matches=1000)),
         "too-many-matches",
-        "a WITHIN, PARTITION BY or",
+        "add WITHIN, PARTITION BY or",
     )
 
 
