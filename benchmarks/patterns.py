@@ -1,18 +1,18 @@
-"""What many patterns over the same events cost in one program; see `python benchmarks/patterns.py --help`.
+"""The cost of many patterns over the same events in one program; see `python benchmarks/patterns.py --help`.
 
-Events: 1 million, one each millisecond from 2024-01-01 UTC, drawn with seed 0. Columns: `t` timestamp in ms with zone
+Events: 1 million, one per millisecond from 2024-01-01 UTC, from seed 0. Columns: `t` timestamp in ms with zone
 UTC, `key` int64 of 1,000 values, `type` text of 20 equally frequent values T00 to T19, `v` int64 from 0 to 999.
-Patterns, drawn with seed 1 and named p0, p1, ...: `SEQ(X a, NOT Z n, Y b) WHERE a.v = c AND b.v > c PARTITION BY key
+Patterns, from seed 1 and named p0, p1, ...: `SEQ(X a, NOT Z n, Y b) WHERE a.v = c AND b.v > c PARTITION BY key
 WITHIN 20 s` without RETURN, where X, Y and Z are three different types and c is from 0 to 999. The first 100 of 1,000
 patterns are the 100 patterns.
 
-In process: one thread, the program as text, through `ensue.run`, from the text to the tables of all matches; the best
-of several runs. Parsing, checking and planning the largest program are measured once more on their own.
+In process: `ensue.run` with one thread, from the text of the program to the tables of all matches; the best of several
+runs. Parsing, checking and planning the largest program are also measured separately.
 
-`--spark` adds the 100 patterns on Spark, 2 cores. Batch: the same events in Parquet, from the text until all results
-are computed, by one action (`Results.together`) or by an action for each. Stream: `ensue.start` on the same events in 8
-files, one file a micro-batch, all matches to one place, against one pattern on the same files; the median of the last
-five micro-batches.
+`--spark` adds the 100 patterns on Spark with 2 cores. Batch: the same events in Parquet, from the text until all
+results are computed, with one action (`Results.together`) or with one action per pattern. Stream: `ensue.start` on the
+same events in 8 files, one file per micro-batch, with one sink for all matches, compared with one pattern on the same
+files; the median of the last five micro-batches.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ TYPES = 20
 VALUES = 1_000
 BEGIN = 1_704_067_200_000
 COLUMNS = {"time": "t", "type": "type"}
+LIMITS = ensue.Limits(matches=None)
 TARGETS = {100: 0.2, 1_000: 1.0}
 PLANNING_TARGET = 1.5
 BATCH_TARGET = 3.0
@@ -84,7 +85,7 @@ def make_program(patterns: int) -> str:
 
 
 def run(program: str, events: pa.Table) -> Mapping[str, pa.Table]:
-    return ensue.run(program, events, limit=None, **COLUMNS)
+    return ensue.run(events, program, limits=LIMITS, **COLUMNS)
 
 
 def run_figures(events: pa.Table, sizes: list[int], runs: int) -> Iterator[Figure]:
@@ -136,7 +137,7 @@ def write_profile(path: Path, events: pa.Table, patterns: int, entries: int = 40
 def batch_seconds(spark: Any, folder: Path, program: str, action: Callable[[ensue.Results], None]) -> float:
     """The time from the text until the matches of all patterns are computed."""
     began = time.perf_counter()
-    found = ensue.run(program, spark.read.parquet(str(folder)), limit=None, **COLUMNS)
+    found = ensue.run(spark.read.parquet(str(folder)), program, limits=LIMITS, **COLUMNS)
     action(found)
     spent = time.perf_counter() - began
     found.release()
@@ -166,9 +167,14 @@ def stream_seconds(spark: Any, folder: Path, program: str) -> float:
     frame = spark.readStream.schema("t timestamp, key long, type string, v long").option("maxFilesPerTrigger", 1)
     stream = frame.parquet(str(folder)).withWatermark("t", "1 second")
     with tempfile.TemporaryDirectory() as checkpoint:
-        options = {"checkpoint": checkpoint, "available_now": True, "status": False, "limit": None}
-        running = ensue.start(program, stream, to=discard, **options, **COLUMNS)
-        running.wait()
+        options = {
+            "checkpointLocation": checkpoint,
+            "trigger": {"availableNow": True},
+            "status": False,
+            "limits": LIMITS,
+        }
+        running = ensue.start(stream, program, to=discard, **options, **COLUMNS)
+        running.awaitTermination()
         progress = [dict(entry) for entry in running.queries[0].recentProgress if entry["numInputRows"]]
     times = [entry["durationMs"]["triggerExecution"] / 1000 for entry in progress]
     return median(times[min(FIRST_MICRO_BATCHES, len(times) - 1) :])
@@ -200,9 +206,9 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--keys", type=int, default=1_000)
     parser.add_argument("--patterns", type=int, nargs="+", default=list(TARGETS), help="sizes of the programs")
-    parser.add_argument("--runs", type=int, default=2, help="runs of each measurement, of which the best counts")
-    parser.add_argument("--spark", action="store_true", help="also on Spark")
-    parser.add_argument("--profile", type=Path, help="only write a profile of the largest program into this file")
+    parser.add_argument("--runs", type=int, default=2, help="runs of each measurement; the best one counts")
+    parser.add_argument("--spark", action="store_true", help="also run on Spark")
+    parser.add_argument("--profile", type=Path, help="only write a profile of the largest program to this file")
     parser.add_argument("--format", choices=("table", "json"), default="table")
     arguments = parser.parse_args()
     pa.set_cpu_count(1)

@@ -22,6 +22,7 @@ import pytest
 import ensue
 from ensue import EnsueError
 
+FEW, MANY = ensue.Limits(matches=1000), ensue.Limits(matches=100_000)
 QUERY = "PATTERN SEQ(A a, B b) PARTITION BY id WITHIN 5"
 SECONDS = QUERY + " seconds"
 EVENTS = pa.table({"t": [1, 2, 3, 4], "type": ["A", "B", "A", "B"], "id": [7, 7, 8, 8]})
@@ -75,7 +76,9 @@ def test_missing_column_of_one_stream_is_named_with_the_stream() -> None:
 
 
 def test_missing_partition_column() -> None:
-    error = refused(lambda: detect(EVENTS, QUERY.replace("id", "ids")), "no-such-field", "PARTITION BY names `ids`")
+    error = refused(
+        lambda: detect(EVENTS, QUERY.replace("id", "ids")), "no-such-field", "PARTITION BY uses field `ids`"
+    )
     assert isinstance(error, ensue.QueryError)
     assert error.hint == "did you mean `id`?"
 
@@ -94,7 +97,7 @@ def test_partition_column_that_one_stream_lacks() -> None:
 
 def test_partition_column_of_two_kinds() -> None:
     tables = {"A": pa.table({"t": [1], "id": [1]}), "B": pa.table({"t": [2], "id": ["1"]})}
-    refused(lambda: ensue.detect(tables, QUERY, time="t"), "type-clash", "number in `A` and text in `B`")
+    refused(lambda: ensue.detect(tables, QUERY, time="t"), "type-clash", "number in `A` but text in `B`")
 
 
 COUNTING = "PATTERN SEQ(A a, B b) PARTITION BY id WITHIN 3 EVENTS"
@@ -117,7 +120,7 @@ def test_window_over_events_with_a_table_of_other_keys() -> None:
 @pytest.mark.parametrize("values", [[[1]] * 4, [{"x": 1}] * 4, [b"k"] * 4], ids=["list", "struct", "binary"])
 def test_keys_that_cannot_be_compared(values: list[Any]) -> None:
     table = with_column("id", pa.array(values))
-    refused(lambda: detect(table), "type-clash", "PARTITION BY names `id`", "cannot be compared")
+    refused(lambda: detect(table), "type-clash", "PARTITION BY uses `id`", "cannot be compared")
 
 
 def test_unsigned_keys_beyond_signed_integers() -> None:
@@ -196,7 +199,7 @@ def test_windows_in_the_other_measure() -> None:
 def test_durations_of_less_than_a_tick(pattern: str) -> None:
     """Moments that are no time apart would never come to an end."""
     stamps = with_column("t", EVENTS["t"].cast(pa.timestamp("s")))
-    refused(lambda: detect(stamps, f"PATTERN {pattern}"), "window-size", "one tick")
+    refused(lambda: detect(stamps, f"PATTERN {pattern}"), "window-size", "shorter than the unit")
     assert detect(with_column("t", EVENTS["t"].cast(pa.timestamp("ms"))), f"PATTERN {pattern}") is not None
 
 
@@ -253,7 +256,7 @@ def test_polars_columns_that_arrow_cannot_hold() -> None:
     ids=lambda events: type(events).__name__,
 )
 def test_events_that_are_no_table(events: Any) -> None:
-    refused(lambda: detect(events), "not-a-table", f"not as {type(events).__name__}", "from_pylist")
+    refused(lambda: detect(events), "not-a-table", f"found {type(events).__name__}", "from_pylist")
 
 
 def test_mappings_that_hold_no_table() -> None:
@@ -318,12 +321,12 @@ def test_query_that_is_none(query: Any) -> None:
 
 def test_run_takes_one_query_built_in_python() -> None:
     query = ensue.seq(ensue.event("A", "a"), ensue.event("B", "b")).within(5)
-    assert len(ensue.run(query, EVENTS, time="t", type="type")) == 1  # type: ignore[arg-type]
+    assert len(ensue.run(EVENTS, query, time="t", type="type")) == 1  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("text", ["", "   ", "-- nothing"])
 def test_empty_query(text: str) -> None:
-    refused(lambda: detect(EVENTS, text), "empty-query", "a query starts with PATTERN")
+    refused(lambda: detect(EVENTS, text), "empty-query", "start a query with PATTERN")
 
 
 def test_several_statements_where_one_is_expected() -> None:
@@ -397,7 +400,7 @@ def test_reports_count_what_was_set_aside() -> None:
     table = pa.table({"t": [1, None, 3, 4], "u": [1, 2, 2, 5], "type": ["A", "B", "B", "B"], "id": [1, 1, 1, None]})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        report = ensue.run(QUERY, table, time="t", end="u", type="type").reports["pattern_1"]
+        report = ensue.run(table, QUERY, time="t", end="u", type="type").reports["pattern_1"]
     assert report.rows == 4
     assert report.set_aside == {"no timestamp": 1, "no key": 1, "end before start": 1}
 
@@ -429,7 +432,7 @@ def test_a_stream_without_events_is_no_reason_to_warn() -> None:
 
 def test_warnings_of_run() -> None:
     with pytest.warns(ensue.EnsueWarning, match="did you mean `A`"):
-        ensue.run("PATTERN SEQ(Aa a, B b) WITHIN 5", EVENTS, time="t", type="type")
+        ensue.run(EVENTS, "PATTERN SEQ(Aa a, B b) WITHIN 5", time="t", type="type")
 
 
 def test_warnings_of_detect_batches() -> None:
@@ -509,7 +512,9 @@ def test_limit_names_the_pattern_the_key_and_the_way_out() -> None:
     count = 100
     table = pa.table({"t": range(2 * count), "type": ["A", "B"] * count, "id": [7] * (2 * count - 2) + [8, 8]})
     error = refused(
-        lambda: detect(table, "PATTERN storm SEQ(A a, B b) PARTITION BY id WITHIN 1000", limit=1000),
+        lambda: detect(
+            table, "PATTERN storm SEQ(A a, B b) PARTITION BY id WITHIN 1000", limits=ensue.Limits(matches=1000)
+        ),
         "too-many-matches",
         "pattern `storm`",
         "more than 1,000 matches",
@@ -519,15 +524,22 @@ def test_limit_names_the_pattern_the_key_and_the_way_out() -> None:
         "detect_batches",
     )
     assert isinstance(error, ensue.LimitError)
-    refused(lambda: detect(table, "PATTERN SEQ(A a, B b)", limit=1000), "too-many-matches", "add WITHIN, PARTITION BY or")
+    refused(
+        lambda: detect(table, "PATTERN SEQ(A a, B b)", limits=ensue.Limits(matches=1000)),
+        "too-many-matches",
+        "add WITHIN, PARTITION BY or",
+    )
 
 
 def test_limit_is_the_number_that_is_still_allowed() -> None:
-    assert detect(EVENTS, limit=2).num_rows == 2
-    refused(lambda: detect(EVENTS, limit=1), "too-many-matches")
-    refused(lambda: ensue.run(QUERY, EVENTS, time="t", type="type", limit=1), "too-many-matches")
-    refused(lambda: list(ensue.detect_batches(EVENTS, QUERY, time="t", type="type", limit=1)), "too-many-matches")
-    assert detect(EVENTS, limit=None).num_rows == 2
+    assert detect(EVENTS, limits=ensue.Limits(matches=2)).num_rows == 2
+    refused(lambda: detect(EVENTS, limits=ensue.Limits(matches=1)), "too-many-matches")
+    refused(lambda: ensue.run(EVENTS, QUERY, time="t", type="type", limits=ensue.Limits(matches=1)), "too-many-matches")
+    refused(
+        lambda: list(ensue.detect_batches(EVENTS, QUERY, time="t", type="type", limits=ensue.Limits(matches=1))),
+        "too-many-matches",
+    )
+    assert detect(EVENTS, limits=ensue.Limits(matches=None)).num_rows == 2
 
 
 EXPLODING = """
@@ -558,7 +570,9 @@ EXPLODING = """
     [
         ("PATTERN AND(A a, B b) PARTITION BY id RETURN a.t AS x", {}),
         pytest.param("PATTERN SEQ(A a, B b, A c) RETURN a.t AS x", {}, marks=pytest.mark.slow),
-        pytest.param("PATTERN AND(A a, B b) PARTITION BY id", {"limit": 100_000}, marks=pytest.mark.slow),
+        pytest.param(
+            "PATTERN AND(A a, B b) PARTITION BY id", {"limits": ensue.Limits(matches=100_000)}, marks=pytest.mark.slow
+        ),
         pytest.param("PATTERN AND(A a, B b) PARTITION BY id", {}, marks=pytest.mark.slow),
     ],
 )

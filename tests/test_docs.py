@@ -34,7 +34,8 @@ from pages import OUTPUT, Block, blocks_of, directly_below, output_below, write_
 ROOT = Path(__file__).parent.parent
 # The blocks of docs/errors.md have a test of their own, which compares every code with its example.
 OWN_TEST = {ROOT / "docs" / "errors.md"}
-WRITTEN = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+WRITTEN = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "src/README.md")]
+WRITTEN += sorted((ROOT / "docs").rglob("*.md"))
 WRITTEN += sorted((ROOT / "examples").rglob("*.md"))
 PAGES = [path for path in WRITTEN if path not in OWN_TEST]
 # These are played from the first block to the last, commands included, by tests/test_tutorial.py.

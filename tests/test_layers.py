@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -134,3 +135,44 @@ def test_nobody_is_beside_the_machine() -> None:
                 if imported and name not in THE_MACHINE:
                     found.add(name)
     assert found == set()
+
+
+# --- names of files and classes, and imports
+
+
+def modules() -> list[Path]:
+    return [path for path in sorted(SOURCE.rglob("*.py")) if path.stem not in ("__init__", "__main__")]
+
+
+def test_a_file_name_is_in_two_folders_at_most() -> None:
+    counts = Counter(path.stem for path in modules())
+    assert {name: count for name, count in counts.items() if count > 2} == {}
+
+
+VERB_FORM = re.compile(r"[A-Z]?[a-z]+(?:ing|ed)")
+NOUNS = {"Anything", "Finding", "Lowering", "Opening", "Speed", "Thing"}
+"""Words that only look like a participle or a gerund."""
+
+
+def test_modules_and_classes_have_nouns_as_names() -> None:
+    names = {path.stem for path in modules()}
+    for path in modules():
+        names |= {
+            node.name.lstrip("_")
+            for node in ast.walk(ast.parse(path.read_text("utf-8")))
+            if isinstance(node, ast.ClassDef)
+        }
+    assert sorted(name for name in names - NOUNS if VERB_FORM.fullmatch(name)) == []
+
+
+MOST_NAMES = 14
+"""How many names one statement imports from a module of Ensue; beyond eight, import the module if its name is free."""
+
+
+def test_modules_are_imported_rather_than_many_names() -> None:
+    found = {}
+    for path in modules():
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("ensue"):
+                found[f"{path.relative_to(SOURCE).as_posix()}: {node.module}"] = len(node.names)
+    assert {place: count for place, count in found.items() if count > MOST_NAMES} == {}

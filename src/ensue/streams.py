@@ -1,4 +1,4 @@
-"""Streams that run by themselves: `ensue.start` and a look at their state."""
+"""`ensue.start` runs a program on Spark streams, `matching` transforms DataFrames, `stream_state` reads a state."""
 
 from __future__ import annotations
 
@@ -7,45 +7,46 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ensue.api import checked_emit, checked_limit
+from ensue.api import checked_emit, detect, match_limit
+from ensue.arguments import helpful
 from ensue.constraints import ConstraintsLike
 from ensue.errors import QueryError, SchemaError, did_you_mean
 from ensue.plan.outputs import OutputSchema, partial_output
 from ensue.plan.partial import partial_problems, partial_queries
 from ensue.plan.planner import plan_query
-from ensue.plan.plans import DEFAULT_LIMIT, Options, QueryPlan
-from ensue.plan.program_plans import ColumnNames, Columns, ProgramPlan, by_keys, plan_queries, with_violations
+from ensue.plan.plans import DEFAULT_LIMITS, Limits, Options, QueryPlan
+from ensue.plan.program_plans import ColumnNames, ProgramPlan, by_keys, plan_queries, with_violations
 from ensue.plan.states import refuse_ahead
 from ensue.programs import Program, QueryLike, program_statements
-from ensue.runtimes.tables import are_frames, fixed_tables, together_schema
+from ensue.runtimes.tables import are_frames, described, fixed_tables, together_schema
 from ensue.text.render import render_pattern
 
 if TYPE_CHECKING:
-    from ensue.runtimes.spark.handle import Running
+    from ensue.runtimes.spark.handle import StreamHandle
 
 Sink: TypeAlias = "str | Callable[[Any, int], None]"
 Sinks: TypeAlias = "Sink | Mapping[str, Sink]"
 VIOLATIONS = "CONSTRAINTS"
-"""How the violations are called among the patterns; no pattern can be called so without quotes."""
+"""The name of the violations among the patterns. A pattern with this name would need quotes."""
 
 
+@helpful
 def start(
-    program: Program | QueryLike,
-    sources: Any,
+    events: Any,
+    query: QueryLike,
     *,
     to: Sinks,
-    checkpoint: str,
-    time: ColumnNames,
+    checkpointLocation: str,  # noqa: N803 (Spark's word)
+    time: ColumnNames | None = None,
+    trigger: Mapping[str, Any] | None = None,
     type: str | None = None,
     end: ColumnNames | None = None,
     late: Sinks | None = None,
     timed_out: Sinks | None = None,
     violations: Sink | None = None,
-    every: str | None = None,
-    available_now: bool = False,
     probability: str | None = None,
     alternatives: str | None = None,
-    limit: int | None = DEFAULT_LIMIT,
+    limits: Limits = DEFAULT_LIMITS,
     match_id: bool = False,
     emit: str = "complete",
     tick: str | None = None,
@@ -54,31 +55,43 @@ def start(
     tables: Mapping[str, Any] | None = None,
     upgrade: bool = False,
     status: bool | None = None,
-) -> Running:
-    """Runs the patterns of a program on streaming DataFrames, with one state for all that have the same keys.
+) -> StreamHandle:
+    """Runs the patterns of a program on streaming DataFrames, with one state for all patterns with the same keys.
 
-    `to` says where matches go, `late` where rows go that came too late, `timed_out` where partial matches go whose
-    window has closed, `violations` where traces go that break a constraint. Each is a folder, which gets Parquet files,
-    one folder `batch=N` per micro-batch, or a function `f(rows, batch)` of a DataFrame and the number of its
-    micro-batch. Several patterns have a mapping by their names, or one
-    place for all of them, whose rows have a column `pattern` in front;
-    late rows of one table per stream a mapping by stream. A micro-batch that is repeated after a crash has the same
-    rows and number, so folders hold each match once; a function can tell by the number, or by `match_id`.
-    On Spark Connect a function runs beside the server, as a copy: what it changes in this process is not seen there.
+    `events` is a streaming DataFrame with a watermark, or a mapping of streams to such DataFrames. `to` is the sink for
+    matches, `late` for rows behind the watermark, `timed_out` for partial matches whose window has closed, and
+    `violations` for traces that break a constraint. A sink is a folder or a function. A folder gets Parquet files, in
+    one folder `batch=N` per micro-batch. A function `f(rows, batch)` gets a DataFrame and the number of the
+    micro-batch. For several patterns, pass a mapping by name, or one sink for all: then the rows begin with a column
+    `pattern`. For late rows of one table per stream, pass a mapping by stream. A micro-batch that is repeated after a
+    crash has the same rows and number, so folders contain each match once; a function can check the number, or
+    `match_id`. With Spark Connect, a function runs on the server, as a copy: this process does not see its changes.
 
-    `checkpoint` is a folder of this query alone. With another query it is refused, unless `upgrade` is true and the
-    kept events suffice. `every` ("10 seconds") paces micro-batches; with `available_now` the stream ends once all rows
-    that are there have been read. `buckets` is the number of states; unless given, that of Spark's shuffle partitions,
-    at least 8. `status` shows a line on stderr about the progress; unless given, it does so on a terminal.
+    `checkpointLocation` is a folder for this program alone. It refuses another query, unless `upgrade` is true and the
+    kept events are sufficient. `trigger` has Spark's words, as in `DataStreamWriter.trigger`: `{"processingTime": "10
+    seconds"}` starts a micro-batch every 10 seconds, and `{"availableNow": True}` processes all available rows and then
+    stops. By default, a micro-batch starts when the last one has ended. `buckets` is the number of states; by default,
+    that of Spark's shuffle partitions, at least 8. `status` shows a progress line on stderr; by default, on a terminal.
 
     `tables` are those of the program's TABLEs, by name. They are read when the stream starts, and again at a restart.
+
+    Example (`orders` is a streaming DataFrame with a watermark):
+
+        handle = ensue.start(
+            orders, query, time="at", type="type", to="unpaid",
+            checkpointLocation="checkpoint", trigger={"processingTime": "10 seconds"},
+        )
+        handle.awaitTermination()
     """
-    statements = program_statements(program, constraints)
-    if not are_frames(sources):
+    statements = program_statements(query, constraints)
+    paced = checked_trigger(trigger)
+    source = described(events, time, type, end, probability, alternatives, tick=tick, tables=tables)
+    events, columns = source.table, source.columns
+    if not are_frames(events):
         raise SchemaError(
             "not-a-stream",
-            "`ensue.start` runs on streaming DataFrames of Spark",
-            "read them with `spark.readStream`; `ensue.detect` takes tables of every kind",
+            "`ensue.start` requires streaming DataFrames",
+            "read the events with `spark.readStream`, or use `ensue.detect` for tables",
         )
     from ensue.runtimes.spark.frames import empty_tables, frame_inputs
     from ensue.runtimes.spark.handle import start_groups
@@ -88,31 +101,35 @@ def start(
 
     require_pyspark()
     names = Program(statements).names
-    options, eager = Options(limit=checked_limit(limit)), checked_emit(emit, statements)
-    refuse_ahead(statements, end, eager)
-    columns = Columns(time, type, end, probability, alternatives)
-    planned = plan_queries(empty_tables(sources), statements, columns, match_id, fixed_tables(tables, statements))
+    options, eager = Options(limit=match_limit(limits)), checked_emit(emit, statements)
+    refuse_ahead(statements, columns.end, eager)
+    fixed = fixed_tables(source.tables, statements, source.offered)
+    planned = plan_queries(empty_tables(events), statements, columns, match_id, fixed)
     patterns = names[: len(statements.results)]
     if violations is not None:
         planned, names = with_violations(planned, statements), (*names, VIOLATIONS)
-    inputs = frame_inputs(sources, planned.inputs)
+    inputs = frame_inputs(events, planned.inputs)
     if not inputs[0].frame.isStreaming:
         raise SchemaError(
-            "not-a-stream", "the DataFrame is not a stream", "`ensue.detect` and `ensue.run` take tables of the past"
+            "not-a-stream",
+            "`ensue.start` requires a streaming DataFrame, but this one is static",
+            "use `ensue.detect` or `ensue.run` for static DataFrames",
         )
     sinks = _Places.of(planned, patterns, to, late, timed_out, violations)
-    plan = partial(plan_stream, inputs, options=options, eager=eager, late=bool(sinks.late), tick=tick, buckets=buckets)
+    plan = partial(
+        plan_stream, inputs, options=options, eager=eager, late=bool(sinks.late), tick=source.tick, buckets=buckets
+    )
     groups = _groups(planned, names, sinks, plan)
     spark = inputs[0].frame.sparkSession
     advise(spark, streaming=True)
-    return start_groups(spark, groups, checkpoint, _trigger(every, available_now), upgrade, status)
+    return start_groups(spark, groups, checkpointLocation, paced, upgrade, status)
 
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """Where the matches of each pattern, its partial matches, and the late rows of each of the `streams` go.
+    """The sinks of the matches and partial matches of each pattern, and of the late rows of each stream.
 
-    `together` is the one place for the matches of all `patterns`, if there is one.
+    `together` is the single sink for the matches of all `patterns`; None if each pattern has its own.
     """
 
     patterns: Sequence[str]
@@ -144,7 +161,7 @@ class _Places:
 
 
 def _groups(planned: ProgramPlan, names: Sequence[str], sinks: _Places, plan: Callable[..., Any]) -> list[Any]:
-    """The streams of Spark, one for each set of keys, each with where its results go."""
+    """Returns the Spark streams, one per set of partition keys, with their sinks."""
     from ensue.runtimes.spark.handle import StreamGroup, targets_of
 
     groups = []
@@ -169,8 +186,8 @@ def _groups(planned: ProgramPlan, names: Sequence[str], sinks: _Places, plan: Ca
     if sinks.late and len(groups) > 1:
         raise SchemaError(
             "late-keys",
-            "the patterns have different partition keys and so run as several streams, each with late rows of its own",
-            "start the patterns of each PARTITION BY by themselves",
+            "`late` is not supported for patterns with different partition keys, because they run as several streams",
+            "start the patterns of each PARTITION BY separately",
         )
     return groups
 
@@ -183,69 +200,109 @@ def _match_sinks(to: Sinks, patterns: Sequence[str], violations: Sink | None) ->
 
 
 def _check_one_place(planned: ProgramPlan, patterns: Sequence[str]) -> None:
-    """Matches go to one place if one stream finds them and their columns fit into one table."""
+    """Checks that one stream finds all matches and that their columns fit into one table."""
     from ensue.runtimes.spark.batch import result_schema
 
     if sum(any(place < len(patterns) for place in group.places) for group in by_keys(planned)) > 1:
         raise SchemaError(
             "sink-names",
-            "`to` is one place for patterns with different partition keys, which run as several streams",
+            "patterns with different partition keys require a separate `to` each, because they run as several streams",
             f"pass a mapping such as {{{patterns[0]!r}: ...}}",
         )
     together_schema(patterns, [result_schema(output) for output in planned.outputs[: len(patterns)]])
 
 
-def stream_state(checkpoint: str, spark: Any = None, *, events: bool = False) -> Any:
-    """The events that a stream keeps, by key, as a DataFrame: a running stream's or a stopped one's.
+def stream_state(
+    checkpointLocation: str,  # noqa: N803 (Spark's word)
+    spark: Any = None,
+    *,
+    events: bool = False,
+) -> Any:
+    """Returns the state of a running or stopped stream as a DataFrame with one row per key.
 
-    `checkpoint` is the folder that `ensue.start` or Spark's `checkpointLocation` was given. A row says for one key how
-    many events are kept, of which streams, their size in bytes, the times of the oldest and the newest, how long the
-    oldest has been kept at the watermark, and what the key waits for.
+    `checkpointLocation` is the folder that `ensue.start` or Spark's option of this name was given. A row shows for one
+    key how many events are kept, of which streams, their size in bytes, the times of the oldest and the newest, how
+    long the oldest has been kept at the watermark, and what the key waits for.
 
-    With `events` the kept events themselves, for other questions: a DataFrame, or one per stream, as the stream was
-    given, with the columns that its queries read. Where nothing is kept, it has no columns either.
+    With `events`, the result is the kept events themselves: a DataFrame, or one per stream, as the stream was given,
+    with the columns that its queries read. If nothing is kept, it has no columns.
     """
     from ensue.runtimes.spark.session import running_session, spark_session
     from ensue.runtimes.spark.state import read_events_of, read_state_of
 
     read = read_events_of if events else read_state_of
-    return read(spark or running_session() or spark_session(), checkpoint.rstrip("/"))
+    return read(spark or running_session() or spark_session(), checkpointLocation.rstrip("/"))
 
 
-def _trigger(every: str | None, available_now: bool) -> dict[str, Any]:
-    if available_now:
-        return {"availableNow": True}
-    return {"processingTime": every} if every is not None else {}
+def matching(query: QueryLike, **options: Any) -> Callable[[Any], Any]:
+    """A function of events that returns their matches: for `transform` of Spark and `pipe` of pandas.
+
+    `df.transform(ensue.matching(query, time="at"))` is `ensue.detect(df, query, time="at")`. The options are those of
+    `ensue.detect`. The events are any kind of table, static or streaming.
+
+    >>> import pandas as pd
+    >>> orders = pd.DataFrame({"at": [1, 2, 3], "type": ["Order", "Order", "Paid"], "id": [7, 8, 7]})
+    >>> query = "PATTERN SEQ(Order o, NOT Paid p) PARTITION BY id WITHIN 10 RETURN o.id AS id"
+    >>> orders.pipe(matching(query, time="at", type="type")).id.to_list()
+    [8]
+    """
+
+    def matches_of(events: Any) -> Any:
+        return detect(events, query, **options)
+
+    return matches_of
+
+
+TRIGGERS = ("processingTime", "availableNow")
+"""The triggers of Spark that `ensue.start` supports."""
+
+
+def checked_trigger(trigger: object) -> dict[str, Any]:
+    """A trigger in Spark's words; empty for that of Spark."""
+    if trigger is None:
+        return {}
+    shown = '`{"processingTime": "10 seconds"}` or `{"availableNow": True}`'
+    if not isinstance(trigger, Mapping) or len(trigger) != 1:
+        raise SchemaError("trigger", f"`trigger` must be a mapping with one entry, not {trigger!r}", f"pass {shown}")
+    word, value = next(iter(trigger.items()))
+    if word not in TRIGGERS:
+        known = ", ".join(f"`{name}`" for name in TRIGGERS)
+        hint = did_you_mean(str(word), TRIGGERS) or f"pass {shown}"
+        raise SchemaError("trigger", f"unknown trigger `{word}`; available: {known}", hint)
+    expected = "a text such as '10 seconds'" if word == "processingTime" else "True"
+    if not (isinstance(value, str) if word == "processingTime" else value is True):
+        raise SchemaError("trigger", f"`{word}` must be {expected}, not {value!r}", f"pass {shown}")
+    return {word: value}
 
 
 def _by_name(given: Sinks | None, names: Sequence[str], role: str, *, complete: bool) -> dict[str, Sink]:
-    """The sinks by name; one that stands alone is that of the only name."""
+    """Returns the sinks by name. A single sink belongs to the only name."""
     if given is None:
         return {}
     if not isinstance(given, Mapping):
         if len(names) > 1:
             raise SchemaError(
                 "sink-names",
-                f"`{role}` is one place for {', '.join(f'`{name}`' for name in names)}",
+                f"`{role}` requires a sink for each of {', '.join(f'`{name}`' for name in names)}",
                 f"pass a mapping such as {{{names[0]!r}: ...}}",
             )
         given = {names[0]: given}
     unknown = [name for name in given if name not in names]
     missing = [name for name in names if name not in given] if complete else []
     if unknown or missing:
-        wrong = f"names `{unknown[0]}`, which there is not" if unknown else f"has no place for `{missing[0]}`"
+        wrong = f"has unknown name `{unknown[0]}`" if unknown else f"has no sink for `{missing[0]}`"
         guess = did_you_mean(unknown[0], names) if unknown else ""
-        raise SchemaError("sink-names", f"`{role}` {wrong}", guess or f"names: {', '.join(names)}")
+        raise SchemaError("sink-names", f"`{role}` {wrong}", guess or f"use these names: {', '.join(names)}")
     for name, sink in given.items():
         if not isinstance(sink, str) and not callable(sink):
             raise SchemaError(
-                "sink-type", f"`{role}` for `{name}` is a folder or a function of rows and a number, not {sink!r}"
+                "sink-type", f"`{role}` for `{name}` must be a folder or a function `f(rows, batch)`, found {sink!r}"
             )
     return dict(given)
 
 
 def _partials(planned: ProgramPlan, place: int) -> list[tuple[QueryPlan, OutputSchema]]:
-    """The plans of the partial matches of a query and their columns. A trace that has failed still has them."""
+    """Returns the plans of the partial matches of a query and their columns. They include failed traces."""
     whole, output = planned.plans[place], planned.outputs[place]
     source, catalog = whole.source, whole.catalog
     problems = partial_problems(whole.query)

@@ -42,8 +42,8 @@ outputs:
   pair:
     format: kafka
     options: {{kafka.bootstrap.servers: "${{SERVERS}}", topic: alerts}}
-checkpoint: checkpoint
-trigger: 1 second
+checkpointLocation: checkpoint
+trigger: {{processingTime: 1 second}}
 spark:
   master: local[2]
   memory: 1g
@@ -130,5 +130,5 @@ def test_produce_detect_consume_kill_and_resume(tmp_path: Path) -> None:
     assert (wrong["value"], wrong["problem"]) == ("no JSON", NOT_JSON)
     assert (wrong["topic"], wrong["partition"], wrong["offset"]) == ("events", 0, len(FIRST))
     said = (tmp_path / "said").read_text()
-    assert "the next run goes on from here" in said
+    assert "the next run resumes from here" in said
     assert kafka.servers not in said

@@ -152,7 +152,7 @@ def test_positions_go_on_from_what_is_known() -> None:
 
 
 WARMING_TWICE = """
-from ensue.kernels import warm
+from ensue.kernels import warm_up as warm
 called = []
 warm._call, warm._is_cached = called.append, lambda kernel: False
 warm.compile_missing(), warm.warm_up(), warm.compile_missing(True), warm.warm_up_beliefs()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -88,3 +89,18 @@ def test_who_wants_no_bytecode_beside_sources_gets_no_tables_there(
     tables.load_parser(_STARTS)
     assert not places[0].exists()
     assert places[1].exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="folders of Windows have no such modes")
+@pytest.mark.parametrize("shared", ["folder", "file"])
+def test_tables_that_others_can_write_are_not_read(places: list[Path], made: list[str], shared: str) -> None:
+    tables.load_parser(_STARTS)
+    kept = places[0] / tables.NAME
+    assert not kept.stat().st_mode & 0o022
+    tables.load_parser(_STARTS)
+    assert len(made) == 1
+    (places[0] if shared == "folder" else kept).chmod(0o777)
+    assert works(tables.load_parser(_STARTS))
+    assert works(tables.load_parser(_STARTS))
+    assert len(made) == 2
+    assert (places[1] / tables.NAME).exists() == (shared == "folder")

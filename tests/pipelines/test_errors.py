@@ -64,7 +64,7 @@ def test_no_secret_is_shown(text: str, said: str) -> None:
 def test_every_code_has_a_case() -> None:
     """Those of a run have theirs in the tests of runs: `pipeline-package` and `pipeline-record`, `pipeline-spark`."""
     code = re.compile(r'"(pipeline-[a-z]+)"')
-    source = Path(ensue.__file__).parent / "pipelines"
+    source = Path(ensue.__file__).parent / "apps" / "pipelines"
     in_source = {found for path in source.glob("*.py") for found in code.findall(path.read_text(encoding="utf-8"))}
     in_cases = set(re.findall(r"^error\[(pipeline-[a-z]+)\]", CASES.read_text(encoding="utf-8"), re.MULTILINE))
     assert in_source - in_cases == {"pipeline-package"}

@@ -72,13 +72,13 @@ def test_every_stage_of_the_cases_can_be_shown(path: Path) -> None:
 
 def test_only_the_gate_makes_checked_programs_and_only_the_driver_lowered_ones() -> None:
     source = Path(ensue.__file__).parent
-    made = re.compile(r"(?<!class )\b(Checked|Lowered)\(")
+    made = re.compile(r"(?<!class )\b(CheckedProgram|LoweredProgram)\(")
     makers = {
         (found[1], str(path.relative_to(source)))
         for path in source.rglob("*.py")
         for found in made.finditer(path.read_text("utf-8"))
     }
-    assert makers == {("Checked", "check/gate.py"), ("Lowered", "lower/phases.py")}
+    assert makers == {("CheckedProgram", "check/gate.py"), ("LoweredProgram", "lower/phases.py")}
 
 
 def test_phases_are_no_subtypes_of_each_other() -> None:

@@ -152,7 +152,7 @@ def test_events_wait_for_the_watermark_and_late_ones_change_nothing() -> None:
     # What comes later in the stream, and earlier in time, counts for the event that waits.
     found = detector.advance(home_events(ENTERED), watermark=5).matches.to_pylist()
     assert found == [{"home": 1, "t": 5, "alice": "kitchen"}]
-    with pytest.warns(ensue.EnsueWarning, match="1 row came at or before the watermark"):
+    with pytest.warns(ensue.EnsueWarning, match="at or before the watermark"):
         step = detector.advance(home_events((5, "Entered", 1, "bob", "kitchen")), watermark=6)
     assert (step.matches.num_rows, step.late.num_rows) == (0, 1)
     assert detector.finish(home_events((7, "Leak", 2, None, None))).matches.num_rows == 0
@@ -196,7 +196,7 @@ def test_a_snapshot_is_one_of_its_program() -> None:
     with pytest.raises(ensue.StateError, match="state-shape"):
         lacking.restore(saved.drop_columns("waiting_0"))
     old = saved.replace_schema_metadata({b"ensue.beliefs": b'{"version": 1}'})
-    for reader in (lacking, ensue.StateTracker(LEAK, **OPTIONS)):
+    for reader in (lacking, ensue.Detector(LEAK, measures={}, **OPTIONS)):
         with pytest.raises(ensue.StateError, match="state-version"):
             reader.restore(old)
 
@@ -207,10 +207,10 @@ def test_what_a_run_waits_for_counts_events_that_wait() -> None:
     )
     detector = ensue.Detector(query, **OPTIONS)
     detector.advance(home_events(ENTERED, LEAKED, (8, "Leak", 1, None, None)), watermark=6)
-    assert ensue.waiting(query, detector)["text"].to_pylist() == ["l at 5, m at 8; waits for the time 8"]
+    assert ensue.waiting(detector, query)["text"].to_pylist() == ["l at 5, m at 8; waits for the time 8"]
     assert detector.kept_events()["t"].to_pylist() == [5, 8]
     with pytest.raises(ensue.StateError, match="state-query"):
-        ensue.waiting(query.replace("den, outside", "den, bath, outside"), detector)
+        ensue.waiting(detector, query.replace("den, outside", "den, bath, outside"))
     assert detector.advance(watermark=8).matches.num_rows == 1
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from ensue.engine.rows import MatchChunk
 from ensue.engine.uncertainty import Floats
+from ensue.errors import SetupError
 from ensue.kernels.compiler import Int64s
 from ensue.kernels.stretches import components
 
@@ -45,13 +46,11 @@ class TooLargeError(Exception):
 
 def probability_of_any(cases: Sequence[Possible], most_nodes: int = MOST_NODES) -> float:
     """The probability that at least one case is true; raises a TooLargeError beyond the limit."""
-    from pysdd.sdd import SddManager
-
     parts = _parts_of_blocks(cases)
     weights = [weight for edges in parts.values() for weight in _chain_weights(edges)]
     if not weights:
         return float(any(_is_plain(case) for case in cases))
-    manager = SddManager(var_count=len(weights), auto_gc_and_minimize=False)
+    manager = _manager_class()(var_count=len(weights), auto_gc_and_minimize=False)
     diagram = _Diagram(manager, parts, most_nodes)
     root = manager.false()
     for case in cases:
@@ -61,6 +60,19 @@ def probability_of_any(cases: Sequence[Possible], most_nodes: int = MOST_NODES) 
         counter.set_literal_weight(manager.literal(number), weight)
         counter.set_literal_weight(manager.literal(-number), 1.0 - weight)
     return float(min(1.0, max(0.0, counter.propagate())))
+
+
+def _manager_class() -> Any:
+    """The manager of PySDD, an extra: only matches that share uncertain events need it."""
+    try:
+        from pysdd.sdd import SddManager
+    except ImportError:
+        raise SetupError(
+            "no-pysdd",
+            "exact probabilities of matches that share uncertain events require PySDD, which is not installed",
+            "run `pip install 'ensue[exact]'`",
+        ) from None
+    return SddManager
 
 
 def _is_plain(case: Possible) -> bool:

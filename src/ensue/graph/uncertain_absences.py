@@ -29,19 +29,20 @@ def uncertain_form(form: NormalForm, catalog: Catalog, query: PatternQuery, sour
 
 
 def _beyond_probability(query: PatternQuery) -> Iterator[Problem]:
-    if query.declares or query.rule is not None:
-        yield Problem(
-            "uncertain-stream",
-            f"`{query.name}` derives events from uncertain events, which is not supported",
-            query.span,
-            hint="write the whole pattern in one query, or keep only events that are certain enough",
-        )
-    elif chooses(query):
+    # A context is lowered to declared streams that choose. The user wrote MATCH, so this check comes first.
+    if chooses(query):
         yield Problem(
             "uncertain-choice",
             "MATCH and CONSUME are not supported for uncertain events",
             query.policy_span or query.span,
             hint="remove MATCH and CONSUME: each match is returned with its probability",
+        )
+    elif query.declares or query.rule is not None:
+        yield Problem(
+            "uncertain-stream",
+            f"`{query.name}` derives events from uncertain events, which is not supported",
+            query.span,
+            hint="write the whole pattern in one query, or keep only events that are certain enough",
         )
     elif counts_events(query):
         yield Problem(

@@ -1,7 +1,7 @@
-"""`ensue check`, `ensue fmt` and `ensue --version` as they are mostly called.
+"""A fast path for the common forms of `ensue check`, `ensue fmt`, `ensue errors` and `ensue --version`.
 
-The library that reads options takes longer to load than a check takes. So the plain forms are read here, and whatever
-else is written goes there: other options, help, mistakes. Both ways run the same commands.
+The library that parses options takes longer to load than a check takes. This module parses the common forms itself and
+leaves everything else to the library: other options, help and mistakes. Both run the same commands.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ensue.apps.cli.terminal import show
 
 
 def quick_command(arguments: Sequence[str]) -> Callable[[], int] | None:
-    """What to run for these arguments, which gives the exit code; None if they are not of a plain form.
+    """Returns a function that runs the command and returns its exit code, or None if the form is not a common one.
 
     >>> quick_command(["check", "--help"]), quick_command(["demo"])
     (None, None)
@@ -21,6 +21,8 @@ def quick_command(arguments: Sequence[str]) -> Callable[[], int] | None:
     match arguments:
         case ["--version"]:
             return show_version
+        case ["errors", *rest] if len(rest) < 2 and not any(word.startswith("-") for word in rest):
+            return partial(_explain_code, rest[0] if rest else None)
         case ["check" | "fmt" as name, *rest]:
             files = [word for word in rest if not word.startswith("-") or word == "-"]
             options = [word for word in rest if word not in files]
@@ -35,6 +37,12 @@ def show_version() -> int:
 
     show(f"ensue {__version__}")
     return 0
+
+
+def _explain_code(code: str | None) -> int:
+    from ensue.apps.cli.catalogue import run_errors
+
+    return run_errors(code, as_json=False)
 
 
 def _look_at(name: str, files: Sequence[str], only_check: bool) -> int:
