@@ -313,7 +313,7 @@ def test_query_that_is_none(query: Any) -> None:
 
 def test_run_takes_one_query_built_in_python() -> None:
     query = ensue.seq(ensue.event("A", "a"), ensue.event("B", "b")).within(5)
-    assert len(ensue.run(query, EVENTS, time="t", type="type")) == 1  # type: ignore[arg-type]
+    assert len(ensue.run(EVENTS, query, time="t", type="type")) == 1  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("text", ["", "   ", "-- nothing"])
@@ -392,7 +392,7 @@ def test_reports_count_what_was_set_aside() -> None:
     table = pa.table({"t": [1, None, 3, 4], "u": [1, 2, 2, 5], "type": ["A", "B", "B", "B"], "id": [1, 1, 1, None]})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        report = ensue.run(QUERY, table, time="t", end="u", type="type").reports["pattern_1"]
+        report = ensue.run(table, QUERY, time="t", end="u", type="type").reports["pattern_1"]
     assert report.rows == 4
     assert report.set_aside == {"without a time": 1, "without a key": 1, "with an end before the start": 1}
 
@@ -424,7 +424,7 @@ def test_a_stream_without_events_is_no_reason_to_warn() -> None:
 
 def test_warnings_of_run() -> None:
     with pytest.warns(ensue.EnsueWarning, match="did you mean `A`"):
-        ensue.run("PATTERN SEQ(Aa a, B b) WITHIN 5", EVENTS, time="t", type="type")
+        ensue.run(EVENTS, "PATTERN SEQ(Aa a, B b) WITHIN 5", time="t", type="type")
 
 
 def test_warnings_of_detect_batches() -> None:
@@ -520,8 +520,11 @@ def test_limit_names_the_pattern_the_key_and_the_way_out() -> None:
 def test_limit_is_the_number_that_is_still_allowed() -> None:
     assert detect(EVENTS, limit=2).num_rows == 2
     refused(lambda: detect(EVENTS, limit=1), "too-many-matches")
-    refused(lambda: ensue.run(QUERY, EVENTS, time="t", type="type", limit=1), "too-many-matches")
-    refused(lambda: list(ensue.detect_batches(EVENTS, QUERY, time="t", type="type", limit=1)), "too-many-matches")
+    refused(lambda: ensue.run(EVENTS, QUERY, time="t", type="type", limits=ensue.Limits(matches=1)), "too-many-matches")
+    refused(
+        lambda: list(ensue.detect_batches(EVENTS, QUERY, time="t", type="type", limits=ensue.Limits(matches=1))),
+        "too-many-matches",
+    )
     assert detect(EVENTS, limit=None).num_rows == 2
 
 

@@ -153,7 +153,7 @@ PATTERN latest SEQ(A a, B b, C c) PARTITION BY id WITHIN 5 MATCH RECENT
 
 
 def test_explain_stages(folder: Path) -> None:
-    program = ensue.parse_file(folder / "pair.ensue")
+    program = ensue.parse(folder / "pair.ensue")
     assert ensue_command("explain", "pair.ensue", "--stages").stdout == program.explain(stages=True) + "\n"
     as_json = json.loads(ensue_command("explain", "pair.ensue", "--stages", "--format", "json").stdout)
     assert as_json["lone"] == ensue.explain(program.queries[1], stages=True)

@@ -12,52 +12,27 @@ import pandas as pd
 import pytest
 from hypothesis import given
 
-from ensue import (
-    PatternExpression,
-    Query,
-    QueryError,
-    Value,
-    absent,
-    all_of,
+from ensue import Pattern, Query, QueryError, absent, all_of, any_of, event, fn, seq, var
+from ensue.fn import Value, avg, call, case, count, field, lineage, prev, same, stddev, value
+from ensue.ops import (
     any_event,
-    any_of,
     anyone,
     aperiodic,
     aperiodic_list,
-    avg,
     both,
-    call,
-    case,
     chain,
     concurrent,
-    count,
-    event,
-    field,
-    first_of,
-    flatten_of,
     follows,
-    last_of,
-    lineage,
-    list_of,
-    max_,
-    min_,
     next_to,
     not_follows,
     not_precedes,
     periodic,
     periodic_list,
     precedes,
-    prev,
     prior_to,
     relative,
-    same,
-    seq,
     simultaneous,
-    stddev,
-    sum_,
     unless,
-    value,
-    var,
 )
 from inside import (
     Duration,
@@ -121,13 +96,13 @@ VALUES: list[tuple[Value, str]] = [
     (same("f", "g"), "SAME(f, g)"),
     (count(a) >= 3, "count(a) >= 3"),
     (count("a"), "count(a)"),
-    (sum_(a.x * b.y), "sum(a.x * b.y)"),
+    (fn.sum(a.x * b.y), "sum(a.x * b.y)"),
     (avg("a.x") > b.y, "avg(a.x) > b.y"),
-    (min_(a.x) + max_(a.x), "min(a.x) + max(a.x)"),
+    (fn.min(a.x) + fn.max(a.x), "min(a.x) + max(a.x)"),
     (stddev(a.x), "stddev(a.x)"),
-    (first_of(a.x) < last_of(a.x), "first(a.x) < last(a.x)"),
-    (flatten_of(a.x), "flatten(a.x)"),
-    (list_of(a.x), "list(a.x)"),
+    (fn.first(a.x) < fn.last(a.x), "first(a.x) < last(a.x)"),
+    (fn.flatten(a.x), "flatten(a.x)"),
+    (fn.list(a.x), "list(a.x)"),
     (a.x > prev(a.x), "a.x > prev(a.x)"),
     (lineage(a), "lineage(a)"),
     (lineage("`order line`"), "lineage(`order line`)"),
@@ -144,7 +119,7 @@ def test_values(built: Value, text: str) -> None:
     assert built.to_text() == text
 
 
-PATTERNS: list[tuple[PatternExpression, str]] = [
+PATTERNS: list[tuple[Pattern, str]] = [
     (event("A"), "A"),
     (event("A", "a"), "A a"),
     (event("order line", "a", field("x") > 1), "`order line` a [x > 1]"),
@@ -198,7 +173,7 @@ PATTERNS: list[tuple[PatternExpression, str]] = [
 
 
 @pytest.mark.parametrize(("built", "text"), PATTERNS, ids=[text for _, text in PATTERNS])
-def test_patterns(built: PatternExpression, text: str) -> None:
+def test_patterns(built: Pattern, text: str) -> None:
     assert built.node == parse_pattern(text)
     assert built.to_text() == text
 
@@ -402,13 +377,13 @@ def test_misuse_of_operators_is_named() -> None:
     with pytest.raises(TypeError, match="but takes the names of streams"):
         any_event("e", but=[event("A")])  # type: ignore[list-item]
     with pytest.raises(TypeError, match="name a field of `a`"):
-        sum_(a)  # type: ignore[arg-type]
+        fn.sum(a)  # type: ignore[arg-type]
 
 
 def test_values_are_shown_as_text() -> None:
     assert repr(a.x > 1) == 'Value("a.x > 1")'
-    assert repr(seq("A a")) == 'PatternExpression("SEQ(A a)")'
-    assert repr(seq("A a", "B b").within(5)) == 'PatternExpression("SEQ(A a, B b) WITHIN 5")'
+    assert repr(seq("A a")) == 'Pattern("SEQ(A a)")'
+    assert repr(seq("A a", "B b").within(5)) == 'Pattern("SEQ(A a, B b) WITHIN 5")'
     assert repr(event("A", "a").partition_by("x")) == 'Query("PATTERN A a\n  PARTITION BY x")'
 
 

@@ -128,7 +128,7 @@ def _output_of(example: Example) -> str:
         exec(block, names)
     if example.language == "ensue":
         with pytest.raises(ensue.EnsueError) as caught:
-            ensue.run(example.text, names["events"], time="t", type="type")
+            ensue.run(names["events"], example.text, time="t", type="type")
         return str(caught.value)
     if example.language == "console":
         return CliRunner().invoke(app, shlex.split(example.text)[2:]).output.rstrip("\n")

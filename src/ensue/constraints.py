@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Protocol, TypeAlias, TypeVar
 
 from ensue.check.gate import checked
@@ -22,7 +23,23 @@ from ensue.nodes.patterns import Statements
 from ensue.python.values import WindowLike, window
 from ensue.text.citations import joined
 from ensue.text.operands import size_problem
-from ensue.text.parser import parse_statements
+from ensue.text.parser import file_statements, parse_statements
+
+__all__ = [
+    "Constraint",
+    "ConstraintsLike",
+    "ends",
+    "ends_within",
+    "exclusive",
+    "implies",
+    "prior",
+    "require",
+]
+
+
+def __dir__() -> list[str]:
+    return [*__all__]
+
 
 Kind = TypeVar("Kind", bound=Constraint)
 
@@ -41,7 +58,7 @@ class ConstraintSource(Protocol):
 
 
 ConstraintsLike: TypeAlias = (
-    "str | Constraint | ConstraintStatement | HasStatements | ConstraintSource | Iterable[ConstraintsLike]"
+    "str | Path | Constraint | ConstraintStatement | HasStatements | ConstraintSource | Iterable[ConstraintsLike]"
 )
 
 
@@ -132,6 +149,8 @@ def _written(constraints: object) -> Statements | None:
     """What a text or a program says; None for anything else."""
     if isinstance(constraints, str):
         found: object = parse_statements(constraints, "constraints")
+    elif isinstance(constraints, Path):
+        found = file_statements(constraints)
     else:
         found = getattr(constraints, "statements", None)
     if not isinstance(found, Statements):
@@ -156,7 +175,7 @@ def _gathered(constraints: object) -> Iterator[Statements]:
         for item in constraints:
             yield from _gathered(item)
     else:
-        given = "constraints are a text, or built with `ensue.prior` and its like"
+        given = "constraints are a text, or built with `ensue.constraints.prior` and similar functions"
         raise QueryError([Problem("not-a-constraint", f"{given}, not {type(constraints).__name__}")])
 
 

@@ -23,6 +23,25 @@ from ensue.text.rule_builder import (
     window_problem,
 )
 
+__all__ = [
+    "RuleItem",
+    "RuleStatement",
+    "atom",
+    "fact",
+    "name",
+    "on",
+    "rule",
+    "stream",
+    "table",
+    "timer",
+    "together",
+    "while_",
+]
+
+
+def __dir__() -> list[str]:
+    return [*__all__]
+
 
 @dataclass(frozen=True, slots=True)
 class RuleItem:
@@ -142,7 +161,7 @@ class AtomItem(Interval):
 def atom(stream: str, /, *arguments: object, **by_attribute: object) -> AtomItem:
     """An event of a stream, or a row of a table: `order(id, p, 5)` or `order(id=i, qty=q)`.
 
-    A text is a name, and `"_"` anything; `ensue.value("gold")` is a text to be equal to, a number itself.
+    A text is a name, and `"_"` anything; `ensue.fn.value("gold")` is a text to be equal to, a number itself.
 
     >>> atom("order", "id", "_", 5).named("o"), atom("vip", id="id", level=Value(Literal("gold")))
     (AtomItem("o: order(id, _, 5)"), AtomItem("vip(id=id, level='gold')"))
@@ -283,7 +302,9 @@ def items_of(thing: ItemLike) -> tuple[rules.Item, ...]:
             return (rules.Condition(thing.node),)
         case _ if isinstance(thing, Expr):
             return (rules.Condition(thing),)
-    raise TypeError(f"an item of a rule is a text, a condition, or built with `ensue.atom` and its like, not {thing!r}")
+    raise TypeError(
+        f"a rule item must be a text, a condition, or built with `ensue.rules.atom` or the like, not {thing!r}"
+    )
 
 
 def name_of(item: IntervalLike) -> str:
@@ -356,14 +377,14 @@ class Head:
         """The rule with this body; texts are parsed, and may hold several items."""
         body = tuple(item for thing in items for item in items_of(thing))
         if not body:
-            raise ValueError("a rule has at least one item; what always holds is a fact: ensue.fact(...)")
+            raise ValueError("a rule has at least one item; what always holds is a fact: ensue.rules.fact(...)")
         return RuleStatement(rules.Rule(self.name, self.arguments, body))
 
 
 def rule(head: str, /, *arguments: object, **named: object) -> Head:
     """What a rule derives: `RULE head(arguments) <- ...`. Its body is given with `when`.
 
-    A text is parsed, as in `"id"`, `"q * 2"` or `"total = sum(q)"`; `ensue.value("gold")` is a text itself.
+    A text is parsed, as in `"id"`, `"q * 2"` or `"total = sum(q)"`; `ensue.fn.value("gold")` is a text itself.
 
     >>> rule("late", "id", n="count(c)").when("o: order(id)", "while o: collect c: shipped(id)")
     RuleStatement("RULE late(id, n = count(c)) <- o: order(id), while o: collect c: shipped(id)")

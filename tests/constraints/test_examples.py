@@ -290,7 +290,7 @@ def test_the_report_is_whole_where_a_key_has_several_traces() -> None:
     )
     text = "CONSTRAINT ENDS(Shipped); PATTERN pair SEQ(Order o, Paid p) PARTITION BY id"
     with pytest.warns(ensue.EnsueWarning, match="without a time"):
-        found = ensue.run(text, table, time="t", type="type")
+        found = ensue.run(table, text, time="t", type="type")
     assert found["pair"].num_rows == 2
     assert found.reports["pair"].rows == 6
     assert found.reports["pair"].traces_failed == 1
@@ -336,7 +336,7 @@ def test_the_id_of_a_match_does_not_depend_on_constraints() -> None:
     pattern = "PATTERN OR(SEQ(E e, D d), B b) PARTITION BY order_id"
     plain = ensue.detect(table, pattern, time="t", type="type", match_id=True)
     constrained = ensue.detect(
-        table, pattern, time="t", type="type", match_id=True, constraints=[ensue.exclusive("E", "D")]
+        table, pattern, time="t", type="type", match_id=True, constraints=[ensue.constraints.exclusive("E", "D")]
     )
     assert plain["match_id"].to_pylist() == constrained["match_id"].to_pylist()
 

@@ -88,7 +88,7 @@ FILE_ENTRY_POINTS: dict[str, Callable[[str, Path], object]] = {
 }
 """Those that take a file; `ensue check` reports without raising."""
 
-NO_ENTRY_POINTS = {"Running": "`queries` are those of Spark", "stream_state": "takes a checkpoint of `start`"}
+NO_ENTRY_POINTS = {"StreamHandle": "`queries` are those of Spark", "stream_state": "takes a checkpoint of `start`"}
 
 STATEMENT = re.compile(r"\s*(PATTERN|STREAM|CONSTRAINT|RULE|FACT|TABLE|HIERARCHY|STATE|ON)\b")
 Refusal = tuple[str, int | None, int | None]

@@ -149,7 +149,7 @@ def _steps(question: Question) -> list[Any]:
     return [*found, _shown_step(now.finish(), question)]
 
 
-def _shown_step(step: ensue.Advance, question: Question) -> dict[str, Any]:
+def _shown_step(step: ensue.DetectorStep, question: Question) -> dict[str, Any]:
     late = step.late.values() if isinstance(step.late, Mapping) else [step.late]
     shown = {"matches": _shown(step.matches, question), "late": sum(table.num_rows for table in late)}
     return shown if step.violations is None else {**shown, "violations": _shown(step.violations, question)}

@@ -28,14 +28,14 @@ QUERIES = (
 )
 
 
-def mined(events: Any, **options: Any) -> ensue.Proposal:
+def mined(events: Any, **options: Any) -> ensue.process.Proposal:
     """A proposal, without the warnings about rows that take no part."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ensue.EnsueWarning)
-        return ensue.mine(events, **{**COLUMNS, **options})
+        return ensue.process.mine(events, **{**COLUMNS, **options})
 
 
-def found(proposal: ensue.Proposal) -> list[Found]:
+def found(proposal: ensue.process.Proposal) -> list[Found]:
     return [(row.kind, row.streams, row.support, row.holds, row.share) for row in proposal]
 
 
@@ -64,7 +64,7 @@ def test_accepted_constraints_change_no_match_of_their_log(log: Sequence[Row], q
     assert matches_by(mined(table(log)), log, query) == Counter(map(str, free.to_pylist()))
 
 
-def matches_by(proposal: ensue.Proposal, log: Sequence[Row], query: str) -> Counter[str]:
+def matches_by(proposal: ensue.process.Proposal, log: Sequence[Row], query: str) -> Counter[str]:
     """The matches of a query with a proposal's constraints; none where they forbid all."""
     try:
         found = ensue.detect(table(log), query, time="t", type="type", constraints=proposal)
@@ -138,7 +138,7 @@ def test_types_that_are_all_missing() -> None:
 def test_rows_that_take_no_part_are_counted() -> None:
     log = [*LOG, (None, "A", 1), (1, None, 2), (1, "", 3), (2, "A", None)]
     with pytest.warns(ensue.EnsueWarning) as caught:
-        proposal = ensue.mine(table(log), **COLUMNS)
+        proposal = ensue.process.mine(table(log), **COLUMNS)
     assert found(proposal) == expected(LOG)
     assert {str(warning.message) for warning in caught} == {
         "1 row without a time took no part",
@@ -220,7 +220,7 @@ class TestProposal:
         proposal = mined(table(LOG))
         query = "PATTERN p SEQ(C c, A a) PARTITION BY id"
         with pytest.raises(ensue.QueryError) as caught:
-            ensue.run(query, table(LOG), time="t", type="type", constraints=proposal)
+            ensue.run(table(LOG), query, time="t", type="type", constraints=proposal)
         assert caught.value.code == "never-lawful"
 
     def test_says_nothing_about_other_traces(self) -> None:

@@ -58,7 +58,7 @@ def test_the_page_holds_the_facts_and_a_match_what_proves_it() -> None:
     assert (unpaid["start"], unpaid["end"], unpaid["row"]) == (60_000, 400_000, {"id": 8})
     assert [facts["events"][number]["stream"] for number in unpaid["events"]] == ["Placed", "Shipped"]
     assert "no Paid y after 1970-01-01 00:01:00 before 1970-01-01 00:06:40" in texts(unpaid["proof"])
-    ids = ensue.run(UNPAID, ORDERS, time="t", type="type", match_id=True)["unpaid"]["match_id"].to_pylist()
+    ids = ensue.run(ORDERS, UNPAID, time="t", type="type", match_id=True)["unpaid"]["match_id"].to_pylist()
     assert [unpaid["id"]] == ids
 
 

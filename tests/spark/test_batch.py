@@ -337,7 +337,7 @@ def test_nothing_runs_before_an_action(spark: SparkSession) -> None:
     columns = ["id AS t", "if(id % 2 = 0, 'A', 'B') AS type", "7L AS id"]
     frame = unreadable(spark.range(4)).selectExpr(*columns)
     one = detect(frame, RETURNING)
-    several = ensue.run(f"{QUERY}; {RETURNING}", frame, **COLUMNS)
+    several = ensue.run(frame, f"{QUERY}; {RETURNING}", **COLUMNS)
     assert one.columns == ["id", "first", "last"]
     assert several["pattern_1"].columns == ["id", "start", "end", "a", "b"]
     for found in (one, several["pattern_2"]):
@@ -366,14 +366,14 @@ def parquet(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Da
 
 
 def test_patterns_with_the_same_keys_share_a_scan_and_a_shuffle(parquet: DataFrame) -> None:
-    found = ensue.run(PROGRAM, parquet, match_id=True, **COLUMNS)
+    found = ensue.run(parquet, PROGRAM, match_id=True, **COLUMNS)
     assert list(found) == ["pair", "lone", "x_and_X", "any_pair"]
     plans = [plan_text(frame) for frame in (*found.shared, found["any_pair"])]
     assert len(plans) == 2
     for text in plans:
         assert len(re.findall(r"^\(\d+\) Exchange", text, re.MULTILINE)) == 1
         assert len(re.findall(r"^\(\d+\) Scan parquet", text, re.MULTILINE)) == 1
-    local = ensue.run(PROGRAM, parquet.toArrow(), match_id=True, **COLUMNS)
+    local = ensue.run(parquet.toArrow(), PROGRAM, match_id=True, **COLUMNS)
     for name, table in local.items():
         assert rows(found[name]) == rows(table), name
         assert found[name].toArrow().schema == table.schema
@@ -383,7 +383,7 @@ def test_patterns_with_the_same_keys_share_a_scan_and_a_shuffle(parquet: DataFra
 
 
 def test_all_matches_come_in_one_action(parquet: DataFrame) -> None:
-    found, local = (ensue.run(PROGRAM, events, **COLUMNS) for events in (parquet, parquet.toArrow()))
+    found, local = (ensue.run(events, PROGRAM, **COLUMNS) for events in (parquet, parquet.toArrow()))
     together = found.together()
     assert together.toArrow().schema == local.together().schema
     assert rows(together) == rows(local.together())
@@ -395,7 +395,7 @@ def test_a_column_of_two_types_does_not_fit_into_one_table(parquet: DataFrame) -
     number, text = (f"PATTERN {name} (A a) PARTITION BY id RETURN a.{name} AS x" for name in ("t", "note"))
     for program in (f"{number}; {text}", f"{number}; PATTERN (A a) PARTITION BY id RETURN a.t AS pattern"):
         for events in (parquet, parquet.toArrow()):
-            found = ensue.run(program, events, **COLUMNS)
+            found = ensue.run(events, program, **COLUMNS)
             with pytest.raises(ensue.SchemaError, match="one-table"):
                 found.together()
 
@@ -511,7 +511,7 @@ def test_columns_that_cannot_be_used(name: str, spark: SparkSession) -> None:
     with settings(spark, {"spark.sql.caseSensitive": "true" if name == "a name twice" else "false"}):
         frame = frame_with(spark, schema)
         refused(lambda: detect(frame), code, *parts)
-        refused(lambda: ensue.run(QUERY, frame, **COLUMNS), code, *parts)
+        refused(lambda: ensue.run(frame, QUERY, **COLUMNS), code, *parts)
 
 
 def test_columns_of_one_table_of_several_are_named_with_it(spark: SparkSession) -> None:
@@ -579,8 +579,8 @@ def test_views_tables_and_cached_frames(spark: SparkSession, events: DataFrame) 
 @needs_incidents
 def test_incidents(spark: SparkSession) -> None:
     program = ";".join((PING_PONG, REOPENED, ABANDONED))
-    found = ensue.run(program, frame_of(spark, log()), time="time", type="activity", match_id=True)
-    local = ensue.run(program, log(), time="time", type="activity", match_id=True)
+    found = ensue.run(frame_of(spark, log()), program, time="time", type="activity", match_id=True)
+    local = ensue.run(log(), program, time="time", type="activity", match_id=True)
     for name, table in local.items():
         assert table.num_rows > 100
         assert rows(found[name]) == rows(table), name

@@ -47,7 +47,7 @@ def shown(table: pa.Table) -> list[tuple[object, ...]]:
 
 def test_batch(spark: SparkSession) -> None:
     frame = spark.createDataFrame(events())
-    found, expected = ensue.run(PROGRAM, frame, **COLUMNS), ensue.run(PROGRAM, events(), **COLUMNS)
+    found, expected = ensue.run(frame, PROGRAM, **COLUMNS), ensue.run(events(), PROGRAM, **COLUMNS)
     for name, matches in expected.items():
         assert matches.num_rows > 5
         assert shown(found[name].toArrow()) == shown(matches)

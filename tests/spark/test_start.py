@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from rich.console import Console
 
 import ensue
-from ensue import EnsueError, Running
+from ensue import EnsueError, StreamHandle
 from inside import StatusLine, Totals
 from inside import StreamProgress as Progress
 from spark.streams import (
@@ -241,7 +241,7 @@ class Waiting:
 
 def test_a_stream_that_fails_is_told_although_another_goes_on() -> None:
     def wait(*queries: Waiting, timeout: float | None = None) -> bool:
-        return Running(None, "checkpoint", queries, False).wait(timeout)  # type: ignore[arg-type]
+        return StreamHandle(None, "checkpoint", queries, False).wait(timeout)  # type: ignore[arg-type]
 
     with pytest.raises(ValueError, match="away"):
         wait(Waiting(10**9), Waiting(3, ValueError("the database is away")))

@@ -347,7 +347,7 @@ def test_recursion_over_a_table() -> None:
         RULE reach(a, c) <- reach(a, b), next(b, c);
     """
     follows = pa.table({"from": [2, 3, 5], "to": [3, 2, 6]})
-    rows = ensue.run(text, edges([(1, 2), (4, 5)]), time="t", type="type", tables={"next": follows})["reach"]
+    rows = ensue.run(edges([(1, 2), (4, 5)]), text, time="t", type="type", tables={"next": follows})["reach"]
     expected = [(1, 1, 1, 2), (1, 1, 1, 3), (2, 2, 4, 5), (2, 2, 4, 6)]
     assert [tuple(row.values()) for row in rows.to_pylist()] == expected
 
@@ -389,5 +389,5 @@ def test_a_name_of_a_table_and_of_events() -> None:
 )
 def test_facts_that_do_not_fit(code: str, facts: str) -> None:
     with pytest.raises(QueryError) as caught:
-        ensue.run(f"{facts} RULE h(p) <- Sold(p=p);", SOLD, time="t", type="type")
+        ensue.run(SOLD, f"{facts} RULE h(p) <- Sold(p=p);", time="t", type="type")
     assert caught.value.code == code

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ensue import QueryError, read_bpmn
+from ensue import QueryError
+from ensue.process import read_bpmn
 from inside import MAXIMAL_DEPTH_OF_MARKUP as MAXIMAL_DEPTH
 from inside import MODEL
 from workflow.drawing import wrap

@@ -1,7 +1,7 @@
 """Actions: calls of functions, webhooks, tables and topics for the events that a program's ON statements name."""
 
+from ensue.actions.bindings import Delivery
 from ensue.actions.delivery import Deliveries
-from ensue.actions.reactor import Reacted, Reactor
 from ensue.actions.receivers import Call, RejectedCall
 from ensue.actions.runner import act
 from ensue.actions.sinks import kafka, spark_sink, table_sink, webhook
@@ -9,8 +9,7 @@ from ensue.actions.sinks import kafka, spark_sink, table_sink, webhook
 __all__ = [
     "Call",
     "Deliveries",
-    "Reacted",
-    "Reactor",
+    "Delivery",
     "RejectedCall",
     "act",
     "kafka",

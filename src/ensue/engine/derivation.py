@@ -235,7 +235,7 @@ def _check_limit(derivation: Derivation, rows: int, limit: int | None) -> None:
         raise LimitError(
             "too-many-events",
             f"stream `{derivation.name}` has more than {counted(limit, 'event', 'events')}",
-            "a narrower condition would tame it, and a rule that depends on itself needs one that ends it; `limit=`"
+            "a narrower condition would tame it, and a rule that depends on itself needs one that ends it; `limits=`"
             " raises the limit",
         )
 
@@ -334,7 +334,7 @@ def _check_rounds(number: int, changed: Collection[Stream], limit: int | None) -
         raise LimitError(
             "too-many-rounds",
             f"stream `{min(map(str, changed))}` still has new events after {MOST_ROUNDS:,} rounds of its rules",
-            "a rule that depends on itself needs a condition that ends it; `limit=None` lets it go on",
+            "a rule that depends on itself needs a condition that ends it; `ensue.Limits(matches=None)` lets it go on",
         )
 
 

@@ -174,7 +174,8 @@ class Machine:
         given, told = batch.sources, None
         if self.states is not None and state.believed is not None:
             told = self.states.step(state.believed, [source.input.table for source in given], clock)
-            rows = [item.of(table) for item, table in zip(self.plan.tables, told.rows, strict=True)]
+            seen = (table.drop_columns([*(self.states.questions.measured or ())]) for table in told.rows)
+            rows = [item.of(table) for item, table in zip(self.plan.tables, seen, strict=True)]
             given, _ = load_sources(rows, self.time_type)
             # Which rows are late was said before they waited.
             clock = replace(clock, late_until=None)
@@ -334,12 +335,12 @@ def _with_states(
 ) -> Machine:
     """The machine with states before its stages, which see the columns that these give to events.
 
-    Where the order of rows is that of their values, or there are only states, whole rows have to come.
+    Where the order of rows is that of their values, or the user wants the rows, whole rows have to come.
     """
     shapes = []
     for item in plan.inputs:
         needed = {item.time, item.type, *asked.reads, *needed_columns(everything, item).column_names}
-        whole = asked.settled or not everything
+        whole = asked.settled or asked.measured is not None or not everything
         table = item.table.select([name for name in item.table.column_names if whole or name in needed])
         schema = plain_schema(table.schema) if everything else table.schema
         shapes.append(replace(item, table=schema.empty_table()))

@@ -352,7 +352,7 @@ def too_many(limit: int, chunk: MatchChunk, plan: QueryPlan) -> LimitError:
     return LimitError(
         "too-many-matches",
         f"pattern `{query.name or 'unnamed'}` has more than {most}{_busiest_key(chunk, plan)}",
-        f"{tame}{keyed} or a narrower condition would tame it; `limit=` raises the limit, "
+        f"{tame}{keyed} or a narrower condition would tame it; `limits=ensue.Limits(matches=...)` raises the limit, "
         "`ensue.detect_batches` gives any number of matches in bounded memory",
     )
 

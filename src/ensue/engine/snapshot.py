@@ -44,6 +44,8 @@ def kept_events(machine: Machine, state: State) -> list[pa.Table]:
     A row that several levels of statements keep comes once. They may keep different columns of it: it is known again by
     those that all of them keep, and given with those of the level that keeps the most such rows.
     """
+    if not machine.stages:
+        return list(state.waiting)
     return [
         _once([_shown(table, item.table.column_names) for table in _kept(machine, state, place)])
         for place, item in enumerate(machine.inputs)
@@ -96,7 +98,7 @@ def _most_of_each(parts: Sequence[pa.Table]) -> list[pa.Table]:
 STATE_VERSION = 4
 METADATA = b"ensue.state"
 OF_TRACKERS = b"ensue.beliefs"
-"""By what the states of a `StateTracker` were known when they were none of a machine."""
+"""The key of older snapshots of beliefs, from before a machine kept them."""
 
 REQUIRED = {"version", "query", "watermark", "per_stream", "report", "tables"}
 

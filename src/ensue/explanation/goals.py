@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ensue.arguments import helpful
 from ensue.constraints import ConstraintsLike
 from ensue.engine.events import FOREVER, NEVER
 from ensue.engine.goals import Goals, open_goals
@@ -33,41 +34,42 @@ MOST_GOALS = 100_000
 """The default maximum of goals to list."""
 
 
+@helpful
 def waiting(
-    program: Program | QueryLike,
-    state: Any,
+    detector: Any,
+    query: QueryLike,
     *,
-    limit: int | None = MOST_GOALS,
+    most_goals: int | None = MOST_GOALS,
     constraints: ConstraintsLike | None = None,
     tables: Mapping[str, Any] | None = None,
     spark: Any = None,
 ) -> pa.Table:
     """Return the open goals of a run: the matched events of each key, the awaited event, the deadline, what cancels it.
 
-    `state` is a `Detector` of the program, the result of its `snapshot()`, or the checkpoint folder of a Spark stream.
+    `detector` is a `Detector` of the program, the result of its `snapshot()`, or the `checkpointLocation` of a stream.
     Each row has the `name` of the pattern or rule, the key, the `matched` events, what is `awaited`, `until` when it
     can arrive (null: no deadline), what would cancel the match (`cancelled_by`), and all of this as `text`. More than
-    `limit` rows are an error (None: no limit).
+    `most_goals` rows are an error (None: no limit).
 
     >>> from ensue.detector import Detector
     >>> query = "PATTERN SEQ(Order o, NOT Cancel c, Paid p) PARTITION BY id WITHIN 10"
     >>> detector = Detector(query, time="t", type="type")
     >>> _ = detector.advance(pa.table({"t": [1], "type": ["Order"], "id": [7]}), watermark=5)
-    >>> waiting(query, detector)["text"].to_pylist()
+    >>> waiting(detector, query)["text"].to_pylist()
     ['o at 1; waits for Paid p after 5 until 11; cancelled by Cancel c']
     """
-    statements = program_statements(program, constraints)
+    statements = program_statements(query, constraints)
     fixed = fixed_tables(tables, statements)
     found: list[pa.Table] = []
     count = 0
-    for saved in _saved(state, spark):
+    for saved in _saved(detector, spark):
         for name, goals in _goals_by_name(statements, fixed, saved):
             count += goals.chunk.rows.length
-            if limit is not None and count > limit:
+            if most_goals is not None and count > most_goals:
                 raise LimitError(
                     "too-many-goals",
-                    f"found more than {limit:,} open goals",
-                    "raise `limit=`, or use a shorter WITHIN",
+                    f"found more than {most_goals:,} open goals",
+                    "raise `most_goals=`, or use a shorter WITHIN",
                 )
             found.append(_table(name, goals))
     if not found:

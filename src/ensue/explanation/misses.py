@@ -9,18 +9,27 @@ from typing import Any
 import pyarrow as pa
 
 from ensue.api import LoadedProgram
+from ensue.arguments import helpful
 from ensue.constraints import ConstraintsLike
 from ensue.engine.goals import Search
 from ensue.engine.trace_rows import KEY
 from ensue.errors import LimitError, citing
 from ensue.explanation.near_misses import Example, Examples, length_in_words
-from ensue.explanation.question import Chosen, QuestionEvents, chosen_statements, load_for, plain, tables_of
+from ensue.explanation.question import (
+    Chosen,
+    QuestionEvents,
+    chosen_statements,
+    load_for,
+    plain,
+    question_events,
+    tables_of,
+)
 from ensue.graph.graphs import Variable
 from ensue.nodes.names import Name, in_words, written
 from ensue.nodes.patterns import Events
-from ensue.plan.program_plans import ColumnNames, Columns
+from ensue.plan.program_plans import ColumnNames
 from ensue.plan.requirements import ORDER, PREDICATE, RELATION, WINDOW, Question, Requirement, question_of, what_chooses
-from ensue.programs import Program, QueryLike
+from ensue.programs import QueryLike
 
 MOST_CHOICES = 1_000_000
 """The default maximum of choices of events that are counted for one requirement."""
@@ -105,26 +114,27 @@ class WhyNot:
         return self.to_text()
 
 
+@helpful
 def why_not(
     events: Any,
-    query: Program | QueryLike,
+    query: QueryLike,
     *,
-    time: ColumnNames,
+    time: ColumnNames | None = None,
     type: str | None = None,
     end: ColumnNames | None = None,
     name: str | None = None,
     constraints: ConstraintsLike | None = None,
     tables: Mapping[str, Any] | None = None,
     examples: int = 3,
-    limit: int = MOST_CHOICES,
+    most_choices: int = MOST_CHOICES,
     where: Any = None,
 ) -> WhyNot:
     """Explain why a pattern has no match: how many choices of events meet each requirement, and the nearest misses.
 
     `events`, `time`, `type`, `end` and `tables` are as in `ensue.detect`; `name` selects a statement of a program.
-    `examples` is the number of near misses to show for each requirement, and `limit` the number of choices of events to
-    count. For a Spark DataFrame, at most `limit` rows of the pattern's streams are collected into this process;
-    `where`, a Spark condition, selects fewer rows.
+    `examples` is the number of near misses to show for each requirement, and `most_choices` the number of choices of
+    events to count. For a Spark DataFrame, at most `most_choices` rows of the pattern's streams are collected into this
+    process; `where`, a Spark condition, selects fewer rows.
 
     >>> table = pa.table({"t": [1, 15], "type": ["Order", "Paid"], "id": [7, 7]})
     >>> query = "PATTERN SEQ(Order o, Paid p) PARTITION BY id WITHIN 10"
@@ -132,8 +142,8 @@ def why_not(
     'no match: WITHIN 10 failed once, closest 14'
     """
     chosen = chosen_statements(query, name, constraints)
-    asked = QuestionEvents(events, Columns(time, type, end), where, tables)
-    found = [_explained(one, asked, examples, limit) for one in chosen]
+    asked = question_events(events, time, type, end, where, tables)
+    found = [_explained(one, asked, examples, most_choices) for one in chosen]
     return found[0] if len(found) == 1 else _together(found)
 
 
@@ -148,7 +158,7 @@ def _explained(chosen: Chosen, asked: QuestionEvents, shown: int, limit: int) ->
             raise LimitError(
                 "too-many-matches",
                 f"pattern `{chosen.name}` has more than {limit:,} matches, too many for `why_not`",
-                "pass fewer events, or raise `limit=`",
+                "pass fewer events, or raise `most_choices=`",
             )
     matches = search.matches.count
     kept = matches

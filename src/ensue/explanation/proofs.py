@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ensue.api import LoadedProgram
+from ensue.arguments import helpful
 from ensue.constraints import ConstraintsLike
 from ensue.engine.goals import Search
 from ensue.engine.machine import examine
@@ -21,14 +22,14 @@ from ensue.engine.trace_rows import KEY
 from ensue.engine.workspace import Workspace
 from ensue.errors import Problem, QueryError, SchemaError, citing, counted
 from ensue.explanation.near_misses import Examples, length_in_words, moment_in_words
-from ensue.explanation.question import MOST_ROWS, QuestionEvents, chosen_result, load_for, tables_of
+from ensue.explanation.question import MOST_ROWS, chosen_result, load_for, question_events, tables_of
 from ensue.graph.bounds import WHOLE_END, WHOLE_START, Point, end_of, start_of
 from ensue.nodes.names import Name, Stream, in_words
 from ensue.nodes.patterns import Events
 from ensue.plan.derivations import Derivation, Way
 from ensue.plan.planner import with_lists
 from ensue.plan.plans import AbsencePlan, GraphPlan, QueryPlan
-from ensue.plan.program_plans import ColumnNames, Columns
+from ensue.plan.program_plans import ColumnNames
 from ensue.plan.requirements import (
     ABSENCE,
     COLLECTION,
@@ -39,7 +40,7 @@ from ensue.plan.requirements import (
     column_in_words,
     question_of,
 )
-from ensue.programs import Program, QueryLike
+from ensue.programs import QueryLike
 from ensue.text.render import render_query
 from ensue.text.render_parts import render_rule
 
@@ -343,12 +344,13 @@ def _value(edges: Sequence[Edge], outermost: Any) -> int | None:
 MATCH_ID = "match_id"
 
 
+@helpful
 def justify(
     events: Any,
-    query: Program | QueryLike,
+    query: QueryLike,
     match: str | Mapping[str, Any],
     *,
-    time: ColumnNames,
+    time: ColumnNames | None = None,
     type: str | None = None,
     end: ColumnNames | None = None,
     name: str | None = None,
@@ -376,7 +378,7 @@ def justify(
     """
     wanted = _wanted(match)
     chosen = chosen_result(query, name, constraints)
-    asked = QuestionEvents(events, Columns(time, type, end), where, tables)
+    asked = question_events(events, time, type, end, where, tables)
     loaded, chunks = load_for(chosen, chosen.query, asked, MOST_ROWS, match_id=True)
     plan, output = loaded.planned.plans[0], loaded.planned.outputs[0]
     unknown = [column for column in wanted if column not in output.schema.names]

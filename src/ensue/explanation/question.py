@@ -20,9 +20,9 @@ from ensue.nodes.patterns import PatternQuery
 from ensue.nodes.rules import Ruleset
 from ensue.plan.inputs import InputTable
 from ensue.plan.plans import Options
-from ensue.plan.program_plans import Columns
+from ensue.plan.program_plans import ColumnNames, Columns
 from ensue.programs import Program, QueryLike, written_statements
-from ensue.runtimes.tables import are_frames, fixed_tables
+from ensue.runtimes.tables import are_frames, described, fixed_tables
 
 MOST_ROWS = 1_000_000
 """The default maximum of rows to collect from a Spark DataFrame."""
@@ -36,6 +36,21 @@ class QuestionEvents:
     columns: Columns
     where: Any = None
     tables: Mapping[str, Any] | None = None
+    offered: Mapping[str, Any] | None = None
+
+
+def question_events(
+    events: Any,
+    time: ColumnNames | None,
+    type: str | None,
+    end: ColumnNames | None,
+    where: Any,
+    tables: Mapping[str, Any] | None,
+) -> QuestionEvents:
+    """What a question is asked of. Questions take every event as certain."""
+    source = described(events, time, type, end, tables=tables)
+    columns = replace(source.columns, probability=None, alternatives=None)
+    return QuestionEvents(source.table, columns, where, source.tables, source.offered)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +73,9 @@ def plain(query: PatternQuery) -> PatternQuery:
     return replace(query, name=None, declares=False, lookup=None, policy=None, consume=None, returns=())
 
 
-def chosen_statements(
-    program: Program | QueryLike, name: str | None, constraints: ConstraintsLike | None = None
-) -> list[Chosen]:
+def chosen_statements(query: QueryLike, name: str | None, constraints: ConstraintsLike | None = None) -> list[Chosen]:
     """Return the statements with this name; without a name, the only pattern of the program."""
-    written = written_statements(program, constraints)
+    written = written_statements(query, constraints)
     statements = rules_lowered(written)
     named = _names(statements)
     wanted = _only_result(written, named) if name is None else name
@@ -72,9 +85,9 @@ def chosen_statements(
     return found
 
 
-def chosen_result(program: Program | QueryLike, name: str | None, constraints: ConstraintsLike | None = None) -> Chosen:
+def chosen_result(query: QueryLike, name: str | None, constraints: ConstraintsLike | None = None) -> Chosen:
     """Return the pattern or head with this name; without a name, the only one."""
-    written = written_statements(program, constraints)
+    written = written_statements(query, constraints)
     statements = rules_lowered(written)
     found = dict(zip(Program(statements).names, statements.results, strict=True))
     wanted = _only_result(written, list(found.items())) if name is None else name

@@ -216,7 +216,7 @@ def _check_size(counts: pa.Table, limit: int) -> None:
         raise LimitError(
             "refinement-size",
             f"at least {contexts:,} contexts times {labels:,} labels are more than the limit of {limit:,}",
-            "use fewer features, or features with fewer distinct values, or raise `limit=`",
+            "use fewer features, or features with fewer distinct values, or raise `most_counts=`",
         )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ensue.arguments import helpful
 from ensue.engine.refinement import (
     ContextColumns,
     Expansion,
@@ -27,8 +28,9 @@ from ensue.expr.kinds import NUMBERS, Kind
 from ensue.expr.types import kind_of, readable_type
 from ensue.learn import inputs
 from ensue.learn.calibration import Evaluation, calibrate, split_counts
+from ensue.runtimes.tables import DescribedEvents
 
-LIMIT = 1_000_000
+MOST_COUNTS = 1_000_000
 BINS = 10
 
 
@@ -62,8 +64,8 @@ class Refinement:
         """Return the probability of each label in a context. A feature that is not given has an unseen value.
 
         >>> seen = pa.table({"who": ["alice", "alice", "bob"], "room": ["den", "den", "hall"]})
-        >>> from ensue.learn import fit_refinement
-        >>> fit_refinement(seen, label="who", context="room").distribution(room="den")
+        >>> from ensue.learn import fit
+        >>> fit(seen, label="who", context="room").distribution(room="den")
         {'alice': 0.875, 'bob': 0.125}
         """
         for name in context:
@@ -108,8 +110,8 @@ class Refinement:
         numbered. On a stream they are not numbered: events that are equal in all columns count as one.
 
         >>> seen = pa.table({"who": ["alice", "alice", "bob"], "room": ["den", "den", "hall"]})
-        >>> from ensue.learn import fit_refinement
-        >>> found = fit_refinement(seen, label="who", context="room").apply(pa.table({"t": [1], "room": ["den"]}))
+        >>> from ensue.learn import fit
+        >>> found = fit(seen, label="who", context="room").apply(pa.table({"t": [1], "room": ["den"]}))
         >>> found.drop_columns("alternatives").to_pylist()[0]
         {'t': 1, 'room': 'den', 'type': 'alice', 'probability': 0.875}
         """
@@ -132,7 +134,7 @@ class Refinement:
             return expand_frame(given, expansion)
         return kind.from_arrow(expansion.expand(given))
 
-    def evaluate(self, events: Any, *, bins: int = BINS, limit: int = LIMIT) -> Evaluation:
+    def evaluate(self, events: Any, *, bins: int = BINS, most_counts: int = MOST_COUNTS) -> Evaluation:
         """Compare the predictions with events of a table or DataFrame; events without a label are ignored.
 
         Use events that were not used for fitting, for example later ones. `bins` is the number of reliability ranges.
@@ -141,7 +143,7 @@ class Refinement:
         schema = inputs.schema_of(given)
         inputs.check_category(schema, self.reading.label, "label")
         inputs.check_columns(schema, self.reading)
-        counts = inputs.count_events(given, self.reading, inputs.checked_number(limit, "limit"))
+        counts = inputs.count_events(given, self.reading, inputs.checked_number(most_counts, "most_counts"))
         return evaluated(self, counts, inputs.checked_number(bins, "bins"))
 
     def save(self, path: str | Path) -> Path:
@@ -244,14 +246,14 @@ def _written_logistic(model: Model) -> dict[str, Any] | None:
     }
 
 
-def load_refinement(path: str | Path) -> Refinement:
+def load(path: str | Path) -> Refinement:
     """Load a refinement that `Refinement.save` wrote to a file.
 
     >>> import tempfile
-    >>> from ensue.learn import fit_refinement
+    >>> from ensue.learn import fit
     >>> seen = pa.table({"who": ["alice", "alice", "bob"], "room": ["den", "den", "hall"]})
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     load_refinement(fit_refinement(seen, label="who", context="room").save(f"{folder}/who.json"))
+    ...     load(fit(seen, label="who", context="room").save(f"{folder}/who.json"))
     Refinement of `who` to 2 labels by room, from 3 events
     """
     content = _content(Path(path))
@@ -320,7 +322,8 @@ COUNTS, LOGISTIC = "counts", "logistic"
 MODELS = (COUNTS, LOGISTIC)
 
 
-def fit_refinement(
+@helpful
+def fit(
     events: Any,
     *,
     label: str,
@@ -332,7 +335,7 @@ def fit_refinement(
     smoothing: float = 1.0,
     holdout: float | None = None,
     seed: int = 0,
-    limit: int = LIMIT,
+    most_counts: int = MOST_COUNTS,
 ) -> Refinement:
     """Learn from archived events who or what an event is, given its context.
 
@@ -347,15 +350,18 @@ def fit_refinement(
     DataFrames with a weight for each feature; `smoothing` is the strength of its ridge penalty.
 
     With `holdout`, each event is held out with this probability, drawn with `seed`, and `evaluation` of the result is
-    the evaluation on these events. `limit` is the maximum number of contexts times labels.
+    the evaluation on these events. `most_counts` is the maximum number of contexts times labels.
 
     >>> seen = pa.table({"who": ["alice", "alice", "bob"], "room": ["den", "den", "hall"]})
-    >>> fit_refinement(seen, label="who", context="room")
+    >>> fit(seen, label="who", context="room")
     Refinement of `who` to 2 labels by room, from 3 events
     """
     strength = inputs.checked_share(smoothing, "smoothing", most=float("inf"), open_ended=True)
     share = None if holdout is None else inputs.checked_share(holdout, "holdout", open_ended=True)
-    drawn, most = inputs.checked_number(seed, "seed", least=0), inputs.checked_number(limit, "limit")
+    drawn, most = inputs.checked_number(seed, "seed", least=0), inputs.checked_number(most_counts, "most_counts")
+    if isinstance(events, DescribedEvents):
+        own = events.columns.time
+        events, time = events.table, own if time is None and isinstance(own, str) else time
     _check_model(model, events)
     _, given = inputs.opened(events)
     reading = inputs.checked_reading(inputs.schema_of(given), label, context, time, partition_by, zone)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ensue.analysis.catalog import Catalog
 from ensue.analysis.scopes import chooses, growing_lists
-from ensue.errors import Source
+from ensue.errors import LimitError, Source
 from ensue.graph.bounds import Point
 from ensue.graph.graphs import Absence, Collection, Graph, NormalForm
 from ensue.graph.law import Law
@@ -175,6 +175,29 @@ class QueryPlan:
 
 DEFAULT_LIMIT = 10_000_000
 """How many matches a collected result may have unless the user says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much a run may produce. A run that exceeds a limit stops with a `LimitError`; None means no limit.
+
+    `matches` is the number of matches of a pattern, and of events of a declared stream or rule. On Spark it applies to
+    each task.
+
+    >>> Limits(matches=1000)
+    Limits(matches=1000)
+    """
+
+    matches: int | None = DEFAULT_LIMIT
+
+    def __post_init__(self) -> None:
+        given: object = self.matches
+        if given is not None and (not isinstance(given, int) or isinstance(given, bool) or given < 0):
+            raise LimitError("limit-type", f"`Limits.matches` must be a number of matches or None, not {given!r}")
+
+
+DEFAULT_LIMITS = Limits()
+NO_LIMITS = Limits(matches=None)
 
 
 @dataclass(frozen=True, slots=True)

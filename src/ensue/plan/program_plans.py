@@ -90,16 +90,17 @@ def plan_queries(
     columns: Columns,
     match_id: bool = False,
     fixed: FixedTables = NO_TABLES,
+    wanted: StateQuestions | None = None,
 ) -> ProgramPlan:
     """Checks the tables and plans the queries over them; only the columns of the tables are looked at.
 
-    `fixed` are those that do not change, which rules look up.
+    `fixed` are those that do not change, which rules look up. `wanted` is what the user asks the STATEs.
     """
     declared = {query.name for query in statements.statements if query.declares}
     if (declared or fixed) and (problems := [*_clashes(declarations(statements.declared), tables, fixed)]):
         raise QueryError(problems, statements.source)
     constrained = (name for entry in statements.constraints for name in entry.constraint.streams)
-    states = questions_of_patterns(statements) if statements.states else None
+    states = questions_of_patterns(statements, wanted=wanted) if statements.states else None
     of_states = () if states is None else states.streams
     parts = (part for query in statements.statements for part in walk(query.pattern))
     named = dict.fromkeys((*(part.stream for part in parts if isinstance(part, Event)), *constrained, *of_states))
@@ -107,7 +108,7 @@ def plan_queries(
     inputs = input_tables(tables, given, columns.time, columns.type, columns.end)
     if columns.probability is not None or columns.alternatives is not None:
         inputs = uncertain_tables(inputs, columns.probability, columns.alternatives)
-    return plan_program(statements, inputs, match_id, fixed=fixed)
+    return plan_program(statements, inputs, match_id, fixed=fixed, wanted=wanted)
 
 
 @collector_paused()
@@ -117,6 +118,7 @@ def plan_program(
     match_id: bool = False,
     lawful: bool = True,
     fixed: FixedTables = NO_TABLES,
+    wanted: StateQuestions | None = None,
 ) -> ProgramPlan:
     """Plans the queries over tables that are checked; unless `lawful`, their constraints are left aside."""
     inputs = tuple(replace(item, table=item.table.schema.empty_table()) for item in inputs)
@@ -130,7 +132,7 @@ def plan_program(
         replace(item, elsewhere=declared, hierarchy=levels) if item.stream is None else item for item in inputs
     )
     probability = next((item.probability for item in inputs if item.probability is not None), None)
-    states = questions_of_patterns(statements, probability) if statements.states else None
+    states = questions_of_patterns(statements, probability, wanted) if statements.states else None
     seen = inputs if states is None else tuple(map(states.widened, inputs))
     catalog = catalog_of(seen, statements.statements)
     laws = laws_by_query(statements, catalog) if lawful and statements.constraints else {}

@@ -43,7 +43,8 @@ class StateQuestions:
     With `before` the columns say what was believed before the event. `probability` names a column with the probability
     that an event happened, `reason` one that says of each event why it changed nothing. A joint distribution has at
     most `limit` numbers. With `settled`, events of the same time come in the order of the values of their columns,
-    whatever way they came.
+    whatever way they came. `measured` names the columns that only the user sees, in whole rows; it is None if only
+    patterns ask.
     """
 
     states: tuple[StateStatement, ...]
@@ -55,6 +56,7 @@ class StateQuestions:
     reason: str | None = None
     limit: int = LARGEST_JOINT
     settled: bool = False
+    measured: tuple[str, ...] | None = None
 
     @property
     def fields(self) -> tuple[pa.Field, ...]:
@@ -86,11 +88,12 @@ class StateQuestions:
         return any(columns is None or not names.isdisjoint(columns) for columns in plan.columns.values())
 
     def widened(self, item: InputTable) -> InputTable:
-        """The table with the columns that its events get; it has no rows."""
+        """The table with the columns that patterns see; it has no rows."""
         taken = [field.name for field in self.fields if field.name in item.table.column_names]
         if taken:
             raise SchemaError("duplicate-column", f"the {item.label} has a column `{taken[0]}` already", "rename one")
-        schema = pa.schema([*item.table.schema, *self.fields])
+        seen = [field for field in self.fields if field.name not in (self.measured or ())]
+        schema = pa.schema([*item.table.schema, *seen])
         return replace(item, table=schema.empty_table())
 
 
@@ -101,7 +104,7 @@ def state_questions(
     policy: str = "error",
     probability: str | None = None,
     reason: str | None = None,
-    limit: int = LARGEST_JOINT,
+    largest_joint: int = LARGEST_JOINT,
 ) -> StateQuestions:
     """The states of a program, with what the user says about them checked."""
     if not statements.states:
@@ -111,10 +114,13 @@ def state_questions(
         raise SchemaError("state-policy", f"`policy` is 'error', 'skip' or 'reset', not {policy!r}")
     if probability is not None and not isinstance(probability, str):
         raise SchemaError("column-name", f"`probability` is the name of a column, not {probability!r}", "pass a text")
-    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-        raise SchemaError("limit-type", f"`limit` is how many numbers a joint distribution may have, not {limit!r}")
+    if isinstance(largest_joint, bool) or not isinstance(largest_joint, int) or largest_joint < 1:
+        said = f"`largest_joint` is how many numbers a joint distribution may have, not {largest_joint!r}"
+        raise SchemaError("limit-type", said)
     wanted = tuple(_column(name, given, statements) for name, given in (columns or {}).items())
-    return StateQuestions(statements.states, statements.source, wanted, before, policy, probability, reason, limit)
+    return StateQuestions(
+        statements.states, statements.source, wanted, before, policy, probability, reason, largest_joint
+    )
 
 
 def _column(name: str, given: str | Measure, statements: Statements) -> StateColumn:
@@ -126,12 +132,31 @@ def _column(name: str, given: str | Measure, statements: Statements) -> StateCol
     return StateColumn(name, measure, statements.states.index(state))
 
 
-def questions_of_patterns(statements: Statements, probability: str | None = None) -> StateQuestions | None:
-    """What the patterns of a program ask its states, a column for each question; None if they ask nothing."""
+def questions_of_patterns(
+    statements: Statements, probability: str | None = None, wanted: StateQuestions | None = None
+) -> StateQuestions | None:
+    """What the patterns of a program ask its states, a column for each question; None if they ask nothing.
+
+    `wanted` is what the user asks beside them.
+    """
     if not statements.states:
         return None
     asked = dict.fromkeys(field.name for field in _fields(statements) if field.asks_state)
-    return None if not asked else state_questions(statements, {name: name for name in asked}, probability=probability)
+    if not asked:
+        return wanted
+    own = state_questions(statements, {name: name for name in asked}, probability=probability)
+    if wanted is None:
+        return own
+    if wanted.before:
+        raise SchemaError(
+            "tracking-option",
+            "`before` is not supported for a program whose patterns ask a STATE",
+            "track the measures in another Detector",
+        )
+    taken = [name for name in wanted.measured or () if name in asked]
+    if taken:
+        raise SchemaError("duplicate-column", f"a pattern asks `{taken[0]}` already", "rename the measure")
+    return replace(wanted, columns=(*own.columns, *wanted.columns))
 
 
 def refuse_questions(statements: Statements, why: str, hint: str) -> None:
@@ -150,6 +175,14 @@ def refuse_ahead(statements: Statements, end: object, eager: bool = False) -> No
     if eager:
         said = 'is known only when the watermark reaches the event, which is too late for `emit="eager"`'
         refuse_questions(statements, said, 'use `emit="complete"`')
+
+
+def refuse_ends(questions: StateQuestions, end: object) -> None:
+    """Raises an error for states that are tracked over events with an `end` column, as `refuse_ahead` does."""
+    if end is not None:
+        said = "a STATE changes at the start of an event, but events with an `end` column arrive in order of their ends"
+        hint = "leave out `end`, or use `ensue.beliefs.track` on a table"
+        raise QueryError([Problem("state-ahead", said, questions.states[0].span, hint=hint)], questions.source)
 
 
 def _fields(statements: Statements) -> Iterator[Field]:

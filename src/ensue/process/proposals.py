@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ensue.api import warn_set_aside
+from ensue.arguments import helpful
 from ensue.engine.sources import load_sources
 from ensue.engine.trace_counts import KINDS, count_traces, proposed_constraints
 from ensue.errors import SchemaError, closest, did_you_mean
@@ -19,7 +20,7 @@ from ensue.kernels.warm_up import compile_missing
 from ensue.nodes.constraints import Constraint, ConstraintStatement, Ends, Exclusive, Prior, Require
 from ensue.plan.inputs import InputTable, catalog_of, input_tables
 from ensue.plan.program_plans import ColumnNames
-from ensue.runtimes.tables import are_frames, arrow_tables
+from ensue.runtimes.tables import are_frames, arrow_tables, described
 from ensue.text.render import render_constraint, render_constraint_statement
 
 MOST_SHOWN = 20
@@ -106,10 +107,11 @@ class Proposal:
         return "".join(f"{render_constraint_statement(each)}; -- {_evidence(row)}\n" for each, row in statements)
 
 
+@helpful
 def mine(
     events: Any,
     *,
-    time: ColumnNames,
+    time: ColumnNames | None = None,
     type: str | None = None,
     partition_by: str | Iterable[str],
     share: float = 1.0,
@@ -136,13 +138,15 @@ def mine(
     """
     least_share, least_support = _checked_share(share, "share"), _checked_support(support, "support")
     wanted, keys = _checked_kinds(kinds), _checked_names(partition_by)
+    source = described(events, time, type)
+    events, columns = source.table, source.columns
     if are_frames(events):
         from ensue.runtimes.spark.frames import empty_tables
         from ensue.runtimes.spark.trace_counts import count_frames
 
-        counts = count_frames(events, _log_tables(empty_tables(events), time, type, keys), keys)
+        counts = count_frames(events, _log_tables(empty_tables(events), columns.time, columns.type, keys), keys)
     else:
-        inputs = _log_tables(arrow_tables(events)[1], time, type, keys)
+        inputs = _log_tables(arrow_tables(events)[1], columns.time, columns.type, keys)
         time_type = catalog_of(inputs).time_type
         compile_missing()
         sources, report = load_sources(inputs, time_type)

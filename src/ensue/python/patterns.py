@@ -159,55 +159,55 @@ Count = int | np.integer[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class PatternExpression:
+class Pattern:
     """A pattern as a value; `node` is what its text would parse to.
 
     `within`, `named`, `times` and its like, `first` and `last` belong to the pattern; the other methods make it a query
     (see `query_of`).
 
     >>> ~event("B", "b").within(5)
-    PatternExpression("NOT B b WITHIN 5")
+    Pattern("NOT B b WITHIN 5")
     """
 
     node: patterns.Pattern
 
-    def __invert__(self) -> PatternExpression:
-        return PatternExpression(patterns.Not(self.node))
+    def __invert__(self) -> Pattern:
+        return Pattern(patterns.Not(self.node))
 
     def __repr__(self) -> str:
-        return f'PatternExpression("{self.to_text()}")'
+        return f'Pattern("{self.to_text()}")'
 
-    def within(self, size: WindowLike) -> PatternExpression:
+    def within(self, size: WindowLike) -> Pattern:
         """Those matches that fit into the window: `x WITHIN 1 hour`."""
-        return PatternExpression(patterns.Within(self.node, window(size)))
+        return Pattern(patterns.Within(self.node, window(size)))
 
-    def named(self, name: str) -> PatternExpression:
+    def named(self, name: str) -> Pattern:
         """The same pattern with a name for its interval: `x AS name`."""
-        return PatternExpression(patterns.NamedPattern(self.node, name))
+        return Pattern(patterns.NamedPattern(self.node, name))
 
-    def times(self, least: Count, most: Count | None = None, *, every: bool = False) -> PatternExpression:
+    def times(self, least: Count, most: Count | None = None, *, every: bool = False) -> Pattern:
         """So many matches, each before the next: `x{2}`, `x{2,4}`; with `every`, all of them: `x{2,4} ALL`."""
         return self._repeated(least, least if most is None else most, every)
 
-    def at_least(self, least: Count) -> PatternExpression:
+    def at_least(self, least: Count) -> Pattern:
         """All matches in the scope of the item, so many or more: `x{2,} ALL`."""
         return self._repeated(least, None, True)
 
-    def one_or_more(self) -> PatternExpression:
+    def one_or_more(self) -> Pattern:
         """All matches in the scope of the item, at least one: `x+`."""
         return self._repeated(1, None, True)
 
-    def collect(self) -> PatternExpression:
+    def collect(self) -> Pattern:
         """All matches in the scope of the item, maybe none: `COLLECT x` or `x*`."""
         return self._repeated(0, None, True)
 
-    def first(self) -> PatternExpression:
+    def first(self) -> Pattern:
         """Only the earliest, for the same choice of the other items: `FIRST x`."""
-        return PatternExpression(patterns.Pick(self.node, latest=False))
+        return Pattern(patterns.Pick(self.node, latest=False))
 
-    def last(self) -> PatternExpression:
+    def last(self) -> Pattern:
         """Only the latest, for the same choice of the other items: `LAST x`."""
-        return PatternExpression(patterns.Pick(self.node, latest=True))
+        return Pattern(patterns.Pick(self.node, latest=True))
 
     def where(self, *conditions: ConditionLike) -> Query:
         """The query with these conditions."""
@@ -253,68 +253,68 @@ class PatternExpression:
         """The pattern as text; it parses back to an equal pattern."""
         return render_pattern(self.node)
 
-    def _repeated(self, least: Count, most: Count | None, every: bool) -> PatternExpression:
+    def _repeated(self, least: Count, most: Count | None, every: bool) -> Pattern:
         fewest, greatest = _count(least), None if most is None else _count(most)
         raise_any(repeat_problems(fewest, greatest, every))
-        return PatternExpression(patterns.Repeat(self.node, fewest, greatest, every))
+        return Pattern(patterns.Repeat(self.node, fewest, greatest, every))
 
 
 _ABSENCE = "; `not` asks Python for a truth value: write ~event(...) for the absence of an event"
-PatternLike = PatternExpression | patterns.Pattern | str
+PatternLike = Pattern | patterns.Pattern | str
 
 
-def event(stream: str, variable: str | None = None, where: ConditionLike | None = None) -> PatternExpression:
+def event(stream: str, variable: str | None = None, where: ConditionLike | None = None) -> Pattern:
     """An event of a stream: `Stream variable [where]`.
 
     >>> event("Transfer", "t", "amount > 1000")
-    PatternExpression("Transfer t [amount > 1000]")
+    Pattern("Transfer t [amount > 1000]")
     """
-    return PatternExpression(patterns.Event(stream, variable, None if where is None else condition_node(where)))
+    return Pattern(patterns.Event(stream, variable, None if where is None else condition_node(where)))
 
 
-def seq(*items: PatternLike) -> PatternExpression:
+def seq(*items: PatternLike) -> Pattern:
     """Each item before the next: `SEQ(x, y)`.
 
     >>> seq(event("A", "a"), "NOT B b", event("C", "c"))
-    PatternExpression("SEQ(A a, NOT B b, C c)")
+    Pattern("SEQ(A a, NOT B b, C c)")
     """
-    return PatternExpression(patterns.Seq(_nodes("seq", items)))
+    return Pattern(patterns.Seq(_nodes("seq", items)))
 
 
-def all_of(*items: PatternLike) -> PatternExpression:
+def all_of(*items: PatternLike) -> Pattern:
     """Every item, in any order: `AND(x, y)`.
 
     >>> all_of(event("A", "a"), event("B", "b"))
-    PatternExpression("AND(A a, B b)")
+    Pattern("AND(A a, B b)")
     """
-    return PatternExpression(patterns.And(_nodes("all_of", items)))
+    return Pattern(patterns.And(_nodes("all_of", items)))
 
 
 @overload
-def any_of(number: Count, /, *items: PatternLike) -> PatternExpression: ...
+def any_of(number: Count, /, *items: PatternLike) -> Pattern: ...
 @overload
-def any_of(*items: PatternLike) -> PatternExpression: ...
-def any_of(*items: PatternLike | Count) -> PatternExpression:
+def any_of(*items: PatternLike) -> Pattern: ...
+def any_of(*items: PatternLike | Count) -> Pattern:
     """Any one of the items: `OR(x, y)`; after a number, any so many of them: `ANY(2, x, y, z)`.
 
     >>> any_of(event("A", "a"), event("B", "b")), any_of(2, "A a", "B b", "C c")
-    (PatternExpression("OR(A a, B b)"), PatternExpression("ANY(2, A a, B b, C c)"))
+    (Pattern("OR(A a, B b)"), Pattern("ANY(2, A a, B b, C c)"))
     """
     match items:
         case (int() | np.integer() as number, *rest) if not isinstance(number, bool):
             nodes = _nodes("any_of", tuple(rest))
             raise_any(count_problems("ANY", int(number), len(nodes)))
-            return PatternExpression(patterns.Operation("ANY", nodes, count=int(number)))
-    return PatternExpression(patterns.Or(_nodes("any_of", items)))
+            return Pattern(patterns.Operation("ANY", nodes, count=int(number)))
+    return Pattern(patterns.Or(_nodes("any_of", items)))
 
 
-def absent(item: PatternLike) -> PatternExpression:
+def absent(item: PatternLike) -> Pattern:
     """No match of the item: `NOT x`, the same as `~x`.
 
     >>> absent("B b")
-    PatternExpression("NOT B b")
+    Pattern("NOT B b")
     """
-    return PatternExpression(patterns.Not(pattern_node(item)))
+    return Pattern(patterns.Not(pattern_node(item)))
 
 
 def query_of(pattern: PatternLike) -> Query:
@@ -335,7 +335,7 @@ def pattern_node(pattern: object) -> patterns.Pattern:
     match pattern:
         case str():
             return parse_pattern(pattern)
-        case PatternExpression():
+        case Pattern():
             return pattern.node
         case _ if isinstance(pattern, patterns.Pattern):
             return pattern

@@ -1,4 +1,4 @@
-"""Read the user's tables (pyarrow, pandas, polars) as Arrow and return results in the same kind; lookup tables."""
+"""Read the user's tables as Arrow and return results in the same kind; the columns of events; lookup tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,56 @@ from ensue.expr.types import common_type, convert, describe, kind_of, readable, 
 from ensue.lower.phases import LoweredProgram
 from ensue.nodes.rules import Fact, Ruleset, TableDeclaration
 from ensue.plan.inputs import check_duplicates
-from ensue.plan.program_plans import FixedTables
+from ensue.plan.program_plans import ColumnNames, Columns, FixedTables
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class DescribedEvents:
+    """A table, or one per stream, with what its columns mean.
+
+    `tables` are those that a call hands over for the TABLEs of its program. `offered` are further ones, of which a
+    program uses those that it declares.
+    """
+
+    table: Any
+    columns: Columns
+    tick: str | None = None
+    tables: Mapping[str, Any] | None = None
+    offered: Mapping[str, Any] | None = None
+
+
+def described(
+    events: Any,
+    time: ColumnNames | None = None,
+    type: str | None = None,
+    end: ColumnNames | None = None,
+    probability: str | None = None,
+    alternatives: str | None = None,
+    *,
+    tick: str | None = None,
+    tables: Mapping[str, Any] | None = None,
+) -> DescribedEvents:
+    """The events with their columns: those of the arguments first, then those that `ensue.events` was told.
+
+    Every public function resolves its column arguments here.
+    """
+    if isinstance(events, DescribedEvents):
+        own = events.columns
+        columns = Columns(
+            own.time if time is None else time,
+            own.type if type is None else type,
+            own.end if end is None else end,
+            own.probability if probability is None else probability,
+            own.alternatives if alternatives is None else alternatives,
+        )
+        return DescribedEvents(events.table, columns, tick or events.tick, tables, events.offered)
+    if time is None:
+        raise SchemaError(
+            "no-time-column",
+            "the time column of the events is missing",
+            'pass `time="..."`, the column with the time of each event',
+        )
+    return DescribedEvents(events, Columns(time, type, end, probability, alternatives), tick, tables)
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,14 +329,21 @@ def _conform_column(column: pa.ChunkedArray, field: pa.Field, label: str) -> pa.
 # --- lookup tables: the tables passed for a program's TABLEs, and the rows of its FACTs
 
 
-def fixed_tables(given: Mapping[str, Any] | None, statements: LoweredProgram) -> FixedTables:
-    """Return the lookup tables of a program by name, in the types that expressions use. Reads them immediately."""
+def fixed_tables(
+    given: Mapping[str, Any] | None, statements: LoweredProgram, offered: Mapping[str, Any] | None = None
+) -> FixedTables:
+    """Return the lookup tables of a program by name, in the types that expressions use. Reads them immediately.
+
+    Tables in `offered` are used for declared TABLEs that are not in `given`.
+    """
     if given is None and statements.ruleset is None:
         return {}
     ruleset = statements.ruleset or Ruleset()
     facts = facts_by_table(ruleset)
     declared = {entry.name: entry for entry in ruleset.tables}
     handed_over = _checked_names({} if given is None else given, declared)
+    if offered is not None:
+        handed_over = {name: table for name, table in offered.items() if name in declared} | dict(handed_over)
     if problems := [_no_table(entry) for entry in ruleset.tables if entry.name not in {*handed_over, *facts}]:
         raise QueryError(problems, statements.source)
     tables: dict[str, pa.Table] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import pickle
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -15,13 +16,16 @@ from typing import Any
 import lark
 from lark import Lark, Token, Tree, UnexpectedInput
 
-from ensue.errors import QueryError, Source
+from ensue.errors import Problem, QueryError, Source
 from ensue.nodes.expressions import Expr
 from ensue.nodes.patterns import Pattern, Return, Statements, Window
 from ensue.nodes.rules import Item
 from ensue.nodes.states import Drift, Measure, Response, StateCondition
 from ensue.text.builder import Builder
 from ensue.text.rule_builder import NamedArgument
+
+FILE_NAME = re.compile(r"[^\n(){}=;]+\.ensue")
+"""A text that is probably the name of a file, if it is not a query."""
 
 # --- The parser's tables, made of the grammar once and kept on disk, as Python keeps its bytecode.
 
@@ -104,6 +108,16 @@ def parse_statements(text: str, name: str = "query") -> Statements:
     """
     statements: Statements = _parse(text, "statements", name)
     return statements
+
+
+def file_statements(path: Path, name: str | None = None) -> Statements:
+    """Parse the queries of a file. Messages cite it by its name, or by `name`."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise QueryError([Problem("query-file", f"cannot read `{path}`: {reason}")]) from error
+    return parse_statements(text, name or path.name)
 
 
 def parse_pattern(text: str) -> Pattern:
@@ -214,6 +228,9 @@ def _parse(text: str, start: str, name: str) -> Any:
     except UnexpectedInput as unexpected:
         from ensue.text.syntax_errors import explain_syntax
 
+        if start == "statements" and FILE_NAME.fullmatch(text):
+            said, hint = f"`{text}` is the name of a file, not a query", f'pass `pathlib.Path("{text}")`'
+            raise QueryError([Problem("file-name", said, hint=hint)]) from None
         raise explain_syntax(unexpected, source, start) from None
     builder = Builder(source)
     value = builder.build(tree)

@@ -28,7 +28,7 @@ from ensue.errors import did_you_mean
 from ensue.explanation import why_not
 from ensue.explanation.report import HtmlReport, report
 from ensue.lower.rulesets import heads_below
-from ensue.plan.plans import DEFAULT_LIMIT
+from ensue.plan.plans import DEFAULT_LIMITS, Limits
 from ensue.programs import Program, parse
 
 # --- Program files: reading, explaining, choosing a pattern.
@@ -111,17 +111,17 @@ def detect_in_files(
     is given.
     """
     sources = read_sources(events, [name for name in (time, end) if name is not None])
-    most = DEFAULT_LIMIT if limit is None else limit
+    limits = DEFAULT_LIMITS if limit is None else Limits(matches=limit)
     named = read_tables(tables) if tables else None
     return run(
-        name_patterns(program),
         sources,
+        name_patterns(program),
         time=time,
         type=type,
         end=end,
         probability=probability,
         alternatives=alternatives,
-        limit=most,
+        limits=limits,
         tables=named,
         since=_moment(since),
         until=_moment(until),

@@ -371,8 +371,9 @@ outputs:
 # As a stream: say `mode: stream`, take `mode: overwrite` out above, name a folder of files as `path`, and add
 #   to the source:   schema: {columns}
 #                    watermark: 10 minutes
-#   to the pipeline: checkpoint: checkpoint
-#                    trigger: 10 seconds
+#   to the pipeline: checkpointLocation: checkpoint
+#                    trigger:
+#                      processingTime: 10 seconds
 """
 
 

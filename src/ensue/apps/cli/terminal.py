@@ -20,7 +20,8 @@ PIPE_WIDTH = 160
 """Columns of a table that does not go to a terminal."""
 
 IN_OPTIONS = {
-    "`limit=` raises": "`--limit` raises",
+    "`limits=ensue.Limits(matches=...)` raises": "`--limit` raises",
+    "`limits=` raises": "`--limit` raises",
     "`ensue.detect_batches` gives": "in Python `ensue.detect_batches` gives",
     "pass `type=` with": "pass `--type` with",
     "or one table per stream": "or one file per stream: `--events STREAM=FILE`",

@@ -32,7 +32,7 @@ KNOWN_FORMATS = (
 NEEDS_SCHEMA = ("avro", "csv", "json", "orc", "parquet", "xml")
 """What Spark does not read as a stream without being told the columns."""
 
-STREAM_ONLY = ("timed_out", "checkpoint", "trigger", "emit", "tick", "buckets")
+STREAM_ONLY = ("timed_out", "checkpointLocation", "trigger", "emit", "tick", "buckets")
 SOURCE_STREAM_ONLY = ("watermark", "watermark_column", "late")
 RESULTS = ("outputs", "timed_out", "violations", "actions")
 KAFKA_CHOICES = ("subscribe", "subscribePattern", "assign")
@@ -87,9 +87,11 @@ class _Fit:
                     yield _option(
                         f"`{key}` is for streams", self.values.places[key], "add `mode: stream`, or leave it out"
                     )
-        elif "checkpoint" not in self.values.places:
-            hint = "add `checkpoint: checkpoint`, a folder of this pipeline alone"
-            yield _option("a stream needs `checkpoint`, to go on after a restart", self.values.places["mode"], hint)
+        elif "checkpointLocation" not in self.values.places:
+            hint = "add `checkpointLocation: checkpoint`, a folder that only this pipeline uses"
+            yield _option(
+                "a stream needs `checkpointLocation`, to resume after a restart", self.values.places["mode"], hint
+            )
 
     def _sources(self) -> Iterator[Problem]:
         sources = [item for item in _list(self.values, "sources") if isinstance(item, CheckedMapping)]

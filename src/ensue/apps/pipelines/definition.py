@@ -27,7 +27,9 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """true or false."""
+    """true or false; with `only`, no other than true."""
+
+    only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +150,13 @@ SPARK = Record(
         Key("config", Settings(), "settings of Spark"),
     ),
 )
-TRIGGER = TextOf(
-    pattern=rf"available-now|once|{LENGTH.pattern}",
-    expected="`available-now`, `once` or a length of time such as `10 seconds`",
+TRIGGER = Record(
+    "a trigger",
+    (
+        Key("processingTime", LENGTH, "the time between the starts of two micro-batches, such as `10 seconds`"),
+        Key("availableNow", Flag(only=True), "process all available rows, then stop: true"),
+    ),
+    one_of=("processingTime", "availableNow"),
 )
 PIPELINE = Record(
     "a pipeline of Ensue",
@@ -170,8 +176,8 @@ PIPELINE = Record(
         Key("violations", OUTPUT, "where traces go that break a constraint of the program"),
         Key("actions", MapOf(ACTION, "actions of ON statements"), "who takes the calls of ON statements"),
         Key("delivery", DELIVERY, "how calls are delivered"),
-        Key("checkpoint", PATH, "the folder in which a stream remembers where it was"),
-        Key("trigger", TRIGGER, "when a stream works: all the time, every so often, or once over all that is there"),
+        Key("checkpointLocation", PATH, "the folder in which a stream saves its progress"),
+        Key("trigger", TRIGGER, "when micro-batches start, in Spark's words; by default, as soon as rows come"),
         Key("limit", Number(0), "the most matches that a pattern may have: 10 million"),
         Key("match_id", Flag(), "whether outputs begin with an id that is the same in every run: false"),
         Key("emit", TextOf(("complete", "eager")), "matches at the watermark, or as soon as their last event has come"),
@@ -208,7 +214,8 @@ def _schema(shape: Shape) -> dict[str, Any]:
             number = {"type": "integer", "minimum": shape.least}
             return {"anyOf": [number, {"type": "string", "pattern": f"^{VARIABLE}$"}]}
         case Flag():
-            return {"anyOf": [{"type": "boolean"}, {"type": "string", "pattern": f"^{VARIABLE}$"}]}
+            flag = {"const": True} if shape.only else {"type": "boolean"}
+            return {"anyOf": [flag, {"type": "string", "pattern": f"^{VARIABLE}$"}]}
         case Settings():
             return {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}
         case ListOf(item):

@@ -189,7 +189,7 @@ def _fits(value: str, shape: definition.TextOf) -> bool:
 
 def _fits_plain(value: str, shape: definition.Number | definition.Flag) -> bool:
     if isinstance(shape, definition.Flag):
-        return value in ("true", "false")
+        return value == "true" or (value == "false" and not shape.only)
     return re.fullmatch("[0-9]+", value) is not None and int(value) >= shape.least
 
 
@@ -201,7 +201,7 @@ def _described(shape: definition.Shape) -> str:
         case definition.Number():
             return f"a number from {shape.least}"
         case definition.Flag():
-            return "`true` or `false`"
+            return "`true`" if shape.only else "`true` or `false`"
         case definition.ListOf():
             return "a list"
         case definition.Record(short=definition.TextOf() as short):

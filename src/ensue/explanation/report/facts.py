@@ -21,7 +21,7 @@ from ensue.explanation.report.lanes import (
     Int64s,
     Key,
     LaneGroup,
-    Limits,
+    PageLimits,
     ResultMatches,
     choose_keys,
     group_lanes,
@@ -36,6 +36,7 @@ from ensue.plan.picture import drawings
 from ensue.plan.program_plans import Columns, FixedTables, plan_queries
 from ensue.plan.states import refuse_questions
 from ensue.programs import Program
+from ensue.runtimes.tables import DescribedEvents
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class Facts:
     loaded: LoadedProgram
     found: Sequence[ResultMatches]
     explained: Sequence[tuple[str, Explanation]]
-    limits: Limits
+    limits: PageLimits
     title: str
     counts: Counts | None = None
 
@@ -253,9 +254,10 @@ class FrameRequest:
     columns: Columns
     fixed: FixedTables
     options: Mapping[str, Any]
+    offered: Mapping[str, Any] | None = None
 
 
-def sample(asked: FrameRequest, limits: Limits) -> tuple[Any, Counts]:
+def sample(asked: FrameRequest, limits: PageLimits) -> tuple[Any, Counts]:
     """Collect the events of the keys on the page as Arrow tables; also return the total counts."""
     from ensue.runtimes.spark.frames import empty_tables, refuse_stream
     from ensue.runtimes.spark.sample import Sampler, found_frame
@@ -270,14 +272,8 @@ def sample(asked: FrameRequest, limits: Limits) -> tuple[Any, Counts]:
     planned = plan_queries(empty_tables(asked.events), asked.statements, asked.columns, True, asked.fixed)
     heads = {made.name: keys_of_head(made) for made in planned.derivations if made.name in asked.written.heads}
     columns = asked.columns
-    results = run(
-        Program(_without_returns(asked.written)),
-        asked.events,
-        time=columns.time,
-        type=columns.type,
-        end=columns.end,
-        **asked.options,
-    )
+    source = DescribedEvents(asked.events, columns, offered=asked.offered)
+    results = run(source, Program(_without_returns(asked.written)), **asked.options)
     plans = zip(results.items(), planned.plans, strict=True)
     found = [
         found_frame(name, heads.get(name, plan.query.partition_by), name in heads, frame)
@@ -309,7 +305,7 @@ def _streams(statements: LoweredProgram) -> Sequence[str] | None:
     return list(dict.fromkeys((*named, *constrained)))
 
 
-def _sampled(sampler: Any, limits: Limits) -> tuple[Any, Counts]:
+def _sampled(sampler: Any, limits: PageLimits) -> tuple[Any, Counts]:
     rows, streams, first, last = sampler.rows()
     step = 1 if first is None or last is None else step_of(first, last)
     bars = {one.name: sampler.bars(one, first or 0, step, BINS) for one in sampler.found}

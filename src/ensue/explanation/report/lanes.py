@@ -47,7 +47,7 @@ BINS = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class PageLimits:
     """The maximum number of keys, events and matches to show, over all patterns."""
 
     keys: int

@@ -11,17 +11,18 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from ensue.api import checked_limit, load_tables, warn_set_aside
+from ensue.api import load_tables, match_limit, warn_set_aside
+from ensue.arguments import helpful
 from ensue.constraints import ConstraintsLike
 from ensue.errors import counted
 from ensue.explanation.report.facts import Facts
-from ensue.explanation.report.lanes import MOST_ROWS_WITH_IDS, Limits, find_all
+from ensue.explanation.report.lanes import MOST_ROWS_WITH_IDS, PageLimits, find_all
 from ensue.lower.phases import CheckedProgram
-from ensue.plan.plans import DEFAULT_LIMIT, Options
-from ensue.plan.program_plans import ColumnNames, Columns
+from ensue.plan.plans import DEFAULT_LIMITS, Limits, Options
+from ensue.plan.program_plans import ColumnNames
 from ensue.programs import Program, QueryLike, explained_statements, program_statements, written_statements
 from ensue.runtimes.moments import Period
-from ensue.runtimes.tables import are_frames, arrow_tables, fixed_tables
+from ensue.runtimes.tables import are_frames, arrow_tables, described, fixed_tables
 
 FRAME_HEIGHT = 760
 """Height of the page in a notebook, in pixels."""
@@ -78,14 +79,15 @@ def embedded(facts: Mapping[str, Any]) -> str:
 # --- `ensue.report`
 
 
+@helpful
 def report(
     events: Any,
-    program: Program | QueryLike,
+    query: QueryLike,
     *,
-    time: ColumnNames,
+    time: ColumnNames | None = None,
     type: str | None = None,
     end: ColumnNames | None = None,
-    limit: int | None = DEFAULT_LIMIT,
+    limits: Limits = DEFAULT_LIMITS,
     constraints: ConstraintsLike | None = None,
     tables: Mapping[str, Any] | None = None,
     since: Any = None,
@@ -108,35 +110,39 @@ def report(
     >>> page
     HtmlReport('paid': 1 match)
     """
-    given = written_statements(program, constraints)
+    given = written_statements(query, constraints)
     written = _with_names(given)
     statements = program_statements(Program(written))
-    limits = Limits(most_keys, most_events, most_matches)
-    columns, options, period = Columns(time, type, end), Options(limit=checked_limit(limit)), Period(since, until)
-    fixed = fixed_tables(tables, statements)
+    shown = PageLimits(most_keys, most_events, most_matches)
+    source = described(events, time, type, end, tables=tables)
+    events, columns = source.table, replace(source.columns, probability=None, alternatives=None)
+    options, period = Options(limit=match_limit(limits)), Period(since, until)
+    fixed = fixed_tables(source.tables, statements, source.offered)
     names = dict.fromkeys(Program(statements).names, True)
     names |= {name: node.name is not None for name, node in zip(names, given.results, strict=False)}
     counts = None
     if are_frames(events):
         from ensue.explanation.report.facts import FrameRequest, sample
 
-        further = {"limit": limit, "tables": tables, "since": since, "until": until}
-        events, counts = sample(FrameRequest(events, written, statements, columns, fixed, further), limits)
+        further = {"limits": limits, "tables": source.tables, "since": since, "until": until}
+        events, counts = sample(
+            FrameRequest(events, written, statements, columns, fixed, further, source.offered), shown
+        )
         # Spark has found all matches and applied the limit; this is a sample of them.
-        limit = None
+        options = replace(options, limit=None)
     _, events = arrow_tables(events)
     rows = sum(table.num_rows for table in (events.values() if isinstance(events, Mapping) else (events,)))
     ids = counts is not None or rows <= MOST_ROWS_WITH_IDS
-    loaded = load_tables(events, statements, columns, ids, fixed, replace(options, limit=limit), period, whole=True)
+    loaded = load_tables(events, statements, columns, ids, fixed, options, period, whole=True)
     loaded, found = find_all(loaded, names, written.heads)
     for one in found:
         warn_set_aside(one.report)
-    named_time, named_end = (name if isinstance(name, str) else None for name in (time, end))
-    lasts = named_end or ("e" if end is not None else None)
+    named_time, named_end = (name if isinstance(name, str) else None for name in (columns.time, columns.end))
+    lasts = named_end or ("e" if columns.end is not None else None)
     explained = [
         (str(entry.query.name or ""), entry) for entry in explained_statements(written, named_time or "t", lasts)
     ]
-    facts = Facts(loaded, found, explained, limits, title or _title((*names,)), counts)
+    facts = Facts(loaded, found, explained, shown, title or _title((*names,)), counts)
     return HtmlReport(facts.collected())
 
 

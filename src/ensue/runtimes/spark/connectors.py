@@ -15,7 +15,7 @@ from ensue.runtimes.spark.session import running_session, spark_session
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from ensue.runtimes.spark.handle import Running
+    from ensue.runtimes.spark.handle import StreamHandle
 
 FILES = ("avro", "csv", "json", "orc", "parquet", "text", "xml")
 ID = "match_id"
@@ -115,13 +115,13 @@ def identified(rows: DataFrame) -> DataFrame:
 
 def start_frame(
     frame: DataFrame, sink: Callable[[DataFrame, int], None], checkpoint: str, trigger: Mapping[str, Any]
-) -> Running:
+) -> StreamHandle:
     """Start a stream and pass its micro-batches to a function."""
-    from ensue.runtimes.spark.handle import Running
+    from ensue.runtimes.spark.handle import StreamHandle
 
     writer: Any = frame.writeStream.foreachBatch(sink).option("checkpointLocation", checkpoint)
     query = (writer.trigger(**trigger) if trigger else writer).start()
-    return Running(frame.sparkSession, checkpoint, (query,), status=False)
+    return StreamHandle(frame.sparkSession, checkpoint, (query,), status=False)
 
 
 def with_watermark(frame: DataFrame, column: str, length: str) -> DataFrame:

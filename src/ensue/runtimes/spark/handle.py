@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from html import escape
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
@@ -169,7 +170,7 @@ def targets_of(
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class TargetWriter:
     """Writes the outputs of each micro-batch to their sinks."""
 
     task: BucketTask
@@ -234,7 +235,7 @@ def start_groups(
     trigger: Mapping[str, Any],
     upgrade: bool,
     status: bool | None,
-) -> Running:
+) -> StreamHandle:
     """Check that the checkpoint fits the queries, and start them."""
     checkpoint = checkpoint.rstrip("/")
     known = read_manifests(spark, checkpoint)
@@ -246,7 +247,7 @@ def start_groups(
         _start(_with_predecessors(group, manifest), f"{checkpoint}/{group.folder}", trigger)
         for group, manifest in zip(groups, manifests, strict=True)
     ]
-    return Running(spark, checkpoint, tuple(queries), status)
+    return StreamHandle(spark, checkpoint, tuple(queries), status)
 
 
 def _manifest(group: StreamGroup, known: Mapping[tuple[str, ...], Manifest], upgrade: bool) -> Manifest:
@@ -264,33 +265,83 @@ def _with_predecessors(group: StreamGroup, manifest: Manifest) -> StreamGroup:
 
 def _start(group: StreamGroup, checkpoint: str, trigger: Mapping[str, Any]) -> StreamingQuery:
     found = group.plan.counted(group.plan.found())
-    writer = found.writeStream.foreachBatch(Delivery(group.plan.task, group.targets)).option(
+    writer = found.writeStream.foreachBatch(TargetWriter(group.plan.task, group.targets)).option(
         "checkpointLocation", checkpoint
     )
     return (writer.trigger(**trigger) if trigger else writer).start()
 
 
-class Running:
-    """Queries that run on a stream, started by `ensue.start`."""
+class StreamHandle:
+    """The running stream of `ensue.start`. It has the methods and properties of Spark's `StreamingQuery`.
+
+    Ensue runs one Spark query for each set of partition keys; `queries` are Spark's own handles. As a context manager,
+    it stops the stream at the end of the block.
+    """
 
     def __init__(
         self, spark: SparkSession, checkpoint: str, queries: tuple[StreamingQuery, ...], status: bool | None
     ) -> None:
-        self.checkpoint = checkpoint
+        self.checkpointLocation = checkpoint
+        """The folder that the stream was started with."""
         self.queries = queries
-        """Spark's own handles, one per set of partition keys."""
+        """Spark's own handles, one for each set of partition keys."""
         self._spark = spark
-        self._status: StatusLine | None = None
+        self._line: StatusLine | None = None
         if sys.stderr.isatty() if status is None else status:
-            self._status = StatusLine(queries)
-            self._status.start()
+            self._line = StatusLine(queries)
+            self._line.start()
 
     @property
-    def is_active(self) -> bool:
+    def name(self) -> str | None:
+        """The name of the query; None if it has no name or there are several."""
+        return self.queries[0].name if len(self.queries) == 1 else None
+
+    @property
+    def id(self) -> str:
+        """Spark's id of the query, the same after a restart; of several queries, separated by commas."""
+        return ",".join(str(query.id) for query in self.queries)
+
+    @property
+    def runId(self) -> str:
+        """Spark's id of this run; of several queries, separated by commas."""
+        return ",".join(str(query.runId) for query in self.queries)
+
+    @property
+    def isActive(self) -> bool:
+        """Whether a query is running."""
         return any(query.isActive for query in self.queries)
 
-    def wait(self, timeout: float | None = None) -> bool:
-        """Waits until the streams have ended, `timeout` seconds at most; raises what ended them. True if they have."""
+    @property
+    def status(self) -> dict[str, Any]:
+        """The current status, as Spark reports it: `message`, `isDataAvailable` and `isTriggerActive`.
+
+        Of several queries, the message has that of each, and the flags say whether any of them is true.
+        """
+        found = [query.status for query in self.queries]
+        messages = dict.fromkeys(str(one["message"]) for one in found)
+        flags = {name: any(one[name] for one in found) for name in ("isDataAvailable", "isTriggerActive")}
+        return {"message": "; ".join(messages), **flags}
+
+    @property
+    def lastProgress(self) -> Any:
+        """Spark's newest progress report of any query; None before the first."""
+        return next(reversed(self.recentProgress), None)
+
+    @property
+    def recentProgress(self) -> list[Any]:
+        """Spark's recent progress reports of all queries, ordered by time."""
+        reports = [report for query in self.queries for report in query.recentProgress]
+        return sorted(reports, key=lambda report: str(report["timestamp"]))
+
+    def exception(self) -> Any:
+        """The exception that ended a query, or None."""
+        return next((error for query in self.queries if (error := query.exception()) is not None), None)
+
+    def awaitTermination(self, timeout: float | None = None) -> bool:
+        """Waits until the stream has ended, for at most `timeout` seconds. Returns whether it has ended.
+
+        Raises the exception that ended a query, even if others are still running.
+        """
         deadline = None if timeout is None else time.monotonic() + timeout
         waiting = list(self.queries)
         while waiting:
@@ -298,32 +349,67 @@ class Running:
             waiting = [query for query in waiting if not query.awaitTermination(TURN)]
             if waiting and deadline is not None and time.monotonic() >= deadline:
                 return False
-        self._end_status()
+        self._end_line()
         return True
 
-    def process_all(self) -> None:
-        """Waits until all rows that are there now have been worked on."""
+    def processAllAvailable(self) -> None:
+        """Waits until all rows that are available now have been processed. For tests."""
         for query in self.queries:
             query.processAllAvailable()
 
     def stop(self) -> None:
-        """Stops the streams; `ensue.start` with the same checkpoint goes on where they were."""
+        """Stops the stream. `ensue.start` with the same `checkpointLocation` resumes it."""
         for query in self.queries:
             query.stop()
-        self._end_status()
+        self._end_line()
 
     def state(self) -> DataFrame:
         """The kept events per key and what each key waits for; see `ensue.stream_state`."""
         from ensue.runtimes.spark.state import read_state_of
 
-        return read_state_of(self._spark, self.checkpoint)
+        return read_state_of(self._spark, self.checkpointLocation)
 
-    def _end_status(self) -> None:
-        if self._status is not None:
-            self._status.stop()
-            self._status = None
+    def _totals(self) -> Totals:
+        progress = Progress()
+        for query in self.queries:
+            progress.add(query.recentProgress)
+        return progress.totals()
 
-    def __enter__(self) -> Running:
+    def _condition(self) -> str:
+        if self.isActive:
+            return "running"
+        return "stopped" if self.exception() is None else "failed"
+
+    def _end_line(self) -> None:
+        if self._line is not None:
+            self._line.stop()
+            self._line = None
+
+    def __repr__(self) -> str:
+        queries = counted(len(self.queries), "query", "queries")
+        recent = self._totals().line()
+        return (
+            f"<StreamHandle: {self._condition()}, {queries}, {recent}, checkpointLocation={self.checkpointLocation!r}>"
+        )
+
+    def _repr_html_(self) -> str:
+        """The state of the stream as a table, for a notebook."""
+        totals, error = self._totals(), self.exception()
+        rows = {
+            "stream": self._condition(),
+            "status": self.status["message"],
+            "recent micro-batches": f"{totals.batches:,}",
+            "rows": f"{totals.rows:,}",
+            "matches": f"{totals.matches:,}",
+            "late rows": f"{totals.late:,}",
+            "watermark": totals.watermark,
+            "checkpointLocation": self.checkpointLocation,
+            "exception": "" if error is None else str(error).partition("\n")[0],
+        }
+        cells = "".join(f"<tr><th>{name}</th><td>{escape(text)}</td></tr>" for name, text in rows.items() if text)
+        return f"<table>{cells}</table>"
+
+    def __enter__(self) -> StreamHandle:
         return self
 
     def __exit__(self, *_: object) -> None:
