@@ -151,7 +151,7 @@ def test_run_end_encoded_time_column() -> None:
 def test_dictionary_with_unused_repeated_and_null_words() -> None:
     words = pa.DictionaryArray.from_arrays(pa.array([0, 3, 1, 3, None], pa.int8()), pa.array(["A", "A", "zzz", "B"]))
     table = pa.table({"t": [1, 2, 3, 4, 5], "type": words, "id": [7, 7, 8, 8, 8]})
-    with pytest.warns(ensue.EnsueWarning, match="1 row without a type"):
+    with pytest.warns(ensue.EnsueWarning, match="1 row ignored: no type"):
         assert rows(table) == FOUND
 
 

@@ -141,9 +141,9 @@ def test_rows_that_take_no_part_are_counted() -> None:
         proposal = ensue.process.mine(table(log), **COLUMNS)
     assert found(proposal) == expected(LOG)
     assert {str(warning.message) for warning in caught} == {
-        "1 row without a time took no part",
-        "2 rows without a type took no part",
-        "1 row without a key took no part",
+        "1 row ignored: no timestamp",
+        "2 rows ignored: no type",
+        "1 row ignored: no key",
     }
     assert {warning.filename for warning in caught} == {__file__}
 

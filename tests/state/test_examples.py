@@ -124,11 +124,11 @@ def test_a_contradiction_says_which_event_and_which_state() -> None:
 
 
 def test_contradicting_events_are_skipped_and_handed_back() -> None:
-    with pytest.warns(ensue.EnsueWarning, match="1 row that contradict the state took no part in state `location`"):
+    with pytest.warns(ensue.EnsueWarning, match=r"state `location`: 1 row ignored \(contradicts the state\)"):
         found = ensue.beliefs(rows(*IMPOSSIBLE), HOME, time="t", type="type", policy="skip")
     assert found.probability("alice in den").column("probability").to_pylist() == [1.0]
     assert found.set_aside.select(["t", "ensue_reason"]).to_pylist() == [
-        {"t": 2, "ensue_reason": "location: rows that contradict the state"}
+        {"t": 2, "ensue_reason": "location: ignored (contradicts the state)"}
     ]
 
 
@@ -143,7 +143,7 @@ def test_what_is_not_declared_is_an_error_or_handed_back() -> None:
     with pytest.raises(ensue.QueryError, match="`carol` in `person`, which is no variable of the state") as raised:
         chance(events, "alice in den")
     assert raised.value.code == "state-value"
-    with pytest.warns(ensue.EnsueWarning, match="2 rows of an undeclared variable or value took no part"):
+    with pytest.warns(ensue.EnsueWarning, match=r"2 rows ignored \(undeclared variable or value\)"):
         found = ensue.beliefs(events, HOME, time="t", type="type", policy="skip")
     assert found.set_aside.num_rows == 2
     assert found.probability("everyone in outside").column("probability").to_pylist() == [1.0]
@@ -158,9 +158,9 @@ def test_rows_without_a_time_key_or_value_are_counted_and_handed_back() -> None:
     with pytest.warns(ensue.EnsueWarning):
         found = ensue.beliefs(events, HOME, time="t", type="type")
     assert [row["ensue_reason"] for row in found.set_aside.to_pylist()] == [
-        "location: rows without a time",
-        "location: rows without a key",
-        "location: rows without a value that the change needs",
+        "location: ignored (no timestamp)",
+        "location: ignored (no key)",
+        "location: ignored (missing value for the change)",
     ]
 
 

@@ -72,10 +72,10 @@ class Report:
     def set_aside(self) -> dict[str, int]:
         """The rows that could not take part, by reason."""
         counts = {
-            "without a time": self.null_times,
-            "without a type": self.null_types,
-            "without a key": self.null_keys,
-            "with an end before the start": self.reversed_intervals,
+            "no timestamp": self.null_times,
+            "no type": self.null_types,
+            "no key": self.null_keys,
+            "end before start": self.reversed_intervals,
         }
         return {reason: count for reason, count in counts.items() if count}
 

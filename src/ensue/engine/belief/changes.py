@@ -34,12 +34,12 @@ Small = npt.NDArray[np.int16]
 FINE, NO_TIME, NO_KEY, NO_FIELD, UNDECLARED, CONTRADICTION, RESTART = range(7)
 REASONS = (
     "",
-    "without a time",
-    "without a key",
-    "without a value that the change needs",
-    "of an undeclared variable or value",
-    "that contradict the state",
-    "that contradict the state, which began anew",
+    "ignored (no timestamp)",
+    "ignored (no key)",
+    "ignored (missing value for the change)",
+    "ignored (undeclared variable or value)",
+    "ignored (contradicts the state)",
+    "applied after a reset (contradicts the state)",
 )
 """Why a row was ignored, or used in another way than was meant, by its number."""
 

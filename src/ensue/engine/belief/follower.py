@@ -34,7 +34,7 @@ class Reason:
     words: str
 
     def __str__(self) -> str:
-        return f"{self.state}: rows {self.words}"
+        return f"{self.state}: {self.words}"
 
 
 @dataclass(frozen=True, slots=True)
