@@ -22,6 +22,7 @@ import pytest
 import ensue
 from ensue import EnsueError
 
+FEW, MANY = ensue.Limits(matches=1000), ensue.Limits(matches=100_000)
 QUERY = "PATTERN SEQ(A a, B b) PARTITION BY id WITHIN 5"
 SECONDS = QUERY + " seconds"
 EVENTS = pa.table({"t": [1, 2, 3, 4], "type": ["A", "B", "A", "B"], "id": [7, 7, 8, 8]})
@@ -504,28 +505,34 @@ def test_limit_names_the_pattern_the_key_and_the_way_out() -> None:
     count = 100
     table = pa.table({"t": range(2 * count), "type": ["A", "B"] * count, "id": [7] * (2 * count - 2) + [8, 8]})
     error = refused(
-        lambda: detect(table, "PATTERN storm SEQ(A a, B b) PARTITION BY id WITHIN 1000", limit=1000),
+        lambda: detect(
+            table, "PATTERN storm SEQ(A a, B b) PARTITION BY id WITHIN 1000", limits=ensue.Limits(matches=1000)
+        ),
         "too-many-matches",
         "pattern `storm`",
         "more than 1,000 matches",
         "id = 7",
         "a shorter WITHIN",
-        "`limit=`",
+        "`limits=ensue.Limits(matches=...)`",
         "detect_batches",
     )
     assert isinstance(error, ensue.LimitError)
-    refused(lambda: detect(table, "PATTERN SEQ(A a, B b)", limit=1000), "too-many-matches", "a WITHIN, PARTITION BY or")
+    refused(
+        lambda: detect(table, "PATTERN SEQ(A a, B b)", limits=ensue.Limits(matches=1000)),
+        "too-many-matches",
+        "a WITHIN, PARTITION BY or",
+    )
 
 
 def test_limit_is_the_number_that_is_still_allowed() -> None:
-    assert detect(EVENTS, limit=2).num_rows == 2
-    refused(lambda: detect(EVENTS, limit=1), "too-many-matches")
+    assert detect(EVENTS, limits=ensue.Limits(matches=2)).num_rows == 2
+    refused(lambda: detect(EVENTS, limits=ensue.Limits(matches=1)), "too-many-matches")
     refused(lambda: ensue.run(EVENTS, QUERY, time="t", type="type", limits=ensue.Limits(matches=1)), "too-many-matches")
     refused(
         lambda: list(ensue.detect_batches(EVENTS, QUERY, time="t", type="type", limits=ensue.Limits(matches=1))),
         "too-many-matches",
     )
-    assert detect(EVENTS, limit=None).num_rows == 2
+    assert detect(EVENTS, limits=ensue.Limits(matches=None)).num_rows == 2
 
 
 EXPLODING = """
@@ -556,7 +563,9 @@ EXPLODING = """
     [
         ("PATTERN AND(A a, B b) PARTITION BY id RETURN a.t AS x", {}),
         pytest.param("PATTERN SEQ(A a, B b, A c) RETURN a.t AS x", {}, marks=pytest.mark.slow),
-        pytest.param("PATTERN AND(A a, B b) PARTITION BY id", {"limit": 100_000}, marks=pytest.mark.slow),
+        pytest.param(
+            "PATTERN AND(A a, B b) PARTITION BY id", {"limits": ensue.Limits(matches=100_000)}, marks=pytest.mark.slow
+        ),
         pytest.param("PATTERN AND(A a, B b) PARTITION BY id", {}, marks=pytest.mark.slow),
     ],
 )

@@ -376,7 +376,7 @@ def test_limit_stops_the_run(folder: Path, limit: int, exit_code: int) -> None:
     if exit_code:
         assert "pattern `pattern_1` has more than 0 matches" in result.stderr
         assert "`--limit` raises the limit" in result.stderr
-        assert "`limit=`" not in result.stderr
+        assert "`limits=" not in result.stderr
     else:
         assert result.stderr == "pattern_1: 1 match\n"
 

@@ -109,15 +109,15 @@ def changed(place: Place) -> None:
         ensue.Detector(other, **COLUMNS).restore(detector.snapshot())
     else:
         with tempfile.TemporaryDirectory() as folder:
-            options = {"to": f"{folder}/matches", "checkpoint": f"{folder}/checkpoint", **COLUMNS}
-            ensue.start(PAIR, place.events, **options).stop()
-            ensue.start(other, place.events, **options).stop()
+            options = {"to": f"{folder}/matches", "checkpointLocation": f"{folder}/checkpoint", **COLUMNS}
+            ensue.start(place.events, PAIR, **options).stop()
+            ensue.start(place.events, other, **options).stop()
 
 
 def start(place: Place) -> None:
     """Tables in a process are not streams."""
     if place.name == "stream on Spark":
-        ensue.start(PAIR, EVENTS, to="nowhere", checkpoint="nowhere", **COLUMNS)
+        ensue.start(EVENTS, PAIR, to="nowhere", checkpointLocation="nowhere", **COLUMNS)
     else:
         place.run(PAIR)
         place.run(PAIR, EVENTS.to_pandas())
@@ -154,8 +154,8 @@ FEATURES: dict[str, Callable[[Place], Any]] = {
     "`ensue.report` with a STATE": lambda place: ensue.report(place.events, ASKS, **COLUMNS),
     "`ensue.any_match`": lambda place: ensue.any_match(place.events, PAIR, **COLUMNS, probability="p"),
     "`ensue.any_match` with a STATE": lambda place: ensue.any_match(place.events, ASKS, **COLUMNS, probability="p"),
-    "beliefs after all events": lambda place: ensue.beliefs(place.events, ASKS, **COLUMNS),
-    "mining constraints": lambda place: ensue.mine(place.events, **COLUMNS, partition_by="k"),
+    "beliefs after all events": lambda place: ensue.beliefs.of(place.events, ASKS, **COLUMNS),
+    "mining constraints": lambda place: ensue.process.mine(place.events, **COLUMNS, partition_by="k"),
     "resume with a changed query": changed,
 }
 

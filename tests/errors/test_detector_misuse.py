@@ -119,7 +119,7 @@ def test_a_step_that_was_refused_for_its_watermark_can_be_repeated() -> None:
 
 
 def test_a_step_that_was_refused_for_its_matches_is_not_in_the_report() -> None:
-    found = detector("PATTERN AND(A a, B b) WITHIN 50", limit=3)
+    found = detector("PATTERN AND(A a, B b) WITHIN 50", limits=ensue.Limits(matches=3))
     found.advance(batch((1, "A", 7), (2, "A", 7), (3, "A", 7)), watermark=4)
     refused(lambda: found.advance(batch((5, "B", 7), (6, "B", 7)), watermark=6), "too-many-matches")
     assert found.watermark == 4

@@ -126,7 +126,7 @@ def test_branches_lists_and_operators_have_requirements_of_their_own() -> None:
 
 def test_many_misses_are_cut_and_the_nearest_are_still_found() -> None:
     rows = [("Order", 0, 7)] + [("Paid", 1_000 + second, 7) for second in range(400)]
-    found = ask(table(rows), limit=100)
+    found = ask(table(rows), most_choices=100)
     window = step(found, "window")
     assert window["cut"]
     assert window["closest"] == "16 min 40 s"
@@ -154,7 +154,7 @@ def test_names_that_are_not_there() -> None:
 def test_a_pattern_with_more_matches_than_are_counted() -> None:
     rows = [("Order", second, 7) for second in range(20)] + [("Paid", 100 + second, 7) for second in range(20)]
     with pytest.raises(ensue.LimitError) as many:
-        ask(table(rows), limit=50)
+        ask(table(rows), most_choices=50)
     assert many.value.code == "too-many-matches"
 
 

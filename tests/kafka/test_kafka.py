@@ -42,8 +42,8 @@ outputs:
   pair:
     format: kafka
     options: {{kafka.bootstrap.servers: "${{SERVERS}}", topic: alerts}}
-checkpoint: checkpoint
-trigger: 1 second
+checkpointLocation: checkpoint
+trigger: {{processingTime: 1 second}}
 spark:
   master: local[2]
   memory: 1g
@@ -70,7 +70,7 @@ def ids_of_matches() -> dict[str, int]:
             "id": [order for _, _, order in events],
         }
     )
-    found = ensue.run(table, QUERY, time="at", type="kind", match_id=True)["pair"]
+    found = ensue.run(QUERY, table, time="at", type="kind", match_id=True)["pair"]
     return {row["match_id"]: row["id"] for row in found.to_pylist()}
 
 

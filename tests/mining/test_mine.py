@@ -1,4 +1,4 @@
-"""`ensue.mine` in this process, against a loop over the traces."""
+"""`ensue.process.mine` in this process, against a loop over the traces."""
 
 from __future__ import annotations
 

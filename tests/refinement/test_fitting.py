@@ -37,7 +37,7 @@ SEEN = pa.table({"t": [1, 2], "who": ["alice", "bob"], "room": ["den", None], "h
         ({"holdout": True}, "number-range"),
         ({"holdout": 1e-9}, "nothing-held-out"),
         ({"seed": -1}, "limit-type"),
-        ({"limit": 0}, "limit-type"),
+        ({"most_counts": 0}, "limit-type"),
         ({"model": "forest"}, "model-name"),
         ({"model": None}, "model-name"),
         ({"model": "logistic"}, "logistic-table"),

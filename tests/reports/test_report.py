@@ -257,7 +257,7 @@ def test_a_pattern_without_a_name() -> None:
 
 def test_too_many_matches_are_an_error() -> None:
     with pytest.raises(ensue.LimitError, match="has more than 1 match"):
-        report("PATTERN p SEQ(Placed p, Shipped s) WITHIN 1 hour", limit=1)
+        report("PATTERN p SEQ(Placed p, Shipped s) WITHIN 1 hour", limits=ensue.Limits(matches=1))
 
 
 def test_events_that_last_are_drawn_from_start_to_end() -> None:

@@ -456,8 +456,17 @@ def test_work_is_spread_where_there_is_a_window(spark: SparkSession, monkeypatch
 def test_a_runaway_query_stops_and_names_the_key(spark: SparkSession) -> None:
     table = pa.table({"t": range(40), "type": ["A"] * 20 + ["B"] * 20, "id": ["calm"] * 2 + ["busy"] * 38})
     with pytest.raises(PySparkException) as caught:
-        detect(frame_of(spark, table), "PATTERN hot SEQ(A a, B b) PARTITION BY id WITHIN 50", limit=10).collect()
-    for part in ("error[too-many-matches]", "pattern `hot` has more than 10 matches", "id = 'busy'", "`limit=`"):
+        detect(
+            frame_of(spark, table),
+            "PATTERN hot SEQ(A a, B b) PARTITION BY id WITHIN 50",
+            limits=ensue.Limits(matches=10),
+        ).collect()
+    for part in (
+        "error[too-many-matches]",
+        "pattern `hot` has more than 10 matches",
+        "id = 'busy'",
+        "`limits=ensue.Limits(matches=...)`",
+    ):
         assert part in str(caught.value)
 
 

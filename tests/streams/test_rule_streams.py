@@ -210,10 +210,10 @@ def test_without_end() -> None:
     """)
     table = events((1, "A", {"x": 1}))
     with pytest.raises(LimitError, match="stream `n` has more than 50 events") as caught:
-        found(table, rules, limit=50)
+        found(table, rules, limits=ensue.Limits(matches=50))
     assert caught.value.code == "too-many-events"
     with pytest.raises(LimitError, match="stream `n` has more than 50 events"):
-        in_steps(table, rules, 1, limit=50)
+        in_steps(table, rules, 1, limits=ensue.Limits(matches=50))
 
 
 def test_rounds_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -330,7 +330,7 @@ def test_without_shared_names_every_row_goes_with_every_event() -> None:
     costs = [row["cost"] for row in found(SOLD, rules, tables={"price": PRICES})]
     assert costs == [5.0, 6.0, 7.0, 8.0]
     with pytest.raises(LimitError, match="too-many-events"):
-        found(SOLD, rules, tables={"price": PRICES}, limit=3)
+        found(SOLD, rules, tables={"price": PRICES}, limits=ensue.Limits(matches=3))
 
 
 def test_facts_are_rows() -> None:

@@ -17,3 +17,7 @@ __all__ = [
     "table_sink",
     "webhook",
 ]
+
+
+def __dir__() -> list[str]:
+    return [*__all__]

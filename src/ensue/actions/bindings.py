@@ -252,5 +252,5 @@ def _letters(given: object) -> TableReceiver | None:
     raise SchemaError(
         "delivery-option",
         f"`dead_letters` is a folder, a list or a receiver of tables, not {given!r}",
-        "pass a path, or one of `ensue.table_sink`, `ensue.spark_sink`, `ensue.kafka`",
+        "pass a path, or `table_sink`, `spark_sink` or `kafka` of `ensue.actions`",
     )

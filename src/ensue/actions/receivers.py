@@ -153,7 +153,7 @@ def receiver_of(action: str, given: object) -> Receiver:
         raise SchemaError(
             "receiver-type",
             f"the receiver of `{action}` is a {type(given).__name__}",
-            "pass a Python function, or one of `ensue.webhook`, `ensue.table_sink`, `ensue.kafka`, `ensue.spark_sink`",
+            "pass a Python function, or `webhook`, `table_sink`, `kafka` or `spark_sink` of `ensue.actions`",
         )
     if inspect.iscoroutinefunction(given):
         raise SchemaError(

@@ -1,4 +1,4 @@
-"""`ensue.act`: the calls of a whole table, or of a stream of Spark for as long as it runs."""
+"""`ensue.actions.act`: the calls of a whole table, or of a stream of Spark for as long as it runs."""
 
 from __future__ import annotations
 

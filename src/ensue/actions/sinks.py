@@ -172,7 +172,7 @@ def table_sink(path: str | Path, *, format: str = "parquet") -> TableSink:
     """A receiver that writes calls to a folder, as files of `format` "parquet", "csv" or "jsonl" (JSON lines).
 
     A row has `delivery_id`, `action` and the arguments. A delivery that is in the folder is not written again, also
-    after a crash. The folder is one of this machine (on Spark, of the driver); `ensue.spark_sink` writes to others.
+    after a crash. The folder is one of this machine (on Spark, of the driver); `ensue.actions.spark_sink` writes to others.
     """
     if format not in WRITERS:
         hint = did_you_mean(str(format), WRITERS) or f"formats: {', '.join(WRITERS)}"

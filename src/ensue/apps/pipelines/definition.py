@@ -154,7 +154,7 @@ TRIGGER = Record(
     "a trigger",
     (
         Key("processingTime", LENGTH, "the time between the starts of two micro-batches, such as `10 seconds`"),
-        Key("availableNow", Flag(only=True), "process all available rows, then stop: true"),
+        Key("availableNow", Flag(only=True), "true to process all available rows, then stop"),
     ),
     one_of=("processingTime", "availableNow"),
 )

@@ -217,8 +217,12 @@ def _advice(shape: definition.Shape) -> str:
             return "put it between quotes"
         case definition.TextOf(choices=()):
             return f"write {shape.expected}"
+        case definition.Flag(only=True):
+            return "write `true`, or leave it out"
         case definition.TextOf() | definition.Flag():
             return "write one of these"
+        case definition.Record(short=None, one_of=(_, *_) as names):
+            return f"write a mapping with {' or '.join(f'`{name}`' for name in names)}"
         case definition.Number():
             return "write a whole number, without a unit"
         case definition.ListOf():
