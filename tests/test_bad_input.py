@@ -323,7 +323,9 @@ def test_empty_query(text: str) -> None:
 
 
 def test_several_statements_where_one_is_expected() -> None:
-    refused(lambda: detect(EVENTS, "PATTERN A a; PATTERN B b"), "one-query", "found 2 PATTERN statements", "`ensue.run`")
+    refused(
+        lambda: detect(EVENTS, "PATTERN A a; PATTERN B b"), "one-query", "found 2 PATTERN statements", "`ensue.run`"
+    )
 
 
 def test_detect_batches_objects_when_called() -> None:
