@@ -267,7 +267,7 @@ def _warn(aside: SetAside, tracking: BeliefMachine) -> None:
     for plan in tracking.plans:
         if not plan.exact:
             said = f"state `{plan.statement.name}` is too large, so its variables are tracked separately"
-            warn(f"{said}; column `error` has the lost information, `largest_joint` is the limit", EnsueNotice)
+            warn(f"{said}; column `error` has the lost information, a larger `largest_joint` avoids it", EnsueNotice)
 
 
 @helpful

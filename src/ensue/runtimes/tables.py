@@ -404,7 +404,7 @@ def _read(name: str, given: Any, columns: Sequence[str]) -> pa.Table:
             raise SchemaError(
                 "no-such-column",
                 f"table `{name}` has no column `{column}`; columns: {', '.join(table.column_names)}",
-                did_you_mean(column, table.column_names) or f"TABLE {name} must list columns of the table",
+                did_you_mean(column, table.column_names) or f"list only existing columns in TABLE {name}",
             )
     return pa.table([readable(table.column(column), column) for column in columns], names=list(columns))
 
