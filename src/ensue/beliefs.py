@@ -259,7 +259,7 @@ def by_stream(tables: Sequence[pa.Table], inputs: Sequence[InputTable], kind: Ta
 def warn_ignored(aside: SetAside) -> None:
     """Warn about the rows that a state ignored or that reset it, so that no row is lost silently."""
     for reason, rows in aside.counts.items():
-        warn(f"state `{reason.state}`: {counted(rows, 'row', 'rows')} {reason.words}")
+        warn(f"{counted(rows, 'row', 'rows')} {reason}")
 
 
 def _warn(aside: SetAside, tracking: BeliefMachine) -> None:

@@ -343,7 +343,7 @@ def test_a_program_that_says_nothing_has_no_text_to_cite() -> None:
 def test_what_no_text_could_say_is_refused_in_python() -> None:
     assert refusal(lambda: ensue.detect(EVENTS, ensue.event("A", "a").times(2**63), **COLUMNS)) is not None
     for query in (ensue.event("A", ""), ensue.event("A", "a").as_pattern(""), ensue.event("", "a")):
-        with pytest.raises(ValueError, match="a name is not empty"):
+        with pytest.raises(ValueError, match="a name must not be empty"):
             ensue.detect(EVENTS, query, **COLUMNS)
     found = ensue.detect(
         EVENTS, ensue.event("A", "a").where(ensue.var("a").x == 1, ensue.fn.value("") == ""), **COLUMNS

@@ -96,8 +96,8 @@ def test_types_of_one_head_differ() -> None:
         found(events((1, "A", {"x": 1})), rules)
     assert caught.value.code == "head-types"
     assert [problem.message for problem in caught.value.problems] == [
-        "`k` of `h` is text here and integer before",
-        "`k` of `h` is integer here",
+        "`k` of `h` has type text here, but type integer in an earlier rule",
+        "`k` of `h` has type integer here",
     ]
 
 

@@ -235,8 +235,8 @@ def _check_limit(derivation: Derivation, rows: int, limit: int | None) -> None:
         raise LimitError(
             "too-many-events",
             f"stream `{derivation.name}` has more than {counted(limit, 'event', 'events')}",
-            "a narrower condition would tame it, and a rule that depends on itself needs one that ends it; `limits=`"
-            " raises the limit",
+            "narrow the condition; a rule that depends on itself needs a condition that ends it; "
+            "`limits=ensue.Limits(matches=...)` raises the limit",
         )
 
 
@@ -334,7 +334,7 @@ def _check_rounds(number: int, changed: Collection[Stream], limit: int | None) -
         raise LimitError(
             "too-many-rounds",
             f"stream `{min(map(str, changed))}` still has new events after {MOST_ROUNDS:,} rounds of its rules",
-            "a rule that depends on itself needs a condition that ends it; `ensue.Limits(matches=None)` lets it go on",
+            "add a condition that ends the rule; `limits=ensue.Limits(matches=None)` removes the limit",
         )
 
 

@@ -346,14 +346,14 @@ def too_many(limit: int, chunk: MatchChunk, plan: QueryPlan) -> LimitError:
     """The error of a runaway query, with the key it ran away on."""
     query = plan.query
     windowed = plan.normal_form.windows.ticks is not None or plan.normal_form.windows.events is not None
-    tame = "a shorter WITHIN" if windowed else "a WITHIN"
+    tame = "use a shorter WITHIN" if windowed else "add WITHIN"
     keyed = "" if query.partition_by else ", PARTITION BY"
     most = counted(limit, "match", "matches")
     return LimitError(
         "too-many-matches",
         f"pattern `{query.name or 'unnamed'}` has more than {most}{_busiest_key(chunk, plan)}",
-        f"{tame}{keyed} or a narrower condition would tame it; `limits=ensue.Limits(matches=...)` raises the limit, "
-        "`ensue.detect_batches` gives any number of matches in bounded memory",
+        f"{tame}{keyed} or a narrower condition; `limits=ensue.Limits(matches=...)` raises the limit, "
+        "`ensue.detect_batches` returns any number of matches in bounded memory",
     )
 
 
@@ -368,4 +368,4 @@ def _busiest_key(chunk: MatchChunk, plan: QueryPlan) -> str:
         f"{name} = {key_column_of(replace(chunk, rows=one), name, plan.catalog)[0].as_py()!r}"
         for name in plan.query.partition_by
     ]
-    return f", most of them now for {', '.join(values)}"
+    return f", most of them for {', '.join(values)}"

@@ -198,21 +198,21 @@ def restore(machine: Machine, saved: pa.Table, predecessors: Collection[str] = (
         raise StateError(
             "state-query",
             "the saved state belongs to another query",
-            f"it was saved by:\n{header['query']}",
+            f"the state was saved by this query:\n{header['query']}",
         )
     if header["query"] == text and header.get("watched", []) != watched_streams(_all_plans(machine)):
         raise StateError(
             "state-query",
-            "the saved state watches traces in another way",
-            "restore it with the release that saved it, or start anew from the source",
+            "the saved state tracks traces in a different format",
+            "restore it with the release that saved it, or start again from the source",
         )
     for item, before in zip(machine.inputs, header["tables"], strict=False):
         changed = [name for name, column in _columns(item).items() if before[name] != column]
         if changed:
             raise StateError(
                 "state-shape",
-                f"the state was saved with {changed[0]} {before[changed[0]]!r}, not {_columns(item)[changed[0]]!r}",
-                "name the same columns as before",
+                f"the state was saved with {changed[0]} {before[changed[0]]!r}, found {_columns(item)[changed[0]]!r}",
+                "pass the same columns as before",
             )
     parts = zip(machine.stages, _prefixes(machine), strict=True)
     stages = tuple(_restored_stage(stage, saved, prefix) for stage, prefix in parts)
@@ -235,7 +235,7 @@ def _saved_beliefs(stage: StateStage, state: BeliefState) -> dict[str, pa.Array]
 
 def _restored_beliefs(stage: StateStage, saved: pa.Table, limit: int | None) -> BeliefState:
     if limit != stage.questions.limit:
-        raise StateError("state-shape", f"the state was saved with limit {limit}, not {stage.questions.limit}")
+        raise StateError("state-shape", f"the state was saved with limit {limit}, found {stage.questions.limit}")
     held = []
     for number, plan in enumerate(stage.plans):
         known = _all_rows(saved, f"beliefs_{number}")
@@ -263,7 +263,7 @@ def _all_rows(saved: pa.Table, name: str) -> pa.Table:
 
 
 def _without(what: str) -> StateError:
-    return StateError("state-shape", f"the saved state has no {what}", "give the same tables")
+    return StateError("state-shape", f"the saved state has no {what}", "pass the same tables as before")
 
 
 def _restored_stage(stage: Stage, saved: pa.Table, prefix: str) -> StageState:
@@ -319,12 +319,12 @@ def read_header(saved: pa.Table) -> dict[str, Any]:
         except ValueError:
             header = {}
     if not isinstance(header, dict) or "version" not in header:
-        raise StateError("not-a-state", "this is not a state that Ensue has saved", "pass what `snapshot()` gave")
+        raise StateError("not-a-state", "the table is not a state saved by Ensue", "pass the result of `snapshot()`")
     if header["version"] != STATE_VERSION:
         raise StateError(
             "state-version",
             f"the saved state has version {header['version']}; this release reads version {STATE_VERSION}",
-            "restore it with the release that saved it, or start anew from the source",
+            "restore it with the release that saved it, or start again from the source",
         )
     if not header.keys() >= REQUIRED:
         raise _incomplete()
@@ -332,7 +332,7 @@ def read_header(saved: pa.Table) -> dict[str, Any]:
 
 
 def _incomplete() -> StateError:
-    return StateError("not-a-state", "the saved state is not complete", "pass what `snapshot()` gave, unchanged")
+    return StateError("not-a-state", "the saved state is incomplete", "pass the result of `snapshot()` unchanged")
 
 
 def _column_name(place: int) -> str:
@@ -372,6 +372,6 @@ def _as_table(column: pa.ChunkedArray, schema: pa.Schema, label: str) -> pa.Tabl
         raise StateError(
             "state-shape",
             f"the saved events of the {label} have no column `{missing[0]}`",
-            f"saved: {', '.join(saved)}; now: {', '.join(schema.names)}",
+            f"saved: {', '.join(saved)}; required: {', '.join(schema.names)}",
         )
     return pa.table([rows.field(name) for name in schema.names], names=schema.names).cast(schema)

@@ -149,7 +149,7 @@ def load_sources(inputs: Sequence[InputTable], time_type: pa.DataType) -> tuple[
     for table in inputs:
         if table.table.num_rows > MOST_ROWS:
             raise SchemaError(
-                "too-many-rows", f"the {table.label} has more than {MOST_ROWS} rows", "cut it into batches"
+                "too-many-rows", f"the {table.label} has more than {MOST_ROWS} rows", "split it into batches"
             )
         report.rows += table.table.num_rows
         report.null_types += table.table.column(table.type).null_count if table.type is not None else 0
@@ -237,7 +237,7 @@ def _as_time(column: pa.ChunkedArray, time_type: pa.DataType) -> pa.ChunkedArray
 def _out_of_range(table: InputTable, name: str) -> SchemaError:
     return SchemaError(
         "time-range",
-        f"column `{name}` of the {table.label} holds times beyond what can be added to a window",
+        f"column `{name}` of the {table.label} contains times outside the supported range",
         "use a coarser unit, or smaller integers",
     )
 

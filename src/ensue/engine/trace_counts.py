@@ -61,8 +61,8 @@ def check_stream_count(number: int) -> None:
     if number > MOST_STREAMS:
         raise LimitError(
             "too-many-streams",
-            f"the log has more than {MOST_STREAMS:,} streams, and every pair of them is counted",
-            "name a `type` column of fewer different values, such as an activity, or leave out rows of rare streams",
+            f"the log has more than {MOST_STREAMS:,} streams",
+            "use a `type` column with fewer distinct values, such as an activity, or remove rows of rare streams",
         )
 
 

@@ -128,8 +128,8 @@ def _one_column(parts: Sequence[pa.Array]) -> pa.Array:
         except pa.ArrowInvalid as error:
             raise SchemaError(
                 "key-type",
-                f"keys of the types {', '.join(sorted(map(str, kinds)))} cannot be kept in one column: {error}",
-                "give the key column the same type in all tables",
+                f"keys of types {', '.join(sorted(map(str, kinds)))} cannot be converted to a common type: {error}",
+                "use the same type for the key column in all tables",
             ) from error
     return one_chunk(pa.chunked_array(parts))
 

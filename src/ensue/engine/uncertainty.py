@@ -61,9 +61,9 @@ def read_probabilities(column: pa.ChunkedArray, name: str, label: str) -> Floats
         found = values[int(wrong[0])].as_py()
         raise SchemaError(
             "probability-value",
-            f"column `{name}` of the {label} holds {found} in row {int(wrong[0])}, counted from 0"
-            + (f", and {len(wrong) - 1} more such rows" if len(wrong) > 1 else ""),
-            "a probability is a number between 0 and 1; give certain events 1",
+            f"column `{name}` of the {label} has {found} in row {int(wrong[0])} (from 0), expected a probability"
+            + (f"; {len(wrong) - 1} more such rows" if len(wrong) > 1 else ""),
+            "use numbers between 0 and 1; certain events have probability 1",
         )
     return numbers
 
@@ -113,8 +113,8 @@ def _side_by_side(probability: Floats, block: Int64s) -> Floats:
         worst = firsts[int(np.argmax(total))]
         raise SchemaError(
             "alternatives-sum",
-            f"alternatives add up to {total.max():.6g}, those of row {int(order[worst])} and its like",
-            "at most one of them is real, so that together they have a probability of at most 1",
+            f"the probabilities of the alternatives of row {int(order[worst])} add up to {total.max():.6g}",
+            "scale them to add up to at most 1: at most one alternative is real",
         )
     return low
 

@@ -210,8 +210,8 @@ def _strides(size: Int64s, owner: Int64s, count: int) -> tuple[Int64s, Int64s]:
     if len(logs) and logs.max() > np.log2(MOST_WORLDS) + 1e-9:
         raise LimitError(
             "too-many-worlds",
-            f"the lists of one match may turn out in about {2 ** logs.max():.3g} ways, more than {MOST_WORLDS}",
-            "narrow the list by a window or a condition, or take events that are all but certain as certain",
+            f"the lists of one match have about {2 ** logs.max():.3g} possible outcomes, the limit is {MOST_WORLDS}",
+            "narrow the list by a window or a condition, or set nearly certain events to probability 1",
         )
     stride, worlds = np.ones(len(size), np.int64), np.ones(count, np.int64)
     for place in range(int(np.bincount(owner, minlength=1).max()) if len(owner) else 0):
@@ -255,8 +255,8 @@ WORLDS_AT_ONCE = 1 << 20
 
 _LIST_DECIDES = Problem(
     "uncertain-list",
-    "whether there is a match depends on a list of uncertain events as a whole",
-    hint="leave the condition on the list out, or look at each match by itself with `ensue.detect`",
+    "a condition on a list of uncertain events is not supported here",
+    hint="remove the condition on the list, or use `ensue.detect` to get the probability of each match",
 )
 
 Fitting = Callable[[Rows], Rows]

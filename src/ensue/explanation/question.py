@@ -147,7 +147,7 @@ def load_for(
         events = collect_events(events, columns, None if everything else named, asked.where, most)
     elif asked.where is not None:
         raise SchemaError("where-frame", "`where` requires a Spark DataFrame", "filter the table before the call")
-    fixed = fixed_tables(asked.tables, statements)
+    fixed = fixed_tables(asked.tables, statements, asked.offered)
     loaded = load_tables(events, statements, columns, match_id, fixed, Options(), whole=True)
     step = loaded.run(_chunks, asked=True)
     return loaded.after(step), step.outputs[0]

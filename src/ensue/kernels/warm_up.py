@@ -157,7 +157,7 @@ def _call(calls: tuple[tuple[Any, tuple[Any, ...]], ...]) -> None:
     for done, (kernel, arguments) in enumerate(calls):
         kernel(*arguments)
         if sum(kernel.stats.cache_misses.values()):
-            message = f"ensue: compiling kernels, once on this machine: {done + 1} of {len(calls)}"
+            message = f"ensue: compiling kernels (only once on this machine): {done + 1} of {len(calls)}"
             log.info(message)
             if sys.stderr.isatty():
                 sys.stderr.write("\r" + message + ("\n" if done + 1 == len(calls) else ""))

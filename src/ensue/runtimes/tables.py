@@ -1,4 +1,4 @@
-"""Read the user's tables as Arrow and return results in the same kind; the columns of events; lookup tables."""
+"""Events with the columns that describe them; pyarrow, pandas and polars tables as Arrow and back; lookup tables."""
 
 from __future__ import annotations
 
@@ -334,7 +334,7 @@ def fixed_tables(
 ) -> FixedTables:
     """Return the lookup tables of a program by name, in the types that expressions use. Reads them immediately.
 
-    Tables in `offered` are used for declared TABLEs that are not in `given`.
+    A table in `offered` is used if the program declares it and `given` has no such table.
     """
     if given is None and statements.ruleset is None:
         return {}

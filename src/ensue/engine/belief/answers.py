@@ -115,8 +115,8 @@ def _joined_cases(
     if len(joined) > MOST_CASES:
         raise LimitError(
             "state-question",
-            f"the condition tells more than {MOST_CASES} cases apart, and the state is too large to list them",
-            "ask about fewer variables or counts at once",
+            f"the condition has more than {MOST_CASES} cases, which is too many for a state of this size",
+            "use fewer variables or counts in one condition",
         )
     return joined
 
@@ -201,8 +201,8 @@ class Answers:
         if self.given is not None:
             raise LimitError(
                 "state-question",
-                "variables are kept apart here, so the most likely combination under a condition is not known",
-                "ask for the most likely value of each variable by name",
+                "the most likely combination under a condition is only available for exact states",
+                "query the most likely value of each variable by name",
             )
         marginals = self.chances.reshape(len(self.chances), model.variables, model.values)
         best = np.stack([first_of_best(marginals[:, v]) for v in range(model.variables)], axis=1)
@@ -370,8 +370,8 @@ class Known:
     def _joined(self, keys: pa.Table, columns: dict[str, pa.Array]) -> pa.Table:
         taken = [name for name in keys.column_names if name in columns]
         if taken:
-            said = f"the answer has a column `{taken[0]}` of its own, and so has the key"
-            raise SchemaError("reserved-column", said, "rename the column of PARTITION BY")
+            said = f"key `{taken[0]}` has the name of a column of the answer"
+            raise SchemaError("reserved-column", said, "rename the PARTITION BY column")
         arrays = [*(keys.column(name) for name in keys.column_names), *columns.values()]
         return pa.table(arrays, names=[*keys.column_names, *columns])
 

@@ -34,12 +34,12 @@ Small = npt.NDArray[np.int16]
 FINE, NO_TIME, NO_KEY, NO_FIELD, UNDECLARED, CONTRADICTION, RESTART = range(7)
 REASONS = (
     "",
-    "ignored (no timestamp)",
-    "ignored (no key)",
-    "ignored (missing value for the change)",
-    "ignored (undeclared variable or value)",
-    "ignored (contradicts the state)",
-    "applied after a reset (contradicts the state)",
+    "ignored: no timestamp",
+    "ignored: no key",
+    "ignored: missing value",
+    "ignored: undeclared variable or value",
+    "ignored: contradiction",
+    "used after a reset: contradiction",
 )
 """Why a row was ignored, or used in another way than was meant, by its number."""
 
@@ -224,16 +224,17 @@ def probabilities_of(source: EventSource, name: str, rows: npt.NDArray[np.int64]
     """A column of probabilities; each of them lies between 0 and 1."""
     column = source.column(name)
     if kind_of(column.type) not in (Kind.FLOAT, Kind.INTEGER, Kind.NULL):
-        said = f"column `{name}` of the {source.input.label} holds {describe(column.type)}, which is no probability"
-        raise SchemaError("probability-value", said, "a probability is a number between 0 and 1")
+        label, found = source.input.label, describe(column.type)
+        said = f"column `{name}` of the {label} must be numeric to be used as a probability, but is {found}"
+        raise SchemaError("probability-value", said, "use numbers between 0 and 1")
     values = column if rows is None else column.take(pa.array(rows))
     numbers: Floats = pc.fill_null(values.cast(pa.float64()), float("nan")).to_numpy(zero_copy_only=False)
     wrong = np.flatnonzero(~((numbers >= 0) & (numbers <= 1)))
     if len(wrong):
         place = int(wrong[0]) if rows is None else int(rows[wrong[0]])
         shown = "null or NaN" if np.isnan(numbers[wrong[0]]) else f"{numbers[wrong[0]]:g}"
-        said = f"row {place} of the {source.input.label} has {shown} in column `{name}`, which is no probability"
-        raise SchemaError("probability-value", said, "a probability is a number between 0 and 1")
+        said = f"row {place} of the {source.input.label} has {shown} in column `{name}`, expected a probability"
+        raise SchemaError("probability-value", said, "use numbers between 0 and 1")
     return numbers
 
 
@@ -246,7 +247,7 @@ def _text_column(source: EventSource, response: Response, term: Field, plan: Sta
         return column
     if kind in (Kind.INTEGER, Kind.NULL):
         return column.cast(pa.string())
-    said = f"`{term.variable}.{term.name}` holds {describe(column.type)}, which names no variable or value"
+    said = f"`{term.variable}.{term.name}` must be text, but is {describe(column.type)}"
     raise QueryError([Problem("state-column", said, term.span, hint="cast the column to text")], plan.source)
 
 
@@ -264,11 +265,11 @@ def undeclared_error(plan: StatePlan, found: UndeclaredValue, moment: object) ->
     statement: StateStatement = plan.statement
     kind = "variable" if found.known == statement.variables else "value"
     said = (
-        f"the event of `{found.response.stream}` at {moment} has `{found.value}` in `{found.field.name}`, which is no "
-        f"{kind} of the state `{statement.name}`"
+        f"unknown {kind} `{found.value}` of state `{statement.name}` in `{found.field.name}` of the "
+        f"`{found.response.stream}` event at {moment}"
     )
     label = f"{kind}s: {', '.join(found.known)}"
     guess = did_you_mean(found.value, found.known)
     hint = f"{guess}; " if guess else ""
-    hint += 'declare it, or pass `policy="skip"` to have such events handed back'
+    hint += 'declare it, or pass `policy="skip"` to ignore such events'
     return QueryError([Problem("state-value", said, found.field.span, label, hint)], plan.source)

@@ -34,7 +34,7 @@ class Reason:
     words: str
 
     def __str__(self) -> str:
-        return f"{self.state}: {self.words}"
+        return f"{self.words} (state `{self.state}`)"
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,15 +154,15 @@ def _period(statement: states.StateStatement, source: Source | None, time_type: 
         ticks, rest = divmod(window.nanoseconds, NANOSECONDS_PER_UNIT[unit])
         if not rest:
             return ticks
-        said = f"EVERY takes whole ticks of the time column, which counts in {unit}"
-        problem = Problem("window-size", said, window.span, hint="write a longer time")
+        said = f"EVERY must be a multiple of the unit of the time column, which is {unit}"
+        problem = Problem("window-size", said, window.span, hint="use a longer duration")
     elif isinstance(window, Duration):
-        said = "the time column holds integers, so EVERY has no unit"
-        hint = "write the plain number, e.g. `EVERY 100`, or turn the column into a timestamp"
+        said = "EVERY must not have a unit, because the time column contains integers"
+        hint = "write a plain number such as `EVERY 100`, or convert the column to timestamps"
         problem = Problem("window-unit", said, window.span, hint=hint)
     else:
-        said = "the time column holds timestamps, so EVERY needs a unit"
-        problem = Problem("window-unit", said, window.span, hint="write `EVERY 10 minutes`, say")
+        said = "EVERY must have a unit, because the time column contains timestamps"
+        problem = Problem("window-unit", said, window.span, hint="write for example `EVERY 10 minutes`")
     raise QueryError([problem], source)
 
 

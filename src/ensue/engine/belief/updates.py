@@ -189,7 +189,9 @@ def _key_columns(
     before = held.keys.column(name).combine_chunks() if held.count else None
     kind = before.type if before is not None and kind_of(before.type) is not Kind.NULL else (types or [pa.null()])[0]
     if kind_of(kind) not in _KEYS:
-        raise SchemaError("key-type", f"column `{name}` of PARTITION BY holds {kind}, which is no key", "cast it")
+        raise SchemaError(
+            "key-type", f"column `{name}` of PARTITION BY has type {kind}, which is not supported for keys", "cast it"
+        )
     parts = [pa.array([], kind) if before is None else before]
     for column, length in zip(given, lengths, strict=True):
         parts.append(pa.nulls(length, kind) if column is None else column)
@@ -197,8 +199,8 @@ def _key_columns(
         return [part.cast(kind) for part in parts]
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         found = ", ".join(dict.fromkeys(str(part.type) for part in parts))
-        said = f"column `{name}` of PARTITION BY holds values of several types: {found}"
-        raise SchemaError("key-type", said, "cast it to one type") from error
+        said = f"column `{name}` of PARTITION BY has different types: {found}"
+        raise SchemaError("key-type", said, "cast the columns to one type") from error
 
 
 def _add_keys(plan: StatePlan, held: Held, keys: pa.Table, count: int) -> None:
@@ -376,10 +378,10 @@ def _contradiction(
     told += [values[int(read.changes.target[0, row])]] if "target" in _told(plan, responses[0]) else []
     said = (
         f"the event of `{response.stream}` at {_moment(sources, row)}{where}, {render_change(response.change)} "
-        f"({', '.join(told)}), has probability zero: {known}"
+        f"({', '.join(told)}), contradicts the state, which is: {known}"
     )
-    hint = 'pass `policy="skip"` to have such events handed back, `policy="reset"` to begin anew from STARTS; '
-    hint += "or give the change a PROBABILITY, the observation a RELIABILITY"
+    hint = 'pass `policy="skip"` to ignore such events or `policy="reset"` to restart from STARTS, '
+    hint += "or add PROBABILITY to the change or RELIABILITY to the observation"
     return QueryError([Problem("state-contradiction", said, response.span, hint=hint)], plan.source)
 
 
@@ -403,4 +405,4 @@ def _moment(sources: Sequence[EventSource], row: int) -> str:
         if row < len(source.starts):
             return str(source.raw_column(source.input.time)[row].as_py())
         row -= len(source.starts)
-    raise AssertionError("the row is one of the tables")
+    raise AssertionError("the row belongs to one of the tables")
