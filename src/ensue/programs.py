@@ -100,12 +100,12 @@ def parse(query: str | Path, name: str | None = None) -> Program:
 
     >>> parse("PATTERN SEQ(A a, NOT B b) ").queries
     Traceback (most recent call last):
-    ensue.errors.QueryError: error[open-scope]: nothing says how long after the match the forbidden events count
+    ensue.errors.QueryError: error[open-scope]: the forbidden events after the match have no time limit
      --> query:1:18
       |
     1 | PATTERN SEQ(A a, NOT B b)\x20
       |                  ^^^^^^^
-    hint: add a WITHIN to the whole pattern, or put the NOT between two items of a SEQ
+    hint: add WITHIN to the whole pattern, or put the NOT between two items of a SEQ
     """
     if isinstance(query, str):
         return Program(checked(parse_statements(query, name or "query")))
@@ -118,9 +118,9 @@ def parse(query: str | Path, name: str | None = None) -> Program:
 def explain(
     query: QueryLike, *, time: str = "t", constraints: ConstraintsLike | None = None, stages: bool = False
 ) -> str:
-    """What a query means and how it will run, without data; `time` names the time column.
+    """Explain what a query means and how it will run, without data; `time` is the name of the time column.
 
-    With `stages` it shows the program before that: as it is written, and after each lowering that changes it.
+    With `stages`, return the program as written and after each lowering that changes it.
 
     >>> print(explain("PATTERN SEQ(A a, B b) WITHIN 5"))
     PATTERN
@@ -134,9 +134,9 @@ def explain(
     <BLANKLINE>
     PLAN
       all events form one group, sorted by time
-      read A: all columns, because whole events are returned
-      read B: all columns, because whole events are returned
-      join a, b: from the rarest in the data at hand, each next one by a search in its time range
+      read A: all columns, because the query returns whole events
+      read B: all columns, because the query returns whole events
+      join a, b: start with the rarest in the data, then search each next one in its time range
     <BLANKLINE>
     STATE
       A as a: kept for 5
@@ -150,11 +150,12 @@ def explain(
     WRITTEN
       PATTERN FOLLOWS(A a, B b, 5);
     <BLANKLINE>
-    OPERATORS: FOLLOWS(x, y, d) and the like are items and relations between their starts and ends
+    OPERATORS: operators such as FOLLOWS(x, y, d) are items and relations between their ends
       -- FOLLOWS: a.e < b.e, b.e - a.e <= 5
       PATTERN AND(A a, B b);
     """
-    statements = _single_statement(query, constraints)
+    statements = written_statements(query, constraints)
+    refuse_several(statements)
     if stages:
         return stages_text(statements)
     return "\n\n".join(entry.to_text() for entry in explained_statements(statements, time))
@@ -199,7 +200,10 @@ def _acting(statements: Statements) -> tuple[PatternQuery, ...]:
 
 def single_statement(query: QueryLike, constraints: ConstraintsLike | None = None) -> LoweredProgram:
     """Return the only query with its constraints and its text, so that messages can cite it."""
-    return lowered_result(_single_statement(query, constraints))
+    written = written_statements(query, constraints)
+    if len(written.results) != 1:
+        refuse_several(written)
+    return lowered_result(written) if written.heads else lower(written)
 
 
 def lowered_result(written: CheckedProgram) -> LoweredProgram:
@@ -223,13 +227,6 @@ def has_one_result(statements: Statements) -> bool:
     if statements.results or statements.ruleset is None:
         return len(statements.results) == 1
     return len(unused_heads(statements.ruleset)) == 1
-
-
-def _single_statement(query: QueryLike, constraints: ConstraintsLike | None) -> CheckedProgram:
-    """Return the only query as written."""
-    statements = written_statements(query, constraints)
-    refuse_several(statements)
-    return statements
 
 
 def refuse_several(statements: Statements) -> None:

@@ -375,7 +375,7 @@ def test_eager_matches_of_traces_that_end_are_refused() -> None:
 
 def test_what_is_watched_does_not_depend_on_the_hash_of_texts() -> None:
     program = (
-        "import ensue; w = ensue.workflow('A -> (B | C) -> {D, E -> F} -> G'); "
+        "import ensue; w = ensue.process.workflow('A -> (B | C) -> {D, E -> F} -> G'); "
         "print(ensue.explain('PATTERN SEQ(A a, AND(D d, F f), G g) PARTITION BY k', constraints=w))"
     )
     said = {
