@@ -536,7 +536,10 @@ def test_a_reader_that_leaves_is_no_failure(
         (["fmt", "pair.ensue"], "ensue.apps.cli.check.formatted_files"),
         (["explain", "pair.ensue"], "ensue.apps.cli.program_files.read_program"),
         (["detect", "pair.ensue", "--events", "events.csv", "--time", "t"], "ensue.apps.cli.detect.detect_in_files"),
-        (["violations", "pair.ensue", "--events", "events.csv", "--time", "t"], "ensue.apps.cli.program_files.read_program"),
+        (
+            ["violations", "pair.ensue", "--events", "events.csv", "--time", "t"],
+            "ensue.apps.cli.program_files.read_program",
+        ),
         (["why-not", "pair.ensue", "--data", "events.csv", "--time", "t"], "ensue.apps.cli.program_files.read_program"),
         (["init", "--data", "events.csv"], "ensue.apps.cli.starter.start_project"),
         (["bench"], "ensue.apps.cli.bench.drawn_work"),
