@@ -26,7 +26,7 @@ COMPILE := --quiet --generate-hashes --strip-extras --allow-unsafe --no-emit-ind
 PROJECT := --build-deps-for=editable
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo ready test test-slow test-all check format soak bench lock clean
+.PHONY: help setup demo ready test test-slow test-all check format docs soak bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ format: $(DEVELOPMENT) ## format the code and apply automatic fixes with ruff
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
+docs: $(DEVELOPMENT) ## build the documentation site into site/; a broken link is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 soak: ready ## run the long-running tests; PART= one of cases, stream, kills, setup, pages, inputs, benchmarks
 	$(BIN)/pytest -m soak $(if $(PART),--part $(PART))
 
@@ -91,7 +94,7 @@ lock: ## regenerate the lock files (LOCK_FLAGS=--upgrade for newer versions)
 		--output-file requirements-dev.lock pyproject.toml
 
 clean: ## remove .venv, caches and builds
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks dist build
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .benchmarks dist build site
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:

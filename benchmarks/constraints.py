@@ -122,7 +122,7 @@ class Variant:
 
 
 def make_variant(name: str, part: Part, longest: int) -> Variant:
-    known = {WITH: workflow(PROCESS), WITHOUT: ensue.ends(*ENDS), WINDOW: None}[name]
+    known = {WITH: workflow(PROCESS), WITHOUT: ensue.constraints.ends(*ENDS), WINDOW: None}[name]
     return Variant(part.query.format(window=f" WITHIN {longest}" if name == WINDOW else ""), known)
 
 

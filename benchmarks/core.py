@@ -29,7 +29,7 @@ def unit(events: pa.Table) -> float:
 
 
 def detect(events: pa.Table, query: str) -> pa.Table:
-    return ensue.detect(events, query, time="t", type="type", limit=None)
+    return ensue.detect(events, query, time="t", type="type", limits=ensue.Limits(matches=None))
 
 
 def pattern_figures(count: int, keys: int) -> Iterator[Figure]:

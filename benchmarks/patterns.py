@@ -40,6 +40,7 @@ TYPES = 20
 VALUES = 1_000
 BEGIN = 1_704_067_200_000
 COLUMNS = {"time": "t", "type": "type"}
+LIMITS = ensue.Limits(matches=None)
 TARGETS = {100: 0.2, 1_000: 1.0}
 PLANNING_TARGET = 1.5
 BATCH_TARGET = 3.0
@@ -84,7 +85,7 @@ def make_program(patterns: int) -> str:
 
 
 def run(program: str, events: pa.Table) -> Mapping[str, pa.Table]:
-    return ensue.run(program, events, limit=None, **COLUMNS)
+    return ensue.run(events, program, limits=LIMITS, **COLUMNS)
 
 
 def run_figures(events: pa.Table, sizes: list[int], runs: int) -> Iterator[Figure]:
@@ -136,7 +137,7 @@ def write_profile(path: Path, events: pa.Table, patterns: int, entries: int = 40
 def batch_seconds(spark: Any, folder: Path, program: str, action: Callable[[ensue.Results], None]) -> float:
     """The time from the text until the matches of all patterns are computed."""
     began = time.perf_counter()
-    found = ensue.run(program, spark.read.parquet(str(folder)), limit=None, **COLUMNS)
+    found = ensue.run(spark.read.parquet(str(folder)), program, limits=LIMITS, **COLUMNS)
     action(found)
     spent = time.perf_counter() - began
     found.release()
@@ -166,9 +167,14 @@ def stream_seconds(spark: Any, folder: Path, program: str) -> float:
     frame = spark.readStream.schema("t timestamp, key long, type string, v long").option("maxFilesPerTrigger", 1)
     stream = frame.parquet(str(folder)).withWatermark("t", "1 second")
     with tempfile.TemporaryDirectory() as checkpoint:
-        options = {"checkpoint": checkpoint, "available_now": True, "status": False, "limit": None}
-        running = ensue.start(program, stream, to=discard, **options, **COLUMNS)
-        running.wait()
+        options = {
+            "checkpointLocation": checkpoint,
+            "trigger": {"availableNow": True},
+            "status": False,
+            "limits": LIMITS,
+        }
+        running = ensue.start(stream, program, to=discard, **options, **COLUMNS)
+        running.awaitTermination()
         progress = [dict(entry) for entry in running.queries[0].recentProgress if entry["numInputRows"]]
     times = [entry["durationMs"]["triggerExecution"] / 1000 for entry in progress]
     return median(times[min(FIRST_MICRO_BATCHES, len(times) - 1) :])

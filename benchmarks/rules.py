@@ -76,7 +76,7 @@ def measure_blocks(number: int, runs: int) -> float:
     best = float("inf")
     for _ in range(runs):
         started = time.perf_counter()
-        found = ensue.detect(table, program, time="t", type="type", limit=None)
+        found = ensue.detect(table, program, time="t", type="type", limits=ensue.Limits(matches=None))
         best = min(best, time.perf_counter() - started)
         if found.num_rows != number:
             raise SystemExit(f"expected {number} events, one per block; found {found.num_rows}")

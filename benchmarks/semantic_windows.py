@@ -170,12 +170,12 @@ def contenders(spark: Any, files: Sequence[Path], point: Point) -> dict[str, Cal
 
     def in_process() -> Found:
         events = pa.concat_tables([pq.read_table(name, columns=columns) for name in names])
-        return summed_table(ensue.detect(events, query, time="t", type="type", limit=None))
+        return summed_table(ensue.detect(events, query, time="t", type="type", limits=ensue.Limits(matches=None)))
 
     return {
         SQL: lambda: summed(joined(frame(), point)),
         SLOTS: lambda: summed(joined_by_slots(frame(), point)),
-        SPARK: lambda: summed(ensue.detect(frame(), query, time="t", type="type", limit=None)),
+        SPARK: lambda: summed(ensue.detect(frame(), query, time="t", type="type", limits=ensue.Limits(matches=None))),
         PROCESS: in_process,
     }
 

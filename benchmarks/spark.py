@@ -197,7 +197,7 @@ def batch_part(spark: Any, data: Path, size: Size) -> Iterator[Figure]:
     def eight() -> Any:
         nonlocal before
         before.release()
-        before = ensue.run(program, events, time="t", type="type")
+        before = ensue.run(events, program, time="t", type="type")
         return reduce(lambda one, other: one.union(other), before.values())
 
     many = seconds(eight, size.runs)

@@ -26,6 +26,7 @@ TARGETS = {
     ("--version",): 0.1,
     ("check", "pair.ensue"): 0.3,
     ("fmt", "--check", "pair.ensue"): 0.3,
+    ("errors", "open-scope"): 0.3,
     ("--help",): 0.5,
     ("explain", "pair.ensue"): 0.8,
 }

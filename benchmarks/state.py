@@ -68,13 +68,13 @@ def figures(events: int, keys: int, runs: int) -> list[dict[str, object]]:
     crowd, crowded = homes(events, keys, many), PROGRAM.format(people=", ".join(many))
     columns = {"kitchen": "P(anyone in kitchen)", "at_home": "E(count(not outside))", "best": "MOST LIKELY(alice)"}
     options = {"time": "t", "type": "type"}
-    ensue.beliefs(table.slice(0, 100), program, **options)  # kernels are compiled
-    exact = seconds(lambda: ensue.beliefs(table, program, **options), runs)
+    ensue.beliefs.of(table.slice(0, 100), program, **options)  # kernels are compiled
+    exact = seconds(lambda: ensue.beliefs.of(table, program, **options), runs)
     uncertain = table.append_column("p", pa.array(np.full(events, 0.9)))
-    mixed = seconds(lambda: ensue.beliefs(uncertain, program, probability="p", **options), runs)
-    tracked = seconds(lambda: ensue.track(table, program, columns, **options), runs)
-    apart = seconds(lambda: ensue.beliefs(table, program, limit=1, **options), runs)
-    large = seconds(lambda: ensue.beliefs(crowd, crowded, **options), runs)
+    mixed = seconds(lambda: ensue.beliefs.of(uncertain, program, probability="p", **options), runs)
+    tracked = seconds(lambda: ensue.beliefs.track(table, program, columns, **options), runs)
+    apart = seconds(lambda: ensue.beliefs.of(table, program, largest_joint=1, **options), runs)
+    large = seconds(lambda: ensue.beliefs.of(crowd, crowded, **options), runs)
     rate = events / exact
     return [
         {

@@ -88,7 +88,7 @@ def feed(detector: ensue.Detector, piece: Piece) -> int:
 
 def warm_detector(query: str, events: pa.Table, warm_up: int) -> ensue.Detector:
     """A detector whose state is full."""
-    detector = ensue.Detector(query, time="t", type="type", limit=None)
+    detector = ensue.Detector(query, time="t", type="type", limits=ensue.Limits(matches=None))
     for piece in cut(events, 0, warm_up, min(WARM_UP_STEP, warm_up)):
         feed(detector, piece)
     return detector

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ensue import workflow
+from ensue.process import workflow
 
 pytestmark = pytest.mark.slow
 

@@ -90,8 +90,8 @@ def run_rules(case: Case, events: Sequence[CaseEvent]) -> ensue.Results:
         warnings.simplefilter("ignore", EnsueWarning)
         inputs = input_of(case, events)
         return ensue.run(
-            case.query,
             inputs,
+            case.query,
             time="time",
             type=type_column,
             end=end,

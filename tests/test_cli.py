@@ -153,7 +153,7 @@ PATTERN latest SEQ(A a, B b, C c) PARTITION BY id WITHIN 5 MATCH RECENT
 
 
 def test_explain_stages(folder: Path) -> None:
-    program = ensue.parse_file(folder / "pair.ensue")
+    program = ensue.parse(folder / "pair.ensue")
     assert ensue_command("explain", "pair.ensue", "--stages").stdout == program.explain(stages=True) + "\n"
     as_json = json.loads(ensue_command("explain", "pair.ensue", "--stages", "--format", "json").stdout)
     assert as_json["lone"] == ensue.explain(program.queries[1], stages=True)
@@ -315,7 +315,7 @@ def test_a_range_of_integer_time(folder: Path) -> None:
     assert [match["end"] for match in matches] == [4]
     soon = ensue_command(*given, "--since", "soon")
     assert (soon.exit_code, soon.stdout) == (1, "")
-    assert "time is integer, so `--since` is one too" in soon.stderr
+    assert "the time column is integer, so `--since` must be an integer" in soon.stderr
 
 
 LAW = "CONSTRAINT EXCLUSIVE(A, B);"
@@ -376,7 +376,7 @@ def test_limit_stops_the_run(folder: Path, limit: int, exit_code: int) -> None:
     if exit_code:
         assert "pattern `pattern_1` has more than 0 matches" in result.stderr
         assert "`--limit` raises the limit" in result.stderr
-        assert "`limit=`" not in result.stderr
+        assert "`limits=" not in result.stderr
     else:
         assert result.stderr == "pattern_1: 1 match\n"
 
@@ -445,6 +445,36 @@ def test_warnings_are_one_line_on_stderr(folder: Path) -> None:
     assert "Warning" not in result.stderr
 
 
+# --- errors
+
+
+def test_errors_explains_a_code_as_written_or_as_a_message_has_it() -> None:
+    explained = ensue_command("errors", "open-scope")
+    assert (explained.exit_code, explained.stderr) == (0, "")
+    assert explained.stdout.startswith("error[open-scope] (The structure of a pattern)\n\n")
+    assert "\nExample:\n\n    PATTERN " in explained.stdout
+    assert "\nOutput:\n\n    error[open-scope]: " in explained.stdout
+    assert ensue_command("errors", "error[open-scope]:").stdout == explained.stdout
+    as_json = json.loads(ensue_command("errors", "open-scope", "--format", "json").stdout)
+    assert as_json["code"] == "open-scope"
+    assert as_json["examples"][0]["output"].startswith("error[open-scope]: ")
+
+
+def test_errors_lists_all_codes() -> None:
+    listed = ensue_command("errors").stdout
+    assert "\n  open-scope " in listed
+    as_json = json.loads(ensue_command("errors", "--format", "json").stdout)
+    assert all(f"  {entry['code']} " in listed for entry in as_json)
+
+
+def test_errors_names_codes_similar_to_an_unknown_one() -> None:
+    misspelt = ensue_command("errors", "open-scop")
+    assert (misspelt.exit_code, misspelt.stdout) == (2, "")
+    assert "hint: similar codes: open-scope" in misspelt.stderr
+    unknown = ensue_command("errors", "xyz")
+    assert (unknown.exit_code, "`ensue errors` lists all codes" in unknown.stderr) == (2, True)
+
+
 # --- processes: start-up, pipes
 
 
@@ -453,7 +483,10 @@ def test_what_looks_at_programs_only_loads_nothing_that_works_on_data(folder: Pa
     code = """
 import sys
 from ensue.apps.cli import main
-for arguments in (["--version"], ["check", "pair.ensue"], ["fmt", "--check", "pair.ensue"], ["check", "gone.ensue"]):
+for arguments in (
+    ["--version"], ["check", "pair.ensue"], ["fmt", "--check", "pair.ensue"], ["check", "gone.ensue"],
+    ["errors"], ["errors", "syntax"], ["errors", "sintax"],
+):
     sys.argv[1:] = arguments
     try:
         main()
@@ -470,7 +503,7 @@ assert not {"numba", "pandas", "pyarrow", "pyspark", "ensue.engine", "ensue.api"
 """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "Traceback" not in ran.stderr
-    assert [line for line in ran.stderr.splitlines() if line.isdigit()] == ["0", "0", "1", "2", "0", "0"]
+    assert [line for line in ran.stderr.splitlines() if line.isdigit()] == ["0", "0", "1", "2", "0", "0", "2", "0", "0"]
     assert ran.stdout.startswith(f"ensue {ensue.__version__}\n")
     assert "error[no-such-file]" in ran.stderr
 
@@ -603,6 +636,7 @@ def test_completion_for_bash(folder: Path) -> None:
     assert completed("ensue detect pair.ensue --pattern l") == ["lone"]
     assert completed("ensue detect gone.ensue --pattern l") == []
     assert completed("ensue explain --pattern l") == []
+    assert completed("ensue errors open-sc") == ["open-scope"]
 
 
 # --- docs/cli.md

@@ -144,7 +144,7 @@ def test_fmt_of_programs_of_the_project(path: Path, tmp_path: Path) -> None:
     copy = tmp_path / path.name
     copy.write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
     assert command("fmt", str(copy)).exit_code == 0
-    assert ensue.parse_file(copy) == ensue.parse_file(path)
+    assert ensue.parse(copy) == ensue.parse(path)
     assert command("fmt", "--check", str(copy)).exit_code == 0
 
 

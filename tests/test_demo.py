@@ -105,7 +105,7 @@ def broken_promises(events: pa.Table) -> list[int]:
 @pytest.mark.parametrize("seed", [7, 8])
 def test_matches_are_those_of_a_plain_reading(seed: int) -> None:
     events = draw_orders(5_000, seed)
-    found = ensue.run(demo_program(), events, time="t", type="type")
+    found = ensue.run(events, demo_program(), time="t", type="type")
     assert list(found) == list(READINGS)
     for name, reading in READINGS.items():
         expected = sorted(order for order, history in histories(events) for _ in range(reading(history)))

@@ -25,15 +25,15 @@ from inside import (
 )
 
 FORMS: list[tuple[Constraint, str]] = [
-    (ensue.prior("A", "order line"), "PRIOR(A, `order line`)"),
-    (ensue.exclusive("A", "B", "C"), "EXCLUSIVE(A, B, C)"),
-    (ensue.require("A", "B"), "REQUIRE(A, B)"),
-    (ensue.ends("A"), "ENDS(A)"),
-    (ensue.ends_within("30 days"), "ENDS WITHIN 30 days"),
-    (ensue.ends_within(timedelta(days=30)), "ENDS WITHIN 30 days"),
-    (ensue.ends_within(100), "ENDS WITHIN 100"),
-    (ensue.implies("A", "B", then="C"), "A AND B IMPLIES C"),
-    (ensue.implies("A", never="C"), "A IMPLIES NOT C"),
+    (ensue.constraints.prior("A", "order line"), "PRIOR(A, `order line`)"),
+    (ensue.constraints.exclusive("A", "B", "C"), "EXCLUSIVE(A, B, C)"),
+    (ensue.constraints.require("A", "B"), "REQUIRE(A, B)"),
+    (ensue.constraints.ends("A"), "ENDS(A)"),
+    (ensue.constraints.ends_within("30 days"), "ENDS WITHIN 30 days"),
+    (ensue.constraints.ends_within(timedelta(days=30)), "ENDS WITHIN 30 days"),
+    (ensue.constraints.ends_within(100), "ENDS WITHIN 100"),
+    (ensue.constraints.implies("A", "B", then="C"), "A AND B IMPLIES C"),
+    (ensue.constraints.implies("A", never="C"), "A IMPLIES NOT C"),
 ]
 
 
@@ -46,18 +46,18 @@ def test_forms(constraint: Constraint, text: str) -> None:
 @pytest.mark.parametrize(
     ("make", "code"),
     [
-        (lambda: ensue.prior("A", "A"), "repeated-stream"),
-        (lambda: ensue.implies("A", then="A"), "repeated-stream"),
-        (lambda: ensue.exclusive("A"), "constraint-size"),
-        (lambda: ensue.ends(), "constraint-size"),
-        (lambda: ensue.implies(then="A"), "constraint-size"),
-        (lambda: ensue.implies("A"), "constraint-size"),
-        (lambda: ensue.implies("A", then="B", never="C"), "constraint-size"),
-        (lambda: ensue.ends_within("5 events"), "constraint-window"),
-        (lambda: ensue.ends_within(Events(5)), "constraint-window"),
-        (lambda: ensue.ends_within(Ticks(-5)), "window-size"),
-        (lambda: ensue.ends_within(0), "constraint-window"),
-        (lambda: ensue.ends_within(-1), "window-size"),
+        (lambda: ensue.constraints.prior("A", "A"), "repeated-stream"),
+        (lambda: ensue.constraints.implies("A", then="A"), "repeated-stream"),
+        (lambda: ensue.constraints.exclusive("A"), "constraint-size"),
+        (lambda: ensue.constraints.ends(), "constraint-size"),
+        (lambda: ensue.constraints.implies(then="A"), "constraint-size"),
+        (lambda: ensue.constraints.implies("A"), "constraint-size"),
+        (lambda: ensue.constraints.implies("A", then="B", never="C"), "constraint-size"),
+        (lambda: ensue.constraints.ends_within("5 events"), "constraint-window"),
+        (lambda: ensue.constraints.ends_within(Events(5)), "constraint-window"),
+        (lambda: ensue.constraints.ends_within(Ticks(-5)), "window-size"),
+        (lambda: ensue.constraints.ends_within(0), "constraint-window"),
+        (lambda: ensue.constraints.ends_within(-1), "window-size"),
     ],
 )
 def test_problems(make: Callable[[], object], code: str) -> None:
@@ -69,9 +69,9 @@ def test_problems(make: Callable[[], object], code: str) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: ensue.exclusive(["A", "B"]), r"exclusive\(\*streams\)"),  # type: ignore[arg-type]
-        (lambda: ensue.prior(ensue.event("A"), "B"), "names of streams"),  # type: ignore[arg-type]
-        (lambda: ensue.implies("A", then=5), "names of streams"),  # type: ignore[arg-type]
+        (lambda: ensue.constraints.exclusive(["A", "B"]), r"exclusive\(\*streams\)"),  # type: ignore[arg-type]
+        (lambda: ensue.constraints.prior(ensue.event("A"), "B"), "names of streams"),  # type: ignore[arg-type]
+        (lambda: ensue.constraints.implies("A", then=5), "names of streams"),  # type: ignore[arg-type]
     ],
 )
 def test_what_is_no_name(make: Callable[[], object], message: str) -> None:
@@ -96,8 +96,8 @@ TEXT = "CONSTRAINT PRIOR(A, B); CONSTRAINT ENDS(B)"
         TEXT,
         ensue.parse(TEXT),
         ensue.parse(f"PATTERN A a PARTITION BY id; {TEXT}"),
-        [ensue.prior("A", "B"), ConstraintStatement(Ends(("B",)))],
-        (constraint for constraint in [ensue.prior("A", "B"), ensue.ends("B")]),
+        [ensue.constraints.prior("A", "B"), ConstraintStatement(Ends(("B",)))],
+        (constraint for constraint in [ensue.constraints.prior("A", "B"), ensue.constraints.ends("B")]),
         ["CONSTRAINT PRIOR(A, B)", ensue.parse("CONSTRAINT ENDS(B)")],
         Workflow(),
         [Workflow()],

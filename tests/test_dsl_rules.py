@@ -9,23 +9,9 @@ import pyarrow as pa
 import pytest
 
 import ensue
-from ensue import (
-    QueryError,
-    RuleItem,
-    RuleStatement,
-    atom,
-    fact,
-    name,
-    on,
-    rule,
-    stream,
-    table,
-    timer,
-    together,
-    value,
-    var,
-    while_,
-)
+from ensue import QueryError, rule, var
+from ensue.fn import value
+from ensue.rules import RuleItem, RuleStatement, atom, fact, name, on, stream, table, timer, together, while_
 from inside import ALLEN, RELATIONS, TIMERS, Item, items_of, parse_items, parse_statements
 
 ORDER = atom("order", "id", "p", "q").named("o")
@@ -47,7 +33,7 @@ ITEMS: list[tuple[Any, str]] = [
     (while_("w").collect(atom("shipped", "id").named("c")), "while w: collect c: shipped(id)"),
     (name("q") * 2 < 10, "q * 2 < 10"),
     (ORDER["s"] > var("s").e - 5, "o.s > s.e - 5"),
-    (ensue.call("starts_with", name("p"), "a"), "starts_with(p, 'a')"),
+    (ensue.fn.call("starts_with", name("p"), "a"), "starts_with(p, 'a')"),
     ("o before s", "o before s"),
 ]
 ITEMS += [(getattr(ORDER, relation)(SHIPPED), f"o {relation} s") for relation in sorted(RELATIONS)]
@@ -62,7 +48,7 @@ STATEMENTS: list[tuple[RuleStatement, str]] = [
         "RULE overdue(id) <- o: order(id, p, q), w: extend(o, 6 hours), while w: not shipped(id, _), q < 10",
     ),
     (
-        rule("report", "id", "q * 2", "n = count(c)", 5, name("p"), total=ensue.sum_("q") * 2, kind=value("x")).when(
+        rule("report", "id", "q * 2", "n = count(c)", 5, name("p"), total=ensue.fn.sum("q") * 2, kind=value("x")).when(
             "o: order(id, p), while o: collect c: shipped(id, q)"
         ),
         "RULE report(id, q * 2, n = count(c), 5, p, total = sum(q) * 2, kind = 'x') <- "
@@ -128,9 +114,9 @@ def test_a_list_of_rules_and_queries_is_a_program() -> None:
     )
     pair = ensue.seq("order o", "shipped s").within(5).as_pattern("pair")
     text = "RULE twice(id) <- done(id)"
-    found = ensue.run([shipped, pair, text], events, time="t", type="type")
+    found = ensue.run(events, [shipped, pair, text], time="t", type="type")
     assert {head: found[head].num_rows for head in ("done", "twice", "pair")} == {"done": 1, "twice": 1, "pair": 1}
-    assert ensue.run(shipped, events, time="t", type="type")["done"].to_pylist() == found["done"].to_pylist()
+    assert ensue.run(events, shipped, time="t", type="type")["done"].to_pylist() == found["done"].to_pylist()
 
 
 @pytest.mark.parametrize(
@@ -162,15 +148,15 @@ def test_what_is_refused_at_once(build: Callable[[], object], code: str) -> None
         (lambda: ORDER.before(5), "takes a name"),  # type: ignore[arg-type]
         (lambda: atom(5), "takes a name"),  # type: ignore[arg-type]
         (lambda: atom("order", var("o")), "not the variable"),
-        (lambda: rule("a", "id").when(), "ensue.fact"),
-        (lambda: rule("a", "id").when(5), "an item of a rule"),  # type: ignore[arg-type]
+        (lambda: rule("a", "id").when(), "ensue.rules.fact"),
+        (lambda: rule("a", "id").when(5), "a rule item must be"),  # type: ignore[arg-type]
         (lambda: rule(5), "takes names"),  # type: ignore[arg-type]
         (lambda: fact("vip"), "at least one value"),
         (lambda: table("price"), "at least one column"),
         (lambda: stream(), "the name of a stream"),
         (lambda: together(), "at least one item"),
-        (lambda: while_("w").no("q < 5"), "is an event"),
-        (lambda: while_("w").no(RuleItem(parse_items("a before b")[0])), "is an event"),  # type: ignore[arg-type]
+        (lambda: while_("w").no("q < 5"), "expected an event"),
+        (lambda: while_("w").no(RuleItem(parse_items("a before b")[0])), "expected an event"),  # type: ignore[arg-type]
     ],
 )
 def test_what_is_no_part_of_a_rule(build: Callable[[], object], message: str) -> None:

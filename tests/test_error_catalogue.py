@@ -1,7 +1,7 @@
 """docs/errors.md says what the product says: every code of the source, every example with its output to the letter.
 
 Python blocks before the first code of the page are run before every example, those before the first code of a section
-before the examples of that section.
+before the examples of that section. A `console` block is one command; the blocks run in a folder of their own.
 
 UPDATE_ERRORS=1 writes the outputs of today into the page.
 """
@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import ast
 import io
+import json
 import os
 import re
+import shlex
 import tempfile
 from contextlib import redirect_stdout
 from dataclasses import dataclass
@@ -19,21 +21,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 import ensue
+from inside import app
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "errors.md"
 SECTION_HEADING = re.compile(r"^## ")
 CODE_HEADING = re.compile(r"^### `(?P<code>[a-z-]+)`$")
 RENDERED_CODE = re.compile(r"^error\[([a-z-]+)\]", re.MULTILINE)
-MAKERS = frozenset({"Problem", "SchemaError", "LimitError", "StateError", "SetupError", "LiteralError", "report"})
+MAKERS = frozenset(
+    {"Problem", "SchemaError", "LimitError", "StateError", "SetupError", "LiteralError", "UsageError", "report"}
+)
 """What takes a code as its first argument."""
 
 
 @dataclass(frozen=True)
 class Example:
-    """A query text or Python code, and the output that the page prints below it (lines `begin` to `end`).
+    """A query text, Python code or a command, and the output that the page prints below it (lines `begin` to `end`).
 
     `setup` is the code of the page and of the section that runs before it.
     """
@@ -92,7 +98,7 @@ def _section(lines: list[str], begin: int, end: int, for_all: tuple[str, ...]) -
         blocks = blocks_of(lines, first, last)
         assert len(blocks) % 2 == 0, f"{code}: an example is a block and its output"
         for example, output in zip(blocks[::2], blocks[1::2], strict=True):
-            assert (example.language in ("ensue", "python"), output.language) == (True, "text"), code
+            assert (example.language in ("ensue", "python", "console"), output.language) == (True, "text"), code
             examples.append(Example(code, setup, example.language, example.text, output.text, output.begin, output.end))
     return examples
 
@@ -108,6 +114,7 @@ def output_of(example: Example) -> str:
     """What running the example prints, or the error of the query."""
     with tempfile.TemporaryDirectory(prefix="ensue-errors-") as folder, pytest.MonkeyPatch.context() as patched:
         patched.setattr(tempfile, "tempdir", folder)
+        patched.chdir(folder)
         return _output_of(example)
 
 
@@ -121,8 +128,10 @@ def _output_of(example: Example) -> str:
         exec(block, names)
     if example.language == "ensue":
         with pytest.raises(ensue.EnsueError) as caught:
-            ensue.run(example.text, names["events"], time="t", type="type")
+            ensue.run(names["events"], example.text, time="t", type="type")
         return str(caught.value)
+    if example.language == "console":
+        return CliRunner().invoke(app, shlex.split(example.text)[2:]).output.rstrip("\n")
     printed = io.StringIO()
     with redirect_stdout(printed):
         exec(example.text, names)
@@ -171,6 +180,17 @@ def test_example_says_what_the_page_prints(example: Example, request: pytest.Fix
     output = output_of(example)
     assert output == example.output
     assert set(RENDERED_CODE.findall(output)) == {example.code}
+
+
+def test_command_explains_every_code_with_its_examples() -> None:
+    entries = json.loads(CliRunner().invoke(app, ["errors", "--format", "json"]).stdout)
+    assert [entry["code"] for entry in entries] == list(dict.fromkeys(example.code for example in EXAMPLES))
+    assert all(entry["summary"] and entry["section"] for entry in entries)
+    for entry in entries:
+        explained = json.loads(CliRunner().invoke(app, ["errors", entry["code"], "--format", "json"]).stdout)
+        assert explained["explanation"].startswith(entry["summary"])
+        expected = [(item.language, item.output) for item in EXAMPLES if item.code == entry["code"]]
+        assert [(item["language"], item["output"]) for item in explained["examples"]] == expected
 
 
 def test_page_has_every_code_of_the_source_once_and_no_other() -> None:

@@ -151,7 +151,7 @@ def test_run_end_encoded_time_column() -> None:
 def test_dictionary_with_unused_repeated_and_null_words() -> None:
     words = pa.DictionaryArray.from_arrays(pa.array([0, 3, 1, 3, None], pa.int8()), pa.array(["A", "A", "zzz", "B"]))
     table = pa.table({"t": [1, 2, 3, 4, 5], "type": words, "id": [7, 7, 8, 8, 8]})
-    with pytest.warns(ensue.EnsueWarning, match="1 row without a type"):
+    with pytest.warns(ensue.EnsueWarning, match="1 row ignored: no type"):
         assert rows(table) == FOUND
 
 
@@ -654,7 +654,7 @@ def test_detect_batches_without_matches() -> None:
 def test_run_gives_each_pattern_its_table_in_the_kind_of_the_input(to_kind: Any) -> None:
     events = to_kind(EVENTS)
     found = ensue.run(
-        f"{RETURNING.replace('SEQ', 'pairs SEQ')}; PATTERN (B x) RETURN x.t", events, time="t", type="type"
+        events, f"{RETURNING.replace('SEQ', 'pairs SEQ')}; PATTERN (B x) RETURN x.t", time="t", type="type"
     )
     assert list(found) == ["pairs", "pattern_2"]
     assert all(type(table) is type(events) for table in found.values())
@@ -667,18 +667,18 @@ def test_run_gives_each_pattern_its_table_in_the_kind_of_the_input(to_kind: Any)
 def test_run_over_tables_of_which_each_pattern_names_some(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_events, "group_by_key", getattr(group_by_key, "py_func", group_by_key))
     tables = {name: pa.table({"t": [time], "id": [7]}) for time, name in enumerate("ABC")}
-    found = ensue.run("PATTERN p SEQ(A a, B b); PATTERN q SEQ(B b, C c)", tables, time="t")
+    found = ensue.run(tables, "PATTERN p SEQ(A a, B b); PATTERN q SEQ(B b, C c)", time="t")
     assert {name: table.num_rows for name, table in found.items()} == {"p": 1, "q": 1}
 
 
 def test_an_unnamed_pattern_does_not_hide_a_named_one() -> None:
-    found = ensue.run("PATTERN SEQ(A a, B b) WITHIN 5; PATTERN pattern_1 (A a)", EVENTS, time="t", type="type")
+    found = ensue.run(EVENTS, "PATTERN SEQ(A a, B b) WITHIN 5; PATTERN pattern_1 (A a)", time="t", type="type")
     assert len(found) == 2
 
 
 def test_results_compare_and_show_as_the_dictionary_they_are() -> None:
-    one = ensue.run("PATTERN p (A a)", EVENTS, time="t", type="type")
-    other = ensue.run("PATTERN p (B a)", EVENTS, time="t", type="type")
+    one = ensue.run(EVENTS, "PATTERN p (A a)", time="t", type="type")
+    other = ensue.run(EVENTS, "PATTERN p (B a)", time="t", type="type")
     assert one["p"] != other["p"]
     assert one.reports == other.reports
     assert (one == other) is False

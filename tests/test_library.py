@@ -96,7 +96,7 @@ def test_a_day_that_is_too_crowded_is_refused(generate: ModuleType) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_pages_cite_the_program(page: Path, run: ModuleType) -> None:
-    statements = ensue.parse_file(run.PROGRAM).statements.statements
+    statements = ensue.parse(run.PROGRAM).statements.statements
     cited = [
         node
         for block in blocks_of(page)

@@ -81,7 +81,10 @@ def test_without_tags_or_doors_much_less_is_known(
     questions = {person: run.QUESTIONS[person] for person in run.PEOPLE}
     right: dict[str, list[Any]] = {"all": [], "poorer": []}
     for seed, day in days.items():
-        told = {"all": answers[seed], "poorer": ensue.track(day.events, poorer, questions, time="t", type="type")}
+        told = {
+            "all": answers[seed],
+            "poorer": ensue.beliefs.track(day.events, poorer, questions, time="t", type="type"),
+        }
         for name, table in told.items():
             right[name] += [run.texts(table, person) == run.texts(day.truth, person) for person in run.PEOPLE]
     share = {name: np.concatenate(found).mean() for name, found in right.items()}
@@ -161,14 +164,14 @@ def test_batches_and_restarts_give_the_same_answers(
     events = days[SEEDS[0]].events.slice(0, 30 if size == 1 else None)
     rows, saved = [], None
     for first in range(0, events.num_rows, size):
-        tracker = ensue.StateTracker(ensue.parse_file(run.PROGRAM), run.QUESTIONS, time="t", type="type")
+        tracker = ensue.Detector(ensue.parse(run.PROGRAM), measures=run.QUESTIONS, time="t", type="type")
         if saved is not None:
             tracker.restore(saved)
         batch = events.slice(first, size)
         following = events.slice(first + size, 1).column("t").to_pylist()
         last = batch.column("t").to_pylist()[-1]
         assert [last] != following, "a batch ends between two events of one time"
-        rows.append(tracker.advance(batch, watermark=last).rows)
+        rows.append(tracker.advance(batch, watermark=last).tracked)
         saved = tracker.snapshot()
     streamed = run.with_display(pa.concat_tables(rows))
     assert streamed.num_rows == events.num_rows
@@ -204,10 +207,10 @@ def test_pages_show_what_is_printed_and_drawn(
 def test_the_small_numbers_of_the_paper() -> None:
     rooms = "STATE location OF alice IN (living, den) ON Seen s: OBSERVE alice IN s.room RELIABILITY 0.9"
     seen = pa.table({"t": [1], "type": ["Seen"], "room": ["den"]})
-    marginal = ensue.beliefs(seen, rooms, time="t", type="type").marginal("alice").to_pylist()
+    marginal = ensue.beliefs.of(seen, rooms, time="t", type="type").marginal("alice").to_pylist()
     assert {row["value"]: row["probability"] for row in marginal} == pytest.approx({"living": 0.1, "den": 0.9})
     home = """STATE location OF alice, bob IN (living, den, kitchen) STARTS alice: living, bob: kitchen
       ON Moved m: MOVE ANYONE FROM m.source TO m.target"""
     moved = pa.table({"t": [1], "type": ["Moved"], "source": ["living"], "target": ["den"]})
-    likely = ensue.beliefs(moved, home, time="t", type="type").most_likely().to_pylist()
+    likely = ensue.beliefs.of(moved, home, time="t", type="type").most_likely().to_pylist()
     assert likely == [{"alice": "den", "bob": "kitchen", "probability": 1.0}]

@@ -66,12 +66,21 @@ def test_wheel_holds_every_file_of_the_package(wheel: Path) -> None:
     files = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src" / "ensue").rglob("*.*")}
     packed = set(zipfile.ZipFile(wheel).namelist())
     assert {name for name in files if "__pycache__" not in name} - packed == set()
-    assert {"ensue/apps/pipelines/schema.json", "ensue/apps/cli/demo.ensue", "ensue/py.typed"} <= packed
+    assert {
+        "ensue/apps/pipelines/schema.json",
+        "ensue/apps/cli/demo.ensue",
+        "ensue/errors.md",
+        "ensue/py.typed",
+    } <= packed
 
 
 def test_ensue_comes_from_the_wheel(python: Path, tmp_path: Path) -> None:
     place = run(python, "-c", "import ensue; print(ensue.__file__)", cwd=tmp_path).strip()
     assert Path(place).is_relative_to(python.parent.parent)
+
+
+def test_errors_are_explained_from_the_wheel(python: Path, tmp_path: Path) -> None:
+    assert "error[open-scope]: " in run(python, "-m", "ensue.apps.cli", "errors", "open-scope", cwd=tmp_path)
 
 
 def test_pages_print_what_stands_below(python: Path, tmp_path: Path) -> None:

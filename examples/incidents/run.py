@@ -35,7 +35,7 @@ def read_incidents(path: Path) -> pa.Table:
 
 
 def find(incidents: pa.Table) -> Mapping[str, pa.Table]:
-    return ensue.run(ensue.parse_file(PROGRAM), incidents, time="time", type="activity")
+    return ensue.run(incidents, ensue.parse(PROGRAM), time="time", type="activity")
 
 
 def most_affected(matches: pa.Table, columns: tuple[str, ...]) -> Iterator[str]:
@@ -63,7 +63,7 @@ def main() -> None:
     incidents = read_incidents(chosen.incidents)
     print("\n".join(summary(incidents, find(incidents))))
     if chosen.report is not None:
-        page = ensue.report(incidents, ensue.parse_file(PROGRAM), time="time", type="activity", title="Incidents")
+        page = ensue.report(incidents, ensue.parse(PROGRAM), time="time", type="activity", title="Incidents")
         print(f"Written to {page.save(chosen.report)}")
 
 

@@ -35,24 +35,24 @@ Rows = list[dict[str, Any]]
 
 def find_in_batch(folder: Path) -> dict[str, pa.Table]:
     """Runs the program over all readings at once, without Spark."""
-    return dict(ensue.run(ensue.parse_file(PROGRAM), pq.read_table(folder / "readings"), time="t", type="type"))
+    return dict(ensue.run(pq.read_table(folder / "readings"), ensue.parse(PROGRAM), time="t", type="type"))
 
 
 def find_in_stream(folder: Path, spark: SparkSession) -> dict[str, pa.Table]:
     """Runs the program on a stream of the files, one per micro-batch, until all are read."""
-    program, readings = ensue.parse_file(PROGRAM), str(folder / "readings")
+    program, readings = ensue.parse(PROGRAM), str(folder / "readings")
     columns = spark.read.parquet(readings).schema
     stream = spark.readStream.schema(columns).option("maxFilesPerTrigger", 1).parquet(readings)
     alerts = {name: str(folder / "alerts" / name) for name in program.names}
     ensue.start(
-        program,
         stream.withWatermark("t", WATERMARK),
+        program,
         to=alerts,
-        checkpoint=str(folder / "checkpoint"),
+        checkpointLocation=str(folder / "checkpoint"),
         time="t",
         type="type",
-        available_now=True,
-    ).wait()
+        trigger={"availableNow": True},
+    ).awaitTermination()
     return {name: spark.read.parquet(path).drop("batch").toArrow() for name, path in alerts.items()}
 
 
@@ -60,7 +60,7 @@ def readings_by_id(folder: Path) -> dict[str, str]:
     """Returns each reading as one line, by the id that `lineage` returns. This is also a query."""
     columns = "r.t AS t, r.tag AS tag, r.reader AS reader, lineage(r) AS ids"
     program = ";".join(f"PATTERN {stream} ({stream} r) RETURN {columns}" for stream in STREAMS.values())
-    found = ensue.run(ensue.parse(program), pq.read_table(folder / "readings"), time="t", type="type")
+    found = ensue.run(pq.read_table(folder / "readings"), ensue.parse(program), time="t", type="type")
     return {
         row["ids"][0]: describe(row["t"], stream, row["tag"], row["reader"])
         for stream, rows in found.items()

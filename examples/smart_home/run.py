@@ -48,7 +48,7 @@ BINS = 5
 
 def answer(events: pa.Table) -> pa.Table:
     """Returns the beliefs and the content of the display after each event."""
-    tracked = ensue.track(events, ensue.parse_file(PROGRAM), QUESTIONS, time="t", type="type")
+    tracked = ensue.beliefs.track(events, ensue.parse(PROGRAM), QUESTIONS, time="t", type="type")
     return with_display(tracked)
 
 
@@ -69,7 +69,7 @@ def wanted_display(truth: pa.Table) -> NDArray[np.str_]:
 
 
 def find(events: pa.Table) -> Mapping[str, pa.Table]:
-    return ensue.run(ensue.parse_file(PROGRAM), events, time="t", type="type")
+    return ensue.run(events, ensue.parse(PROGRAM), time="t", type="type")
 
 
 def calibration(answers: pa.Table, truth: pa.Table) -> list[tuple[float, float, int]]:

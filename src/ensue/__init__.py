@@ -5,348 +5,47 @@
 >>> query = "PATTERN SEQ(Order o, Shipped s) PARTITION BY id WITHIN 10 RETURN o.id AS id, s.t AS at"
 >>> ensue.detect(events, query, time="t", type="type").to_pylist()
 [{'id': 7, 'at': 3}]
+
+Every function takes the events first and the query second. Events are a pyarrow, pandas or polars table, a Spark
+DataFrame, or a mapping of one table per stream. A query is a text, a `pathlib.Path` of an `.ensue` file, or Python:
+
+>>> ensue.seq("Order o", "NOT Paid p", "Shipped s").partition_by("id").within(10)
+Query("PATTERN SEQ(Order o, NOT Paid p, Shipped s)
+  PARTITION BY id
+  WITHIN 10")
+
+Find matches
+    detect(events, query, time=...)     the matches of one pattern, as the kind of table that `events` is
+    run(events, query, time=...)        the matches of every pattern of a program, by name
+    detect_batches, any_match           matches as Arrow batches; the probability of at least one match
+    violations(events, query, ...)      the traces that break a constraint
+    Detector(query, time=...)           batches of events, step by step, in this process
+    start(events, query, to=..., ...)   a stream on Spark
+    events(table, time=..., ...)        describes the columns once: `source.detect(query)`, `source.run(query)`, ...
+
+Understand queries and results
+    parse, explain                      what a query means and how it will run
+    why_not, justify, waiting           why there is no match, what proves one, what a run waits for
+    report                              a run as one HTML page
+
+Build queries in Python
+    event seq all_of any_of absent var rule, and the namespaces
+    fn              values and aggregates: `fn.count`, `fn.max`, `fn.field`
+    ops             operators of SNOOP and COMPOSE: `ops.follows`, `ops.periodic`
+    rules           rules, facts and tables
+    constraints     what holds in every trace: `constraints.prior`
+
+More namespaces
+    actions         calls of functions, webhooks, topics and tables
+    beliefs         probabilistic state
+    process         workflows, BPMN, mining of constraints
+    learn           refinement of events by learned context
+
+`Limits` says how much a run may produce. Every error is an `EnsueError` with a code; `ensue errors CODE` explains it.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+import lazy_loader
 
-if TYPE_CHECKING:
-    from ensue.actions import (
-        Call,
-        Deliveries,
-        Reacted,
-        Reactor,
-        RejectedCall,
-        act,
-        kafka,
-        spark_sink,
-        table_sink,
-        webhook,
-    )
-    from ensue.api import Results, any_match, detect, detect_batches, run, violations
-    from ensue.beliefs import Beliefs, StateTracker, Tracked, beliefs, track
-    from ensue.constraints import ends, ends_within, exclusive, implies, prior, require
-    from ensue.detector import Advance, Detector
-    from ensue.engine.sources import Report
-    from ensue.errors import (
-        EnsueError,
-        EnsueNotice,
-        EnsueWarning,
-        LimitError,
-        QueryError,
-        SchemaError,
-        SetupError,
-        StateError,
-    )
-    from ensue.explanation import Proof, WhyNot, justify, waiting, why_not
-    from ensue.explanation.report import HtmlReport, report
-    from ensue.fn import (
-        avg,
-        count,
-        first_of,
-        flatten_of,
-        last_of,
-        lineage,
-        list_of,
-        max_,
-        min_,
-        prev,
-        probability,
-        stddev,
-        sum_,
-    )
-    from ensue.learn import Evaluation, Refinement, fit_refinement, load_refinement
-    from ensue.ops import (
-        any_event,
-        anyone,
-        aperiodic,
-        aperiodic_list,
-        both,
-        chain,
-        concurrent,
-        follows,
-        next_to,
-        not_follows,
-        not_precedes,
-        periodic,
-        periodic_list,
-        precedes,
-        prior_to,
-        relative,
-        simultaneous,
-        unless,
-    )
-    from ensue.process import Workflow, read_bpmn, workflow
-    from ensue.process.proposals import Proposal, mine
-    from ensue.programs import Program, explain, parse, parse_file
-    from ensue.python.patterns import PatternExpression, Query, absent, all_of, any_of, event, seq
-    from ensue.python.state import State, state
-    from ensue.python.values import Value, call, case, field, same, value, var
-    from ensue.rules import RuleItem, RuleStatement, atom, fact, name, on, rule, stream, table, timer, together, while_
-    from ensue.runtimes.spark.handle import Running
-    from ensue.runtimes.spark.session import spark_session
-    from ensue.streams import start, stream_state
+__version__ = "0.2.0"
 
-__version__ = "0.1.0"
-
-_HOMES = {
-    "Advance": "ensue.detector",
-    "Beliefs": "ensue.beliefs",
-    "Call": "ensue.actions",
-    "Deliveries": "ensue.actions",
-    "Detector": "ensue.detector",
-    "EnsueError": "ensue.errors",
-    "EnsueNotice": "ensue.errors",
-    "EnsueWarning": "ensue.errors",
-    "Evaluation": "ensue.learn",
-    "HtmlReport": "ensue.explanation.report",
-    "LimitError": "ensue.errors",
-    "PatternExpression": "ensue.python.patterns",
-    "Program": "ensue.programs",
-    "Proof": "ensue.explanation",
-    "Proposal": "ensue.process.proposals",
-    "Query": "ensue.python.patterns",
-    "QueryError": "ensue.errors",
-    "Reacted": "ensue.actions",
-    "Reactor": "ensue.actions",
-    "RejectedCall": "ensue.actions",
-    "Refinement": "ensue.learn",
-    "Report": "ensue.engine.sources",
-    "Results": "ensue.api",
-    "RuleItem": "ensue.rules",
-    "RuleStatement": "ensue.rules",
-    "Running": "ensue.runtimes.spark.handle",
-    "SchemaError": "ensue.errors",
-    "SetupError": "ensue.errors",
-    "State": "ensue.python.state",
-    "StateError": "ensue.errors",
-    "StateTracker": "ensue.beliefs",
-    "Tracked": "ensue.beliefs",
-    "Value": "ensue.python.values",
-    "WhyNot": "ensue.explanation",
-    "Workflow": "ensue.process",
-    "absent": "ensue.python.patterns",
-    "act": "ensue.actions",
-    "all_of": "ensue.python.patterns",
-    "any_event": "ensue.ops",
-    "any_of": "ensue.python.patterns",
-    "anyone": "ensue.ops",
-    "aperiodic": "ensue.ops",
-    "aperiodic_list": "ensue.ops",
-    "atom": "ensue.rules",
-    "avg": "ensue.fn",
-    "beliefs": "ensue.beliefs",
-    "both": "ensue.ops",
-    "call": "ensue.python.values",
-    "case": "ensue.python.values",
-    "chain": "ensue.ops",
-    "concurrent": "ensue.ops",
-    "count": "ensue.fn",
-    "detect": "ensue.api",
-    "detect_batches": "ensue.api",
-    "ends": "ensue.constraints",
-    "ends_within": "ensue.constraints",
-    "event": "ensue.python.patterns",
-    "exclusive": "ensue.constraints",
-    "explain": "ensue.programs",
-    "fact": "ensue.rules",
-    "field": "ensue.python.values",
-    "first_of": "ensue.fn",
-    "fit_refinement": "ensue.learn",
-    "flatten_of": "ensue.fn",
-    "follows": "ensue.ops",
-    "implies": "ensue.constraints",
-    "justify": "ensue.explanation",
-    "kafka": "ensue.actions",
-    "last_of": "ensue.fn",
-    "lineage": "ensue.fn",
-    "list_of": "ensue.fn",
-    "load_refinement": "ensue.learn",
-    "max_": "ensue.fn",
-    "min_": "ensue.fn",
-    "any_match": "ensue.api",
-    "mine": "ensue.process.proposals",
-    "name": "ensue.rules",
-    "next_to": "ensue.ops",
-    "not_follows": "ensue.ops",
-    "not_precedes": "ensue.ops",
-    "on": "ensue.rules",
-    "parse": "ensue.programs",
-    "parse_file": "ensue.programs",
-    "periodic": "ensue.ops",
-    "periodic_list": "ensue.ops",
-    "precedes": "ensue.ops",
-    "prev": "ensue.fn",
-    "probability": "ensue.fn",
-    "prior": "ensue.constraints",
-    "prior_to": "ensue.ops",
-    "read_bpmn": "ensue.process",
-    "relative": "ensue.ops",
-    "report": "ensue.explanation.report",
-    "require": "ensue.constraints",
-    "rule": "ensue.rules",
-    "run": "ensue.api",
-    "same": "ensue.python.values",
-    "seq": "ensue.python.patterns",
-    "simultaneous": "ensue.ops",
-    "spark_session": "ensue.runtimes.spark.session",
-    "spark_sink": "ensue.actions",
-    "start": "ensue.streams",
-    "state": "ensue.python.state",
-    "stddev": "ensue.fn",
-    "stream": "ensue.rules",
-    "stream_state": "ensue.streams",
-    "sum_": "ensue.fn",
-    "table": "ensue.rules",
-    "table_sink": "ensue.actions",
-    "timer": "ensue.rules",
-    "together": "ensue.rules",
-    "track": "ensue.beliefs",
-    "unless": "ensue.ops",
-    "value": "ensue.python.values",
-    "var": "ensue.python.values",
-    "violations": "ensue.api",
-    "waiting": "ensue.explanation",
-    "webhook": "ensue.actions",
-    "while_": "ensue.rules",
-    "why_not": "ensue.explanation",
-    "workflow": "ensue.process",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Public names are imported when they are first asked for, so that `ensue --help` does not wait for compilers."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'ensue' has no attribute '{name}'")
-    found = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = found
-    return found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
-
-
-__all__ = [
-    "Advance",
-    "Beliefs",
-    "Call",
-    "Deliveries",
-    "Detector",
-    "EnsueError",
-    "EnsueNotice",
-    "EnsueWarning",
-    "Evaluation",
-    "HtmlReport",
-    "LimitError",
-    "PatternExpression",
-    "Program",
-    "Proof",
-    "Proposal",
-    "Query",
-    "QueryError",
-    "Reacted",
-    "Reactor",
-    "Refinement",
-    "RejectedCall",
-    "Report",
-    "Results",
-    "RuleItem",
-    "RuleStatement",
-    "Running",
-    "SchemaError",
-    "SetupError",
-    "State",
-    "StateError",
-    "StateTracker",
-    "Tracked",
-    "Value",
-    "WhyNot",
-    "Workflow",
-    "absent",
-    "act",
-    "all_of",
-    "any_event",
-    "any_match",
-    "any_of",
-    "anyone",
-    "aperiodic",
-    "aperiodic_list",
-    "atom",
-    "avg",
-    "beliefs",
-    "both",
-    "call",
-    "case",
-    "chain",
-    "concurrent",
-    "count",
-    "detect",
-    "detect_batches",
-    "ends",
-    "ends_within",
-    "event",
-    "exclusive",
-    "explain",
-    "fact",
-    "field",
-    "first_of",
-    "fit_refinement",
-    "flatten_of",
-    "follows",
-    "implies",
-    "justify",
-    "kafka",
-    "last_of",
-    "lineage",
-    "list_of",
-    "load_refinement",
-    "max_",
-    "min_",
-    "mine",
-    "name",
-    "next_to",
-    "not_follows",
-    "not_precedes",
-    "on",
-    "parse",
-    "parse_file",
-    "periodic",
-    "periodic_list",
-    "precedes",
-    "prev",
-    "prior",
-    "prior_to",
-    "probability",
-    "read_bpmn",
-    "relative",
-    "report",
-    "require",
-    "rule",
-    "run",
-    "same",
-    "seq",
-    "simultaneous",
-    "spark_session",
-    "spark_sink",
-    "start",
-    "state",
-    "stddev",
-    "stream",
-    "stream_state",
-    "sum_",
-    "table",
-    "table_sink",
-    "timer",
-    "together",
-    "track",
-    "unless",
-    "value",
-    "var",
-    "violations",
-    "waiting",
-    "webhook",
-    "while_",
-    "why_not",
-    "workflow",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

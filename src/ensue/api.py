@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ensue.arguments import helpful
 from ensue.engine.diagrams import MOST_NODES, SAMPLES
 from ensue.engine.diagrams import any_match as found_any
 from ensue.engine.events import stream_codes
@@ -29,7 +30,7 @@ from ensue.plan.derivations import all_plans
 from ensue.plan.inputs import InputTable, with_rows
 from ensue.plan.partial import eager_constraint_problems, eager_problems
 from ensue.plan.planner import with_lists
-from ensue.plan.plans import DEFAULT_LIMIT, Options, QueryPlan
+from ensue.plan.plans import DEFAULT_LIMITS, NO_LIMITS, Limits, Options, QueryPlan
 from ensue.plan.program_plans import (
     ColumnNames,
     Columns,
@@ -52,7 +53,7 @@ from ensue.programs import (
 from ensue.python.values import WindowLike
 from ensue.python.values import window as window_of
 from ensue.runtimes.moments import ALL_TIME, Period
-from ensue.runtimes.tables import TableKind, are_frames, arrow_tables, fixed_tables, together
+from ensue.runtimes.tables import TableKind, are_frames, arrow_tables, described, fixed_tables, together
 
 if TYPE_CHECKING:
     from ensue.constraints import ConstraintsLike
@@ -97,7 +98,7 @@ class Results(Mapping[str, Any]):
 
         >>> table = pa.table({"t": [1, 2, 4], "type": ["A", "B", "C"]})
         >>> program = "PATTERN p SEQ(A a, B b) RETURN a.t AS t; PATTERN q SEQ(A a, C c) RETURN c.t AS at"
-        >>> run(program, table, time="t", type="type").together().to_pylist()
+        >>> run(table, program, time="t", type="type").together().to_pylist()
         [{'pattern': 'p', 't': 1, 'at': None}, {'pattern': 'q', 't': None, 'at': 4}]
         """
         return None if self._together is None else self._together()
@@ -108,16 +109,17 @@ class Results(Mapping[str, Any]):
             frame.unpersist()
 
 
+@helpful
 def detect(
     events: Any,
     query: QueryLike,
     *,
-    time: ColumnNames,
+    time: ColumnNames | None = None,
     type: str | None = None,
     end: ColumnNames | None = None,
     probability: str | None = None,
     alternatives: str | None = None,
-    limit: int | None = DEFAULT_LIMIT,
+    limits: Limits = DEFAULT_LIMITS,
     match_id: bool = False,
     emit: str = "complete",
     tick: str | None = None,
@@ -129,17 +131,18 @@ def detect(
 ) -> Any:
     """The matches of a query, as the kind of table that `events` is: pyarrow, pandas, polars, or a Spark DataFrame.
 
-    `events` is one table whose column `type` names the stream of each row, or one table per stream in a mapping.
+    `events` is one table whose column `type` names the stream of each row, or one table per stream in a mapping. It may
+    also be an `ensue.events(...)`, which knows its columns. `query` is a text, a `pathlib.Path`, or built in Python.
     `time` is the column of an event's time (a timestamp or an integer), `end` that of its end, if events last.
-    More than `limit` matches are an error (None: no limit; on Spark it holds for each task).
+    More matches than `limits` allows are an error; see `ensue.Limits`.
     With `match_id` the result begins with a column of that name, the same for the same match in every run.
 
     On a stream, matches come when the watermark has reached their completion, or with `emit="eager"`, for patterns
     without NOT, as soon as their last event has come. There `tick` says how long one unit of an integer time is, and
     `buckets` in how many states the keys are kept (unless given, as many as shuffle partitions, at least 8).
 
-    `constraints`, a text or values such as `ensue.prior("A", "B")`, say what holds in every trace, beside those that
-    the query itself has: traces that can match no more are skipped.
+    `constraints`, a text or values such as `ensue.constraints.prior("A", "B")`, say what holds in every trace, beside
+    those that the query itself has: traces that can match no more are skipped.
 
     `tables` are those of the program's TABLEs, by name, in any of these kinds. They are read when the run begins.
 
@@ -152,30 +155,32 @@ def detect(
     >>> detect(table, query, time="t", type="type").to_pylist()
     [{'id': 7, 'at': 4}]
     """
-    statements, columns = single_statement(query, constraints), Columns(time, type, end, probability, alternatives)
-    options, eager = Options(limit=checked_limit(limit)), checked_emit(emit, statements)
-    fixed, period = fixed_tables(tables, statements), Period(since, until)
-    if are_frames(events):
+    statements = single_statement(query, constraints)
+    source = described(events, time, type, end, probability, alternatives, tick=tick, tables=tables)
+    options, eager = Options(limit=match_limit(limits)), emit != "complete" and checked_emit(emit, statements)
+    fixed, period = fixed_tables(source.tables, statements, source.offered), Period(since, until)
+    if are_frames(source.table):
         from ensue.runtimes.spark.detection import detect_frames
 
-        emission = Emission(match_id, eager, tick, buckets)
-        return detect_frames(events, statements, columns, options, emission, fixed, period).frames[0]
-    loaded = load_tables(events, statements, columns, match_id, fixed, options, period)
+        emission = Emission(match_id, eager, source.tick, buckets)
+        return detect_frames(source.table, statements, source.columns, options, emission, fixed, period).frames[0]
+    loaded = load_tables(source.table, statements, source.columns, match_id, fixed, options, period)
     step = loaded.run()
     warn_set_aside(step.reports[0])
     return loaded.kind.from_arrow(step.outputs[0])
 
 
+@helpful
 def detect_batches(
     events: Any,
     query: QueryLike,
     *,
-    time: ColumnNames,
+    time: ColumnNames | None = None,
     type: str | None = None,
     end: ColumnNames | None = None,
     probability: str | None = None,
     alternatives: str | None = None,
-    limit: int | None = None,
+    limits: Limits = NO_LIMITS,
     match_id: bool = False,
     constraints: ConstraintsLike | None = None,
     tables: Mapping[str, Any] | None = None,
@@ -183,11 +188,11 @@ def detect_batches(
     until: Any = None,
 ) -> Iterator[pa.RecordBatch]:
     """The matches as Arrow record batches, as they are found, in no particular order: any number in bounded memory."""
-    options, period = Options(limit=checked_limit(limit)), Period(since, until)
+    options, period = Options(limit=match_limit(limits)), Period(since, until)
     statements = single_statement(query, constraints)
-    fixed = fixed_tables(tables, statements)
-    columns = Columns(time, type, end, probability, alternatives)
-    loaded = load_tables(events, statements, columns, match_id, fixed, options, period)
+    source = described(events, time, type, end, probability, alternatives, tables=tables)
+    fixed = fixed_tables(source.tables, statements, source.offered)
+    loaded = load_tables(source.table, statements, source.columns, match_id, fixed, options, period)
     step = loaded.run(_in_batches)
     warn_set_aside(step.reports[0])
     batches: Iterator[pa.RecordBatch] = step.outputs[0]
@@ -201,16 +206,17 @@ def _in_batches(
         yield from render_in_batches(chunks, member.output, options.limit)
 
 
+@helpful
 def run(
-    program: Program | QueryLike,
-    sources: Any,
+    events: Any,
+    query: QueryLike,
     *,
-    time: ColumnNames,
+    time: ColumnNames | None = None,
     type: str | None = None,
     end: ColumnNames | None = None,
     probability: str | None = None,
     alternatives: str | None = None,
-    limit: int | None = DEFAULT_LIMIT,
+    limits: Limits = DEFAULT_LIMITS,
     match_id: bool = False,
     emit: str = "complete",
     tick: str | None = None,
@@ -225,24 +231,25 @@ def run(
     `tables` are those of the program's TABLEs, by name; for the rest see `detect`.
 
     >>> table = pa.table({"t": [1, 2, 4], "type": ["A", "B", "C"]})
-    >>> found = run("PATTERN p SEQ(A a, B b) WITHIN 5; PATTERN q SEQ(A a, C c) WITHIN 1", table, time="t", type="type")
+    >>> program = "PATTERN p SEQ(A a, B b) WITHIN 5; PATTERN q SEQ(A a, C c) WITHIN 1"
+    >>> found = run(table, program, time="t", type="type")
     >>> {name: matches.num_rows for name, matches in found.items()}
     {'p': 1, 'q': 0}
     """
-    statements = program_statements(program, constraints)
+    statements = program_statements(query, constraints)
     names = Program(statements).names
-    columns = Columns(time, type, end, probability, alternatives)
-    options, eager = Options(limit=checked_limit(limit)), checked_emit(emit, statements)
-    fixed, period = fixed_tables(tables, statements), Period(since, until)
-    if are_frames(sources):
+    source = described(events, time, type, end, probability, alternatives, tick=tick, tables=tables)
+    options, eager = Options(limit=match_limit(limits)), emit != "complete" and checked_emit(emit, statements)
+    fixed, period = fixed_tables(source.tables, statements, source.offered), Period(since, until)
+    if are_frames(source.table):
         from ensue.runtimes.spark.detection import detect_frames
 
-        emission = Emission(match_id, eager, tick, buckets)
-        matched = detect_frames(sources, statements, columns, options, emission, fixed, period)
+        emission = Emission(match_id, eager, source.tick, buckets)
+        matched = detect_frames(source.table, statements, source.columns, options, emission, fixed, period)
         results = Results(names, matched.frames, lambda: matched.together(names))
         results.shared = tuple(group.frame for group in matched.shared)
         return results
-    loaded = load_tables(sources, statements, columns, match_id, fixed, options, period)
+    loaded = load_tables(source.table, statements, source.columns, match_id, fixed, options, period)
     step = loaded.run()
     from_arrow = loaded.kind.from_arrow
     tables_found = tuple(map(from_arrow, step.outputs))
@@ -253,11 +260,12 @@ def run(
     return results
 
 
+@helpful
 def violations(
     events: Any,
-    program: Program | QueryLike | None = None,
+    query: QueryLike | None = None,
     *,
-    time: ColumnNames,
+    time: ColumnNames | None = None,
     type: str | None = None,
     constraints: ConstraintsLike | None = None,
     partition_by: str | Sequence[str] = (),
@@ -276,14 +284,15 @@ def violations(
     >>> violations(table, text, time="t", type="type").to_pylist()[0]["constraint"]
     'PRIOR(Order, Paid)'
     """
-    given = Program(EMPTY) if program is None else program
+    given = Program(EMPTY) if query is None else query
     statements = lower(constraints_alone(keyed(written_statements(given, constraints), partition_by)))
-    columns = Columns(time, type)
-    if are_frames(events):
+    source = described(events, time, type, tick=tick)
+    columns = Columns(source.columns.time, source.columns.type)
+    if are_frames(source.table):
         from ensue.runtimes.spark.detection import frame_violations
 
-        return frame_violations(events, statements, columns, Emission(tick=tick, buckets=buckets))
-    kind, tables = arrow_tables(events)
+        return frame_violations(source.table, statements, columns, Emission(tick=source.tick, buckets=buckets))
+    kind, tables = arrow_tables(source.table)
     loaded = _loaded(kind, tables, plan_violations(tables, statements, columns), Options())
     tracking = loaded.planned.plans[0].tracking
     assert tracking is not None
@@ -295,19 +304,21 @@ def violations(
     return kind.from_arrow(step.outputs[0])
 
 
-def checked_limit(limit: object) -> int | None:
-    """A limit is a number of matches, or None."""
-    if limit is None or (isinstance(limit, int) and not isinstance(limit, bool) and limit >= 0):
-        return limit
-    raise LimitError("limit-type", f"`limit` is a number of matches or None, not {limit!r}")
+def match_limit(limits: object) -> int | None:
+    """How many matches a pattern may have; None means no limit."""
+    if isinstance(limits, Limits):
+        return limits.matches
+    raise LimitError(
+        "limit-type", f"`limits` must be an `ensue.Limits`, not {limits!r}", "pass `ensue.Limits(matches=...)`"
+    )
 
 
 def checked_emit(emit: object, statements: LoweredProgram) -> bool:
     """Whether matches are wanted eagerly, before it is sure that no earlier event is still to come."""
-    if emit not in ("complete", "eager"):
-        raise SchemaError("emit-word", f"`emit` is 'complete' or 'eager', not {emit!r}")
     if emit == "complete":
         return False
+    if emit != "eager":
+        raise SchemaError("emit-word", f"`emit` is 'complete' or 'eager', not {emit!r}")
     for node in statements.statements:
         problems = [*eager_problems(node), *eager_constraint_problems(statements.constraints)]
         if problems:
@@ -394,7 +405,7 @@ def _warn_of_hidden_rows(source: EventSource, declared: Sequence[Stream]) -> Non
     found = codes if source.valid is None else codes[source.valid]
     for name, rows in zip(named, np.bincount(found[found >= 0], minlength=len(named)), strict=True):
         if rows:
-            warn(f"{counted(int(rows), 'row', 'rows')} of type `{name}` took no part, because the stream is declared")
+            warn(f"{counted(int(rows), 'row', 'rows')} of type `{name}` ignored: the program declares this stream")
 
 
 def _warn_of_names(
@@ -422,26 +433,18 @@ def _warn_of_names(
 def warn_set_aside(report: Report) -> None:
     """Nothing is lost silently: what took no part is said."""
     for reason, rows in report.set_aside.items():
-        warn(f"{counted(rows, 'row', 'rows')} {reason} took no part")
-
-
-__all__ = [
-    "Results",
-    "detect",
-    "detect_batches",
-    "run",
-    "violations",
-]
+        warn(f"{counted(rows, 'row', 'rows')} ignored: {reason}")
 
 
 # --- How probable it is that anything happened: `ensue.any_match`.
 
 
+@helpful
 def any_match(
     events: Any,
     query: QueryLike,
     *,
-    time: ColumnNames,
+    time: ColumnNames | None = None,
     type: str | None = None,
     end: ColumnNames | None = None,
     probability: str | None = None,
@@ -467,15 +470,16 @@ def any_match(
     """
     _check_numbers(most_nodes, samples)
     statements = single_statement(query)
-    columns = Columns(time, type, end, probability, alternatives)
-    if are_frames(events):
+    source = described(events, time, type, end, probability, alternatives, tables=tables)
+    columns, fixed = source.columns, fixed_tables(source.tables, statements, source.offered)
+    if are_frames(source.table):
         from ensue.runtimes.spark.detection import any_match_of_frames
 
         def in_process(part: Any) -> pa.Table:
-            return _any_of_tables(part, statements, columns, window, most_nodes, samples, tables)[1]
+            return _any_of_tables(part, statements, columns, window, most_nodes, samples, fixed)[1]
 
-        return any_match_of_frames(events, statements, columns, in_process)
-    kind, table = _any_of_tables(events, statements, columns, window, most_nodes, samples, tables)
+        return any_match_of_frames(source.table, statements, columns, in_process)
+    kind, table = _any_of_tables(source.table, statements, columns, window, most_nodes, samples, fixed)
     return kind.from_arrow(table)
 
 
@@ -492,10 +496,10 @@ def _any_of_tables(
     window: WindowLike | None,
     most_nodes: int,
     samples: int,
-    tables: Mapping[str, Any] | None,
+    fixed: FixedTables,
 ) -> tuple[Any, pa.Table]:
     options = Options(lineage=True, limit=None)
-    loaded = load_tables(events, statements, columns, False, fixed_tables(tables, statements), options)
+    loaded = load_tables(events, statements, columns, False, fixed, options)
     ticks = None if window is None else _ticks(window, loaded)
     step = loaded.run(_chunks)
     warn_set_aside(step.reports[0])
@@ -549,6 +553,3 @@ def _key_values(chunks: Sequence[MatchChunk], name: str, rows: np.ndarray, loade
         return pa.nulls(0, schema.field(name).type if name in schema.names else plan.catalog.time_type)
     parts = [key_column_of(chunk, name, plan.catalog) for chunk in chunks]
     return pa.chunked_array(parts).combine_chunks().take(pa.array(rows))
-
-
-__all__ = ["any_match"]

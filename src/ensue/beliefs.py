@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
+from ensue.arguments import helpful
 from ensue.check.state_problems import state_of
 from ensue.engine.belief.answers import Ask, Known
 from ensue.engine.belief.follower import REASON, SetAside
 from ensue.engine.machine import State as MachineState
-from ensue.engine.snapshot import read_header, restore, saved_schemas, snapshot
-from ensue.errors import EnsueNotice, EnsueWarning, Problem, QueryError, SchemaError, Source, StateError, counted
+from ensue.errors import EnsueNotice, Problem, QueryError, Source, counted, warn
 from ensue.kernels.warm_up import warm_up_beliefs
-from ensue.nodes.names import Stream
+from ensue.nodes.patterns import Statements
 from ensue.nodes.states import (
     Both,
     Constant,
@@ -27,13 +26,22 @@ from ensue.nodes.states import (
     StateCondition,
     StateStatement,
 )
+from ensue.plan.inputs import InputTable
 from ensue.plan.program_plans import ColumnNames, Columns
-from ensue.plan.states import LARGEST_JOINT, state_questions
-from ensue.programs import Program, QueryLike, written_statements
+from ensue.plan.states import LARGEST_JOINT, StateQuestions, state_questions
+from ensue.programs import QueryLike, written_statements
+from ensue.python.state import State, state
 from ensue.runtimes.local_beliefs import BeliefMachine, open_states
 from ensue.runtimes.moments import ticks_of
-from ensue.runtimes.tables import ARROW, TableKind, are_frames, arrow_tables, conform
+from ensue.runtimes.tables import TableKind, are_frames, arrow_tables, described
 from ensue.text.parser import parse_state_condition
+
+__all__ = ["Beliefs", "State", "Tracking", "of", "state", "track"]
+
+
+def __dir__() -> list[str]:
+    return [*__all__]
+
 
 Condition = str | StateCondition
 
@@ -81,7 +89,7 @@ class Beliefs:
 
         >>> table = pa.table({"t": [1], "type": ["Moved"]})
         >>> text = "STATE s OF a, b IN (x, y) STARTS x ON Moved m: MOVE ANYONE FROM x TO y"
-        >>> now = beliefs(table, text, time="t", type="type")
+        >>> now = of(table, text, time="t", type="type")
         >>> now.probability("a in y").to_pylist(), now.given("b in y").probability("a in y").to_pylist()
         ([{'probability': 0.5}], [{'probability': 0.0}])
         """
@@ -174,40 +182,45 @@ class Beliefs:
         return places, self._number(ExpectedCount(places))
 
 
-def beliefs(
+@helpful
+def of(
     events: Any,
-    program: Program | QueryLike,
+    query: QueryLike,
     *,
-    time: ColumnNames,
+    time: ColumnNames | None = None,
     type: str | None = None,
     at: Any = None,
     policy: str = "error",
     probability: str | None = None,
-    limit: int = LARGEST_JOINT,
+    largest_joint: int = LARGEST_JOINT,
 ) -> Beliefs:
     """What is believed of the states of a program after the events; its tables are of the kind that `events` is.
 
     With `at` it is what was believed at a past time: at one moment, after its events, of every key that was known by
     then; or at the moments of a table, which has the columns of the key and of the time. `policy` says what becomes of
     an event that contradicts what is believed: "error", "skip" or "reset". `probability` names a column with the
-    probability that an event happened. A joint distribution of more than `limit` numbers is not kept: then each
-    variable is kept by itself, and results say how much was lost.
+    probability that an event happened. A joint distribution of more than `largest_joint` numbers is not kept:
+    then each variable is kept by itself, and results say how much was lost.
 
     >>> table = pa.table({"t": [1, 2], "type": ["Seen", "Moved"], "room": ["den", None]})
     >>> program = '''STATE location OF alice IN (den, bath)
     ...   ON Seen s: OBSERVE alice IN s.room RELIABILITY 0.9
     ...   ON Moved m: MOVE alice FROM den TO bath PROBABILITY 0.5'''
-    >>> beliefs(table, program, time="t", type="type", at=1).marginal("alice").to_pylist()
+    >>> of(table, program, time="t", type="type", at=1).marginal("alice").to_pylist()
     [{'value': 'den', 'probability': 0.9}, {'value': 'bath', 'probability': 0.09999999999999998}]
     """
-    questions = state_questions(written_statements(program), policy=policy, probability=probability, limit=limit)
-    if are_frames(events):
+    statements, source = written_statements(query), described(events, time, type, probability=probability)
+    columns = Columns(source.columns.time, source.columns.type)
+    questions = state_questions(
+        statements, policy=policy, probability=source.columns.probability, largest_joint=largest_joint
+    )
+    if are_frames(source.table):
         from ensue.runtimes.spark.belief_tasks import frame_beliefs
 
-        answer, exact, aside_frames = frame_beliefs(events, questions, Columns(time, type), at)
+        answer, exact, aside_frames = frame_beliefs(source.table, questions, columns, at)
         return Beliefs(questions.states, answer, exact, aside_frames)
-    kind, tables = arrow_tables(events)
-    tracking, rows = open_states(tables, questions, Columns(time, type))
+    kind, tables = arrow_tables(source.table)
+    tracking, rows = open_states(tables, questions, columns)
     warm_up_beliefs()
     if at is not None and _is_table(at):
         past = tracking.known_at(rows, at)
@@ -232,197 +245,99 @@ def _beliefs(
         return kind.from_arrow(known[ask.state].answer(ask))
 
     exact = [plan.exact for plan in tracking.plans]
-    return Beliefs(tracking.questions.states, answer, exact, _as_given(aside, tracking, kind, named))
+    return Beliefs(tracking.questions.states, answer, exact, by_stream(aside, tracking.inputs, kind, named))
 
 
-def _as_given(tables: Sequence[pa.Table], tracking: BeliefMachine, kind: TableKind, named: bool) -> Any:
+def by_stream(tables: Sequence[pa.Table], inputs: Sequence[InputTable], kind: TableKind, named: bool) -> Any:
     """One table, or one per stream, as the events came."""
-    given = {item.stream: kind.from_arrow(table) for item, table in zip(tracking.inputs, tables, strict=True)}
+    given = {item.stream: kind.from_arrow(table) for item, table in zip(inputs, tables, strict=True)}
     return given if named else next(iter(given.values()))
 
 
-def _warn(aside: SetAside, tracking: BeliefMachine) -> None:
-    """Nothing is lost silently, at the line of the user two calls up."""
+def warn_ignored(aside: SetAside) -> None:
+    """Nothing is lost silently: says how many rows a state ignored, and why."""
     for reason, rows in aside.counts.items():
-        said = f"{counted(rows, 'row', 'rows')} {reason.words} took no part in state `{reason.state}`"
-        warnings.warn(said, EnsueWarning, stacklevel=3)
+        warn(f"{counted(rows, 'row', 'rows')} {reason}")
+
+
+def _warn(aside: SetAside, tracking: BeliefMachine) -> None:
+    warn_ignored(aside)
     for plan in tracking.plans:
         if not plan.exact:
             said = f"the variables of state `{plan.statement.name}` are kept apart, because together they are too many"
-            warnings.warn(f"{said}; `error` says what is lost, and `limit` how much is kept", EnsueNotice, stacklevel=3)
+            warn(f"{said}; `error` says what is lost, and `largest_joint` how much is kept", EnsueNotice)
 
 
+@helpful
 def track(
     events: Any,
-    program: Program | QueryLike,
-    columns: Mapping[str, str | Measure],
+    query: QueryLike,
+    measures: Mapping[str, str | Measure],
     *,
-    time: ColumnNames,
+    time: ColumnNames | None = None,
     type: str | None = None,
     before: bool = False,
     reason: str | None = None,
     policy: str = "error",
     probability: str | None = None,
-    limit: int = LARGEST_JOINT,
+    largest_joint: int = LARGEST_JOINT,
     tick: str | None = None,
     buckets: int | None = None,
 ) -> Any:
-    """Every event with what is believed of its key after it, or `before` it: one column for each of `columns`.
+    """Every event with what is believed of its key after it, or `before` it: one column for each of `measures`.
 
-    A column is a question: `"P(anyone in kitchen)"`, `"P(alice in den given bob in den)"`, `"E(count(not outside))"` or
-    `"MOST LIKELY(alice)"`. `reason` names a column that says why an event took no part; for the rest see `beliefs`, and
-    for `tick` and `buckets` of streams `detect`.
+    A measure is a question: `"P(anyone in kitchen)"`, `"P(alice in den given bob in den)"`, `"E(count(not outside))"`
+    or `"MOST LIKELY(alice)"`. `reason` names a column that says why an event was ignored. The other arguments are those
+    of `of`; `tick` and `buckets`, for streams, are those of `ensue.detect`.
 
     >>> table = pa.table({"t": [1, 2], "type": ["Moved", "Moved"]})
     >>> program = "STATE location OF alice, bob IN (home, away) STARTS home ON Moved m: MOVE ANYONE FROM home TO away"
     >>> track(table, program, {"home": "E(count(home))"}, time="t", type="type").column("home").to_pylist()
     [1.0, 0.0]
     """
-    questions = state_questions(written_statements(program), columns, before, policy, probability, reason, limit)
-    if are_frames(events):
+    statements, source = written_statements(query), described(events, time, type, probability=probability, tick=tick)
+    columns, probability = Columns(source.columns.time, source.columns.type), source.columns.probability
+    questions = state_questions(statements, measures, before, policy, probability, reason, largest_joint)
+    if are_frames(source.table):
         from ensue.runtimes.spark.belief_tasks import track_frames
 
-        return track_frames(events, questions, Columns(time, type), tick, buckets)
-    kind, tables = arrow_tables(events)
-    tracking, rows = open_states(tables, questions, Columns(time, type))
+        return track_frames(source.table, questions, columns, source.tick, buckets)
+    kind, tables = arrow_tables(source.table)
+    tracking, rows = open_states(tables, questions, columns)
     warm_up_beliefs()
     told = tracking.run(rows).told
     assert told is not None
     _warn(told.set_aside, tracking)
-    return _as_given(told.rows, tracking, kind, isinstance(tables, Mapping))
+    return by_stream(told.rows, tracking.inputs, kind, isinstance(tables, Mapping))
 
 
 @dataclass(frozen=True, slots=True)
-class Tracked:
-    """What one step of a tracker gave: the events that were led through with their columns, those that came too late,
-    and those that took no part, with the reason.
+class Tracking:
+    """How a `Detector` tracks the STATEs of its program.
+
+    With `before`, measures are those before each event. `reason` names a column that says why a STATE ignored an event.
+    `policy` and `largest_joint` are those of `ensue.beliefs.track`.
+
+    >>> Tracking(policy="skip").before
+    False
     """
 
-    rows: Any
-    late: Any
-    set_aside: Any
+    before: bool = False
+    reason: str | None = None
+    policy: str = "error"
+    largest_joint: int = LARGEST_JOINT
 
-
-class StateTracker:
-    """States over events that arrive in batches: any way to cut them gives the same beliefs as one run.
-
-    Events are led through in the order of their times, when the watermark reaches them.
-
-    >>> program = "STATE location OF alice, bob IN (home, away) STARTS home ON Moved m: MOVE ANYONE FROM home TO away"
-    >>> tracker = StateTracker(program, {"home": "E(count(home))"}, time="t", type="type")
-    >>> batch = pa.table({"t": [1, 5], "type": ["Moved", "Moved"]})
-    >>> tracker.advance(batch, watermark=3).rows.column("home").to_pylist()
-    [1.0]
-    >>> tracker.finish().rows.column("home").to_pylist()
-    [0.0]
-    """
-
-    def __init__(
-        self,
-        program: Program | QueryLike,
-        columns: Mapping[str, str | Measure] | None = None,
-        *,
-        time: ColumnNames,
-        type: str | None = None,
-        before: bool = False,
-        reason: str | None = None,
-        policy: str = "error",
-        probability: str | None = None,
-        limit: int = LARGEST_JOINT,
-    ) -> None:
-        statements = written_statements(program)
-        self._questions = state_questions(statements, columns, before, policy, probability, reason, limit)
-        self._columns = Columns(time, type)
-        self._tracking: BeliefMachine | None = None
-        self._state: MachineState | None = None
-        self._named = False
-        self._kind = ARROW
-        self._finished = False
-
-    @property
-    def watermark(self) -> int | None:
-        """How far time has come, in ticks of the time column; None before the first step."""
-        return self._state.watermark if self._state else None
-
-    def advance(self, events: Any = None, *, watermark: Any) -> Tracked:
-        """Takes a batch (a table, or a mapping of streams to tables; None: no events) and moves the watermark."""
-        tracking, state, tables = self._receive(events)
-        until = ticks_of(watermark, tracking.time_type)
-        if state.watermark is not None and until < state.watermark:
-            behind = counted(state.watermark - until, "tick", "ticks")
-            said = f"the watermark moves only forwards, and {watermark!r} is {behind} back"
-            raise StateError("watermark-backwards", said, "pass one not before the last")
-        return self._step(tracking, state, tables, until)
-
-    def finish(self, events: Any = None) -> Tracked:
-        """Takes a last batch and leads all that waits through: no event comes any more."""
-        step = self._step(*self._receive(events), None)
-        self._finished = True
-        return step
-
-    def beliefs(self) -> Beliefs:
-        """What is believed after all events that were led through."""
-        if self._tracking is None or self._state is None:
-            raise StateError("no-state", "nothing has been read yet, so nothing is believed", "advance first")
-        nothing = [item.table.append_column(REASON, pa.array([], pa.string())) for item in self._tracking.inputs]
-        return _beliefs(self._tracking.known(self._state), self._kind, self._tracking, nothing, self._named)
-
-    def snapshot(self) -> pa.Table:
-        """Beliefs, waiting events and watermark as one Arrow table for safekeeping."""
-        if self._tracking is None or self._state is None:
-            raise StateError("no-state", "nothing has been read yet, so there is no state to save", "advance first")
-        return snapshot(self._tracking.machine, self._state, self._named)
-
-    def restore(self, saved: pa.Table) -> None:
-        """Goes on where a snapshot of the same states was taken."""
-        named: bool = read_header(saved)["per_stream"]
-        tables = {name: schema.empty_table() for name, schema in saved_schemas(saved).items()}
-        per_stream = {str(name): table for name, table in tables.items() if name is not None}
-        given = per_stream if named else next(iter(tables.values()))
-        tracking, _ = open_states(given, self._questions, self._columns)
-        self._state = restore(tracking.machine, saved)
-        self._tracking, self._named, self._finished = tracking, named, False
-
-    def _receive(self, events: Any) -> tuple[BeliefMachine, MachineState, tuple[pa.Table, ...]]:
-        if self._finished:
-            raise StateError("finished", "the tracker was told that no event comes any more", "make a new one")
-        if events is None:
-            if self._tracking is None or self._state is None:
-                raise SchemaError("no-tables", "the first step needs a table, if only an empty one", "pass its columns")
-            return self._tracking, self._state, tuple(item.table for item in self._tracking.inputs)
-        self._kind, tables = arrow_tables(events)
-        if self._tracking is None or self._state is None:
-            self._tracking, _ = open_states(tables, self._questions, self._columns)
-            self._state, self._named = self._tracking.machine.start(), isinstance(tables, Mapping)
-            warm_up_beliefs()
-        if isinstance(tables, Mapping) != self._named:
-            raise SchemaError("table-shape", "batches come as one table or as one per stream, the same way each time")
-        inputs = self._tracking.inputs
-        given: dict[Stream | None, pa.Table] = {}
-        given.update(tables if isinstance(tables, Mapping) else {inputs[0].stream: tables})
-        unknown = [name for name in given if name not in [item.stream for item in inputs]]
-        if unknown:
-            raise SchemaError("unknown-stream", f"stream `{unknown[0]}` was not among the tables of the first step")
-        conforming = (
-            conform(given[item.stream], item.table.schema, item.label) if item.stream in given else item.table
-            for item in inputs
+    def questions(
+        self, statements: Statements, measures: Mapping[str, str | Measure], probability: str | None
+    ) -> StateQuestions:
+        """What is asked of the states, checked; `measures` are columns that only the user sees."""
+        asked = state_questions(
+            statements, measures, self.before, self.policy, probability, self.reason, self.largest_joint
         )
-        return self._tracking, self._state, tuple(conforming)
+        return replace(asked, measured=tuple(field.name for field in asked.fields))
 
-    def _step(
-        self, tracking: BeliefMachine, state: MachineState, tables: tuple[pa.Table, ...], until: int | None
-    ) -> Tracked:
-        step = tracking.step(state, tables, until)
-        self._state, told = step.state, step.told
-        assert told is not None
-        late = [table.filter(pa.array(mask)) for table, mask in zip(tables, step.late, strict=True)]
-        rows = sum(table.num_rows for table in late)
-        if rows:
-            said = f"{counted(rows, 'row', 'rows')} came at or before the watermark; see `late` of the step"
-            warnings.warn(said, EnsueWarning, stacklevel=3)
-        for reason, number in told.set_aside.counts.items():
-            said = f"{counted(number, 'row', 'rows')} {reason.words} took no part in state `{reason.state}`"
-            warnings.warn(said, EnsueWarning, stacklevel=3)
-        return Tracked(
-            *(_as_given(part, tracking, self._kind, self._named) for part in (told.rows, late, told.set_aside.tables))
-        )
+
+def tracked_beliefs(tracking: BeliefMachine, state: MachineState, kind: TableKind, named: bool) -> Beliefs:
+    """What a machine believes after the events that the watermark has reached."""
+    nothing = [item.table.append_column(REASON, pa.array([], pa.string())) for item in tracking.inputs]
+    return _beliefs(tracking.known(state), kind, tracking, nothing, named)

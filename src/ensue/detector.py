@@ -1,58 +1,75 @@
-"""`Detector`: detection on batches of events. Each step returns the matches completed since the last watermark."""
+"""`Detector`: detection on batches of events. A step returns matches, delivers calls of actions and tracks states."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from itertools import repeat
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from ensue.api import checked_limit, warn_set_aside
+from ensue.actions.bindings import Delivery, Reactions, calls_table, courier_of, resolve_actions
+from ensue.actions.delivery import Courier, Deliveries
+from ensue.actions.receivers import ReceiverLike
+from ensue.api import match_limit, warn_set_aside
+from ensue.arguments import helpful
+from ensue.beliefs import Beliefs, Tracking, by_stream, tracked_beliefs, warn_ignored
 from ensue.constraints import ConstraintsLike
-from ensue.engine.events import FOREVER
-from ensue.engine.machine import Machine, State, compile_plan, completing_streams
+from ensue.engine.belief.follower import BeliefAnswers
+from ensue.engine.machine import Machine, State, compile_plan
+from ensue.engine.pushed_rows import PushedRows
 from ensue.engine.snapshot import kept_derived, kept_events, read_header, restore, saved_schemas, snapshot
-from ensue.engine.sources import SAFE_TIME, Mask, Report
+from ensue.engine.sources import Mask, Report
 from ensue.errors import SchemaError, StateError, counted, warn
-from ensue.expr.kinds import NANOSECONDS_PER_UNIT
 from ensue.kernels.warm_up import compile_missing
-from ensue.lower.phases import LoweredProgram
+from ensue.lower.phases import CheckedProgram, LoweredProgram, lower
 from ensue.nodes.names import Stream
-from ensue.plan.plans import DEFAULT_LIMIT, Options
+from ensue.nodes.states import Measure
+from ensue.plan.inputs import InputTable
+from ensue.plan.plans import DEFAULT_LIMITS, Limits, Options
 from ensue.plan.program_plans import ColumnNames, Columns, plan_queries, with_violations
-from ensue.plan.states import refuse_ahead
-from ensue.programs import QueryLike, single_statement
+from ensue.plan.states import StateQuestions, refuse_ahead, refuse_ends
+from ensue.programs import (
+    Program,
+    QueryLike,
+    has_one_result,
+    lowered_result,
+    program_statements,
+    refuse_several,
+    wanted_result,
+    written_statements,
+)
+from ensue.runtimes.local_beliefs import BeliefMachine, open_states
 from ensue.runtimes.moments import ticks_of
 from ensue.runtimes.tables import ARROW, arrow_tables, conform, fixed_tables, learn_types
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-Kinds: TypeAlias = tuple[type, ...]
-"""Python types of values."""
 
 Batch: TypeAlias = "dict[Stream | None, pa.Table]"
 """The tables of one step by stream. None is the only table, with all streams."""
 
 
 @dataclass(frozen=True, slots=True)
-class Advance:
-    """The result of one step: the completed matches, and the late rows (a table, or one per stream).
+class DetectorStep:
+    """The results of one step. Parts that the detector was not asked for are None.
 
-    `violations` are the traces that break a constraint, if requested.
+    `matches` are the matches that completed. `late` are the rows that came at or before the watermark. `violations` are
+    the traces that broke a constraint. `deliveries` counts what became of the calls of actions. `tracked` are the
+    events that the watermark has reached, with a column for each measure; `set_aside` are those of them that a STATE
+    ignored, with the reason. `late`, `tracked` and `set_aside` are one table, or one table per stream, as the batches.
     """
 
     matches: Any
     late: Any
     violations: Any = None
+    deliveries: Deliveries | None = None
+    tracked: Any = None
+    set_aside: Any = None
 
 
 class Detector:
     """Runs a query on events that arrive in batches. Returns each match once, when the watermark reaches its end.
 
-    The watermark is a promise that no more events arrive that end at or before it. Events that break it are late.
+    The watermark is a promise that no more events arrive that end at or before it. Events that break it are late: a
+    step returns them and otherwise ignores them.
 
     >>> detector = Detector("PATTERN SEQ(A a, NOT B b) WITHIN 5 RETURN a.t AS at", time="t", type="type")
     >>> detector.advance(pa.table({"t": [1, 3, 4], "type": ["A", "A", "B"]}), watermark=4).matches.to_pylist()
@@ -61,8 +78,36 @@ class Detector:
     []
     >>> detector.finish().matches.to_pylist()
     [{'at': 9}]
+
+    With `actions`, each step delivers the calls of the program's ON statements. `actions` has a receiver for each
+    action, and `delivery` says how calls are delivered; see `ensue.actions.act`. After a restart, from an earlier
+    snapshot or none, the same events give the same deliveries again; those in the journal are not repeated.
+
+    >>> program = "STREAM late FROM PATTERN SEQ(A a, NOT B b) WITHIN 5 RETURN a.t AS at; ON late l DO tell(l.at)"
+    >>> told = []
+    >>> detector = Detector(program, time="t", type="type", actions={"tell": told.append})
+    >>> detector.advance(pa.table({"t": [1, 2, 9], "type": ["A", "B", "A"]}), watermark=20).deliveries.delivered
+    1
+    >>> told
+    [9]
+
+    With `measures`, each step returns the events with what the program's STATEs believe at them: a column for each
+    measure. `tracking` says how states are tracked, and `beliefs()` returns what is believed now. A program that has
+    only STATEs is always tracked.
+
+    >>> program = "STATE location OF alice, bob IN (home, away) STARTS home ON Moved m: MOVE ANYONE FROM home TO away"
+    >>> detector = Detector(program, time="t", type="type", measures={"home": "E(count(home))"})
+    >>> batch = pa.table({"t": [1, 5], "type": ["Moved", "Moved"]})
+    >>> detector.advance(batch, watermark=3).tracked.column("home").to_pylist()
+    [1.0]
+    >>> detector.finish().tracked.column("home").to_pylist()
+    [0.0]
+
+    `matches` are those of the program's one PATTERN, or of its one final rule head. With `actions` or `measures`, a
+    program may also have none or several; then `matches` is None.
     """
 
+    @helpful
     def __init__(
         self,
         query: QueryLike,
@@ -72,19 +117,33 @@ class Detector:
         end: ColumnNames | None = None,
         probability: str | None = None,
         alternatives: str | None = None,
-        limit: int | None = DEFAULT_LIMIT,
+        limits: Limits = DEFAULT_LIMITS,
         match_id: bool = False,
         constraints: ConstraintsLike | None = None,
         violations: bool = False,
         tables: Mapping[str, Any] | None = None,
+        actions: Mapping[str, ReceiverLike] | None = None,
+        delivery: Delivery | None = None,
+        measures: Mapping[str, str | Measure] | None = None,
+        tracking: Tracking | None = None,
     ) -> None:
-        self._statements = self._meant(query, constraints)
-        refuse_ahead(self._statements, end)
-        self._fixed = fixed_tables(tables, self._statements)
+        written = written_statements(query, constraints)
+        self._questions = _questions(written, measures, tracking, probability, acting=actions is not None)
+        reactions = None if actions is None else resolve_actions(Program(written), actions)
+        self._courier = _courier(reactions, delivery)
+        self._finds = has_one_result(written) or (reactions is None and self._questions is None)
+        """Whether steps give matches."""
+        self._statements = _statements(written, reactions, self._finds, violations)
+        """What is looked for; None if states are tracked and nothing else."""
+        if self._questions is not None:
+            refuse_ends(self._questions, end)
+        if self._statements is not None:
+            refuse_ahead(self._statements, end)
+        self._fixed = {} if self._statements is None else fixed_tables(tables, self._statements)
         self._columns = Columns(time, type, end, probability, alternatives)
         self._match_id = match_id
         self._violations = violations
-        self._options = Options(limit=checked_limit(limit))
+        self._options = Options(limit=match_limit(limits))
         self._machine: Machine | None = None
         self._state: State | None = None
         self._schemas: dict[Stream | None, pa.Schema] = {}
@@ -142,7 +201,7 @@ class Detector:
             return tables[0]
         return {item.stream: table for item, table in zip(self._machine.inputs, tables, strict=True)}
 
-    def advance(self, events: Any = None, *, watermark: Any) -> Advance:
+    def advance(self, events: Any = None, *, watermark: Any) -> DetectorStep:
         """Processes a batch (a table, a mapping of streams to tables, or None) and advances the watermark.
 
         `watermark` is an integer for integer time, otherwise a datetime, a pandas or numpy timestamp, or ISO 8601 text.
@@ -160,7 +219,7 @@ class Detector:
             )
         return self._step(batch, until)
 
-    def finish(self, events: Any = None) -> Advance:
+    def finish(self, events: Any = None) -> DetectorStep:
         """Processes the last batch and returns all remaining matches. No more events are accepted."""
         self._settle()
         step = self._step(self._receive(events), None)
@@ -168,7 +227,10 @@ class Detector:
         return step
 
     def snapshot(self) -> pa.Table:
-        """Returns the state as one Arrow table: the kept events, the version, the query and the watermark."""
+        """Returns the state as one Arrow table: kept events, beliefs, version, query and watermark.
+
+        The calls of the last step have been delivered by then.
+        """
         self._settle()
         if self._machine is None or self._state is None:
             raise StateError("no-state", "the detector has no state to save yet", "call `advance` first")
@@ -183,11 +245,27 @@ class Detector:
         self._machine, self._state = machine, restore(machine, saved)
         self._finished, self._pushed = False, None
 
+    def beliefs(self) -> Beliefs:
+        """What the STATEs of the program believe after the events that the watermark has reached.
+
+        >>> program = "STATE location OF alice IN (home, away) STARTS home ON Left l: MOVE alice FROM home TO away"
+        >>> detector = Detector(program, time="t", type="type")
+        >>> _ = detector.advance(pa.table({"t": [1, 9], "type": ["Left", "Left"]}), watermark=5)
+        >>> detector.beliefs().probability("alice in away").to_pylist()
+        [{'probability': 1.0}]
+        """
+        if self._machine is None or self._state is None:
+            raise StateError("no-state", "nothing has been read yet, so nothing is believed", "advance first")
+        if self._machine.states is None:
+            hint = "pass `measures`, which may be empty: `measures={}`"
+            raise StateError("no-state", "this detector tracks no STATE", hint)
+        return tracked_beliefs(BeliefMachine(self._machine), self._state, self._kind, self._per_stream)
+
     def push(self, event: Mapping[str, Any], *, watermark: Any) -> list[dict[str, Any]]:
         """Processes one event, advances the watermark, and returns the completed matches as rows.
 
         It is the same as `advance` with a table of one row. The events must have a column `type`. Missing columns are
-        null.
+        null. Calls of actions are delivered as in `advance`.
 
         >>> detector = Detector("PATTERN SEQ(A a, B b) WITHIN 5 RETURN a.t AS a, b.t AS b", time="t", type="type")
         >>> detector.push({"t": 1, "type": "A"}, watermark=1)
@@ -200,7 +278,8 @@ class Detector:
             pushed = self._pushed = PushedRows.of(self._machine, self._state)
         if pushed is None or not pushed.takes(event, watermark):
             table = pa.Table.from_pylist([{**dict.fromkeys(self._columns_known()), **event}])
-            return list(self.advance(table, watermark=watermark).matches.to_pylist())
+            matches = self.advance(table, watermark=watermark).matches
+            return [] if matches is None else list(matches.to_pylist())
         if not pushed.is_due:
             return []
         found = self._settle()
@@ -271,7 +350,7 @@ class Detector:
         )
         self._state = self._machine.taken_over(self._state)
 
-    def _step(self, batch: Batch, until: int | None, horizon: int | None = None) -> Advance:
+    def _step(self, batch: Batch, until: int | None, horizon: int | None = None) -> DetectorStep:
         machine = self._machine
         assert machine is not None and self._state is not None
         fresh = [
@@ -280,150 +359,109 @@ class Detector:
         ]
         step = machine.step(self._state, machine.read(fresh), until, horizon=horizon)
         self._state = step.state
-        self._warn(step.report)
-        give = self._kind.from_arrow
-        late = {
-            item.stream: give(_rows_of(batch[item.stream], mask) if item.stream in batch else item.table)
+        told = None if self._questions is None else step.told
+        self._warn(step.report, told)
+        given = {
+            item.stream: _rows_of(batch[item.stream], mask) if item.stream in batch else item.table
             for item, mask in zip(machine.inputs, step.late, strict=True)
         }
-        late_rows = late if self._per_stream else next(iter(late.values()))
-        return self._given(step.outputs, late_rows)
+        late = self._given(list(given.values()), machine.inputs)
+        return self._results(list(step.outputs), late, told)
 
-    def _meant(self, query: QueryLike, constraints: ConstraintsLike | None) -> LoweredProgram:
-        """Returns the statements to detect. Subclasses can detect several patterns."""
-        return single_statement(query, constraints)
+    def _results(self, outputs: list[pa.Table], late: Any, told: BeliefAnswers | None) -> DetectorStep:
+        """What a step gives, from the tables of the plans: matches, then calls, then violations."""
+        give = self._kind.from_arrow
+        matches = outputs.pop(0) if self._finds else None
+        if matches is not None and self._courier is not None and not self._match_id:
+            # The ids of calls are those of matches; only the user's own wish shows them.
+            matches = matches.drop_columns(matches.column_names[0])
+        broken = give(outputs.pop()) if self._violations else None
+        deliveries = None
+        if self._courier is not None:
+            pairs = zip(self._courier.routes, outputs, strict=True)
+            deliveries = self._courier.deliver([calls_table(*pair) for pair in pairs])
+        tracked, aside = self._told(told)
+        return DetectorStep(None if matches is None else give(matches), late, broken, deliveries, tracked, aside)
 
-    def _given(self, tables: Sequence[pa.Table], late: Any) -> Advance:
-        """Returns the result of a step from the tables of the plans."""
-        matches, *broken = map(self._kind.from_arrow, tables)
-        return Advance(matches, late, broken[0] if broken else None)
+    def _told(self, told: BeliefAnswers | None) -> tuple[Any, Any]:
+        """The events with their measures, and those that a state ignored."""
+        if told is None:
+            return None, None
+        assert self._machine is not None and self._machine.states is not None
+        asked = self._machine.states.questions
+        others = [column.name for column in asked.columns if column.name not in (asked.measured or ())]
+        rows = [table.drop_columns(others) for table in told.rows]
+        return self._given(rows, self._machine.inputs), self._given(told.set_aside.tables, self._machine.inputs)
 
-    def _warn(self, report: Report) -> None:
-        warn_set_aside(report)
+    def _given(self, tables: Sequence[pa.Table], inputs: Sequence[InputTable]) -> Any:
+        return by_stream(tables, inputs, self._kind, self._per_stream)
+
+    def _warn(self, report: Report, told: BeliefAnswers | None) -> None:
+        if self._statements is not None:
+            warn_set_aside(report)
+        if told is not None:
+            warn_ignored(told.set_aside)
         if report.late and not self._warned_of_late_rows:
             self._warned_of_late_rows = True
             warn(f"{counted(report.late, 'late row', 'late rows')} ignored: at or before the watermark; see `late`")
 
     def _compiled(self, tables: Mapping[str, pa.Table] | pa.Table) -> Machine:
-        planned = plan_queries(tables, self._statements, self._columns, self._match_id, self._fixed)
+        machine = self._machine_for(tables)
         self._per_stream = isinstance(tables, Mapping)
-        compile_missing(states=planned.states is not None)
+        compile_missing(states=machine.states is not None)
+        given: Batch = {}
+        given.update(tables if isinstance(tables, Mapping) else {machine.inputs[0].stream: tables})
+        self._schemas = {item.stream: given[item.stream].schema for item in machine.inputs}
+        return machine
+
+    def _machine_for(self, tables: Mapping[str, pa.Table] | pa.Table) -> Machine:
+        if self._statements is None:
+            assert self._questions is not None
+            return open_states(tables, self._questions, self._columns)[0].machine
+        ids = self._match_id or self._courier is not None
+        planned = plan_queries(tables, self._statements, self._columns, ids, self._fixed, self._questions)
         if self._violations:
             planned = with_violations(planned, self._statements)
-        given: Batch = {}
-        given.update(tables if isinstance(tables, Mapping) else {planned.inputs[0].stream: tables})
-        self._schemas = {item.stream: given[item.stream].schema for item in planned.inputs}
         return compile_plan(planned, self._options)
 
 
-@dataclass(slots=True)
-class PushedRows:
-    """Rows that were pushed one by one and are not processed yet, because they cannot complete a match.
-
-    `wanted` are the streams of the query, `completing` those whose events complete matches. `due` is the earliest end
-    of an unprocessed event of a completing stream. `skipped` counts rows of other streams, `latest` is the latest end
-    of any row.
-    """
-
-    time: str
-    type: str
-    unit: str | None
-    wanted: frozenset[Stream]
-    completing: frozenset[Stream]
-    watermark: int | None
-    due: int | None
-    nothing_waited: bool
-    """Whether there were no rows after the watermark before the first of these rows."""
-    accepted: Mapping[str, Kinds]
-    """The Python types of each column. Rows with other types are processed at once, so that their errors are raised."""
-    rows: list[Mapping[str, Any]]
-    skipped: int = 0
-    latest: int | None = None
-    furthest: int | None = None
-    """The latest end of a row of a wanted stream."""
-
-    @classmethod
-    def of(cls, machine: Machine, state: State) -> PushedRows | None:
-        """Returns the rows to defer; None if rows cannot be deferred: several tables, or time completes matches."""
-        item, completing, reached = machine.inputs[0], completing_streams(machine.plan), state.watermark
-        if completing is None or len(machine.inputs) > 1 or item.type is None or item.end is not None:
-            return None
-        if pa.null() in item.table.schema.types:
-            return None
-        accepted = {field.name: _accepted(field.type) for field in item.table.schema}
-        if not all(accepted.values()):
-            return None
-        unit = None if pa.types.is_integer(machine.time_type) else machine.time_type.unit
-        due = FOREVER
-        for kept in (kept for stage in state.stages for kept in stage.kept if len(kept)):
-            waiting = kept.ends if reached is None else kept.ends[kept.ends > reached]
-            due = min(due, int(waiting.min(initial=FOREVER)))
-        wanted = frozenset(stream for plan in machine.plans for stream in plan.streams)
-        first = None if due == FOREVER else due
-        return cls(item.time, item.type, unit, wanted, completing, reached, first, first is None, accepted, [])
-
-    def emptied(self) -> PushedRows | None:
-        """Returns empty rows after a step; None if one of the rows is after the watermark and waits."""
-        if self.furthest is None or self.watermark is None or self.furthest > self.watermark or not self.nothing_waited:
-            return None
-        return replace(self, due=None, rows=[], skipped=0, latest=None, furthest=None)
-
-    @property
-    def is_due(self) -> bool:
-        return self.due is not None and self.watermark is not None and self.due <= self.watermark
-
-    def takes(self, event: Mapping[str, Any], watermark: Any) -> bool:
-        """Adds a row and advances the watermark. Returns False for a row that needs a full step, such as a late row."""
-        moment, kind = self._ticks(event.get(self.time)), event.get(self.type)
-        until = self._ticks(watermark)
-        if moment is None or until is None or type(kind) is not str or not -SAFE_TIME < moment < SAFE_TIME:
-            return False
-        if self.watermark is not None and (moment <= self.watermark or until < self.watermark):
-            return False
-        if kind in self.wanted and not all(map(self._fits, self.accepted.items(), repeat(event))):
-            return False
-        self.latest = moment if self.latest is None or moment > self.latest else self.latest
-        if kind in self.wanted:
-            self.rows.append(event)
-            self.furthest = moment if self.furthest is None or moment > self.furthest else self.furthest
-            if kind in self.completing and (self.due is None or moment < self.due):
-                self.due = moment
-        else:
-            self.skipped += 1
-        self.watermark = until
-        return True
-
-    @staticmethod
-    def _fits(column: tuple[str, Kinds], event: Mapping[str, Any]) -> bool:
-        """Returns whether the value of a row fits its column or is missing."""
-        name, kinds = column
-        value = event.get(name)
-        fits = value is None or type(value) in kinds
-        return fits and (type(value) is not int or -(2**53) <= value <= 2**53)
-
-    def _ticks(self, moment: Any) -> int | None:
-        """Returns a time in ticks of the time column; None if it is not an integer or a datetime in whole ticks."""
-        if self.unit is None:
-            return moment if type(moment) is int else None
-        if type(moment) is not datetime:
-            return None
-        since = (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)) - EPOCH
-        microseconds = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
-        nanoseconds, length = microseconds * 1000, NANOSECONDS_PER_UNIT[self.unit]
-        return None if nanoseconds % length else nanoseconds // length
+def _questions(
+    written: CheckedProgram,
+    measures: Mapping[str, str | Measure] | None,
+    tracking: Tracking | None,
+    probability: str | None,
+    *,
+    acting: bool,
+) -> StateQuestions | None:
+    """What is asked of the STATEs, if the user asks or there is nothing else to do."""
+    only_states = bool(written.states) and not (written.results or written.heads or acting)
+    if measures is None and tracking is None and not only_states:
+        return None
+    return (tracking or Tracking()).questions(written, measures or {}, probability)
 
 
-def _accepted(kind: pa.DataType) -> Kinds:
-    """Returns the Python types that a column accepts without conversion; none for other column types."""
-    if pa.types.is_int64(kind):
-        return (int,)
-    if pa.types.is_float64(kind):
-        return (float, int)
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return (str,)
-    if pa.types.is_timestamp(kind):
-        return (datetime,)
-    return (bool,) if pa.types.is_boolean(kind) else ()
+def _courier(reactions: Reactions | None, delivery: Delivery | None) -> Courier | None:
+    if reactions is not None:
+        return courier_of(reactions.routes, delivery)
+    if delivery is not None:
+        raise SchemaError(
+            "delivery-option", "`delivery` is given without `actions`", "pass the receivers of the actions as `actions`"
+        )
+    return None
+
+
+def _statements(
+    written: CheckedProgram, reactions: Reactions | None, finds: bool, violations: bool
+) -> LoweredProgram | None:
+    """The patterns to look for: the one whose matches are given, and those of the ON statements."""
+    if reactions is None:
+        if not finds:
+            return replace(lower(written), statements=()) if violations else None
+        refuse_several(written)
+        return lowered_result(written)
+    wanted = wanted_result(written) if finds else None
+    own = [query for query in reactions.results if finds and query.name == wanted]
+    return program_statements(reactions.finding(own))
 
 
 def _rows_of(table: pa.Table, mask: Mask) -> pa.Table:

@@ -1,6 +1,6 @@
-"""Errors that teach: what is wrong, where it stands, what would be right.
+"""Error classes, and how a message is rendered: what is wrong, where, and how to fix it.
 
-A `Problem` is one finding with a stable code; a `QueryError` carries every problem found at once.
+A `Problem` is one finding with a stable code. A `QueryError` carries all problems of a query.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of a source text, as character offsets: `start` inclusive, `end` exclusive."""
+    """A range of characters in a source text: `start` is inclusive, `end` is exclusive."""
 
     start: int
     end: int
 
     def head(self, length: int) -> Span:
-        """The first characters of it.
+        """The first `length` characters of the span.
 
         >>> Span(3, 9).head(2)
         Span(start=3, end=5)
@@ -29,7 +29,7 @@ class Span:
         return Span(self.start, self.start + length)
 
     def tail(self, skipped: int, length: int) -> Span:
-        """All but the characters skipped, and at least the last of this length: what is behind the dot of `a.amount`.
+        """The span without its first `skipped` characters, but at least its last `length`: `amount` in `a.amount`.
 
         >>> Span(3, 11).tail(2, 6), Span(3, 9).tail(2, 6)
         (Span(start=5, end=11), Span(start=3, end=9))
@@ -39,7 +39,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A query text and the name under which messages cite it."""
+    """A query text and the name that error messages show for it."""
 
     text: str
     name: str = "query"
@@ -50,22 +50,22 @@ class Source:
         return before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1
 
     def place(self, span: Span | None) -> Span | None:
-        """Where a place is in the text. Statements built in Python have marks for places until an error is raised."""
+        """The position of a span in the text. Statements built in Python have marks until an error is raised."""
         return span
 
     def cite(self, problems: Sequence[Problem]) -> tuple[tuple[Problem, ...], Source]:
-        """The problems with their places in the text, and the text: what an error shows."""
+        """The problems with their positions in the text, and the text itself."""
         return tuple(problems), self
 
     def quote(self, span: Span | None) -> str:
-        """A stretch of the text, in one line; empty without a place."""
+        """The text of a span on one line; empty if the span has no position."""
         place = self.place(span)
         return "" if place is None else " ".join(self.text[place.start : place.end].split())
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One finding: a stable `code`, one factual line, and where and how to mend it."""
+    """One finding: a stable `code`, one factual line, its position, and a hint that says how to fix it."""
 
     code: str
     message: str
@@ -75,19 +75,22 @@ class Problem:
 
 
 class EnsueError(Exception):
-    """The root of every error that Ensue raises on purpose."""
+    """Base class of all errors that Ensue raises."""
 
 
 class EnsueWarning(UserWarning):
-    """Something was set aside (rows without a time, say) and the run went on."""
+    """Some input was ignored, for example rows without a timestamp. The run continues."""
 
 
 class EnsueNotice(UserWarning):
-    """The results are all there, but the run could be faster. No `EnsueWarning`: strict programs raise those."""
+    """The results are complete, but the run could be faster.
+
+    This is not an `EnsueWarning`, so programs that turn those into errors continue.
+    """
 
 
 def warn(message: str, category: type[Warning] = EnsueWarning) -> None:
-    """Warns at the line of the user: the nearest caller that is not part of Ensue."""
+    """Emit a warning that points at the user's line: the nearest caller outside Ensue."""
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "ensue":
         level, frame = level + 1, frame.f_back
@@ -95,9 +98,9 @@ def warn(message: str, category: type[Warning] = EnsueWarning) -> None:
 
 
 class QueryError(EnsueError):
-    """The query cannot mean anything, or not with this schema.
+    """The query is not well-formed, or does not fit the schema of the events.
 
-    `code`, `line`, `column` and `hint` are those of the first problem; `problems` holds all of them.
+    `code`, `line`, `column` and `hint` describe the first problem; `problems` contains all of them.
     """
 
     def __init__(self, problems: Sequence[Problem], source: Source | None = None) -> None:
@@ -116,7 +119,7 @@ class QueryError(EnsueError):
 
 @contextmanager
 def citing(source: Source | None) -> Iterator[None]:
-    """Errors that a query causes while it runs are shown at their place in this text."""
+    """Show the query errors of a run at their position in this source."""
     try:
         yield
     except QueryError as error:
@@ -126,7 +129,7 @@ def citing(source: Source | None) -> Iterator[None]:
 
 
 class CodedError(EnsueError):
-    """An error outside of a query's text: a stable `code`, one factual line, and a `hint`."""
+    """An error that is not in the text of a query: a stable `code`, one factual line, and a `hint`."""
 
     def __init__(self, code: str, message: str, hint: str = "") -> None:
         self.code = code
@@ -135,23 +138,23 @@ class CodedError(EnsueError):
 
 
 class SchemaError(CodedError):
-    """The data do not have the shape that was promised: a column is missing, or has another type."""
+    """The events do not have the expected schema: a column is missing or has another type."""
 
 
 class LimitError(CodedError):
-    """A run was stopped because it would have grown beyond a limit that the user can set."""
+    """A run was stopped because it exceeded a limit. The user can change the limit."""
 
 
 class StateError(CodedError):
-    """A saved state does not fit the query or the version that tries to read it."""
+    """A saved state does not match the query or the version of Ensue that reads it."""
 
 
 class SetupError(CodedError):
-    """Something that a runtime needs is not installed on this machine, or is too old."""
+    """A requirement of a runtime is not installed on this machine, or is too old."""
 
 
 def render_problem(problem: Problem, source: Source | None) -> str:
-    """The text of one problem, with the line it stands on and a caret below the place."""
+    """The text of one problem, with its line of the source and carets below its position."""
     lines = [f"error[{problem.code}]: {problem.message}"]
     if source is not None and problem.span is not None:
         line, column = source.position(problem.span.start)
@@ -182,7 +185,7 @@ def counted(number: int, singular: str, plural: str) -> str:
 
 
 def closest(name: str, candidates: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """The candidate that `name` was probably meant to be, or None if none is as similar as `cutoff` (0 to 1).
+    """The most similar candidate to `name`, or None if none reaches the similarity `cutoff` (0 to 1).
 
     >>> closest("amout", ["amount", "currency"])
     'amount'
@@ -193,6 +196,6 @@ def closest(name: str, candidates: Iterable[str], cutoff: float = 0.6) -> str | 
 
 
 def did_you_mean(name: str, candidates: Iterable[str]) -> str:
-    """A hint that names the closest candidate, or an empty text."""
+    """A hint with the closest candidate, or an empty text."""
     candidate = closest(name, candidates)
     return f"did you mean `{candidate}`?" if candidate else ""

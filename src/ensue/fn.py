@@ -1,13 +1,47 @@
-"""Functions over the lists that repetitions bind, and the lineage of what is bound."""
+"""Values for queries in Python: fields, literals, calls, CASE, and functions over the lists that repetitions bind.
+
+`sum`, `min`, `max` and `list` hide Python's own functions of these names in this module, and wherever they are
+imported by name: `ensue.fn.max("t.temp")` is the usual form.
+
+>>> from ensue import fn
+>>> fn.max("t.temp") - fn.min("t.temp") > 10
+Value("max(t.temp) - min(t.temp) > 10")
+"""
 
 from __future__ import annotations
 
 from ensue.nodes.expressions import Call, Expr, Field
-from ensue.python.values import Value, Variable, condition_node
+from ensue.python.values import Value, Variable, call, case, condition_node, field, same, value
+
+__all__ = [
+    "Value",
+    "avg",
+    "call",
+    "case",
+    "count",
+    "field",
+    "first",
+    "flatten",
+    "last",
+    "lineage",
+    "list",
+    "max",
+    "min",
+    "prev",
+    "probability",
+    "same",
+    "stddev",
+    "sum",
+    "value",
+]
+
+
+def __dir__() -> tuple[str, ...]:
+    return (*__all__,)
 
 
 def count(variable: Variable | Value | str) -> Value:
-    """How many elements a list has.
+    """The number of elements of a list: `count(t)`.
 
     >>> from ensue.python.values import var
     >>> count(var("t")) >= 3, count("t")
@@ -17,7 +51,7 @@ def count(variable: Variable | Value | str) -> Value:
 
 
 def probability() -> Value:
-    """How probable the match is: `PROBABILITY()`, in `returning`.
+    """The probability of the match, for `returning`: `PROBABILITY()`.
 
     >>> probability()
     Value("probability()")
@@ -26,7 +60,7 @@ def probability() -> Value:
 
 
 def lineage(variable: Variable | str | None = None) -> Value:
-    """The ids of the primitive events below a variable, or below the whole match.
+    """The ids of the input events of a variable, or of the whole match: `lineage(c)`.
 
     >>> lineage("c"), lineage()
     (Value("lineage(c)"), Value("lineage()"))
@@ -34,10 +68,10 @@ def lineage(variable: Variable | str | None = None) -> Value:
     return Value(Call("lineage", () if variable is None else (_listed(variable),)))
 
 
-def sum_(expression: Value | str) -> Value:
+def sum(expression: Value | str) -> Value:
     """The sum over a list: `sum(t.temp)`.
 
-    >>> sum_("t.quantity * t.price")
+    >>> sum("t.quantity * t.price")
     Value("sum(t.quantity * t.price)")
     """
     return _over("sum", expression)
@@ -52,26 +86,26 @@ def avg(expression: Value | str) -> Value:
     return _over("avg", expression)
 
 
-def min_(expression: Value | str) -> Value:
-    """The least over a list: `min(t.temp)`.
+def min(expression: Value | str) -> Value:
+    """The minimum over a list: `min(t.temp)`.
 
-    >>> min_("t.temp")
+    >>> min("t.temp")
     Value("min(t.temp)")
     """
     return _over("min", expression)
 
 
-def max_(expression: Value | str) -> Value:
-    """The greatest over a list: `max(t.temp)`.
+def max(expression: Value | str) -> Value:
+    """The maximum over a list: `max(t.temp)`.
 
-    >>> max_("t.temp")
+    >>> max("t.temp")
     Value("max(t.temp)")
     """
     return _over("max", expression)
 
 
 def stddev(expression: Value | str) -> Value:
-    """The standard deviation of the sample over a list: `stddev(t.temp)`.
+    """The sample standard deviation over a list: `stddev(t.temp)`.
 
     >>> stddev("t.temp")
     Value("stddev(t.temp)")
@@ -79,44 +113,44 @@ def stddev(expression: Value | str) -> Value:
     return _over("stddev", expression)
 
 
-def first_of(expression: Value | str) -> Value:
+def first(expression: Value | str) -> Value:
     """The value of the first element of a list: `first(t.temp)`.
 
-    >>> first_of("t.temp")
+    >>> first("t.temp")
     Value("first(t.temp)")
     """
     return _over("first", expression)
 
 
-def last_of(expression: Value | str) -> Value:
+def last(expression: Value | str) -> Value:
     """The value of the last element of a list: `last(t.temp)`.
 
-    >>> last_of("t.temp")
+    >>> last("t.temp")
     Value("last(t.temp)")
     """
     return _over("last", expression)
 
 
-def flatten_of(expression: Value | str) -> Value:
-    """The values of all elements of a list, of elements that are lists themselves their values: `flatten(t.tags)`.
+def flatten(expression: Value | str) -> Value:
+    """The values of all elements as one flat list; elements that are lists are unnested: `flatten(t.tags)`.
 
-    >>> flatten_of("t.tags")
+    >>> flatten("t.tags")
     Value("flatten(t.tags)")
     """
     return _over("flatten", expression)
 
 
-def list_of(expression: Value | str) -> Value:
+def list(expression: Value | str) -> Value:
     """The values of all elements of a list: `list(t.temp)`.
 
-    >>> list_of("t.temp")
+    >>> list("t.temp")
     Value("list(t.temp)")
     """
     return _over("list", expression)
 
 
 def prev(expression: Value | str) -> Value:
-    """The value of the element before: `PREV(t.temp)`.
+    """The value of the previous element of a list: `PREV(t.temp)`.
 
     >>> from ensue.python.values import var
     >>> var("t").temp > prev(var("t").temp)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from ensue.arguments import helpful
 from ensue.check.gate import checked
 from ensue.errors import Problem, QueryError, Span
 from ensue.lower.phases import CheckedProgram, LoweredProgram, collector_paused, lower, rules_lowered
@@ -18,20 +19,20 @@ from ensue.nodes.patterns import PatternQuery, Statements
 from ensue.nodes.rules import Ruleset
 from ensue.plan.lawfulness import laws_by_query
 from ensue.text.citations import joined
-from ensue.text.parser import parse_statements
+from ensue.text.parser import file_statements, parse_statements
 from ensue.text.render import render_statements
 from ensue.text.rule_builder import ruleset_of
 
 if TYPE_CHECKING:
     from ensue.constraints import ConstraintsLike
     from ensue.plan.description import Explanation
-    from ensue.python.patterns import PatternExpression, Query
+    from ensue.python.patterns import Pattern, Query
     from ensue.python.state import State
     from ensue.rules import RuleStatement
 
-Statement: TypeAlias = "str | Query | PatternExpression | RuleStatement | State | Program"
+Statement: TypeAlias = "str | Path | Query | Pattern | RuleStatement | State | Program"
 QueryLike: TypeAlias = "Statement | Sequence[Statement]"
-"""A query as it may be given; a list is a program of all its members."""
+"""A query as it may be given: a text, the path of a file, or built in Python. A list is a program of its members."""
 
 EMPTY = Statements(())
 """What is said where no program is given."""
@@ -90,9 +91,12 @@ class Program:
         return as_html(explained_statements(checked(self.statements), "t"))
 
 
+@helpful
 @collector_paused()
-def parse(text: str, name: str = "query") -> Program:
-    """Parses a text of one or more statements and checks what can be checked without data; `name` is cited in errors.
+def parse(query: str | Path, name: str | None = None) -> Program:
+    """Parses one or more statements and checks what can be checked without data.
+
+    A text is parsed as it is, a `pathlib.Path` is read. Errors cite `name`: "query", or the name of the file.
 
     >>> parse("PATTERN SEQ(A a, NOT B b) ").queries
     Traceback (most recent call last):
@@ -103,14 +107,14 @@ def parse(text: str, name: str = "query") -> Program:
       |                  ^^^^^^^
     hint: add a WITHIN to the whole pattern, or put the NOT between two items of a SEQ
     """
-    return Program(checked(parse_statements(text, name)))
+    if isinstance(query, str):
+        return Program(checked(parse_statements(query, name or "query")))
+    if isinstance(query, Path):
+        return Program(checked(file_statements(query, name)))
+    raise _not_a_query(query)
 
 
-def parse_file(path: str | Path) -> Program:
-    """Parses an `.ensue` file."""
-    return parse(Path(path).read_text(encoding="utf-8"), Path(path).name)
-
-
+@helpful
 def explain(
     query: QueryLike, *, time: str = "t", constraints: ConstraintsLike | None = None, stages: bool = False
 ) -> str:
@@ -150,7 +154,8 @@ def explain(
       -- FOLLOWS: a.e < b.e, b.e - a.e <= 5
       PATTERN AND(A a, B b);
     """
-    statements = _single_statement(query, constraints)
+    statements = written_statements(query, constraints)
+    refuse_several(statements)
     if stages:
         return stages_text(statements)
     return "\n\n".join(entry.to_text() for entry in explained_statements(statements, time))
@@ -195,26 +200,44 @@ def _acting(statements: Statements) -> tuple[PatternQuery, ...]:
 
 def single_statement(query: QueryLike, constraints: ConstraintsLike | None = None) -> LoweredProgram:
     """The one query meant, with its constraints and its text, so that messages can point into it."""
-    written = _single_statement(query, constraints)
+    written = written_statements(query, constraints)
+    if len(written.results) != 1:
+        refuse_several(written)
+    return lowered_result(written) if written.heads else lower(written)
+
+
+def lowered_result(written: CheckedProgram) -> LoweredProgram:
+    """A program of one result, without the heads of rules that are none."""
     statements = lower(written)
     if not written.heads:
         return statements
-    wanted = _wanted_result(written)
+    wanted = wanted_result(written)
     chosen = (node for node in statements.statements if node.declares or node.name == wanted)
     return replace(statements, statements=tuple(chosen))
 
 
-def _single_statement(query: QueryLike, constraints: ConstraintsLike | None) -> CheckedProgram:
-    """The one query meant, as it is written."""
-    statements = written_statements(query, constraints)
+def has_one_result(statements: Statements) -> bool:
+    """Whether there is one PATTERN, or there are only rules with one head that no other rule uses.
+
+    >>> has_one_result(parse("PATTERN SEQ(A a, B b)").statements)
+    True
+    >>> has_one_result(parse("STATE s OF a IN (x, y)").statements)
+    False
+    """
+    if statements.results or statements.ruleset is None:
+        return len(statements.results) == 1
+    return len(unused_heads(statements.ruleset)) == 1
+
+
+def refuse_several(statements: Statements) -> None:
+    """Raises an error for a program without a result, or with several PATTERNs."""
     if not statements.results and not statements.heads:
         raise _no_pattern(statements)
     if len(statements.results) > 1:
         raise _several_queries(statements, "statements with PATTERN", statements.results[1].span)
-    return statements
 
 
-def _wanted_result(statements: Statements) -> str | None:
+def wanted_result(statements: Statements) -> str | None:
     """The name of the one pattern, or, where there are only rules, of the one head that no other rule uses."""
     if statements.results or statements.ruleset is None:
         name = statements.results[0].name if statements.results else None
@@ -237,7 +260,7 @@ def _several_queries(statements: Statements, what: str, span: Span | None) -> Qu
     return QueryError([problem], statements.source)
 
 
-def program_statements(program: Program | QueryLike, constraints: ConstraintsLike | None = None) -> LoweredProgram:
+def program_statements(program: QueryLike, constraints: ConstraintsLike | None = None) -> LoweredProgram:
     """The patterns and rules of a program with its constraints."""
     statements = written_statements(program, constraints)
     if not statements.results and not statements.heads:
@@ -246,7 +269,7 @@ def program_statements(program: Program | QueryLike, constraints: ConstraintsLik
 
 
 @collector_paused()
-def written_statements(program: Program | QueryLike, constraints: ConstraintsLike | None = None) -> CheckedProgram:
+def written_statements(program: QueryLike, constraints: ConstraintsLike | None = None) -> CheckedProgram:
     """What a program says, with further constraints, as it is written: the way of every entry point to the gate.
 
     A text is parsed once. What is built in Python is parsed only if an error has to point into its text.
@@ -271,33 +294,37 @@ def _parts(query: object) -> Iterator[Statements]:
     if isinstance(query, str):
         yield parse_statements(query)
         return
-    from ensue.python.patterns import PatternExpression, Query, query_of
+    from ensue.python.patterns import Pattern, Query, query_of
     from ensue.python.state import State
     from ensue.rules import RuleStatement
 
     match query:
         case Program():
             yield query.statements
+        case Path():
+            yield file_statements(query)
         case RuleStatement():
             yield Statements((), ruleset=ruleset_of([query.node]))
         case State():
             yield Statements((), states=(query.node,))
         case Query():
             yield Statements((query.node,))
-        case PatternExpression():
+        case Pattern():
             yield Statements((query_of(query).node,))
         case list() | tuple() if query:
             for member in query:
                 yield from _parts(member)
         case _:
-            raise QueryError(
-                [
-                    Problem(
-                        "not-a-query",
-                        f"a query is a text or built with `ensue.seq` and its like, not {type(query).__name__}",
-                    )
-                ]
-            )
+            raise _not_a_query(query)
+
+
+def _not_a_query(given: object) -> QueryError:
+    """An error for a value that is not a query; a table is probably in the wrong place."""
+    kind, hint = type(given), ""
+    if hasattr(kind, "columns") or hasattr(kind, "column_names") or isinstance(given, Mapping):
+        hint = "pass the events first and the query second, as in `ensue.detect(events, query, ...)`"
+    wanted = "a query must be a text, a `pathlib.Path`, or built with `ensue.seq` and similar functions"
+    return QueryError([Problem("not-a-query", f"{wanted}, not {kind.__name__}", hint=hint)])
 
 
 def keyed(statements: CheckedProgram, partition_by: str | Sequence[str]) -> CheckedProgram:

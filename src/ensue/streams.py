@@ -1,4 +1,4 @@
-"""`ensue.start` runs a program on Spark streams, and `ensue.stream_state` reads the state of a stream."""
+"""`ensue.start` runs a program on Spark streams, `matching` transforms DataFrames, `stream_state` reads a state."""
 
 from __future__ import annotations
 
@@ -7,21 +7,24 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ensue.api import checked_emit, checked_limit
+from ensue.api import checked_emit, detect, match_limit
+from ensue.arguments import helpful
 from ensue.constraints import ConstraintsLike
 from ensue.errors import QueryError, SchemaError, did_you_mean
 from ensue.plan.outputs import OutputSchema, partial_output
 from ensue.plan.partial import partial_problems, partial_queries
 from ensue.plan.planner import plan_query
-from ensue.plan.plans import DEFAULT_LIMIT, Options, QueryPlan
-from ensue.plan.program_plans import ColumnNames, Columns, ProgramPlan, by_keys, plan_queries, with_violations
+from ensue.plan.plans import DEFAULT_LIMITS, Limits, Options, QueryPlan
+from ensue.plan.program_plans import ColumnNames, ProgramPlan, by_keys, plan_queries, with_violations
 from ensue.plan.states import refuse_ahead
 from ensue.programs import Program, QueryLike, program_statements
-from ensue.runtimes.tables import are_frames, fixed_tables, together_schema
+from ensue.runtimes.tables import DescribedEvents, are_frames, described, fixed_tables, together_schema
 from ensue.text.render import render_pattern
 
 if TYPE_CHECKING:
-    from ensue.runtimes.spark.handle import Running
+    from ensue.lower.phases import LoweredProgram
+    from ensue.runtimes.spark.frames import FrameInput
+    from ensue.runtimes.spark.handle import StreamHandle
 
 Sink: TypeAlias = "str | Callable[[Any, int], None]"
 Sinks: TypeAlias = "Sink | Mapping[str, Sink]"
@@ -29,23 +32,23 @@ VIOLATIONS = "CONSTRAINTS"
 """The name of the violations among the patterns. A pattern with this name would need quotes."""
 
 
+@helpful
 def start(
-    program: Program | QueryLike,
-    sources: Any,
+    events: Any,
+    query: QueryLike,
     *,
     to: Sinks,
-    checkpoint: str,
-    time: ColumnNames,
+    checkpointLocation: str,  # noqa: N803 (Spark's word)
+    time: ColumnNames | None = None,
+    trigger: Mapping[str, Any] | None = None,
     type: str | None = None,
     end: ColumnNames | None = None,
     late: Sinks | None = None,
     timed_out: Sinks | None = None,
     violations: Sink | None = None,
-    every: str | None = None,
-    available_now: bool = False,
     probability: str | None = None,
     alternatives: str | None = None,
-    limit: int | None = DEFAULT_LIMIT,
+    limits: Limits = DEFAULT_LIMITS,
     match_id: bool = False,
     emit: str = "complete",
     tick: str | None = None,
@@ -54,59 +57,82 @@ def start(
     tables: Mapping[str, Any] | None = None,
     upgrade: bool = False,
     status: bool | None = None,
-) -> Running:
-    """Runs the patterns of a program on streaming DataFrames. Patterns with the same keys share one state.
+) -> StreamHandle:
+    """Runs the patterns of a program on streaming DataFrames, with one state for all patterns with the same keys.
 
-    `to` is the sink for matches, `late` for late rows, `timed_out` for partial matches whose window has closed, and
-    `violations` for traces that break a constraint. A sink is a folder, which gets Parquet files with one subfolder
-    `batch=N` per micro-batch, or a function `f(rows, batch)` of a DataFrame and the number of its micro-batch. For
-    several patterns, `to` is a mapping by name, or a single sink whose rows start with a column `pattern`. For one
-    table per stream, `late` is a mapping by stream. A micro-batch that is repeated after a crash has the same rows and
-    the same number. So folders contain each match once, and a function can detect the repetition by the number or by
-    `match_id`. On Spark Connect, a function runs as a copy on the server and does not change this process.
+    `events` is a streaming DataFrame with a watermark, or a mapping of streams to such DataFrames. `to` is the sink for
+    matches, `late` for rows behind the watermark, `timed_out` for partial matches whose window has closed, and
+    `violations` for traces that break a constraint. A sink is a folder or a function. A folder gets Parquet files, in
+    one folder `batch=N` per micro-batch. A function `f(rows, batch)` gets a DataFrame and the number of the
+    micro-batch. For several patterns, pass a mapping by name, or one sink for all: then the rows begin with a column
+    `pattern`. For late rows of one table per stream, pass a mapping by stream. A micro-batch that is repeated after a
+    crash has the same rows and number, so folders contain each match once; a function can check the number, or
+    `match_id`. With Spark Connect, a function runs on the server, as a copy: this process does not see its changes.
 
-    `checkpoint` is a folder that only this query uses. It is refused for another query, unless `upgrade` is true and
-    the kept events suffice. `every` ("10 seconds") sets the interval of micro-batches. With `available_now`, the stream
-    ends when it has read all available rows. `buckets` is the number of states; the default is the number of Spark's
-    shuffle partitions, at least 8. `status` shows a progress line on stderr; the default is true on a terminal.
+    `checkpointLocation` is a folder for this program alone. It refuses another query, unless `upgrade` is true and the
+    kept events are sufficient. `trigger` has Spark's words, as in `DataStreamWriter.trigger`: `{"processingTime": "10
+    seconds"}` starts a micro-batch every 10 seconds, and `{"availableNow": True}` processes all available rows and then
+    stops. By default, a micro-batch starts when the last one has ended. `buckets` is the number of states; by default,
+    that of Spark's shuffle partitions, at least 8. `status` shows a progress line on stderr; by default, on a terminal.
 
-    `tables` are the tables for the program's TABLEs, by name. They are read when the stream starts or restarts.
+    `tables` are those of the program's TABLEs, by name. They are read when the stream starts, and again at a restart.
+
+    Example (`orders` is a streaming DataFrame with a watermark):
+
+        handle = ensue.start(
+            orders, query, time="at", type="type", to="unpaid",
+            checkpointLocation="checkpoint", trigger={"processingTime": "10 seconds"},
+        )
+        handle.awaitTermination()
     """
-    statements = program_statements(program, constraints)
-    if not are_frames(sources):
+    statements = program_statements(query, constraints)
+    paced = checked_trigger(trigger)
+    source = described(events, time, type, end, probability, alternatives, tick=tick, tables=tables)
+    if not are_frames(source.table):
         raise SchemaError(
             "not-a-stream",
             "`ensue.start` requires streaming DataFrames",
             "read the events with `spark.readStream`, or use `ensue.detect` for tables",
         )
-    from ensue.runtimes.spark.frames import empty_tables, frame_inputs
     from ensue.runtimes.spark.handle import start_groups
-    from ensue.runtimes.spark.java import require_pyspark
     from ensue.runtimes.spark.session import advise
     from ensue.runtimes.spark.stream import plan_stream
 
-    require_pyspark()
     names = Program(statements).names
-    options, eager = Options(limit=checked_limit(limit)), checked_emit(emit, statements)
-    refuse_ahead(statements, end, eager)
-    columns = Columns(time, type, end, probability, alternatives)
-    planned = plan_queries(empty_tables(sources), statements, columns, match_id, fixed_tables(tables, statements))
+    options, eager = Options(limit=match_limit(limits)), checked_emit(emit, statements)
+    refuse_ahead(statements, source.columns.end, eager)
+    planned, inputs = _planned(source, statements, match_id)
     patterns = names[: len(statements.results)]
     if violations is not None:
         planned, names = with_violations(planned, statements), (*names, VIOLATIONS)
-    inputs = frame_inputs(sources, planned.inputs)
+    sinks = _Places.of(planned, patterns, to, late, timed_out, violations)
+    plan = partial(
+        plan_stream, inputs, options=options, eager=eager, late=bool(sinks.late), tick=source.tick, buckets=buckets
+    )
+    groups = _groups(planned, names, sinks, plan)
+    spark = inputs[0].frame.sparkSession
+    advise(spark, streaming=True)
+    return start_groups(spark, groups, checkpointLocation, paced, upgrade, status)
+
+
+def _planned(
+    source: DescribedEvents, statements: LoweredProgram, match_id: bool
+) -> tuple[ProgramPlan, tuple[FrameInput, ...]]:
+    """The plan of all patterns, and the DataFrames that it reads."""
+    from ensue.runtimes.spark.frames import empty_tables, frame_inputs
+    from ensue.runtimes.spark.java import require_pyspark
+
+    require_pyspark()
+    fixed = fixed_tables(source.tables, statements, source.offered)
+    planned = plan_queries(empty_tables(source.table), statements, source.columns, match_id, fixed)
+    inputs = frame_inputs(source.table, planned.inputs)
     if not inputs[0].frame.isStreaming:
         raise SchemaError(
             "not-a-stream",
             "`ensue.start` requires a streaming DataFrame, but this one is static",
             "use `ensue.detect` or `ensue.run` for static DataFrames",
         )
-    sinks = _Places.of(planned, patterns, to, late, timed_out, violations)
-    plan = partial(plan_stream, inputs, options=options, eager=eager, late=bool(sinks.late), tick=tick, buckets=buckets)
-    groups = _groups(planned, names, sinks, plan)
-    spark = inputs[0].frame.sparkSession
-    advise(spark, streaming=True)
-    return start_groups(spark, groups, checkpoint, _trigger(every, available_now), upgrade, status)
+    return planned, inputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,27 +222,67 @@ def _check_one_place(planned: ProgramPlan, patterns: Sequence[str]) -> None:
     together_schema(patterns, [result_schema(output) for output in planned.outputs[: len(patterns)]])
 
 
-def stream_state(checkpoint: str, spark: Any = None, *, events: bool = False) -> Any:
+def stream_state(
+    checkpointLocation: str,  # noqa: N803 (Spark's word)
+    spark: Any = None,
+    *,
+    events: bool = False,
+) -> Any:
     """Returns the state of a running or stopped stream as a DataFrame with one row per key.
 
-    `checkpoint` is the checkpoint folder of `ensue.start` or of a Spark query. A row has the number of kept events of a
-    key, their streams, their size in bytes, the times of the oldest and the newest event, the age of the oldest event
-    at the watermark, and what the key waits for.
+    `checkpointLocation` is the folder that `ensue.start` or Spark's option of this name was given. A row shows for one
+    key how many events are kept, of which streams, their size in bytes, the times of the oldest and the newest, how
+    long the oldest has been kept at the watermark, and what the key waits for.
 
-    With `events`, it returns the kept events: one DataFrame, or one per stream, like the input of the stream, with the
-    columns that the queries read. If no events are kept, the DataFrame has no columns.
+    With `events`, the result is the kept events themselves: a DataFrame, or one per stream, as the stream was given,
+    with the columns that its queries read. If nothing is kept, it has no columns.
     """
     from ensue.runtimes.spark.session import running_session, spark_session
     from ensue.runtimes.spark.state import read_events_of, read_state_of
 
     read = read_events_of if events else read_state_of
-    return read(spark or running_session() or spark_session(), checkpoint.rstrip("/"))
+    return read(spark or running_session() or spark_session(), checkpointLocation.rstrip("/"))
 
 
-def _trigger(every: str | None, available_now: bool) -> dict[str, Any]:
-    if available_now:
-        return {"availableNow": True}
-    return {"processingTime": every} if every is not None else {}
+def matching(query: QueryLike, **options: Any) -> Callable[[Any], Any]:
+    """A function of events that returns their matches: for `transform` of Spark and `pipe` of pandas.
+
+    `df.transform(ensue.matching(query, time="at"))` is `ensue.detect(df, query, time="at")`. The options are those of
+    `ensue.detect`. The events are any kind of table, static or streaming.
+
+    >>> import pandas as pd
+    >>> orders = pd.DataFrame({"at": [1, 2, 3], "type": ["Order", "Order", "Paid"], "id": [7, 8, 7]})
+    >>> query = "PATTERN SEQ(Order o, NOT Paid p) PARTITION BY id WITHIN 10 RETURN o.id AS id"
+    >>> orders.pipe(matching(query, time="at", type="type")).id.to_list()
+    [8]
+    """
+
+    def matches_of(events: Any) -> Any:
+        return detect(events, query, **options)
+
+    return matches_of
+
+
+TRIGGERS = ("processingTime", "availableNow")
+"""The triggers of Spark that `ensue.start` supports."""
+
+
+def checked_trigger(trigger: object) -> dict[str, Any]:
+    """A trigger in Spark's words; empty for that of Spark."""
+    if trigger is None:
+        return {}
+    shown = '`{"processingTime": "10 seconds"}` or `{"availableNow": True}`'
+    if not isinstance(trigger, Mapping) or len(trigger) != 1:
+        raise SchemaError("trigger", f"`trigger` must be a mapping with one entry, not {trigger!r}", f"pass {shown}")
+    word, value = next(iter(trigger.items()))
+    if word not in TRIGGERS:
+        known = ", ".join(f"`{name}`" for name in TRIGGERS)
+        hint = did_you_mean(str(word), TRIGGERS) or f"pass {shown}"
+        raise SchemaError("trigger", f"unknown trigger `{word}`; available: {known}", hint)
+    expected = "a text such as '10 seconds'" if word == "processingTime" else "True"
+    if not (isinstance(value, str) if word == "processingTime" else value is True):
+        raise SchemaError("trigger", f"`{word}` must be {expected}, not {value!r}", f"pass {shown}")
+    return {word: value}
 
 
 def _by_name(given: Sinks | None, names: Sequence[str], role: str, *, complete: bool) -> dict[str, Sink]:

@@ -8,13 +8,22 @@ from typing import Any
 
 import pyarrow as pa
 
+from ensue.actions import Delivery
+
 LATE = """
     STREAM late FROM PATTERN SEQ(Order o, NOT Paid p) PARTITION BY id WITHIN 5
     RETURN o.id AS id, o.qty AS qty, o.t AS at;
     ON late l DO notify(l.id, qty = l.qty)
 """
 COLUMNS: dict[str, Any] = {"time": "t", "type": "type"}
-FAST: dict[str, Any] = {**COLUMNS, "backoff": "1 millisecond"}
+
+
+def fast(**options: Any) -> dict[str, Any]:
+    """The columns, and a delivery that hardly pauses."""
+    return {**COLUMNS, "delivery": Delivery(**{"backoff": "1 millisecond", **options})}
+
+
+FAST = fast()
 
 
 def orders(ids: range = range(4), paid: int = 1) -> pa.Table:

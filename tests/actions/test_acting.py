@@ -1,4 +1,4 @@
-"""`ensue.act` over tables: what is checked before anything runs, and what receivers are handed."""
+"""`ensue.actions.act` over tables: what is checked before anything runs, and what receivers are handed."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 import ensue
 from actions.programs import COLUMNS, FAST, LATE, Flaky, orders
 from ensue import QueryError, SchemaError
+from ensue.actions import Delivery, act
 from inside import to_json
 
 DECLARED = LATE.split("ON late")[0]
@@ -20,7 +21,7 @@ DECLARED = LATE.split("ON late")[0]
 
 def code_of(program: str, receivers: Any, **options: Any) -> str:
     with pytest.raises(ensue.EnsueError) as caught:
-        ensue.act(program, orders(), receivers, **{**COLUMNS, **options})
+        act(orders(), program, receivers, **{**COLUMNS, **options})
     assert isinstance(caught.value, QueryError | SchemaError)
     return caught.value.code
 
@@ -32,7 +33,7 @@ def test_a_condition_and_calculated_arguments() -> None:
         taken.append((*values, named))
 
     program = f"{DECLARED} ON late l WHERE l.qty >= 20 DO notify(l.qty * 2, l.at + 1, why = 'late', urgent = TRUE)"
-    ensue.act(program, orders(), {"notify": notify}, **FAST)
+    act(orders(), program, {"notify": notify}, **FAST)
     assert taken == [(40, 3, {"why": "late", "urgent": True}), (60, 4, {"why": "late", "urgent": True})]
 
 
@@ -54,26 +55,27 @@ def test_events_of_rules_are_acted_on_once_however_they_were_derived() -> None:
     events = pa.concat_tables([orders(), pa.table({"t": [20], "type": ["Order"], "id": [9], "qty": [90]})])
     receivers = {"notify": notify, "pair": lambda a, b: pairs.append((a, b))}
     given = {**FAST, "tables": {"price": pa.table({"product": [30, 90], "amount": [3, 7]})}}
-    ensue.act(RULES, events, receivers, **given)
+    act(events, RULES, receivers, **given)
     expected = notify.taken, pairs
     assert expected == ([(2, 20), (3, 30), (9, 90)], [(0, 9), (2, 9), (3, 9), (9, 7)])
     notify, pairs = Flaky(), []
-    reactor = ensue.Reactor(RULES, {"notify": notify, "pair": lambda a, b: pairs.append((a, b))}, **given)
+    receivers = {"notify": notify, "pair": lambda a, b: pairs.append((a, b))}
+    detector = ensue.Detector(RULES, actions=receivers, **given)
     for place in range(events.num_rows):
-        reactor.advance(events.slice(place, 1), watermark=events.column("t")[place].as_py() - 1)
-    reactor.finish()
+        detector.advance(events.slice(place, 1), watermark=events.column("t")[place].as_py() - 1)
+    detector.finish()
     assert (notify.taken, pairs) == expected
 
 
 def test_an_action_without_arguments() -> None:
     rung: list[int] = []
-    done = ensue.act(f"{DECLARED} ON late l DO ring()", orders(), {"ring": lambda: rung.append(1)}, **FAST)
+    done = act(orders(), f"{DECLARED} ON late l DO ring()", {"ring": lambda: rung.append(1)}, **FAST)
     assert (done.delivered, len(rung)) == (3, 3)
 
 
 def test_patterns_beside_are_not_in_the_way() -> None:
     notify = Flaky()
-    ensue.act(f"PATTERN all (Order o) RETURN o.id; {LATE}", orders(), {"notify": notify}, **FAST)
+    act(orders(), f"PATTERN all (Order o) RETURN o.id; {LATE}", {"notify": notify}, **FAST)
     assert len(notify.taken) == 3
 
 
@@ -82,17 +84,17 @@ def test_tables_of_every_kind_give_the_same_calls() -> None:
     events = orders()
     missing = pa.array([None, *events.column("qty").to_pylist()[1:]], pa.int64())
     events = events.set_column(events.schema.get_field_index("qty"), "qty", missing)
-    ensue.act(LATE, events, {"notify": expected}, **FAST)
-    ensue.act(LATE, events.to_pandas(types_mapper=pd.ArrowDtype), {"notify": found}, **FAST)
+    act(events, LATE, {"notify": expected}, **FAST)
+    act(events.to_pandas(types_mapper=pd.ArrowDtype), LATE, {"notify": found}, **FAST)
     assert found.taken == expected.taken == [(0, None), (2, 20), (3, 30)]
     assert found.ids == expected.ids
 
 
 def test_ids_stay_when_other_statements_come_and_conditions_change() -> None:
     first, second = Flaky(), Flaky()
-    ensue.act(LATE, orders(), {"notify": first}, **FAST)
+    act(orders(), LATE, {"notify": first}, **FAST)
     more = f"{DECLARED} ON late l DO log(l.id); ON late l WHERE l.qty > 5 DO notify(l.id, qty = l.qty)"
-    ensue.act(more, orders(), {"notify": second, "log": lambda id: None}, **FAST)
+    act(orders(), more, {"notify": second, "log": lambda id: None}, **FAST)
     assert second.ids == first.ids[1:]
 
 
@@ -101,7 +103,7 @@ def test_ids_stay_when_other_statements_come_and_conditions_change() -> None:
 
 def test_names_that_are_not_handed_over() -> None:
     with pytest.raises(QueryError) as caught:
-        ensue.act(LATE, orders(), {"notifi": print}, **COLUMNS)
+        act(orders(), LATE, {"notifi": print}, **COLUMNS)
     assert (caught.value.code, caught.value.hint) == ("no-action", "did you mean `notifi`?")
     assert caught.value.line == 4
 
@@ -127,11 +129,11 @@ def test_what_is_no_program(program: Any) -> None:
 
 
 def test_programs_of_every_form() -> None:
-    in_python = ensue.on("late", "l").do("notify", "l.id", qty="l.qty")
+    in_python = ensue.rules.on("late", "l").do("notify", "l.id", qty="l.qty")
     taken = []
     for program in (LATE, ensue.parse(LATE), [DECLARED, in_python]):
         notify = Flaky()
-        ensue.act(program, orders(), {"notify": notify}, **FAST)
+        act(orders(), program, {"notify": notify}, **FAST)
         taken.append((notify.taken, notify.ids))
     assert len(taken[0][0]) == 3
     assert taken[0] == taken[1] == taken[2]
@@ -151,7 +153,7 @@ def test_a_program_without_actions() -> None:
 )
 def test_streams_that_nothing_gives(program: str, hint: str) -> None:
     with pytest.raises(QueryError) as caught:
-        ensue.act(program, orders(), {"notify": Flaky()}, **COLUMNS)
+        act(orders(), program, {"notify": Flaky()}, **COLUMNS)
     assert caught.value.code == "action-stream"
     assert hint in caught.value.hint
 
@@ -173,7 +175,7 @@ def test_arguments_that_do_not_fit(call: str, receiver: Any) -> None:
 
 def test_functions_that_do_not_tell_their_parameters_are_taken() -> None:
     found: dict[str, int] = {}
-    ensue.act(f"{DECLARED} ON late l DO keep(key = l.id)", orders(), {"keep": found.update}, **FAST)
+    act(orders(), f"{DECLARED} ON late l DO keep(key = l.id)", {"keep": found.update}, **FAST)
     assert found == {"key": 3}
 
 
@@ -199,10 +201,11 @@ def test_what_is_no_receiver(receiver: Any) -> None:
     ],
 )
 def test_options_that_mean_nothing(options: dict[str, Any]) -> None:
-    assert code_of(LATE, {"notify": Flaky()}, **options) == "delivery-option"
+    assert code_of(LATE, {"notify": Flaky()}, delivery=options) == "delivery-option"
+    assert code_of(LATE, {"notify": Flaky()}, delivery=Delivery(**options)) == "delivery-option"
 
 
-@pytest.mark.parametrize("options", [{"checkpoint": "folder"}, {"every": "1 second"}])
+@pytest.mark.parametrize("options", [{"checkpointLocation": "folder"}, {"trigger": {"availableNow": True}}])
 def test_options_of_streams_for_a_table(options: dict[str, Any]) -> None:
     assert code_of(LATE, {"notify": Flaky()}, **options) == "stream-option"
 
@@ -210,7 +213,7 @@ def test_options_of_streams_for_a_table(options: dict[str, Any]) -> None:
 def test_fields_that_the_stream_does_not_have_are_told_at_their_place() -> None:
     program = f"{DECLARED}\nON late l DO notify(l.idd)"
     with pytest.raises(QueryError) as caught:
-        ensue.act(program, orders(), {"notify": Flaky()}, **COLUMNS)
+        act(orders(), program, {"notify": Flaky()}, **COLUMNS)
     assert caught.value.hint == "did you mean `id`?"
     assert caught.value.line == program.count("\n") + 1
 

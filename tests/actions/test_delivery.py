@@ -12,15 +12,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import ensue
-from actions.programs import FAST, LATE, Flaky, orders
-from ensue import Call, StateError
+from actions.programs import FAST, LATE, Flaky, fast, orders
+from ensue import StateError
+from ensue.actions import Call, RejectedCall, act
 from inside import Courier, Policy, Route, delivery
 
 
 def test_a_receiver_that_works_is_called_once_for_each_event_in_the_order_of_time() -> None:
     notify = Flaky()
-    done = ensue.act(LATE, orders(), {"notify": notify}, **FAST)
+    done = act(orders(), LATE, {"notify": notify}, **FAST)
     assert notify.taken == [(0, 0), (2, 20), (3, 30)]
     assert (done.delivered, done.repeated, done.retried, done.failed) == (3, 0, 0, 0)
     assert len(set(notify.ids)) == 3
@@ -28,7 +28,7 @@ def test_a_receiver_that_works_is_called_once_for_each_event_in_the_order_of_tim
 
 def test_a_receiver_that_fails_and_then_works_gets_every_call() -> None:
     notify = Flaky(failures=2)
-    done = ensue.act(LATE, orders(), {"notify": notify}, **FAST)
+    done = act(orders(), LATE, {"notify": notify}, **FAST)
     assert sorted(notify.taken) == [(0, 0), (2, 20), (3, 30)]
     assert set(notify.attempts.values()) == {3}
     assert (done.delivered, done.retried, done.failed) == (3, 3, 0)
@@ -42,7 +42,7 @@ def test_one_call_that_fails_does_not_hold_up_the_others() -> None:
             raise ValueError("not yet")
         taken.append(id)
 
-    ensue.act(LATE, orders(), {"notify": notify}, **FAST)
+    act(orders(), LATE, {"notify": notify}, **FAST)
     assert taken == [2, 3, 0]
 
 
@@ -50,7 +50,7 @@ def test_a_receiver_that_always_raises_leaves_dead_letters_and_the_other_actions
     program = f"{LATE}; ON late l WHERE l.qty > 5 DO count(l.id)"
     counted: list[int] = []
     receivers = {"notify": Flaky(-1), "count": counted.append}
-    done = ensue.act(program, orders(), receivers, **FAST, retries=2, dead_letters=tmp_path / "dead")
+    done = act(orders(), program, receivers, **fast(retries=2, dead_letters=tmp_path / "dead"))
     assert counted == [2, 3]
     assert (done.delivered, done.retried, done.failed) == (2, 3, 3)
     letters = pq.read_table(tmp_path / "dead")
@@ -68,10 +68,10 @@ def test_a_call_that_is_rejected_is_not_tried_again() -> None:
     def notify(id: int, qty: int) -> None:
         attempts.append(id)
         if id == 2:
-            raise ensue.RejectedCall("no such customer")
+            raise RejectedCall("no such customer")
 
     letters: list[dict[str, Any]] = []
-    done = ensue.act(LATE, orders(), {"notify": notify}, **FAST, dead_letters=letters)
+    done = act(orders(), LATE, {"notify": notify}, **fast(dead_letters=letters))
     assert attempts == [0, 2, 3]
     assert (done.delivered, done.retried) == (2, 0)
     assert [(row["error"], row["attempts"]) for row in letters] == [("RejectedCall: no such customer", 1)]
@@ -79,7 +79,7 @@ def test_a_call_that_is_rejected_is_not_tried_again() -> None:
 
 def test_without_retries_each_call_is_tried_once() -> None:
     notify = Flaky(failures=1)
-    assert ensue.act(LATE, orders(), {"notify": notify}, **FAST, retries=0).failed == 3
+    assert act(orders(), LATE, {"notify": notify}, **fast(retries=0)).failed == 3
     assert set(notify.attempts.values()) == {1}
 
 
@@ -96,12 +96,12 @@ def test_calls_of_one_action_come_one_at_a_time_and_those_of_two_side_by_side() 
         meeting.wait()
 
     program = f"{LATE.split('ON late')[0]} ON late l DO one(l.id); ON late l DO two(l.id)"
-    assert ensue.act(program, orders(), {"one": one, "two": two}, **FAST, retries=0).delivered == 6
+    assert act(orders(), program, {"one": one, "two": two}, **fast(retries=0)).delivered == 6
 
 
 def test_two_statements_with_one_action_have_deliveries_of_their_own() -> None:
     notify = Flaky()
-    ensue.act(f"{LATE}; ON late l DO notify(l.id, qty = l.qty)", orders(), {"notify": notify}, **FAST)
+    act(orders(), f"{LATE}; ON late l DO notify(l.id, qty = l.qty)", {"notify": notify}, **FAST)
     assert sorted(notify.taken) == sorted(2 * [(0, 0), (2, 20), (3, 30)])
     assert len(set(notify.ids)) == 6
     assert len(notify.threads) == 1
@@ -110,7 +110,7 @@ def test_two_statements_with_one_action_have_deliveries_of_their_own() -> None:
 def test_equal_events_have_deliveries_of_their_own() -> None:
     events = pa.table({"t": [1, 1], "type": ["Order"] * 2, "id": [7, 7], "qty": [1, 1]})
     notify = Flaky()
-    ensue.act(LATE, events, {"notify": notify}, **FAST)
+    act(events, LATE, {"notify": notify}, **FAST)
     assert notify.taken == [(7, 1), (7, 1)]
     assert len(set(notify.ids)) == 2
 
@@ -174,7 +174,7 @@ def test_a_pause_that_is_interrupted_ends_at_once(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(delivery.ThreadPoolExecutor, "map", _submitting_first(interrupted))
     with pytest.raises(KeyboardInterrupt):
-        ensue.act(LATE, orders(), {"notify": notify}, **{**FAST, "backoff": "20 minutes"})
+        act(orders(), LATE, {"notify": notify}, **fast(backoff="20 minutes"))
     assert set(notify.attempts.values()) == {1}
 
 
@@ -193,8 +193,8 @@ def _submitting_first(then: Any) -> Any:
 def test_what_the_journal_holds_is_not_called_again(tmp_path: Path) -> None:
     journal = tmp_path / "delivered.sqlite"
     first, second = Flaky(), Flaky()
-    ensue.act(LATE, orders(range(3)), {"notify": first}, **FAST, delivered=journal)
-    done = ensue.act(LATE, orders(range(5)), {"notify": second}, **FAST, delivered=journal)
+    act(orders(range(3)), LATE, {"notify": first}, **fast(journal=journal))
+    done = act(orders(range(5)), LATE, {"notify": second}, **fast(journal=journal))
     assert first.taken == [(0, 0), (2, 20)]
     assert second.taken == [(3, 30), (4, 40)]
     assert (done.delivered, done.repeated) == (2, 2)
@@ -203,17 +203,17 @@ def test_what_the_journal_holds_is_not_called_again(tmp_path: Path) -> None:
 def test_dead_letters_are_called_again_by_the_next_run(tmp_path: Path) -> None:
     journal, dead = tmp_path / "delivered.sqlite", tmp_path / "dead"
     for _ in range(2):
-        ensue.act(LATE, orders(), {"notify": Flaky(-1)}, **FAST, retries=0, delivered=journal, dead_letters=dead)
+        act(orders(), LATE, {"notify": Flaky(-1)}, **fast(retries=0, journal=journal, dead_letters=dead))
     assert pq.read_table(dead).num_rows == 3
     notify = Flaky()
-    assert ensue.act(LATE, orders(), {"notify": notify}, **FAST, delivered=journal).delivered == 3
+    assert act(orders(), LATE, {"notify": notify}, **fast(journal=journal)).delivered == 3
     assert sorted(notify.ids) == sorted(pq.read_table(dead).column("delivery_id").to_pylist())
 
 
 def test_without_a_journal_a_second_run_calls_again_with_the_same_ids() -> None:
     first, second = Flaky(), Flaky()
     for notify in (first, second):
-        ensue.act(LATE, orders(), {"notify": notify}, **FAST)
+        act(orders(), LATE, {"notify": notify}, **FAST)
     assert first.ids == second.ids
 
 
@@ -221,7 +221,7 @@ def test_a_file_that_is_no_journal_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("these are the notes of somebody else" * 100)
     with pytest.raises(StateError) as caught:
-        ensue.act(LATE, orders(), {"notify": Flaky()}, **FAST, delivered=path)
+        act(orders(), LATE, {"notify": Flaky()}, **fast(journal=path))
     assert caught.value.code == "journal"
 
 

@@ -12,9 +12,9 @@ import pyarrow.json
 import pyarrow.parquet as pq
 import pytest
 
-import ensue
-from actions.programs import FAST, LATE, orders
+from actions.programs import FAST, LATE, fast, orders
 from ensue import SchemaError
+from ensue.actions import act, kafka, table_sink
 from inside import INDEX, Journal, TableSink, sinks
 
 LISTS = """
@@ -33,9 +33,9 @@ def read(folder: Path, format: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("format", ["parquet", "csv", "jsonl"])
 def test_rows_of_files_are_there_once(tmp_path: Path, format: str) -> None:
-    receivers = {"notify": ensue.table_sink(tmp_path / "calls", format=format)}
+    receivers = {"notify": table_sink(tmp_path / "calls", format=format)}
     for count in (3, 3, 5):
-        ensue.act(LATE, orders(range(count)), receivers, **FAST)
+        act(orders(range(count)), LATE, receivers, **FAST)
     rows = read(tmp_path / "calls", format)
     assert [(row["arg_1"], row["qty"], row["action"]) for row in rows] == [
         (0, 0, "notify"),
@@ -48,14 +48,14 @@ def test_rows_of_files_are_there_once(tmp_path: Path, format: str) -> None:
 
 def test_lists_in_files_of_csv_are_json(tmp_path: Path) -> None:
     events = pa.table({"t": [1, 2, 3], "type": ["Order"] * 3, "id": [7, 7, 8]})
-    ensue.act(LISTS, events, {"notify": ensue.table_sink(tmp_path, format="csv")}, **FAST)
+    act(events, LISTS, {"notify": table_sink(tmp_path, format="csv")}, **FAST)
     assert [(row["arg_1"], row["arg_2"]) for row in read(tmp_path, "csv")][-1] == (8, "[]")
 
 
 @pytest.mark.parametrize("format", ["parquet", "csv", "jsonl"])
 def test_a_crash_between_the_file_and_its_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str) -> None:
     """The process dies after the file was written; the next one cuts the calls in another way."""
-    receivers = {"notify": ensue.table_sink(tmp_path / "calls", format=format)}
+    receivers = {"notify": table_sink(tmp_path / "calls", format=format)}
 
     class Died(BaseException):
         """Like a process that is killed: nobody catches it."""
@@ -66,39 +66,39 @@ def test_a_crash_between_the_file_and_its_index(tmp_path: Path, monkeypatch: pyt
     with monkeypatch.context() as patched:
         patched.setattr(Journal, "add", die)
         with pytest.raises(Died):
-            ensue.act(LATE, orders(range(3)), receivers, **FAST)
+            act(orders(range(3)), LATE, receivers, **FAST)
     assert len(read(tmp_path / "calls", format)) == 2
-    ensue.act(LATE, orders(range(5)), receivers, **FAST)
+    act(orders(range(5)), LATE, receivers, **FAST)
     assert [row["arg_1"] for row in read(tmp_path / "calls", format)] == [0, 2, 3, 4]
 
 
 def test_a_crash_while_a_file_is_written_leaves_nothing_to_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    receivers = {"notify": ensue.table_sink(tmp_path)}
+    receivers = {"notify": table_sink(tmp_path)}
 
     def half(path: Path, *_: object) -> None:
         raise OSError("disk full")
 
     with monkeypatch.context() as patched:
         patched.setattr(Path, "rename", half)
-        done = ensue.act(LATE, orders(), receivers, **FAST, retries=1)
+        done = act(orders(), LATE, receivers, **fast(retries=1))
     assert (done.failed, done.dead_letters.column("attempts")[0].as_py()) == (3, 2)
     assert [path.name for path in tmp_path.iterdir() if not path.name.startswith("_")] == []
-    ensue.act(LATE, orders(), receivers, **FAST)
+    act(orders(), LATE, receivers, **FAST)
     assert pq.read_table(tmp_path).num_rows == 3
 
 
 def test_the_index_is_not_taken_for_rows(tmp_path: Path) -> None:
-    ensue.act(LATE, orders(), {"notify": ensue.table_sink(tmp_path)}, **FAST)
+    act(orders(), LATE, {"notify": table_sink(tmp_path)}, **FAST)
     assert (tmp_path / INDEX).exists()
-    assert isinstance(ensue.table_sink(tmp_path), TableSink)
+    assert isinstance(table_sink(tmp_path), TableSink)
     assert len(list(tmp_path.glob("*.parquet"))) == 1
 
 
 def test_a_format_that_there_is_not() -> None:
     with pytest.raises(SchemaError) as caught:
-        ensue.table_sink("calls", format="parkett")
+        table_sink("calls", format="parkett")
     assert (caught.value.code, caught.value.hint) == ("table-format", "did you mean `parquet`?")
 
 
@@ -110,8 +110,8 @@ def test_the_records_of_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
         written.append((rows, format, mode, options))
 
     monkeypatch.setattr("ensue.runtimes.spark.connectors.write_rows", write)
-    receiver = ensue.kafka("late-orders", "one:9092,two:9092", **{"kafka.acks": "all"})
-    assert ensue.act(LATE, orders(range(1)), {"notify": receiver}, **FAST).delivered == 1
+    receiver = kafka("late-orders", "one:9092,two:9092", **{"kafka.acks": "all"})
+    assert act(orders(range(1)), LATE, {"notify": receiver}, **FAST).delivered == 1
     ((rows, format, mode, options),) = written
     (record,) = rows.to_pylist()
     assert record["value"] == (

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-import ensue
-from actions.programs import FAST, LATE, orders
+from actions.programs import LATE, fast, orders
 from ensue import SchemaError
+from ensue.actions import act as act_on
+from ensue.actions import webhook
 
 
 class Server(ThreadingHTTPServer):
@@ -64,8 +65,8 @@ def server() -> Iterator[Server]:
 
 
 def act(url: str, timeout: float = 10, **options: Any) -> Any:
-    receiver = ensue.webhook(url, headers={"Authorization": "Bearer secret"}, timeout=timeout)
-    return ensue.act(LATE, orders(range(3)), {"notify": receiver}, **{**FAST, **options})
+    receiver = webhook(url, headers={"Authorization": "Bearer secret"}, timeout=timeout)
+    return act_on(orders(range(3)), LATE, {"notify": receiver}, **fast(**options))
 
 
 def test_the_request(server: Server) -> None:
@@ -112,15 +113,15 @@ def test_nobody_there() -> None:
 @pytest.mark.parametrize("url", ["file:///etc/hosts", "example.org/hook", "ftp://example.org", ""])
 def test_addresses_that_are_no_webhooks(url: str) -> None:
     with pytest.raises(SchemaError) as caught:
-        ensue.webhook(url)
+        webhook(url)
     assert caught.value.code == "webhook-url"
 
 
 def test_a_timeout_that_is_none() -> None:
     with pytest.raises(SchemaError) as caught:
-        ensue.webhook("https://example.org", timeout=0)
+        webhook("https://example.org", timeout=0)
     assert caught.value.code == "delivery-option"
 
 
 def test_secrets_are_not_shown() -> None:
-    assert "secret" not in repr(ensue.webhook("https://example.org", headers={"Authorization": "secret"}))
+    assert "secret" not in repr(webhook("https://example.org", headers={"Authorization": "secret"}))

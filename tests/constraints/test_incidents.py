@@ -16,7 +16,7 @@ PATTERN SEQ(`Wait - User` w, `In Call` c) PARTITION BY `case`
 SIZE = 1000
 
 
-def followed(events: pa.Table, constraints: ensue.Proposal | None) -> tuple[list[str], ensue.Report]:
+def followed(events: pa.Table, constraints: ensue.process.Proposal | None) -> tuple[list[str], ensue.Report]:
     """The matches of a run in steps of some rows, and its report."""
     detector = ensue.Detector(CALLED_AFTER_WAITING, time="time", type="status", constraints=constraints)
     found = []
@@ -29,7 +29,7 @@ def followed(events: pa.Table, constraints: ensue.Proposal | None) -> tuple[list
 
 def test_mined_constraints_save_most_of_the_state() -> None:
     events = log().sort_by("time")
-    proposal = ensue.mine(events, time="time", type="status", partition_by="case", support=5)
+    proposal = ensue.process.mine(events, time="time", type="status", partition_by="case", support=5)
     found, spared = followed(events, proposal)
     plain, report = followed(events, None)
     assert found == plain

@@ -25,7 +25,7 @@ from constraints.strategies import (
     plain_queries,
     without_repetition,
 )
-from ensue import Workflow
+from ensue.process import Workflow
 from inside import Constraint, Ends, EndsWithin, Event, PatternQuery, Ticks, counts_events
 from oracle.oracle import OracleEvent
 from oracle.tree import walk

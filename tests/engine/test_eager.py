@@ -172,7 +172,7 @@ TABLE = pa.table({"t": [1, 2, 3], "type": ["A", "B", "C"]})
     ],
 )
 def test_what_cannot_be_eager(text: str, emit: str, code: str) -> None:
-    for call in (ensue.detect, lambda table, query, **named: ensue.run(query, table, **named)):
+    for call in (ensue.detect, lambda table, query, **named: ensue.run(table, query, **named)):
         with pytest.raises(EnsueError) as caught:
             call(TABLE, text, time="t", type="type", emit=emit)
         assert caught.value.code == code

@@ -211,7 +211,7 @@ def test_variables_have_ids_of_their_own() -> None:
 def test_every_way_to_ask_gives_the_same() -> None:
     text = "PATTERN p SEQ(A a, B b) WITHIN 5; PATTERN q SEQ(B b, A a) WITHIN 5"
     wanted = ids_of(detect(PAIR, text.split(";")[0]))
-    found = ensue.run(text, PAIR, time="time", type="type", match_id=True)
+    found = ensue.run(PAIR, text, time="time", type="type", match_id=True)
     assert ids_of(found["p"]) == wanted
     assert "match_id" in found["q"].column_names
     pieces = ensue.detect_batches(PAIR, text.split(";")[0], time="time", type="type", match_id=True)

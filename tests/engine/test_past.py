@@ -105,8 +105,8 @@ def test_rules(data: st.DataObject) -> None:
     after, last = as_floats((since, until))
     try:
         results = ensue.run(
-            Program(case.program),
             events_table(case.history),
+            Program(case.program),
             time="time",
             type="type",
             end="until",
@@ -203,7 +203,7 @@ def test_the_range_of_timestamps_is_given_as_moments() -> None:
         times[1],
         dt.datetime(2024, 1, 31, 13, 2, tzinfo=dt.timezone(dt.timedelta(hours=1))),
     ):
-        matches = ensue.run(query, events, time="t", type="type", since=since)
+        matches = ensue.run(events, query, time="t", type="type", since=since)
         assert matches["pattern_1"].column("b").to_pylist() == [times[3]]
 
 

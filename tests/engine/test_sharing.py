@@ -28,7 +28,7 @@ EVENTS = pa.table(
 
 def run(*patterns: str) -> list[pa.Table]:
     program = ";\n".join(f"PATTERN p{place} {pattern}" for place, pattern in enumerate(patterns))
-    results = ensue.run(program, EVENTS, time="t", type="type")
+    results = ensue.run(EVENTS, program, time="t", type="type")
     return [results[f"p{place}"] for place in range(len(patterns))]
 
 
@@ -114,6 +114,6 @@ def test_a_twin_gets_the_same_matches(data: st.DataObject, intervals: bool, oper
     program = f"{one};\n{twin}"
     columns = {"time": "time", "type": "type", "end": "until" if intervals else None}
     events = events_table(history)
-    found = ensue.run(program, events, **columns)
+    found = ensue.run(events, program, **columns)
     assert values_of(found["one"]) == values_of(found["two"])
     assert found["one"].equals(ensue.detect(events, text, **columns))

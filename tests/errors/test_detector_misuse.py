@@ -52,7 +52,7 @@ def test_first_step_needs_a_table() -> None:
     "watermark", ["5", 1.5, True, datetime(2024, 1, 1), pd.Timestamp("2024-01-01"), frozenset()], ids=repr
 )
 def test_watermark_of_integer_time(watermark: Any) -> None:
-    refused(lambda: advanced(watermark=watermark), "watermark-type", "time is integer")
+    refused(lambda: advanced(watermark=watermark), "watermark-type", "the time column is integer")
 
 
 def test_no_watermark_is_not_the_end_of_time() -> None:
@@ -78,7 +78,7 @@ STAMPS = with_column("t", EVENTS["t"].cast(pa.timestamp("us")))
     ids=repr,
 )
 def test_watermark_of_timestamps(watermark: Any) -> None:
-    refused(lambda: advanced(SECONDS, STAMPS, watermark), "watermark-type", "moment")
+    refused(lambda: advanced(SECONDS, STAMPS, watermark), "watermark-type", "must be a timestamp")
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_a_step_that_was_refused_for_its_watermark_can_be_repeated() -> None:
 
 
 def test_a_step_that_was_refused_for_its_matches_is_not_in_the_report() -> None:
-    found = detector("PATTERN AND(A a, B b) WITHIN 50", limit=3)
+    found = detector("PATTERN AND(A a, B b) WITHIN 50", limits=ensue.Limits(matches=3))
     found.advance(batch((1, "A", 7), (2, "A", 7), (3, "A", 7)), watermark=4)
     refused(lambda: found.advance(batch((5, "B", 7), (6, "B", 7)), watermark=6), "too-many-matches")
     assert found.watermark == 4

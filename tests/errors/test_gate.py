@@ -18,7 +18,9 @@ import pytest
 
 import ensue
 from case_files import CASES, read_cases
-from ensue import Query, RuleStatement, State
+from ensue import Query
+from ensue.beliefs import State
+from ensue.rules import RuleStatement
 from inside import (
     CheckedProgram,
     Ruleset,
@@ -45,20 +47,20 @@ ENTRY_POINTS: dict[str, Callable[[Any], object]] = {
     "explain": lambda program: ensue.explain(program),
     "detect": lambda program: ensue.detect(EVENTS, program, **COLUMNS),
     "detect_batches": lambda program: list(ensue.detect_batches(EVENTS, program, **COLUMNS)),
-    "run": lambda program: ensue.run(program, EVENTS, **COLUMNS),
+    "run": lambda program: ensue.run(EVENTS, program, **COLUMNS),
     "violations": lambda program: ensue.violations(EVENTS, program, **COLUMNS),
     "Detector": lambda program: ensue.Detector(program, **COLUMNS),
-    "Reactor": lambda program: ensue.Reactor(program, {}, **COLUMNS),
-    "act": lambda program: ensue.act(program, EVENTS, {}, **COLUMNS),
-    "start": lambda program: ensue.start(program, EVENTS, to="matches", checkpoint="checkpoint", **COLUMNS),
+    "Detector with actions": lambda program: ensue.Detector(program, actions={}, **COLUMNS),
+    "act": lambda program: ensue.actions.act(EVENTS, program, {}, **COLUMNS),
+    "start": lambda program: ensue.start(EVENTS, program, to="matches", checkpointLocation="checkpoint", **COLUMNS),
     "why_not": lambda program: ensue.why_not(EVENTS, program, **COLUMNS),
     "justify": lambda program: ensue.justify(EVENTS, program, "0", **COLUMNS),
-    "waiting": lambda program: ensue.waiting(program, DETECTOR),
+    "waiting": lambda program: ensue.waiting(DETECTOR, program),
     "report": lambda program: ensue.report(EVENTS, program, **COLUMNS),
     "any_match": lambda program: ensue.any_match(EVENTS, program, **COLUMNS),
-    "beliefs": lambda program: ensue.beliefs(EVENTS, program, **COLUMNS),
-    "track": lambda program: ensue.track(EVENTS, program, columns={}, **COLUMNS),
-    "StateTracker": lambda program: ensue.StateTracker(program, **COLUMNS),
+    "beliefs": lambda program: ensue.beliefs.of(EVENTS, program, **COLUMNS),
+    "track": lambda program: ensue.beliefs.track(EVENTS, program, measures={}, **COLUMNS),
+    "Detector with measures": lambda program: ensue.Detector(program, measures={}, **COLUMNS),
 }
 
 
@@ -82,13 +84,13 @@ def _in_file(read: Callable[[Path], object]) -> Callable[[str, Path], object]:
 
 
 FILE_ENTRY_POINTS: dict[str, Callable[[str, Path], object]] = {
-    "parse_file": _in_file(ensue.parse_file),
+    "parse": _in_file(ensue.parse),
     "ensue explain, detect, ...": _in_file(read_program),
     "ensue run": _in_file(lambda file: read_pipeline_text(PIPELINE, file.with_name("pipeline.yaml"), {})),
 }
 """Those that take a file; `ensue check` reports without raising."""
 
-NO_ENTRY_POINTS = {"Running": "`queries` are those of Spark", "stream_state": "takes a checkpoint of `start`"}
+NO_ENTRY_POINTS = {"StreamHandle": "`queries` are those of Spark", "stream_state": "takes a checkpoint of `start`"}
 
 STATEMENT = re.compile(r"\s*(PATTERN|STREAM|CONSTRAINT|RULE|FACT|TABLE|HIERARCHY|STATE|ON)\b")
 Refusal = tuple[str, int | None, int | None]
@@ -107,6 +109,8 @@ def texts() -> Iterator[str]:
     for example in EXAMPLES:
         if example.language == "ensue":
             yield example.text
+            continue
+        if example.language != "python":
             continue
         for node in ast.walk(ast.parse(example.text)):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and STATEMENT.match(node.value):
@@ -202,15 +206,15 @@ def test_the_command_check_reports_what_parse_refuses(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["explain", "detect", "run", "Detector", "report", "why_not", "waiting"])
 def test_constraints_beside_a_text_leave_its_places_alone(name: str) -> None:
     """The text is not written anew: an error is where the user wrote it."""
-    options: dict[str, Any] = {"constraints": [ensue.prior("Y", "Z"), "CONSTRAINT ENDS(Z)"]}
+    options: dict[str, Any] = {"constraints": [ensue.constraints.prior("Y", "Z"), "CONSTRAINT ENDS(Z)"]}
     calls: dict[str, Callable[[str], object]] = {
         "explain": lambda text: ensue.explain(text, **options),
         "detect": lambda text: ensue.detect(EVENTS, text, **COLUMNS, **options),
-        "run": lambda text: ensue.run(text, EVENTS, **COLUMNS, **options),
+        "run": lambda text: ensue.run(EVENTS, text, **COLUMNS, **options),
         "Detector": lambda text: ensue.Detector(text, **COLUMNS, **options),
         "report": lambda text: ensue.report(EVENTS, text, **COLUMNS, **options),
         "why_not": lambda text: ensue.why_not(EVENTS, text, **COLUMNS, **options),
-        "waiting": lambda text: ensue.waiting(text, DETECTOR, **options),
+        "waiting": lambda text: ensue.waiting(DETECTOR, text, **options),
     }
     found = {text: refusal(lambda text=text: calls[name](text)) for text in REFUSED}
     assert found == REFUSED
@@ -266,7 +270,7 @@ def test_what_data_decide_is_refused_where_queries_are_planned() -> None:
     compared = 0
     for text in accepted:
         try:
-            expected = refusal(lambda text=text: ensue.run(text, CATALOGUE_EVENTS, **COLUMNS))
+            expected = refusal(lambda text=text: ensue.run(CATALOGUE_EVENTS, text, **COLUMNS))
         except ensue.EnsueError:
             continue  # of a table or a limit, not of the query
         found = {
@@ -282,7 +286,7 @@ def test_what_data_decide_is_refused_in_python_as_in_text() -> None:
 
     def error_of(program: Any) -> ensue.QueryError | None:
         try:
-            ensue.run(program, CATALOGUE_EVENTS, **COLUMNS)
+            ensue.run(CATALOGUE_EVENTS, program, **COLUMNS)
         except ensue.QueryError as error:
             return error
         except ensue.EnsueError:
@@ -303,7 +307,7 @@ def test_what_data_decide_is_refused_in_python_as_in_text() -> None:
 def test_a_text_and_python_beside_each_other_are_cited_from_one_text() -> None:
     program = [ensue.seq("A a").as_pattern("p"), "PATTERN q (B b) WHERE b.zz = 1"]
     with pytest.raises(ensue.QueryError) as caught:
-        ensue.run(program, EVENTS, **COLUMNS)
+        ensue.run(EVENTS, program, **COLUMNS)
     assert caught.value.source.text == "PATTERN p\n  SEQ(A a);\nPATTERN q (B b) WHERE b.zz = 1\n"
     assert (caught.value.code, caught.value.line, caught.value.column) == ("no-such-field", 3, 25)
 
@@ -319,7 +323,12 @@ def test_a_place_in_a_query_built_in_python_survives_pickling() -> None:
 
 def test_constraints_beside_a_query_built_in_python_come_below_it() -> None:
     with pytest.raises(ensue.QueryError) as caught:
-        ensue.detect(EVENTS, ensue.seq("A a", "B b"), **COLUMNS, constraints=[ensue.prior("A", "B"), ensue.ends("C")])
+        ensue.detect(
+            EVENTS,
+            ensue.seq("A a", "B b"),
+            **COLUMNS,
+            constraints=[ensue.constraints.prior("A", "B"), ensue.constraints.ends("C")],
+        )
     assert caught.value.source.text == "PATTERN SEQ(A a, B b);\nCONSTRAINT PRIOR(A, B);\nCONSTRAINT ENDS(C);\n"
     assert (caught.value.code, caught.value.line) == ("constraint-partition", 2)
 
@@ -328,15 +337,17 @@ def test_a_program_that_says_nothing_has_no_text_to_cite() -> None:
     empty = ensue.Program(Statements(()))
     assert refusal(lambda: ensue.violations(EVENTS, **COLUMNS)) == ("no-constraint", None, None)
     assert refusal(lambda: ensue.violations(EVENTS, **COLUMNS, constraints=[])) == ("no-constraint", None, None)
-    assert refusal(lambda: ensue.run(empty, EVENTS, **COLUMNS)) == ("no-pattern", None, None)
+    assert refusal(lambda: ensue.run(EVENTS, empty, **COLUMNS)) == ("no-pattern", None, None)
 
 
 def test_what_no_text_could_say_is_refused_in_python() -> None:
     assert refusal(lambda: ensue.detect(EVENTS, ensue.event("A", "a").times(2**63), **COLUMNS)) is not None
     for query in (ensue.event("A", ""), ensue.event("A", "a").as_pattern(""), ensue.event("", "a")):
-        with pytest.raises(ValueError, match="a name is not empty"):
+        with pytest.raises(ValueError, match="a name must not be empty"):
             ensue.detect(EVENTS, query, **COLUMNS)
-    found = ensue.detect(EVENTS, ensue.event("A", "a").where(ensue.var("a").x == 1, ensue.value("") == ""), **COLUMNS)
+    found = ensue.detect(
+        EVENTS, ensue.event("A", "a").where(ensue.var("a").x == 1, ensue.fn.value("") == ""), **COLUMNS
+    )
     assert found.num_rows == 1
 
 
@@ -379,7 +390,7 @@ def test_what_passed_the_gate_is_marked_and_equal_to_what_was_written() -> None:
 QUERY = ensue.seq("A a", "B b").partition_by("k").within(5)
 TEXT = QUERY.to_text()
 RULE = ensue.rule("h", "k").when("a: A(k=k)", "b: B(k=k)", "a before b")
-PRIOR = ensue.prior("A", "B")
+PRIOR = ensue.constraints.prior("A", "B")
 PARSES: list[tuple[str, Any, Any, int]] = [
     ("text", TEXT, None, 1),
     ("program", ensue.parse(TEXT), None, 0),
@@ -393,10 +404,15 @@ PARSES: list[tuple[str, Any, Any, int]] = [
     (
         "list with constraints",
         [QUERY, ensue.event("A", "a").partition_by("k").as_stream("s")],
-        [PRIOR, ensue.ends("C")],
+        [PRIOR, ensue.constraints.ends("C")],
         0,
     ),
-    ("list with a text", [QUERY, "STREAM s FROM PATTERN (A a) PARTITION BY k"], [PRIOR, ensue.ends("C")], 1),
+    (
+        "list with a text",
+        [QUERY, "STREAM s FROM PATTERN (A a) PARTITION BY k"],
+        [PRIOR, ensue.constraints.ends("C")],
+        1,
+    ),
 ]
 """Queries, constraints and how often a call with them parses a text."""
 
@@ -415,7 +431,7 @@ def test_each_text_is_parsed_once(query: Any, constraints: Any, number: int, mon
     calls: list[Callable[[], object]] = [
         lambda: ensue.explain(query, **options),
         lambda: ensue.detect(EVENTS, query, **COLUMNS, **options),
-        lambda: ensue.run(query, EVENTS, **COLUMNS, **options),
+        lambda: ensue.run(EVENTS, query, **COLUMNS, **options),
         lambda: ensue.Detector(query, **COLUMNS, **options).finish(EVENTS),
     ]
     if constraints is not None:

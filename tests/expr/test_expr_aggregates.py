@@ -169,7 +169,7 @@ def test_a_sum_is_exact_or_an_overflow(rows: list[Values | None]) -> None:
     with pytest.raises(QueryError) as raised:
         apply("sum", column)
     assert raised.value.code == "overflow"
-    assert raised.value.problems[0].message == "the result of `sum` does not fit a 64-bit integer"
+    assert raised.value.problems[0].message == "the result of `sum` does not fit in a 64-bit integer"
 
 
 def test_case_guards_a_sum_against_overflow() -> None:
@@ -262,7 +262,7 @@ def test_lists_of_lists_are_counted_and_picked_from() -> None:
 def test_an_element_beyond_64_bits_names_its_column() -> None:
     with pytest.raises(SchemaError) as raised:
         evaluate(Call("sum", (L,)), lambda field: pa.array([[2**64 - 1]], pa.list_(pa.uint64())), 1)
-    assert str(raised.value).startswith("error[integer-range]: column `l` holds 18446744073709551615")
+    assert str(raised.value).startswith("error[integer-range]: column `l` contains 18446744073709551615")
 
 
 # --- lists of expressions
@@ -372,7 +372,7 @@ def test_types(text: str, wanted: pa.DataType) -> None:
 
 
 REPEAT = "repeat the variable, for example `T t{2,5}` or `COLLECT T t`"
-TAKE = "take an aggregate of the list: count, sum, avg, min, max, stddev, first, last, flatten, list"
+TAKE = "use an aggregate of the list: count, sum, avg, min, max, stddev, first, last, flatten, list"
 
 
 @pytest.mark.parametrize(
@@ -381,29 +381,29 @@ TAKE = "take an aggregate of the list: count, sum, avg, min, max, stddev, first,
         (
             "min(a.x)",
             "not-a-list",
-            "`min` ranges over a list, this is a number",
-            f"{REPEAT}; among values of one match, `least(x, y)` chooses",
+            "`min` expects a list, found a number",
+            f"{REPEAT}; to choose among values of one match, use `least(x, y)`",
         ),
         (
             "max(1)",
             "not-a-list",
-            "`max` ranges over a list, this is an integer",
-            f"{REPEAT}; among values of one match, `greatest(x, y)` chooses",
+            "`max` expects a list, found an integer",
+            f"{REPEAT}; to choose among values of one match, use `greatest(x, y)`",
         ),
-        ("count(a.s)", "not-a-list", "`count` ranges over a list, this is text", REPEAT),
+        ("count(a.s)", "not-a-list", "`count` expects a list, found text", REPEAT),
         (
             "max(a.x, a.i)",
             "function-arguments",
-            "`max` takes 1 argument, a list, not 2",
+            "`max` takes 1 argument (a list), found 2",
             "`greatest` chooses among its arguments",
         ),
         (
             "sum(t.x, t.i)",
             "function-arguments",
-            "`sum` takes 1 argument, a list, not 2",
+            "`sum` takes 1 argument (a list), found 2",
             "for example sum(t.temp) = 69",
         ),
-        ("count()", "function-arguments", "`count` takes 1 argument, a list, not 0", "for example count(t) = 3"),
+        ("count()", "function-arguments", "`count` takes 1 argument (a list), found 0", "for example count(t) = 3"),
         (
             "sum(t.s)",
             "function-arguments",
@@ -429,20 +429,20 @@ TAKE = "take an aggregate of the list: count, sum, avg, min, max, stddev, first,
         ("t.x * 2 > 1", "type-clash", "`*` is not defined for list of numbers and integer", TAKE),
         ("coalesce(t.x, 1)", "function-arguments", None, None),
         ("CASE WHEN a.p THEN t.x END", "type-clash", "the branches of CASE cannot be of type list of numbers", None),
-        ("NOT t.p", "type-clash", "NOT is for conditions, this is a list of booleans", None),
+        ("NOT t.p", "type-clash", "NOT expects a condition, found a list of booleans", None),
         (
             "PREV(t.x)",
             "misplaced-prev",
-            "PREV stands only in a condition of WHERE on a repeated variable",
+            "PREV is only allowed in a WHERE condition on a repeated variable",
             None,
         ),
         (
             "averge(t.x)",
             "unknown-function",
-            "there is no function `averge`",
+            "unknown function `averge`",
             None,
         ),
-        ("mean(t.x)", "unknown-function", "there is no function `mean`", "did you mean `avg`?"),
+        ("mean(t.x)", "unknown-function", "unknown function `mean`", "did you mean `avg`?"),
     ],
 )
 def test_one_mistake_is_one_problem(text: str, code: str, message: str | None, hint: str | None) -> None:
@@ -458,6 +458,4 @@ def test_one_mistake_is_one_problem(text: str, code: str, message: str | None, h
 def test_a_gather_is_of_one_kind() -> None:
     problems: list[Problem] = []
     expression_type(Gather((Field("a", "x"), Field("b", "s"))), lambda field: FIELDS[field.name], problems)
-    assert [problem.message for problem in problems] == [
-        "the elements of a list are of different kinds: number and text"
-    ]
+    assert [problem.message for problem in problems] == ["the elements of a list have different types: number and text"]

@@ -121,74 +121,74 @@ def test_types(text: str, wanted: pa.DataType) -> None:
             "duration and integer cannot be compared",
             "write a duration with its unit, for example 30 seconds",
         ),
-        ("a.s + a.s", "type-clash", "`+` is not defined for text and text", "join text with `||`"),
-        ("a.s || 1", "type-clash", "`||` is not defined for text and integer", "`||` joins text with text"),
+        ("a.s + a.s", "type-clash", "`+` is not defined for text and text", "concatenate text with `||`"),
+        ("a.s || 1", "type-clash", "`||` is not defined for text and integer", "`||` concatenates text with text"),
         ("a.t + a.t", "type-clash", "`+` is not defined for timestamp and timestamp", None),
         ("-a.s", "type-clash", "`-` is not defined for text", ""),
         (
             "NOT a.i",
             "type-clash",
-            "NOT is for conditions, this is an integer",
-            "compare it with something, for example `... != 0`",
+            "NOT expects a condition, found an integer",
+            "compare it with a value, for example `... != 0`",
         ),
         (
             "a.p AND a.s",
             "type-clash",
-            "AND is for conditions, this is text",
-            "compare it with something, for example `... IS NOT NULL`",
+            "AND expects a condition, found text",
+            "compare it with a value, for example `... IS NOT NULL`",
         ),
         ("a.p < a.p", "type-clash", "booleans have no order", "compare them with = or !="),
         ("a.p = 1", "type-clash", "boolean and integer cannot be compared", "write TRUE or FALSE"),
         ("a.i IN (1, 'x')", "type-clash", "integer and text cannot be compared", ""),
         ("a.i BETWEEN 1 AND 'x'", "type-clash", "integer and text cannot be compared", ""),
-        ("a.i LIKE 'x%'", "type-clash", "LIKE is for text, this is an integer", ""),
+        ("a.i LIKE 'x%'", "type-clash", "LIKE expects text, found an integer", ""),
         ("a.l = a.l", "type-clash", "lists cannot be compared", None),
         ("a.b = a.b", "type-clash", "values of type binary cannot be compared", None),
-        ("NOT a.b", "type-clash", "NOT is for conditions, this is of type binary", None),
+        ("NOT a.b", "type-clash", "NOT expects a condition, found a value of type binary", None),
         (
             "CASE WHEN a.p THEN 'yes' ELSE 0 END",
             "type-clash",
-            "the branches of CASE are of different kinds: text and integer",
+            "the branches of CASE have different types: text and integer",
             "write '0' in quotes to make it text",
         ),
         (
             "coalesce(a.i, 'none')",
             "type-clash",
-            "the arguments of `coalesce` are of different kinds: integer and text",
+            "the arguments of `coalesce` have different types: integer and text",
             "",
         ),
         (
             "CASE WHEN a.i THEN 1 END",
             "not-a-condition",
-            "a condition is true or false, this is an integer",
-            "compare it with something, for example `... != 0`",
+            "expected a condition, found an integer",
+            "compare it with a value, for example `... != 0`",
         ),
-        ("lenght(a.s) > 3", "unknown-function", "there is no function `lenght`", "did you mean `length`?"),
-        ("substring(a.s, 1)", "unknown-function", "there is no function `substring`", "did you mean `substr`?"),
-        ("mod(a.i, 2)", "unknown-function", "there is no function `mod`", "write the remainder as x % y"),
+        ("lenght(a.s) > 3", "unknown-function", "unknown function `lenght`", "did you mean `length`?"),
+        ("substring(a.s, 1)", "unknown-function", "unknown function `substring`", "did you mean `substr`?"),
+        ("mod(a.i, 2)", "unknown-function", "unknown function `mod`", "write the remainder as `x % y`"),
         (
             "round(a.x, 1, 2)",
             "function-arguments",
-            "`round` takes 1 or 2 arguments, not 3",
+            "`round` takes 1 or 2 arguments, found 3",
             "for example round(2.675, 2) = 2.68",
         ),
-        ("sqrt()", "function-arguments", "`sqrt` takes 1 argument, not 0", "for example sqrt(9) = 3"),
+        ("sqrt()", "function-arguments", "`sqrt` takes 1 argument, found 0", "for example sqrt(9) = 3"),
         (
             "sqrt(a.s)",
             "function-arguments",
-            "`x` of `sqrt(x)` is a number, not text",
+            "`x` of `sqrt(x)` must be a number, found text",
             "for example sqrt(9) = 3",
         ),
         (
             "round(a.x, a.i)",
             "function-arguments",
-            "`digits` of `round(x[, digits])` is written out as a literal, it cannot be computed",
+            "`digits` of `round(x[, digits])` must be a literal, not a computed value",
             None,
         ),
         (
             "date_trunc('hours', a.t)",
             "function-arguments",
-            "`unit` of `date_trunc(unit, time)` cannot be 'hours'",
+            "unknown value 'hours' for `unit` of `date_trunc(unit, time)`",
             "did you mean `hour`?",
         ),
     ],
@@ -237,8 +237,8 @@ def test_a_condition_is_true_or_false() -> None:
     for text in ("a.p", "a.i > 1", "NULL", "a.i", "a.l"):
         check_condition(parse_expression(text), lambda field: own_type(FIELDS[field.name]), problems)
     assert [(problem.code, problem.message) for problem in problems] == [
-        ("not-a-condition", "a condition is true or false, this is an integer"),
-        ("not-a-condition", "a condition is true or false, this is a list of integers"),
+        ("not-a-condition", "expected a condition, found an integer"),
+        ("not-a-condition", "expected a condition, found a list of integers"),
     ]
 
 
@@ -247,9 +247,9 @@ def test_literals_that_do_not_fit() -> None:
     for expr in (Literal(2**63), Unary("-", Literal(2**63)), Timestamp(10**30 + 1), Duration(10**30)):
         expression_type(Binary("=", expr, Literal(None)), lambda field: None, problems)
     assert [(problem.code, problem.message) for problem in problems] == [
-        ("number-too-large", "9223372036854775808 does not fit a 64-bit integer"),
-        ("number-too-large", "the timestamp does not fit 64 bits of its unit"),
-        ("number-too-large", "the duration does not fit 64 bits of its unit"),
+        ("number-too-large", "9223372036854775808 does not fit in a 64-bit integer"),
+        ("number-too-large", "the timestamp does not fit in 64 bits"),
+        ("number-too-large", "the duration does not fit in 64 bits"),
     ]
     with pytest.raises(QueryError) as raised:
         evaluate(Literal(2**63), lambda field: pa.nulls(1), 1)
@@ -260,7 +260,7 @@ def test_same_inside_an_expression_is_misplaced() -> None:
     problems: list[Problem] = []
     check_condition(Unary("not", Same(("user",))), lambda field: None, problems)
     assert [(problem.code, problem.message) for problem in problems] == [
-        ("misplaced-same", "SAME stands only as a condition of its own in WHERE")
+        ("misplaced-same", "SAME is only allowed as a separate condition in WHERE")
     ]
 
 

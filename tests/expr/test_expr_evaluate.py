@@ -67,7 +67,7 @@ def overflow_of(expr: Expr, x: Any = None, y: Any = None) -> Problem:
 def test_overflow_stands_at_its_operator(operator: str, left: int, right: int) -> None:
     expr = Binary(operator, X, Y, Span(3, 8))
     problem = overflow_of(expr, pa.array([0, left]), pa.array([0, right]))
-    assert problem.message == f"the result of `{operator}` does not fit a 64-bit integer"
+    assert problem.message == f"the result of `{operator}` does not fit in a 64-bit integer"
     assert problem.span == Span(3, 8)
     assert overflow_of(Binary(operator, Literal(left), Literal(right)))
 
@@ -258,7 +258,7 @@ def test_a_year_beyond_nanoseconds() -> None:
     nanoseconds = pa.array([10**18], pa.timestamp("ns"))
     assert run(Binary(">", X, Y), far, nanoseconds).to_pylist() == [True]
     problem = overflow_of(Binary("-", X, Y, Span(0, 9)), far, nanoseconds)
-    assert problem.message == "a time in `-` does not fit the finer unit of its two sides"
+    assert problem.message == "a timestamp in `-` does not fit in the finer time unit of the two sides"
     assert problem.span == Span(0, 9)
     since_1970 = run(Binary("-", X, Timestamp(0)), far)
     assert since_1970.type == pa.duration("s")

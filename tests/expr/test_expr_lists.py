@@ -80,16 +80,16 @@ def test_lists_keep_their_places_in_the_text() -> None:
 @pytest.mark.parametrize(
     ("text", "code", "message", "place"),
     [
-        ("sum(t.x + a.x)", "two-lists", "`sum` ranges over one list, `a` and `t` belong to two", 4),
+        ("sum(t.x + a.x)", "two-lists", "`sum` uses one list, but `a` and `t` belong to different repetitions", 4),
         (
             "1 + max(c.x - avg(t.x))",
             "nested-aggregate",
-            "`avg` stands inside `max`; an aggregate ranges over the elements of one list",
+            "aggregate `avg` is nested inside aggregate `max`",
             14,
         ),
-        ("list(t)", "function-arguments", "`t` is a list of events, `list` needs a value of each", 5),
-        ("count(abs(t))", "function-arguments", "`t` is a list of events, `count` needs a value of each", 10),
-        ("sum(pair)", "function-arguments", "`pair` is a list of events, `sum` needs a value of each", 4),
+        ("list(t)", "function-arguments", "`list` expects a field, but `t` is a list of events", 5),
+        ("count(abs(t))", "function-arguments", "`count` expects a field, but `t` is a list of events", 10),
+        ("sum(pair)", "function-arguments", "`sum` expects a field, but `pair` is a list of events", 4),
     ],
 )
 def test_mistakes(text: str, code: str, message: str, place: int) -> None:

@@ -88,7 +88,8 @@ def test_an_integer_beyond_64_bits_names_the_way_out() -> None:
     with pytest.raises(SchemaError) as raised:
         readable(pa.array([1, 2**64 - 1], pa.uint64()), "id")
     assert str(raised.value) == (
-        "error[integer-range]: column `id` holds 18446744073709551615, beyond the largest integer 9223372036854775807\n"
+        "error[integer-range]: column `id` contains 18446744073709551615, "
+        "which is larger than the largest integer 9223372036854775807\n"
         "hint: cast the column before the run: to pa.string() if `id` is an identifier, to pa.float64() if it is a"
         " quantity"
     )

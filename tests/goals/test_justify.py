@@ -106,7 +106,7 @@ def test_what_is_refused() -> None:
         with pytest.raises(ensue.QueryError) as missing:
             proof_of(PAIR, match)
         assert missing.value.code == code
-    assert "the nearest has match_id" in str(missing.value)
+    assert "the nearest one has match_id" in str(missing.value)
     with pytest.raises(ensue.SchemaError) as shape:
         proof_of(PAIR, 17)
     assert shape.value.code == "match-type"

@@ -30,7 +30,7 @@ def detector_of(query: str, rows: Rows, watermark: int) -> ensue.Detector:
 
 
 def texts(query: str, rows: Rows, watermark: int) -> list[str]:
-    return ensue.waiting(query, detector_of(query, rows, watermark))["text"].to_pylist()
+    return ensue.waiting(detector_of(query, rows, watermark), query)["text"].to_pylist()
 
 
 def test_what_is_matched_awaited_and_forbidden() -> None:
@@ -40,7 +40,7 @@ def test_what_is_matched_awaited_and_forbidden() -> None:
         "a at 1, b at 3; waits for C c after 5 until 11",
         "a at 4; waits for B b after 5 until 13; cancelled by X x",
     ]
-    table = ensue.waiting(query, detector_of(query, rows, 5))
+    table = ensue.waiting(detector_of(query, rows, 5), query)
     assert table.column_names == ["name", "id", "matched", "awaited", "until", "cancelled_by", "text"]
     assert table.select(["name", "id", "awaited", "until", "cancelled_by"]).to_pylist()[1] == {
         "name": "pattern_1",
@@ -92,7 +92,7 @@ def test_goals(query: str, rows: Rows, expected: list[str]) -> None:
 def test_a_snapshot_says_the_same() -> None:
     query = "PATTERN SEQ(A a, B b) PARTITION BY id WITHIN 10"
     detector = detector_of(query, [("A", 1, 7), ("A", 2, 8)], 5)
-    assert ensue.waiting(query, detector.snapshot()).equals(ensue.waiting(query, detector))
+    assert ensue.waiting(detector.snapshot(), query).equals(ensue.waiting(detector, query))
 
 
 def test_goals_of_declared_streams_are_listed_under_their_names() -> None:
@@ -100,7 +100,7 @@ def test_goals_of_declared_streams_are_listed_under_their_names() -> None:
         "STREAM pair FROM PATTERN SEQ(A a, B b) PARTITION BY id WITHIN 10 RETURN a.id AS id;"
         "PATTERN SEQ(pair p, C c) PARTITION BY id WITHIN 20"
     )
-    found = ensue.waiting(program, detector_of(program, [("A", 1, 7), ("A", 1, 8), ("B", 3, 8)], 5))
+    found = ensue.waiting(detector_of(program, [("A", 1, 7), ("A", 1, 8), ("B", 3, 8)], 5), program)
     assert [(row["name"], row["id"]) for row in found.to_pylist()] == [("pair", 7), ("pair", 8), ("pattern_1", 8)]
 
 
@@ -108,13 +108,13 @@ def test_what_is_refused() -> None:
     query = "PATTERN SEQ(A a, B b) WITHIN 10"
     detector = detector_of(query, [("A", 1, 7), ("A", 2, 8)], 5)
     with pytest.raises(ensue.LimitError) as many:
-        ensue.waiting(query, detector, limit=1)
+        ensue.waiting(detector, query, most_goals=1)
     assert many.value.code == "too-many-goals"
     with pytest.raises(ensue.StateError) as other:
-        ensue.waiting("PATTERN SEQ(A a, C c) WITHIN 10", detector)
+        ensue.waiting(detector, "PATTERN SEQ(A a, C c) WITHIN 10")
     assert other.value.code == "state-query"
     with pytest.raises(ensue.StateError) as nothing:
-        ensue.waiting(query, pa.table({"t": [1]}))
+        ensue.waiting(pa.table({"t": [1]}), query)
     assert nothing.value.code == "not-a-state"
 
 
@@ -142,7 +142,7 @@ def check(query: PatternQuery, history: list[OracleEvent], watermark: int, end: 
         return
     listed = [
         {(event["variable"], event["stream"], event["start"], event["end"]) for event in goal}
-        for goal in ensue.waiting(text, detector)["matched"].to_pylist()
+        for goal in ensue.waiting(detector, text)["matched"].to_pylist()
     ]
     for known in begun(query, history, watermark):
         assert any(known <= goal for goal in listed), known
@@ -166,5 +166,5 @@ def test_names_in_backticks_are_shown_as_they_are() -> None:
     query = "PATTERN SEQ(A `x#1`, B `A#1`) WITHIN 10"
     detector = ensue.Detector(query, time="t", type="type")
     detector.advance(pa.table({"t": [1], "type": ["A"]}), watermark=2)
-    (goal,) = ensue.waiting(query, detector).to_pylist()
+    (goal,) = ensue.waiting(detector, query).to_pylist()
     assert goal["text"] == "x#1 at 1; waits for B A#1 after 2 until 11"

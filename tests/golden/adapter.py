@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 import ensue
+from ensue.beliefs import Tracking
 
 TYPES = {
     "int": pa.int64(),
@@ -120,8 +121,8 @@ def _parsed(question: Question) -> str:
 def _run(question: Question) -> dict[str, Any]:
     since, until = question.period
     found = ensue.run(
-        question.program,
         _input(question),
+        question.program,
         **_options(question),
         match_id=question.match_id,
         since=_moment(question, since),
@@ -149,7 +150,7 @@ def _steps(question: Question) -> list[Any]:
     return [*found, _shown_step(now.finish(), question)]
 
 
-def _shown_step(step: ensue.Advance, question: Question) -> dict[str, Any]:
+def _shown_step(step: ensue.DetectorStep, question: Question) -> dict[str, Any]:
     late = step.late.values() if isinstance(step.late, Mapping) else [step.late]
     shown = {"matches": _shown(step.matches, question), "late": sum(table.num_rows for table in late)}
     return shown if step.violations is None else {**shown, "violations": _shown(step.violations, question)}
@@ -166,26 +167,27 @@ def _any_match(question: Question) -> Any:
 
 
 def _tracked(question: Question) -> Any:
-    found = ensue.track(_input(question), question.program, question.measures, **_state_options(question))
+    found = ensue.beliefs.track(_input(question), question.program, question.measures, **_state_options(question))
     return _shown(found, question)
 
 
 def _believed(question: Question) -> dict[str, Any]:
-    found = ensue.beliefs(_input(question), question.program, **_state_options(question))
+    found = ensue.beliefs.of(_input(question), question.program, **_state_options(question))
     return {"joint": _shown(found.joint(), question), "set aside": found.set_aside.num_rows}
 
 
 def _tracked_steps(question: Question) -> list[Any]:
     found: list[Any] = []
-    now = ensue.StateTracker(question.program, question.measures, **_state_options(question))
+    options = {**question.roles, "tracking": Tracking(policy=question.policy)}
+    now = ensue.Detector(question.program, measures=question.measures, **options)
     for number, (rows, watermark) in enumerate(question.cuts):
         if number % 2:
             saved = now.snapshot()
-            now = ensue.StateTracker(question.program, question.measures, **_state_options(question))
+            now = ensue.Detector(question.program, measures=question.measures, **options)
             now.restore(saved)
         step = now.advance(_input(question, rows), watermark=watermark)
-        found.append([_shown(step.rows, question), step.late.num_rows, step.set_aside.num_rows])
-    return [*found, _shown(now.finish().rows, question)]
+        found.append([_shown(step.tracked, question), step.late.num_rows, step.set_aside.num_rows])
+    return [*found, _shown(now.finish().tracked, question)]
 
 
 # What is passed

@@ -42,8 +42,8 @@ outputs:
   pair:
     format: kafka
     options: {{kafka.bootstrap.servers: "${{SERVERS}}", topic: alerts}}
-checkpoint: checkpoint
-trigger: 1 second
+checkpointLocation: checkpoint
+trigger: {{processingTime: 1 second}}
 spark:
   master: local[2]
   memory: 1g

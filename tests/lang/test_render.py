@@ -109,5 +109,5 @@ def test_what_an_operator_means_is_rendered_as_it_was_written(text: str) -> None
 
 
 def test_a_name_is_not_empty() -> None:
-    with pytest.raises(ValueError, match="a name is not empty"):
+    with pytest.raises(ValueError, match="a name must not be empty"):
         render_expression(Field(None, ""))

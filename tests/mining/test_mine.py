@@ -1,4 +1,4 @@
-"""`ensue.mine` in this process, against a loop over the traces."""
+"""`ensue.process.mine` in this process, against a loop over the traces."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ QUERIES = (
 )
 
 
-def mined(events: Any, **options: Any) -> ensue.Proposal:
+def mined(events: Any, **options: Any) -> ensue.process.Proposal:
     """A proposal, without the warnings about rows that take no part."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ensue.EnsueWarning)
-        return ensue.mine(events, **{**COLUMNS, **options})
+        return ensue.process.mine(events, **{**COLUMNS, **options})
 
 
-def found(proposal: ensue.Proposal) -> list[Found]:
+def found(proposal: ensue.process.Proposal) -> list[Found]:
     return [(row.kind, row.streams, row.support, row.holds, row.share) for row in proposal]
 
 
@@ -64,7 +64,7 @@ def test_accepted_constraints_change_no_match_of_their_log(log: Sequence[Row], q
     assert matches_by(mined(table(log)), log, query) == Counter(map(str, free.to_pylist()))
 
 
-def matches_by(proposal: ensue.Proposal, log: Sequence[Row], query: str) -> Counter[str]:
+def matches_by(proposal: ensue.process.Proposal, log: Sequence[Row], query: str) -> Counter[str]:
     """The matches of a query with a proposal's constraints; none where they forbid all."""
     try:
         found = ensue.detect(table(log), query, time="t", type="type", constraints=proposal)
@@ -138,12 +138,12 @@ def test_types_that_are_all_missing() -> None:
 def test_rows_that_take_no_part_are_counted() -> None:
     log = [*LOG, (None, "A", 1), (1, None, 2), (1, "", 3), (2, "A", None)]
     with pytest.warns(ensue.EnsueWarning) as caught:
-        proposal = ensue.mine(table(log), **COLUMNS)
+        proposal = ensue.process.mine(table(log), **COLUMNS)
     assert found(proposal) == expected(LOG)
     assert {str(warning.message) for warning in caught} == {
-        "1 row without a time took no part",
-        "2 rows without a type took no part",
-        "1 row without a key took no part",
+        "1 row ignored: no timestamp",
+        "2 rows ignored: no type",
+        "1 row ignored: no key",
     }
     assert {warning.filename for warning in caught} == {__file__}
 
@@ -220,7 +220,7 @@ class TestProposal:
         proposal = mined(table(LOG))
         query = "PATTERN p SEQ(C c, A a) PARTITION BY id"
         with pytest.raises(ensue.QueryError) as caught:
-            ensue.run(query, table(LOG), time="t", type="type", constraints=proposal)
+            ensue.run(table(LOG), query, time="t", type="type", constraints=proposal)
         assert caught.value.code == "never-lawful"
 
     def test_says_nothing_about_other_traces(self) -> None:
@@ -239,24 +239,24 @@ ERRORS: list[tuple[str, dict[str, Any], str]] = [
     ("no-such-column", {"type": "kind"}, "has no column `kind` for `type`"),
     ("no-such-column", {"partition_by": ["id", "idd"]}, "did you mean `id`?"),
     ("no-type-column", {"type": None}, "pass `type=`"),
-    ("column-name", {"time": 3}, "`time` is the name of a column"),
-    ("column-name", {"partition_by": 3}, "`partition_by` is the name of a column, not 3"),
-    ("column-name", {"partition_by": ["id", 3]}, "`partition_by` is the name of a column, not 3"),
-    ("no-trace-key", {"partition_by": ()}, "`partition_by` names no column"),
-    ("time-type", {"time": "type"}, "holds string, which is not a time"),
-    ("stream-type", {"type": "t"}, "names of streams are text"),
-    ("key-type", {"partition_by": "tags"}, "column `tags` of the table holds list<item: string>"),
-    ("share-range", {"share": 0}, "`share` is more than 0 and at most 1, not 0"),
-    ("share-range", {"share": 1.01}, "not 1.01"),
-    ("share-range", {"share": float("nan")}, "not nan"),
-    ("share-range", {"share": "all"}, "not 'all'"),
-    ("support-range", {"support": 0}, "`support` is a number of traces, at least 1, not 0"),
-    ("support-range", {"support": 1.5}, "not 1.5"),
-    ("support-range", {"support": True}, "not True"),
+    ("column-name", {"time": 3}, "`time` must be a column name"),
+    ("column-name", {"partition_by": 3}, "`partition_by` must be a column name, found 3"),
+    ("column-name", {"partition_by": ["id", 3]}, "`partition_by` must be a column name, found 3"),
+    ("no-trace-key", {"partition_by": ()}, "`partition_by` is empty"),
+    ("time-type", {"time": "type"}, "must be a timestamp or an integer column, but is string"),
+    ("stream-type", {"type": "t"}, "must be text"),
+    ("key-type", {"partition_by": "tags"}, "column `tags` of the table has type list<item: string>"),
+    ("share-range", {"share": 0}, "`share` must be greater than 0 and at most 1, found 0"),
+    ("share-range", {"share": 1.01}, "found 1.01"),
+    ("share-range", {"share": float("nan")}, "found nan"),
+    ("share-range", {"share": "all"}, "found 'all'"),
+    ("support-range", {"support": 0}, "`support` must be an integer of at least 1, found 0"),
+    ("support-range", {"support": 1.5}, "found 1.5"),
+    ("support-range", {"support": True}, "found True"),
     ("constraint-kind", {"kinds": "prio"}, "did you mean 'prior'?"),
-    ("constraint-kind", {"kinds": ["ends", "implies"]}, "'implies' is no kind"),
-    ("constraint-kind", {"kinds": []}, "no kind of constraint is named"),
-    ("constraint-kind", {"kinds": 3}, "kinds: 'ends', 'exclusive', 'prior', 'require'"),
+    ("constraint-kind", {"kinds": ["ends", "implies"]}, "unknown kind of constraint 'implies'"),
+    ("constraint-kind", {"kinds": []}, "`kinds` is empty"),
+    ("constraint-kind", {"kinds": 3}, "available: 'ends', 'exclusive', 'prior', 'require'"),
 ]
 
 
@@ -272,7 +272,7 @@ class TestErrors:
 
     def test_keys_of_different_types(self) -> None:
         tables = {"A": pa.table({"id": [1], "t": [1]}), "B": pa.table({"id": ["1"], "t": [1]})}
-        with pytest.raises(ensue.SchemaError, match="is number in the table of stream `A` and text in the table of"):
+        with pytest.raises(ensue.SchemaError, match="is number in the table of stream `A` but text in the table of"):
             mined(tables, type=None)
 
     def test_a_type_column_and_several_tables(self) -> None:

@@ -39,29 +39,29 @@ def traces() -> list[Trace]:
 
 
 def test_constraints_that_hold_in_all_incidents() -> None:
-    proposal = ensue.mine(steps(), **COLUMNS)
+    proposal = ensue.process.mine(steps(), **COLUMNS)
     assert Counter(row.kind for row in proposal) == {"EXCLUSIVE": 14, "REQUIRE": 11, "PRIOR": 10, "ENDS": 1}
     for row in proposal:
         assert all(is_lawful(row.constraint, trace) for trace in traces())
 
 
 def test_activities_hardly_constrain() -> None:
-    proposal = ensue.mine(log(), time="time", type="activity", partition_by="case")
+    proposal = ensue.process.mine(log(), time="time", type="activity", partition_by="case")
     assert [row.kind for row in proposal] == ["PRIOR", "REQUIRE", "REQUIRE"]
-    nearly = ensue.mine(log(), time="time", type="activity", partition_by="case", share=0.95, support=100)
+    nearly = ensue.process.mine(log(), time="time", type="activity", partition_by="case", share=0.95, support=100)
     assert Require("Completed", "Accepted") in {row.constraint for row in nearly}
 
 
 def test_constraints_of_a_share() -> None:
     """As many as a plain count says: closed incidents are opened again."""
-    proposal = ensue.mine(steps(), **COLUMNS, share=0.9, support=1000, kinds="prior")
+    proposal = ensue.process.mine(steps(), **COLUMNS, share=0.9, support=1000, kinds="prior")
     both = [trace for trace in traces() if {"Completed/Resolved", "Completed/Closed"} <= {step for step, _ in trace}]
     (found,) = [row for row in proposal if row.constraint == Prior("Completed/Resolved", "Completed/Closed")]
     assert (found.support, found.holds) == (len(both), sum(is_lawful(found.constraint, trace) for trace in both))
 
 
 def test_matches_stay_the_same() -> None:
-    mined = ensue.mine(log(), time="time", type="activity", partition_by="case")
+    mined = ensue.process.mine(log(), time="time", type="activity", partition_by="case")
     found = ensue.detect(log(), REOPENED, time="time", type="activity", constraints=mined)
     assert found.num_rows == 769
 
@@ -69,4 +69,4 @@ def test_matches_stay_the_same() -> None:
 @pytest.mark.slow
 def test_same_on_spark(spark: SparkSession) -> None:
     frame = spark.createDataFrame(steps())
-    assert ensue.mine(frame, **COLUMNS, share=0.01) == ensue.mine(steps(), **COLUMNS, share=0.01)
+    assert ensue.process.mine(frame, **COLUMNS, share=0.01) == ensue.process.mine(steps(), **COLUMNS, share=0.01)

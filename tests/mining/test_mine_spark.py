@@ -1,4 +1,4 @@
-"""`ensue.mine` on Spark finds what it finds in this process."""
+"""`ensue.process.mine` on Spark finds what it finds in this process."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ events = pa.table({"id": [1, 1, 2, 2, 2], "type": ["A", "B", "A", "B", "A"], "t"
 columns = {"time": "t", "type": "type", "partition_by": "id", "share": 0.1}
 spark = ensue.spark_session(master=sys.argv[1])
 assert type(spark).__module__.startswith("pyspark.sql.connect")
-assert ensue.mine(spark.createDataFrame(events), **columns) == ensue.mine(events, **columns)
+assert ensue.process.mine(spark.createDataFrame(events), **columns) == ensue.mine(events, **columns)
 """
 
 
@@ -122,7 +122,7 @@ def test_too_many_streams(spark: SparkSession) -> None:
 def test_a_stream_is_no_log(spark: SparkSession) -> None:
     ticks = spark.readStream.format("rate").load().withColumnRenamed("value", "id").selectExpr("*", "'A' AS type")
     with pytest.raises(ensue.SchemaError) as caught:
-        ensue.mine(ticks, time="timestamp", type="type", partition_by="id")
+        ensue.process.mine(ticks, time="timestamp", type="type", partition_by="id")
     assert caught.value.code == "stream-as-log"
 
 
@@ -132,7 +132,7 @@ def test_notice_is_at_the_line_of_the_user(spark: SparkSession) -> None:
     own.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "77")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        ensue.mine(own.createDataFrame(table(LOG)), **COLUMNS)
+        ensue.process.mine(own.createDataFrame(table(LOG)), **COLUMNS)
     assert [(entry.category, entry.filename) for entry in caught] == [(ensue.EnsueNotice, __file__)]
 
 

@@ -81,7 +81,7 @@ query: |
   PATTERN p SEQ(A a, B b) WITHIN 7;
   CONSTRAINT PRIOR(A, B) PARTITION BY id
 mode: stream
-checkpoint: at/${PIN}/x
+checkpointLocation: at/${PIN}/x
 buckets: ${PIN}
 sources:
   - {format: json, path: "events/${PIN}", schema: at LONG, time: at, watermark: 7 days, late: console}
@@ -93,7 +93,7 @@ spark: {packages: ["a:b:${PIN}"]}
     pipeline = read_pipeline_text(text, folder / "pipeline.yaml", {"PIN": "7"})
     shown = describe(pipeline).replace(str(folder), "")
     assert "path /events/${PIN}, schema at LONG, time at, watermark 7 days, late {format: console}" in shown
-    assert "checkpoint: /at/${PIN}/x" in shown
+    assert "checkpointLocation: /at/${PIN}/x" in shown
     assert "SPARK\n  packages [a:b:${PIN}]" in shown
     assert "TIMED OUT\n  p: format console" in shown
     assert "VIOLATIONS\n  webhook https://example.org" in shown

@@ -18,21 +18,21 @@ def section(text: str, title: str) -> list[str]:
     [
         (
             "NOTFOLLOWS(B b, D d, 5 minutes)",
-            ["NOTFOLLOWS ends 5 minutes after b", "no D d that lies after b and at most 5 minutes later"],
+            ["NOTFOLLOWS ends 5 minutes after b", "no D d that occurs after b and at most 5 minutes later"],
         ),
-        ("NOTPRECEDES(B b, D d, 5)", ["no D d that lies before b and at most 5 earlier"]),
+        ("NOTPRECEDES(B b, D d, 5)", ["no D d that occurs before b and at most 5 earlier"]),
         ("NOTFOLLOWS(B b, SEQ(C c, D d), 5)", ["no SEQ(C c, D d) that ends after b and at most 5 later"]),
-        ("APERIODIC(A a, B b, C c)", ["no C c that lies no earlier than a and no later than b"]),
+        ("APERIODIC(A a, B b, C c)", ["no C c that occurs no earlier than a and no later than b"]),
         (
             "UNLESS(B b)(A a, C c)",
-            ["no B b that lies after a and before c", "no C c that ends earlier and lies after a"],
+            ["no B b that occurs after a and before c", "no C c that ends earlier and occurs after a"],
         ),
         (
             "PERIODIC(A a, 5 minutes, C c) AS p WITHIN 1 hour",
-            ["p.e: a moment every 5 minutes after a, up to 1 hour", "no C c that lies after a and no later than p.e"],
+            ["p.e: a moment every 5 minutes after a, up to 1 hour", "no C c that occurs after a and no later than p.e"],
         ),
         ("PERIODIC*(A a, 5, C c) AS p", ["p: the list of moments, every 5 after a and before c"]),
-        ("APERIODIC*(A a, B b, C c)", ["b: the list of every B b that lies after a and before c, maybe none"]),
+        ("APERIODIC*(A a, B b, C c)", ["b: the list of every B b that occurs after a and before c, possibly empty"]),
         ("SEQ(A a, T t+, B b)", ["t: the list of every T t after a and before b, at least 1"]),
         ("SEQ(A a, T t{2,4} ALL, B b)", ["t: the list of every T t after a and before b, 2 to 4"]),
         ("SEQ(A a, T t{3} ALL, B b)", ["t: the list of every T t after a and before b, exactly 3"]),
@@ -44,7 +44,7 @@ def section(text: str, title: str) -> list[str]:
         ("SIMULTANEOUS(A a, B b)", ["a and b at the same time"]),
         ("CONCURRENT(A a, B b)", ["a and b overlap"]),
         ("FOLLOWS(A a, AND(B b, C c), 5)", ["  c no later than b", "  b before c"]),
-        ("NEXT(A a, B b)", ["b is the very next event after a"]),
+        ("NEXT(A a, B b)", ["b is the next event after a, with no event between"]),
         ("SEQ(A a, B b) WHERE b.t > a.t + 5", ["a before b by more than 5"]),
         ("SEQ(A a, FIRST B b, C c)", ["no B b that ends earlier with the same other events"]),
     ],
@@ -68,11 +68,11 @@ def test_conditions_on_a_moment_name_it_as_it_is_written() -> None:
 def test_of_many_rounds_the_fewest_are_shown() -> None:
     said = section("PATTERN SEQ(A a, B b{2,9}) WITHIN 5", "GRAPH")
     assert said[0] == "branch 1 of 8: b 2 times"
-    assert said[-1] == "branch 8 of 8: b 9 times, each before the next, otherwise the same"
+    assert said[-1] == "branch 8 of 8: b 9 times, in order, otherwise the same"
     assert sum("b[2]: an event of B" in line for line in said) == 1
     assert section("PATTERN SEQ(A a, B b{2,9}) WITHIN 5", "STATE") == [
         "A as a: kept for 5",
-        "B as b: kept for 5, where a came before",
+        "B as b: kept for 5 if a came before",
         "bounded",
     ]
 
@@ -85,7 +85,7 @@ def test_branches_that_differ_in_more_than_rounds_are_all_shown() -> None:
 
 def test_repetitions_without_a_limit() -> None:
     said = section("PATTERN SEQ(A a, RELATIVE+(B b)) WITHIN 5", "GRAPH")
-    assert said[-1] == "longer ones are looked for round by round, as long as there are any"
+    assert said[-1] == "longer repetitions are searched round by round until there are no more matches"
 
 
 # -- choice ------------------------------------------------------------------------------------------------------------
@@ -104,10 +104,10 @@ def test_the_default(clause: str) -> None:
 @pytest.mark.parametrize(
     ("policy", "words"),
     [
-        ("RECENT", "the latest a before it that fits; nothing is used up"),
-        ("CHRONICLE", "the oldest open a before it that fits; both are used up"),
-        ("CONTINUOUS", "every open a before it that fits, a match for each; those are used up"),
-        ("CUMULATIVE", "all open a before it that fit, as lists in one match; those are used up"),
+        ("RECENT", "the latest a before it that fits; no event is used up"),
+        ("CHRONICLE", "the oldest open a before it that fits; both events are used up"),
+        ("CONTINUOUS", "every open a before it that fits, one match each; the initiators are used up"),
+        ("CUMULATIVE", "all open a before it that fit, as lists in one match; the initiators are used up"),
     ],
 )
 def test_contexts(policy: str, words: str) -> None:
@@ -123,7 +123,7 @@ def test_contexts(policy: str, words: str) -> None:
         ("FOLLOWS(A a, B b, 5)", "each b with the latest a that fits and ends at most 5 before it"),
         ("PRIOR(A a, B b)", "each b with the latest a that fits and ends before it"),
         ("SIMULTANEOUS(A a, B b)", "each b with the latest a that fits and ends with it"),
-        ("UNLESS(X x)(A a, B b)", "each b with the latest a that fits, after which it is a first one"),
+        ("UNLESS(X x)(A a, B b)", "each b with the latest a that fits and for which it is the first partner"),
         ("APERIODIC(A a, B b, X x)", "each b with the latest a before it that fits"),
         ("RELATIVE(A, B b)", "each b with the latest A before it that fits"),
     ],
@@ -131,30 +131,30 @@ def test_contexts(policy: str, words: str) -> None:
 def test_contexts_at_every_operator(pattern: str, words: str) -> None:
     said = section(f"PATTERN {pattern} MATCH RECENT", "CHOICE")
     text = pattern.replace("RELATIVE", "SEQ")
-    assert said[0] == f"1. {text}: {words}; nothing is used up"
+    assert said[0] == f"1. {text}: {words}; no event is used up"
 
 
 def test_operators_of_a_context_are_folded_from_the_left() -> None:
     text = "PATTERN SEQ(A a, B b, OR(C c, D)) WHERE a.x = c.x PARTITION BY id WITHIN 5 MATCH CHRONICLE"
     assert section(text, "CHOICE")[:3] == [
-        "1. OR(C c, D): whatever its items give",
-        "2. SEQ(A a, B b): each b with the oldest open a before it that fits; both are used up",
-        "3. SEQ(SEQ(A a, B b), OR(C c, D)): each (c or D) with the oldest open (a, b) before it that fits; both are used up",  # noqa: E501
+        "1. OR(C c, D): every match of its items",
+        "2. SEQ(A a, B b): each b with the oldest open a before it that fits; both events are used up",
+        "3. SEQ(SEQ(A a, B b), OR(C c, D)): each (c or D) with the oldest open (a, b) before it that fits; both events are used up",  # noqa: E501
     ]
     graph = section(text, "GRAPH")
     assert graph[graph.index("operator 3") :] == [
         "operator 3",
-        "  (a, b): what operator 2 gives",
-        "  (c or D): what operator 1 gives",
+        "  (a, b): a match of operator 2",
+        "  (c or D): a match of operator 1",
         "  (a, b) before (c or D), all within 5",
         "  (a, b) lasts at most 5",
         "  (c or D) lasts at most 5",
         "  a.x = c.x",
     ]
     assert "#" not in ensue.explain(text).replace("D#1", "")
-    assert section(text, "STATE")[-1] == "with each event is kept whether it is used up"
+    assert section(text, "STATE")[-1] == "for each kept event, the state records whether it is used up"
     assert section(text, "SPARK") == [
-        "batch: its operators together, shuffled by id; time is not cut into slices",
+        "batch: its operators run together, shuffled by id; time is not sliced",
         "stream: keys of id in buckets, one state each",
     ]
 
@@ -172,13 +172,13 @@ def test_aggregates_of_what_an_operator_has_listed() -> None:
 
 def test_what_is_judged_after_a_context_has_chosen() -> None:
     text = "PATTERN SEQ(A a, B b, NOT C c) WITHIN 5 MATCH {}"
-    last = "2. SEQ(SEQ(A a, B b), NOT C c): judged last, on every (a, b) that was chosen"
+    last = "2. SEQ(SEQ(A a, B b), NOT C c): checked last, for each chosen (a, b)"
     assert section(text.format("RECENT"), "CHOICE")[1] == last
-    assert section(text.format("CHRONICLE"), "CHOICE")[1] == f"{last}; what a forbidden one has used up stays used up"
+    assert section(text.format("CHRONICLE"), "CHOICE")[1] == f"{last}; events that a rejected match used stay used"
 
 
 def test_a_context_without_pairs() -> None:
-    assert section("PATTERN A a MATCH RECENT", "CHOICE")[-1] == "there are no pairs to choose among"
+    assert section("PATTERN A a MATCH RECENT", "CHOICE")[-1] == "there are no pairs to choose from"
 
 
 def test_a_context_is_explained_in_python_and_in_programs_as_well() -> None:
@@ -198,9 +198,9 @@ def test_a_context_that_cannot_be_is_refused() -> None:
 
 def test_first_and_last() -> None:
     assert section("PATTERN SEQ(A a, FIRST B b, LAST C c) WITHIN 5", "CHOICE") == [
-        "FIRST B b: of the matches that differ in nothing else, those in which it ends earliest",
-        "LAST C c: of the matches that differ in nothing else, those in which it ends latest",
-        "a match is known when its window closes, because something could still come",
+        "FIRST B b: among matches with the same other events, the one in which it ends earliest",
+        "LAST C c: among matches with the same other events, the one in which it ends latest",
+        "a match is reported when its window closes, because a later event could still change the choice",
         "events are shared",
     ]
     assert len(section("PATTERN SEQ(A a, LAST B b, C c) WITHIN 5", "CHOICE")) == 2
@@ -210,19 +210,19 @@ def test_match_next_goes_from_event_to_event() -> None:
     text = "PATTERN SEQ(A a, NOT X x, B b, C c) WITHIN 5 MATCH NEXT CONSUME"
     assert section(text, "CHOICE") == [
         "a: every event",
-        "b: the earliest after a that fits what is bound by then: a",
-        "c: the earliest after b that fits what is bound by then: a, b",
-        "what NOT forbids is looked at when all is bound; then no later event is tried instead",
-        "CONSUME: an event takes part in one match; matches are taken as they complete, then by their start",
-        "a match that needs a used event is not reported, and uses nothing up",
+        "b: the earliest event after a that fits a",
+        "c: the earliest event after b that fits a, b",
+        "NOT is checked after all events are bound; if it fails, no later event is tried",
+        "CONSUME: each event is used in one match only; matches are taken by completion time, then by start",
+        "a match that needs a used event is not reported and uses no event",
     ]
-    assert "bind a, b, c in this order, each by a search for the next that fits" in section(text, "PLAN")
+    assert "bind a, b, c in this order; each binds the next event that fits" in section(text, "PLAN")
 
 
 def test_match_strict_takes_neighbours() -> None:
     said = section("PATTERN SEQ(A a, SEQ(B, C c)) MATCH STRICT", "CHOICE")
-    assert said[0] == "B: the very next event of the partition after a, of whatever stream"
-    assert said[1] == "c: the very next event of the partition after B, of whatever stream"
+    assert said[0] == "B: the next event of the partition after a, of any stream"
+    assert said[1] == "c: the next event of the partition after B, of any stream"
 
 
 RULES = """
@@ -237,13 +237,13 @@ def test_rules_are_explained_one_by_one() -> None:
     assert text.count("RULE\n") == 2
     assert "w ends 6 hours after o" in text
     assert "w starts 1 day before the end of d" in text
-    assert "overdue: what the rules of this head derive, a result and used by report" in text
+    assert "overdue: the events that the rules with this head derive, a result and used by report" in text
 
 
 def test_what_is_not_stored_and_what_waits_for_a_partner_is_said() -> None:
     """The streaming and the suppressed side of a join, read off the closed bounds."""
     text = ensue.parse(RULES).explain()
-    assert "shipped as shipped: kept for 6 hours, where o came before" in text
+    assert "shipped as shipped: kept for 6 hours if o came before" in text
     assert "overdue as d: not kept" in text
 
 
@@ -251,7 +251,7 @@ def test_the_keys_of_a_rule_are_what_all_its_events_share() -> None:
     """They need no condition any more, so that the absence is decided without enumeration."""
     text = ensue.parse(RULES).explain()
     assert "events are grouped by id and sorted by time" in text
-    assert "absence of shipped: by the earliest completion after each start, no enumeration" in text
+    assert "absence of shipped: checked by the earliest completion after each start, without enumeration" in text
 
 
 def test_what_patterns_share() -> None:
@@ -271,16 +271,16 @@ def test_what_patterns_share() -> None:
         return [line.strip() for line in text.split("SHARED\n")[1].rstrip().splitlines()]
 
     assert shared(p) == [
-        "matches of SEQ(B b, D d): found once, also for q",
-        "events of A[v = 1]: found once, also for q",
-        "events of B: found once, also for q",
-        "events of D: found once, also for q",
+        "matches of SEQ(B b, D d): computed once, shared with q",
+        "events of A[v = 1]: computed once, shared with q",
+        "events of B: computed once, shared with q",
+        "events of D: computed once, shared with q",
     ]
-    assert "matches of SEQ(B y, D z): found once, also for p" in shared(q)
-    assert shared(r)[0] == "matches of branch 1: found once, also for s"
+    assert "matches of SEQ(B y, D z): computed once, shared with p" in shared(q)
+    assert shared(r)[0] == "matches of branch 1: computed once, shared with s"
     assert shared(s) == [
-        "matches: found once, also for r",
-        "events of A[v = 2]: found once, also for r",
-        "events of E: found once, also for q, r",
+        "matches: computed once, shared with r",
+        "events of A[v = 2]: computed once, shared with r",
+        "events of E: computed once, shared with q, r",
     ]
     assert "SHARED" not in t

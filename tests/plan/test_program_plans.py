@@ -47,7 +47,7 @@ def test_a_plan_that_was_pickled_finds_the_same(name: str) -> None:
     sent = pickle.loads(pickle.dumps(plan))
     found = results(plan, EVENTS)
     assert results(sent, EVENTS) == found
-    assert [table.to_pylist() for table in ensue.run(PROGRAMS[name], EVENTS, time="t", type="type").values()] == found
+    assert [table.to_pylist() for table in ensue.run(EVENTS, PROGRAMS[name], time="t", type="type").values()] == found
     assert any(found)
 
 

@@ -101,4 +101,4 @@ def test_state_of_an_unbounded_query_grows_and_explain_says_so() -> None:
     assert feed(ensue.Detector(query, time="t", type="type"), 20) < feed(
         ensue.Detector(query, time="t", type="type"), 40
     )
-    assert "UNBOUNDED: nothing says when events of a, b can be forgotten" in ensue.explain(query)
+    assert "UNBOUNDED: events of a, b are kept forever" in ensue.explain(query)

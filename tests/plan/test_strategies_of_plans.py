@@ -54,10 +54,10 @@ def test_forbidden_matches_are_enumerated_once(pattern: str) -> None:
 @pytest.mark.parametrize(
     ("pattern", "reason"),
     [
-        ("SEQ(A a, NOT B b, C c) WHERE b.x = a.x", "a condition relates it to the match"),
-        ("SEQ(A a, NOT B b, C c) WHERE b.t - a.t <= 2 WITHIN 9", "a condition relates it to the match"),
-        ("AND(A a, NOT A b) WITHIN 9", "it could use an event of the match itself"),
-        ("SEQ(A a, NOT SEQ(B b, NOT C c), D d)", "the scope of a NOT inside of it reaches out to the match"),
+        ("SEQ(A a, NOT B b, C c) WHERE b.x = a.x", "a condition compares it with the match"),
+        ("SEQ(A a, NOT B b, C c) WHERE b.t - a.t <= 2 WITHIN 9", "a condition compares it with the match"),
+        ("AND(A a, NOT A b) WITHIN 9", "it could bind an event of the match"),
+        ("SEQ(A a, NOT SEQ(B b, NOT C c), D d)", "the scope of a NOT inside it depends on the match"),
         ("SEQ(A a, NOT B b) WITHIN 9 EVENTS", "its scope is counted in events"),
     ],
 )

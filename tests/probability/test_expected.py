@@ -80,7 +80,7 @@ def test_a_list_shows_all_that_may_be_in_it() -> None:
 def test_what_has_no_mean() -> None:
     table = pa.table({"t": [1, 2, 3], "type": ["A", "B", "C"], "p": [1.0, 0.5, 1.0], "who": ["x", "y", "z"]})
     query = "PATTERN SEQ(A a, COLLECT B b, C c) WITHIN 5 RETURN first(b.who) AS who"
-    with pytest.raises(ensue.QueryError, match="no mean of text values"):
+    with pytest.raises(ensue.QueryError, match="must be numeric or boolean, but is text"):
         ensue.detect(table, query, time="t", type="type", probability="p")
 
 
@@ -88,6 +88,6 @@ def test_too_many_worlds() -> None:
     times = list(range(30))
     table = pa.table({"t": times, "type": ["A", *["B"] * 28, "C"], "p": [1.0, *[0.5] * 28, 1.0]})
     query = "PATTERN SEQ(A a, COLLECT B b, C c) WITHIN 50 RETURN avg(b.t) AS mean"
-    with pytest.raises(ensue.LimitError, match="ways") as raised:
+    with pytest.raises(ensue.LimitError, match="possible outcomes") as raised:
         ensue.detect(table, query, time="t", type="type", probability="p")
     assert raised.value.code == "too-many-worlds"

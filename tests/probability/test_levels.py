@@ -138,7 +138,7 @@ def test_what_is_no_hierarchy(text: str, code: str) -> None:
 
 
 def test_tables_of_their_own_have_no_levels() -> None:
-    with pytest.raises(QueryError, match="type column"):
+    with pytest.raises(QueryError, match="`type` column"):
         ensue.detect({"A": pa.table({"t": [1]})}, "HIERARCHY A > b; PATTERN (A x)", time="t")
 
 

@@ -56,7 +56,7 @@ def test_certain_events_have_probability_one(comparison: str, matches: int) -> N
 
 
 def test_in_python() -> None:
-    built = ensue.seq("A a", "B b").within(5).having(probability=0.3).returning(chance=ensue.probability())
+    built = ensue.seq("A a", "B b").within(5).having(probability=0.3).returning(chance=ensue.fn.probability())
     assert ensue.detect(CRISP, built, time="t", type="type", probability="p").to_pylist() == [{"chance": 0.4}]
     with pytest.raises(QueryError, match="between 0 and 1"):
         ensue.seq("A a", "B b").having(probability=90)

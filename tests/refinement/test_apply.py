@@ -17,11 +17,11 @@ REFINED = {"probability": "probability", "alternatives": "alternatives"}
 
 
 @pytest.fixture(scope="module")
-def refinement() -> ensue.Refinement:
-    return ensue.fit_refinement(SEEN, label="who", context="room")
+def refinement() -> ensue.learn.Refinement:
+    return ensue.learn.fit(SEEN, label="who", context="room")
 
 
-def test_each_event_becomes_alternatives(refinement: ensue.Refinement) -> None:
+def test_each_event_becomes_alternatives(refinement: ensue.learn.Refinement) -> None:
     found = refinement.apply(pa.table({"t": [1, 2], "room": ["hall", "den"]}))
     assert found.column_names == ["t", "room", "type", "probability", "alternatives"]
     assert found.column("t").to_pylist() == [1, 1, 2, 2]
@@ -33,7 +33,7 @@ def test_each_event_becomes_alternatives(refinement: ensue.Refinement) -> None:
     assert len(one) == 32
 
 
-def test_detect_over_what_was_applied(refinement: ensue.Refinement) -> None:
+def test_detect_over_what_was_applied(refinement: ensue.learn.Refinement) -> None:
     coarse = pa.table(
         {
             "t": [1, 2, 3],
@@ -53,7 +53,7 @@ def test_detect_over_what_was_applied(refinement: ensue.Refinement) -> None:
     assert ensue.detect(refined, not_alice, **columns).to_pylist() == [{"p": pytest.approx(0.75)}]
 
 
-def test_what_is_left_out_is_none_of_these(refinement: ensue.Refinement) -> None:
+def test_what_is_left_out_is_none_of_these(refinement: ensue.learn.Refinement) -> None:
     refined = refinement.apply(pa.table({"t": [1, 2], "room": ["hall", "den"]}), minimum=0.3)
     assert refined.column("type").to_pylist() == ["bob", "alice", "bob"]
     query = "PATTERN SEQ(bob b, NOT alice a) WITHIN 5 RETURN PROBABILITY() AS p"
@@ -63,7 +63,7 @@ def test_what_is_left_out_is_none_of_these(refinement: ensue.Refinement) -> None
     assert refinement.apply(pa.table({"t": [1], "room": ["hall"]}), minimum=0.9).num_rows == 0
 
 
-def test_equal_events_are_different_events(refinement: ensue.Refinement) -> None:
+def test_equal_events_are_different_events(refinement: ensue.learn.Refinement) -> None:
     twice = pa.table({"t": [1, 1], "room": ["den", "den"]})
     refined = refinement.apply(twice)
     assert len(set(refined.column("alternatives").to_pylist())) == 2
@@ -72,7 +72,7 @@ def test_equal_events_are_different_events(refinement: ensue.Refinement) -> None
     assert len(set(by_time.column("alternatives").to_pylist())) == 2
 
 
-def test_alternatives_stay_alternatives(refinement: ensue.Refinement) -> None:
+def test_alternatives_stay_alternatives(refinement: ensue.learn.Refinement) -> None:
     given = pa.table(
         {
             "t": [1, 1, 2],
@@ -88,7 +88,7 @@ def test_alternatives_stay_alternatives(refinement: ensue.Refinement) -> None:
     assert len(set(refined.column("g").to_pylist())) == 2
 
 
-def test_known_events_stay_certain(refinement: ensue.Refinement) -> None:
+def test_known_events_stay_certain(refinement: ensue.learn.Refinement) -> None:
     refined = refinement.apply(pa.table({"who": ["bob", None], "room": ["den", "hall"]}))
     rows = refined.select(["type", "probability"]).to_pylist()
     assert [tuple(row.values()) for row in rows] == [("bob", 1.0), ("alice", 0.25), ("bob", 0.75)]
@@ -98,7 +98,7 @@ def test_known_events_stay_certain(refinement: ensue.Refinement) -> None:
 def test_the_type_may_be_the_label() -> None:
     """One column says alice, bob or, where it is not known who, Person."""
     archive = pa.table({"t": [1, 2, 3, 4], "what": ["alice", "bob", "alice", "bob"], "home": [1] * 4})
-    refinement = ensue.fit_refinement(archive, label="what", context="previous", time="t", partition_by="home")
+    refinement = ensue.learn.fit(archive, label="what", context="previous", time="t", partition_by="home")
     later = pa.table({"t": [5, 6, 7], "what": ["alice", "Person", "Door"], "home": [1] * 3})
     refined = refinement.apply(later, type="what", coarse="Person")
     assert refined.column("what").to_pylist() == ["alice", "alice", "bob", "Door"]
@@ -106,7 +106,7 @@ def test_the_type_may_be_the_label() -> None:
     assert refined.column("probability").to_pylist() == [1.0, after_alice["alice"], after_alice["bob"], 1.0]
 
 
-def test_tables_of_any_kind(refinement: ensue.Refinement) -> None:
+def test_tables_of_any_kind(refinement: ensue.learn.Refinement) -> None:
     rows = {"t": [1], "room": ["den"]}
     expected = refinement.apply(pa.table(rows)).to_pylist()
     pandas, polars = refinement.apply(pd.DataFrame(rows)), refinement.apply(pl.DataFrame(rows))
@@ -114,14 +114,14 @@ def test_tables_of_any_kind(refinement: ensue.Refinement) -> None:
     assert polars.to_dicts() == expected
 
 
-def test_no_events(refinement: ensue.Refinement) -> None:
+def test_no_events(refinement: ensue.learn.Refinement) -> None:
     empty = pa.table({"t": pa.array([], pa.int64()), "room": pa.array([], pa.string())})
     assert refinement.apply(empty).num_rows == 0
 
 
 def test_missing_values_are_values() -> None:
     seen = pa.table({"who": ["alice", "bob", "bob"], "room": ["den", None, None]})
-    refinement = ensue.fit_refinement(seen, label="who", context="room")
+    refinement = ensue.learn.fit(seen, label="who", context="room")
     found = refinement.apply(pa.table({"room": pa.array([None], pa.string())}))
     assert dict(zip(found.column("type").to_pylist(), found.column("probability").to_pylist(), strict=True)) == (
         refinement.distribution(room=None)
@@ -137,15 +137,19 @@ def test_missing_values_are_values() -> None:
         ({"room": ["den"]}, {"id": "event"}, "no column `event` for `id`"),
         ({"room": ["den"], "probability": [1.0]}, {}, "has a column `probability`"),
         ({"room": ["den"], "alternatives": [1]}, {}, "has a column `alternatives`"),
-        ({"room": ["den"]}, {"minimum": 1.5}, "`minimum` is at least 0 and at most 1, not 1.5"),
+        ({"room": ["den"]}, {"minimum": 1.5}, "`minimum` must be at least 0 and at most 1, found 1.5"),
         ({"room": ["den"], "p": [1.5]}, {"probability": "p"}, "holds 1.5 in row 0"),
-        ({"room": ["den"], "p": ["x"]}, {"probability": "p"}, "holds string, which is no probability"),
-        ({"room": [0.5]}, {}, "column `room` for `context` holds double"),
-        ({"room": ["den"]}, {"type": 5}, "`type` is the name of a column, not 5"),
+        (
+            {"room": ["den"], "p": ["x"]},
+            {"probability": "p"},
+            "must be numeric to be used as a probability, but is string",
+        ),
+        ({"room": [0.5]}, {}, "column `room` for `context` is double"),
+        ({"room": ["den"]}, {"type": 5}, "`type` must be a column name, found 5"),
     ],
 )
 def test_what_cannot_be_applied(
-    refinement: ensue.Refinement, columns: dict[str, list[object]], options: dict[str, object], message: str
+    refinement: ensue.learn.Refinement, columns: dict[str, list[object]], options: dict[str, object], message: str
 ) -> None:
     with pytest.raises(SchemaError, match=message):
         refinement.apply(pa.table(columns), **options)

@@ -18,11 +18,11 @@ SEEN = pa.table({"who": ["alice", "alice", "bob", "bob"], "room": ["den", "den",
 
 
 @pytest.fixture(scope="module")
-def refinement() -> ensue.Refinement:
-    return ensue.fit_refinement(SEEN, label="who", context="room")
+def refinement() -> ensue.learn.Refinement:
+    return ensue.learn.fit(SEEN, label="who", context="room")
 
 
-def test_numbers_by_hand(refinement: ensue.Refinement) -> None:
+def test_numbers_by_hand(refinement: ensue.learn.Refinement) -> None:
     later = pa.table({"who": ["alice", "bob", "bob", None, "carol"], "room": ["den", "den", "hall", "den", "den"]})
     found = refinement.evaluate(later, bins=4)
     assert (found.events, found.unknown) == (3, 1)
@@ -35,7 +35,7 @@ def test_numbers_by_hand(refinement: ensue.Refinement) -> None:
     assert "log loss 0.5795" in repr(found)
 
 
-def test_the_picture(refinement: ensue.Refinement, tmp_path: Path) -> None:
+def test_the_picture(refinement: ensue.learn.Refinement, tmp_path: Path) -> None:
     found = refinement.evaluate(SEEN)
     drawn = ElementTree.parse(found.plot(tmp_path / "reliability.svg")).getroot()
     dots = drawn.findall("{http://www.w3.org/2000/svg}circle")
@@ -51,12 +51,12 @@ def test_what_is_held_out_is_not_learned() -> None:
     is_alice = drawn.random(3000) < np.select([rooms == "den", rooms == "hall"], [0.9, 0.3], 0.5)
     seen = pa.table({"room": rooms, "who": np.where(is_alice, "alice", "bob")})
     fit = {"label": "who", "context": "room"}
-    held = ensue.fit_refinement(seen, holdout=0.2, seed=1, **fit)
+    held = ensue.learn.fit(seen, holdout=0.2, seed=1, **fit)
     assert held.evaluation is not None
     learned = int(held.counts.column("count").to_numpy().sum())
     assert held.evaluation.events + learned == 3000
     assert 500 < held.evaluation.events < 700
-    again, other = (ensue.fit_refinement(seen, holdout=0.2, seed=seed, **fit).evaluation for seed in (1, 2))
+    again, other = (ensue.learn.fit(seen, holdout=0.2, seed=seed, **fit).evaluation for seed in (1, 2))
     assert again is not None
     assert other is not None
     assert again.log_loss == held.evaluation.log_loss != other.log_loss
@@ -66,8 +66,8 @@ def test_what_is_held_out_is_not_learned() -> None:
     assert held.evaluation.log_loss == pytest.approx(entropy, abs=0.05)
 
 
-def test_events_without_a_known_label(refinement: ensue.Refinement) -> None:
-    with pytest.raises(SchemaError, match="no event has a label of the refinement"):
+def test_events_without_a_known_label(refinement: ensue.learn.Refinement) -> None:
+    with pytest.raises(SchemaError, match="no event has a known label"):
         refinement.evaluate(pa.table({"who": ["carol"], "room": ["den"]}))
     with pytest.raises(SchemaError, match="no column `who` for `label`"):
         refinement.evaluate(pa.table({"room": ["den"]}))

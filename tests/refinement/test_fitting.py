@@ -37,7 +37,7 @@ SEEN = pa.table({"t": [1, 2], "who": ["alice", "bob"], "room": ["den", None], "h
         ({"holdout": True}, "number-range"),
         ({"holdout": 1e-9}, "nothing-held-out"),
         ({"seed": -1}, "limit-type"),
-        ({"limit": 0}, "limit-type"),
+        ({"most_counts": 0}, "limit-type"),
         ({"model": "forest"}, "model-name"),
         ({"model": None}, "model-name"),
         ({"model": "logistic"}, "logistic-table"),
@@ -45,7 +45,7 @@ SEEN = pa.table({"t": [1, 2], "who": ["alice", "bob"], "room": ["den", None], "h
 )
 def test_options(options: dict[str, object], code: str) -> None:
     with pytest.raises(ensue.EnsueError) as caught:
-        ensue.fit_refinement(SEEN, **{"label": "who", "context": ["room"], **options})
+        ensue.learn.fit(SEEN, **{"label": "who", "context": ["room"], **options})
     assert caught.value.code == code  # type: ignore[attr-defined]
 
 
@@ -55,16 +55,16 @@ def test_options(options: dict[str, object], code: str) -> None:
 def test_labels(labels: list[str | None], code: str) -> None:
     archive = pa.table({"who": pa.array(labels, pa.string()), "room": ["den", "hall"]})
     with pytest.raises(ensue.SchemaError) as caught:
-        ensue.fit_refinement(archive, label="who", context="room")
+        ensue.learn.fit(archive, label="who", context="room")
     assert caught.value.code == code
 
 
 def test_one_table() -> None:
-    with pytest.raises(ensue.SchemaError, match="not as dict"):
-        ensue.fit_refinement({"Person": SEEN}, label="who", context="room")
+    with pytest.raises(ensue.SchemaError, match="found dict"):
+        ensue.learn.fit({"Person": SEEN}, label="who", context="room")
 
 
 def test_features_have_names() -> None:
-    refinement = ensue.fit_refinement(SEEN, label="who", context="room")
-    with pytest.raises(ensue.SchemaError, match="no feature `roam` in the context; features: room"):
+    refinement = ensue.learn.fit(SEEN, label="who", context="room")
+    with pytest.raises(ensue.SchemaError, match="unknown feature `roam`; available: room"):
         refinement.distribution(roam="den")

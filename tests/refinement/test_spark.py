@@ -40,9 +40,9 @@ def rows_of(table: pa.Table) -> list[str]:
 def test_dataframes_and_tables_agree(spark: SparkSession) -> None:
     table = archive()
     frame = spark.createDataFrame(table)
-    here = ensue.fit_refinement(table, zone="Europe/Berlin", **FIT)
+    here = ensue.learn.fit(table, zone="Europe/Berlin", **FIT)
     with settings(spark, {"spark.sql.session.timeZone": "America/New_York"}):
-        there = ensue.fit_refinement(frame.repartition(3), zone="Europe/Berlin", **FIT)
+        there = ensue.learn.fit(frame.repartition(3), zone="Europe/Berlin", **FIT)
     assert there.counts.equals(here.counts)
     assert repr(there.evaluate(frame)) == repr(here.evaluate(table))
     applied = there.apply(frame.repartition(3), type="kind").toArrow()
@@ -61,12 +61,12 @@ def test_a_classifier_of_spark(spark: SparkSession, tmp_path: Path) -> None:
         for number in range(20)
     ]
     frame = spark.createDataFrame(pa.Table.from_pylist(rows))
-    fitted = ensue.fit_refinement(frame, label="who", context=["room", "floor"], model="logistic", smoothing=1e-6)
+    fitted = ensue.learn.fit(frame, label="who", context=["room", "floor"], model="logistic", smoothing=1e-6)
     for (room, floor), alices in shares.items():
         assert fitted.distribution(room=room, floor=floor)["alice"] == pytest.approx(alices / 20, abs=1e-3)
     odds = (8 / 12) * (12 / 8) / (18 / 2)
     assert fitted.distribution(room="hall", floor=2)["alice"] == pytest.approx(odds / (1 + odds), abs=1e-3)
-    loaded = ensue.load_refinement(fitted.save(tmp_path / "who.json"))
+    loaded = ensue.learn.load(fitted.save(tmp_path / "who.json"))
     asked = pa.table({"room": ["hall", "attic"], "floor": [2, 1]})
     assert loaded.apply(asked).equals(fitted.apply(asked))
     assert loaded.apply(asked).column("probability").to_pylist()[0] == pytest.approx(odds / (1 + odds), abs=1e-3)
@@ -76,7 +76,7 @@ def test_a_classifier_of_spark(spark: SparkSession, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_stream_of_alternatives(spark: SparkSession, tmp_path: Path) -> None:
-    refinement = ensue.fit_refinement(archive(), label="who", context=["room", "hour"], time="at")
+    refinement = ensue.learn.fit(archive(), label="who", context=["room", "hour"], time="at")
     moments = [BEGIN + timedelta(hours=hour) for hour in (0, 1, 2, 3, 4, 9000)]
     coarse = pa.table(
         {
@@ -99,13 +99,13 @@ def test_a_stream_of_alternatives(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_what_frames_cannot_do(spark: SparkSession) -> None:
     stream = spark.readStream.format("rate").load().selectExpr("timestamp AS at", "value % 2 AS who", "value AS home")
-    with pytest.raises(SchemaError, match="a stream has no end"):
-        ensue.fit_refinement(stream, label="who", context="home")
-    looking_back = ensue.fit_refinement(archive(), label="who", context="previous", time="at", partition_by="home")
-    with pytest.raises(SchemaError, match="not known on a stream"):
+    with pytest.raises(SchemaError, match="this one is a stream"):
+        ensue.learn.fit(stream, label="who", context="home")
+    looking_back = ensue.learn.fit(archive(), label="who", context="previous", time="at", partition_by="home")
+    with pytest.raises(SchemaError, match="not supported on a stream"):
         looking_back.apply(stream)
     frame = spark.createDataFrame(archive())
     with pytest.raises(LimitError, match="more than the limit of 5"):
-        ensue.fit_refinement(frame, label="who", context=["room", "home"], limit=5)
+        ensue.learn.fit(frame, label="who", context=["room", "home"], most_counts=5)
     with pytest.raises(SchemaError, match="no column `rooms`"):
-        ensue.fit_refinement(frame, label="who", context="rooms")
+        ensue.learn.fit(frame, label="who", context="rooms")

@@ -34,7 +34,7 @@ def on_events(*arguments: str) -> Result:
 def test_the_page_is_written_and_what_it_shows_is_said(folder: Path) -> None:
     done = on_events("--keys", "1", "--title", "Pairs & more")
     assert done.exit_code == 0, done.output
-    assert done.stderr == "pair: 1 match\nshown: 1 of 2 keys of id\nWritten to report.html\n"
+    assert done.stderr == "pair: 1 match\nshown: 1 of 2 keys (id)\nWritten to report.html\n"
     assert done.stdout == ""
     assert "<title>Pairs &amp; more</title>" in (folder / "report.html").read_text(encoding="utf-8")
 

@@ -99,7 +99,7 @@ def test_a_match_shows_its_events_and_what_proves_it(browser: Any, orders: Path)
         details.locator(".line-button").first.click()
         assert details.locator("h3").inner_text().endswith("Placed")
         assert {"t", "type", "order_id", "amount"} <= {*details.locator(".pairs dt").all_inner_texts()}
-        details.get_by_role("button", name="Back to the match").click()
+        details.get_by_role("button", name="Back to match").click()
         assert details.locator("h3").inner_text().endswith("shipped_unpaid")
         details.get_by_role("button", name="Close").click()
         settle(page)
@@ -125,7 +125,7 @@ def test_filters_leave_fewer_lanes_and_marks(browser: Any, orders: Path) -> None
         assert page.locator("#lane-count").inner_text() == "1 of 20 lanes"
         page.get_by_label("Key", exact=True).fill("no such key")
         settle(page)
-        assert page.locator("#no-lanes").inner_text() == "No key fits these filters."
+        assert page.locator("#no-lanes").inner_text() == "No key matches these filters."
         page.get_by_label("Key", exact=True).fill("")
         chips = page.locator("#pattern-chips .chip")
         for number in range(1, chips.count()):
@@ -291,7 +291,7 @@ def test_a_page_without_matches_says_so(browser: Any, tmp_path: Path, rows: int)
     path = ensue.report(table, query, time="t", type="type").save(tmp_path / "empty.html")
     with Opened(browser, path) as page:
         assert page.locator(".lane").count() == rows
-        assert "No match was found" in page.locator("#details").inner_text()
+        assert "No matches" in page.locator("#details").inner_text()
         assert page.locator("#no-lanes").is_visible() == (rows == 0)
 
 

@@ -46,7 +46,7 @@ def run(case: RuleCase, intervals: bool) -> ensue.Results:
     """One batch; a rule that can never hold is no case."""
     text = render_statements(case.program)
     try:
-        return ensue.run(text, events_table(case.history), **settings_of(case, intervals))
+        return ensue.run(events_table(case.history), text, **settings_of(case, intervals))
     except QueryError as error:
         if error.code == "never-holds":
             reject()

@@ -34,7 +34,7 @@ def minutes() -> list[dict[str, Any]]:
 
 def test_opening_above_the_closing_price_before() -> None:
     rows = minutes()
-    found = ensue.run(RULES, pa.Table.from_pylist(rows), time="time", type="type")["above"]
+    found = ensue.run(pa.Table.from_pylist(rows), RULES, time="time", type="type")["above"]
     in_turn = pairwise(sorted(rows, key=lambda row: (row["symbol"], row["time"])))
     expected = {
         (x["time"], y["time"], x["symbol"], x["closing"], y["opening"])

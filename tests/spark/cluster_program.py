@@ -256,7 +256,7 @@ def find_executors(spark: SparkSession, _: Path) -> Any:
 
 
 def run_several(spark: SparkSession, _: Path) -> Any:
-    found = ensue.run(SEVERAL, spark.createDataFrame(many_events()), **COLUMNS, match_id=True)
+    found = ensue.run(spark.createDataFrame(many_events()), SEVERAL, **COLUMNS, match_id=True)
     return {name: rows_of(frame.toArrow()) for name, frame in found.items()}
 
 
@@ -288,19 +288,19 @@ def start(spark: SparkSession, folder: Path) -> Any:
         "to": {"abc": places["abc"], "lone": append},
         "late": places["late"],
         "timed_out": {"abc": places["timed_out"]},
-        "checkpoint": places["checkpoint"],
-        "available_now": True,
+        "checkpointLocation": places["checkpoint"],
+        "trigger": {"availableNow": True},
         "buckets": 2,
         **COLUMNS,
     }
-    running = ensue.start(STARTED, stream, status=True, **given)
-    running.wait()
+    running = ensue.start(stream, STARTED, status=True, **given)
+    running.awaitTermination()
     found = {name: rows_of(without_batch(spark.read.parquet(places[name]))) for name in places if name != "checkpoint"}
     state = running.state().selectExpr("key", "events", "streams", "array_contains(waits_for, 'C c') AS for_c")
     found["state"] = rows_of(state.toArrow())
     found["state again"] = ensue.stream_state(places["checkpoint"]).toArrow().num_rows
-    found["active"] = running.is_active
-    found["other query"] = code_of(lambda: ensue.start(STARTED.replace("5", "6"), stream, **given))
+    found["active"] = running.isActive
+    found["other query"] = code_of(lambda: ensue.start(stream, STARTED.replace("5", "6"), **given))
     return found
 
 
@@ -314,20 +314,22 @@ def err(spark: SparkSession, folder: Path) -> Any:
     (folder / "empty").mkdir()
     stream = spark.readStream.schema(SCHEMA).parquet(str(folder / "empty"))
     marked = stream.withWatermark("t", "1 second")
-    to = {"to": str(folder / "never"), "checkpoint": str(folder / "never"), **COLUMNS}
+    to = {"to": str(folder / "never"), "checkpointLocation": str(folder / "never"), **COLUMNS}
     tries: dict[str, Callable[[], Any]] = {
         "no watermark": lambda: ensue.detect(stream, SEQUENCE, **COLUMNS),
-        "no watermark at start": lambda: ensue.start(SEQUENCE, stream, **to),
+        "no watermark at start": lambda: ensue.start(stream, SEQUENCE, **to),
         "no column": lambda: ensue.detect(frame, SEQUENCE, time="at", type="type"),
         "no column of a stream": lambda: ensue.detect(marked, SEQUENCE, time="at", type="type"),
         "no field": lambda: ensue.detect(frame, "PATTERN SEQ(A a, B b [y > 1])", **COLUMNS),
-        "no stream": lambda: ensue.start(SEQUENCE, frame, **to),
+        "no stream": lambda: ensue.start(frame, SEQUENCE, **to),
         "no state": lambda: ensue.stream_state(str(folder / "empty")),
-        "sink": lambda: ensue.start(SEQUENCE, marked, **{**to, "to": 7}),
+        "sink": lambda: ensue.start(marked, SEQUENCE, **{**to, "to": 7}),
     }
     found: dict[str, Any] = {name: code_of(attempt) for name, attempt in tries.items()}
     found["limit"] = message_of(
-        lambda: ensue.detect(spark.createDataFrame(many_events()), SEQUENCE, **COLUMNS, limit=1).toArrow()
+        lambda: ensue.detect(
+            spark.createDataFrame(many_events()), SEQUENCE, **COLUMNS, limits=ensue.Limits(matches=1)
+        ).toArrow()
     )
     return {**found, "started": len(spark.streams.active)}
 
@@ -376,7 +378,7 @@ def expected_refusals() -> Any:
 
 
 def expected_run() -> Any:
-    found = ensue.run(SEVERAL, many_events(), **COLUMNS, match_id=True)
+    found = ensue.run(many_events(), SEVERAL, **COLUMNS, match_id=True)
     return {name: rows_of(table) for name, table in found.items()}
 
 

@@ -43,18 +43,18 @@ def main(way: str, folder: str, last: bool) -> None:
         query.awaitTermination()
     else:
         running = ensue.start(
-            f"{PAIR}; {ALONE}",
             events,
+            f"{PAIR}; {ALONE}",
             to={"pair": f"{folder}/pair", "alone": f"{folder}/alone"},
-            checkpoint=f"{folder}/checkpoint",
+            checkpointLocation=f"{folder}/checkpoint",
             time="t",
             type="type",
             match_id=True,
-            available_now=last,
+            trigger={"availableNow": True} if last else None,
             buckets=BUCKETS,
         )
         say("started")
-        running.wait()
+        running.awaitTermination()
     spark.stop()
 
 

@@ -12,8 +12,8 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-import ensue
 from ensue import SchemaError
+from ensue.actions import Delivery, act, spark_sink, table_sink
 from inside import Courier
 from spark.streams import FAR, INSTANT, SECOND, SMALL, START, Feed, cut, feed_of, instants, settings
 
@@ -29,8 +29,9 @@ PROGRAM = """
     ON busy b DO log(b.shop)
 """
 OWNERS = pa.table({"id": [1, 2, 3, 4], "who": ["Ada", "Bob", "Ada", "Eve"]})
-OPTIONS: dict[str, Any] = {"time": "t", "type": "type", "backoff": "1 millisecond", "tables": {"owner": OWNERS}}
-STREAM: dict[str, Any] = {**OPTIONS, "buckets": 2, "status": False, "available_now": True}
+OPTIONS: dict[str, Any] = {"time": "t", "type": "type", "tables": {"owner": OWNERS}}
+FAST = {"backoff": "1 millisecond"}
+STREAM: dict[str, Any] = {**OPTIONS, "buckets": 2, "status": False, "trigger": {"availableNow": True}}
 
 
 class Kept:
@@ -71,22 +72,25 @@ def history(rows: int, seed: int) -> pa.Table:
 
 def in_process(table: pa.Table) -> Kept:
     kept = Kept()
-    ensue.act(PROGRAM, table, kept.receivers, **OPTIONS)
+    act(table, PROGRAM, kept.receivers, delivery=Delivery(**FAST), **OPTIONS)
     assert len(kept.calls) == len(set(kept.ids)) > 20
     assert {what for _, what in kept.calls} & {"Ada", "Bob", "Eve"}
     return kept
 
 
-def run(spark: SparkSession, feed: Feed, receivers: Any, program: str = PROGRAM, **options: Any) -> None:
+def run(spark: SparkSession, feed: Feed, receivers: Any, place: Path | None, **delivery: Any) -> None:
+    options = {**STREAM, "delivery": Delivery(**FAST, **delivery)}
+    if place is not None:
+        options["checkpointLocation"] = str(place)
     with settings(spark, SMALL):
-        running = ensue.act(program, feed.stream(spark, "t"), receivers, **{**STREAM, **options})
-    running.wait()
+        running = act(feed.stream(spark, "t"), PROGRAM, receivers, **options)
+    running.awaitTermination()
 
 
 def test_a_batch_delivers_what_the_process_does(spark: SparkSession) -> None:
     table, kept = history(120, seed=1), Kept()
     with settings(spark, SMALL):
-        done = ensue.act(PROGRAM, spark.createDataFrame(table), kept.receivers, **OPTIONS)
+        done = act(spark.createDataFrame(table), PROGRAM, kept.receivers, **OPTIONS)
     expected = in_process(table)
     assert done.delivered == len(kept.calls)
     assert kept.ids == expected.ids
@@ -104,9 +108,9 @@ def test_a_crash_between_delivery_and_commit(
     table = history(120, seed=2)
     feed = feed_of(tmp_path / "in", cut(table, 4, seed=3))
     places = {
-        "checkpoint": str(tmp_path / "checkpoint"),
+        "place": tmp_path / "checkpoint",
         "dead_letters": tmp_path / "dead",
-        "delivered": tmp_path / "delivered.sqlite" if with_journal else None,
+        "journal": tmp_path / "delivered.sqlite" if with_journal else None,
     }
     before, after = Kept(), Kept()
     deliver = Courier.deliver
@@ -138,9 +142,9 @@ def test_a_receiver_that_always_raises_does_not_stop_the_stream(spark: SparkSess
     def broken(id: int, since: Any) -> None:
         raise ConnectionError("nobody at home")
 
-    letters = ensue.spark_sink("parquet", path=str(tmp_path / "dead"))
+    letters = spark_sink("parquet", path=str(tmp_path / "dead"))
     receivers = {"notify": broken, "log": kept.log}
-    run(spark, feed, receivers, retries=1, checkpoint=str(tmp_path / "checkpoint"), dead_letters=letters)
+    run(spark, feed, receivers, tmp_path / "checkpoint", retries=1, dead_letters=letters)
     expected = in_process(table)
     dead = pq.read_table(tmp_path / "dead")
     assert sorted(kept.ids + dead.column("delivery_id").to_pylist()) == expected.ids
@@ -150,12 +154,12 @@ def test_a_receiver_that_always_raises_does_not_stop_the_stream(spark: SparkSess
 def test_sinks_of_spark_get_the_rows(spark: SparkSession, tmp_path: Path) -> None:
     table = history(60, seed=6)
     receivers = {
-        "notify": ensue.spark_sink("parquet", path=str(tmp_path / "notified")),
-        "log": ensue.table_sink(tmp_path / "logged", format="jsonl"),
+        "notify": spark_sink("parquet", path=str(tmp_path / "notified")),
+        "log": table_sink(tmp_path / "logged", format="jsonl"),
     }
     program = PROGRAM.replace("log(b.shop)", "log(99)").replace("log(a.who)", "log(98)")
     with settings(spark, SMALL):
-        done = ensue.act(program, table, receivers, **OPTIONS)
+        done = act(table, program, receivers, **OPTIONS)
     notified = spark.read.parquet(str(tmp_path / "notified")).toArrow()
     assert notified.schema.names == ["delivery_id", "action", "arg_1", "since"]
     assert notified.schema.field("since").type == INSTANT
@@ -164,11 +168,11 @@ def test_sinks_of_spark_get_the_rows(spark: SparkSession, tmp_path: Path) -> Non
     assert done.delivered == notified.num_rows + len(lines)
 
 
-@pytest.mark.parametrize("missing", ["checkpoint", "dead_letters"])
+@pytest.mark.parametrize("missing", ["checkpointLocation", "dead_letters"])
 def test_what_a_stream_cannot_do_without(spark: SparkSession, tmp_path: Path, missing: str) -> None:
-    options = {"checkpoint": str(tmp_path / "checkpoint"), "dead_letters": tmp_path / "dead"}
-    del options[missing]
     feed = feed_of(tmp_path / "in", [history(5, seed=7)])
+    place = None if missing == "checkpointLocation" else tmp_path / "checkpoint"
+    dead = None if missing == "dead_letters" else tmp_path / "dead"
     with pytest.raises(SchemaError, match=missing) as caught:
-        run(spark, feed, Kept().receivers, **options)
+        run(spark, feed, Kept().receivers, place, dead_letters=dead)
     assert caught.value.code == "stream-option"

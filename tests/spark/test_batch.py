@@ -337,7 +337,7 @@ def test_nothing_runs_before_an_action(spark: SparkSession) -> None:
     columns = ["id AS t", "if(id % 2 = 0, 'A', 'B') AS type", "7L AS id"]
     frame = unreadable(spark.range(4)).selectExpr(*columns)
     one = detect(frame, RETURNING)
-    several = ensue.run(f"{QUERY}; {RETURNING}", frame, **COLUMNS)
+    several = ensue.run(frame, f"{QUERY}; {RETURNING}", **COLUMNS)
     assert one.columns == ["id", "first", "last"]
     assert several["pattern_1"].columns == ["id", "start", "end", "a", "b"]
     for found in (one, several["pattern_2"]):
@@ -366,14 +366,14 @@ def parquet(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Da
 
 
 def test_patterns_with_the_same_keys_share_a_scan_and_a_shuffle(parquet: DataFrame) -> None:
-    found = ensue.run(PROGRAM, parquet, match_id=True, **COLUMNS)
+    found = ensue.run(parquet, PROGRAM, match_id=True, **COLUMNS)
     assert list(found) == ["pair", "lone", "x_and_X", "any_pair"]
     plans = [plan_text(frame) for frame in (*found.shared, found["any_pair"])]
     assert len(plans) == 2
     for text in plans:
         assert len(re.findall(r"^\(\d+\) Exchange", text, re.MULTILINE)) == 1
         assert len(re.findall(r"^\(\d+\) Scan parquet", text, re.MULTILINE)) == 1
-    local = ensue.run(PROGRAM, parquet.toArrow(), match_id=True, **COLUMNS)
+    local = ensue.run(parquet.toArrow(), PROGRAM, match_id=True, **COLUMNS)
     for name, table in local.items():
         assert rows(found[name]) == rows(table), name
         assert found[name].toArrow().schema == table.schema
@@ -383,7 +383,7 @@ def test_patterns_with_the_same_keys_share_a_scan_and_a_shuffle(parquet: DataFra
 
 
 def test_all_matches_come_in_one_action(parquet: DataFrame) -> None:
-    found, local = (ensue.run(PROGRAM, events, **COLUMNS) for events in (parquet, parquet.toArrow()))
+    found, local = (ensue.run(events, PROGRAM, **COLUMNS) for events in (parquet, parquet.toArrow()))
     together = found.together()
     assert together.toArrow().schema == local.together().schema
     assert rows(together) == rows(local.together())
@@ -395,7 +395,7 @@ def test_a_column_of_two_types_does_not_fit_into_one_table(parquet: DataFrame) -
     number, text = (f"PATTERN {name} (A a) PARTITION BY id RETURN a.{name} AS x" for name in ("t", "note"))
     for program in (f"{number}; {text}", f"{number}; PATTERN (A a) PARTITION BY id RETURN a.t AS pattern"):
         for events in (parquet, parquet.toArrow()):
-            found = ensue.run(program, events, **COLUMNS)
+            found = ensue.run(events, program, **COLUMNS)
             with pytest.raises(ensue.SchemaError, match="one-table"):
                 found.together()
 
@@ -456,8 +456,17 @@ def test_work_is_spread_where_there_is_a_window(spark: SparkSession, monkeypatch
 def test_a_runaway_query_stops_and_names_the_key(spark: SparkSession) -> None:
     table = pa.table({"t": range(40), "type": ["A"] * 20 + ["B"] * 20, "id": ["calm"] * 2 + ["busy"] * 38})
     with pytest.raises(PySparkException) as caught:
-        detect(frame_of(spark, table), "PATTERN hot SEQ(A a, B b) PARTITION BY id WITHIN 50", limit=10).collect()
-    for part in ("error[too-many-matches]", "pattern `hot` has more than 10 matches", "id = 'busy'", "`limit=`"):
+        detect(
+            frame_of(spark, table),
+            "PATTERN hot SEQ(A a, B b) PARTITION BY id WITHIN 50",
+            limits=ensue.Limits(matches=10),
+        ).collect()
+    for part in (
+        "error[too-many-matches]",
+        "pattern `hot` has more than 10 matches",
+        "id = 'busy'",
+        "`limits=ensue.Limits(matches=...)`",
+    ):
         assert part in str(caught.value)
 
 
@@ -487,10 +496,10 @@ BAD_SCHEMAS = {
     "time in another case": ("T bigint, type string, id bigint", "no-such-column", ["did you mean `T`?"]),
     "float time": ("t double, type string, id bigint", "time-type", ["column `t`", "double"]),
     "text time": ("t string, type string, id bigint", "time-type", ["column `t`", "string"]),
-    "decimal time": ("t decimal(10, 2), type string, id bigint", "time-type", ["column `t`", "not a time"]),
+    "decimal time": ("t decimal(10, 2), type string, id bigint", "time-type", ["column `t`", "must be a timestamp"]),
     "interval time": ("t interval day to second, type string, id bigint", "time-type", ["column `t`", "duration"]),
-    "type of numbers": ("t bigint, type int, id bigint", "stream-type", ["column `type` holds int32"]),
-    "type of bytes": ("t bigint, type binary, id bigint", "stream-type", ["column `type` holds binary"]),
+    "type of numbers": ("t bigint, type int, id bigint", "stream-type", ["column `type` must be text", "int32"]),
+    "type of bytes": ("t bigint, type binary, id bigint", "stream-type", ["column `type` must be text", "binary"]),
     "list key": ("t bigint, type string, id array<int>", "type-clash", ["PARTITION BY names `id`", "cannot be"]),
     "map key": ("t bigint, type string, id map<string, int>", "type-clash", ["PARTITION BY names `id`", "cannot be"]),
     "struct key": ("t bigint, type string, id struct<x: int>", "type-clash", ["PARTITION BY names `id`", "cannot be"]),
@@ -511,7 +520,7 @@ def test_columns_that_cannot_be_used(name: str, spark: SparkSession) -> None:
     with settings(spark, {"spark.sql.caseSensitive": "true" if name == "a name twice" else "false"}):
         frame = frame_with(spark, schema)
         refused(lambda: detect(frame), code, *parts)
-        refused(lambda: ensue.run(QUERY, frame, **COLUMNS), code, *parts)
+        refused(lambda: ensue.run(frame, QUERY, **COLUMNS), code, *parts)
 
 
 def test_columns_of_one_table_of_several_are_named_with_it(spark: SparkSession) -> None:
@@ -579,8 +588,8 @@ def test_views_tables_and_cached_frames(spark: SparkSession, events: DataFrame) 
 @needs_incidents
 def test_incidents(spark: SparkSession) -> None:
     program = ";".join((PING_PONG, REOPENED, ABANDONED))
-    found = ensue.run(program, frame_of(spark, log()), time="time", type="activity", match_id=True)
-    local = ensue.run(program, log(), time="time", type="activity", match_id=True)
+    found = ensue.run(frame_of(spark, log()), program, time="time", type="activity", match_id=True)
+    local = ensue.run(log(), program, time="time", type="activity", match_id=True)
     for name, table in local.items():
         assert table.num_rows > 100
         assert rows(found[name]) == rows(table), name

@@ -58,8 +58,8 @@ def test_beliefs_of_a_dataframe_are_those_of_its_rows(spark: SparkSession) -> No
     frame = spark.createDataFrame(table)
     moment = "2023-11-14 22:13:50"
     for at in (None, moment):
-        found = ensue.beliefs(frame, PROGRAM, time="at", type="type", at=at)
-        wanted = ensue.beliefs(table, PROGRAM, time="at", type="type", at=at)
+        found = ensue.beliefs.of(frame, PROGRAM, time="at", type="type", at=at)
+        wanted = ensue.beliefs.of(table, PROGRAM, time="at", type="type", at=at)
         assert same(rows_of(found.marginal("alice")), rows_of(wanted.marginal("alice")))
         given = "bob in den"
         assert same(
@@ -71,8 +71,8 @@ def test_beliefs_of_a_dataframe_are_those_of_its_rows(spark: SparkSession) -> No
 
 def test_tracking_a_dataframe_gives_every_row_its_columns(spark: SparkSession) -> None:
     table = homes()
-    found = ensue.track(spark.createDataFrame(table), PROGRAM, COLUMNS, time="at", type="type")
-    assert same(rows_of(found), rows_of(ensue.track(table, PROGRAM, COLUMNS, time="at", type="type")))
+    found = ensue.beliefs.track(spark.createDataFrame(table), PROGRAM, COLUMNS, time="at", type="type")
+    assert same(rows_of(found), rows_of(ensue.beliefs.track(table, PROGRAM, COLUMNS, time="at", type="type")))
     query = PROGRAM + "; PATTERN SEQ(Other o) WHERE P(anyone in den) > 0.3 RETURN o.home AS home, o.at AS at"
     matches = ensue.detect(spark.createDataFrame(table), query, time="at", type="type")
     assert rows_of(matches) == rows_of(ensue.detect(table, query, time="at", type="type")) != []
@@ -84,7 +84,9 @@ def test_a_stream_with_a_restart_gives_what_one_run_gives(spark: SparkSession, t
     feed = feed_of(tmp_path / "events", [table.slice(0, 10), table.slice(10, 10)])
 
     def run() -> list[dict[str, Any]]:
-        frame = ensue.track(feed.stream(spark, "at"), PROGRAM, COLUMNS, time="at", type="type", reason="why", buckets=2)
+        frame = ensue.beliefs.track(
+            feed.stream(spark, "at"), PROGRAM, COLUMNS, time="at", type="type", reason="why", buckets=2
+        )
         rows: list[dict[str, Any]] = run_to_end(frame, tmp_path / "checkpoint").rows.to_pylist()
         return [row for row in rows if row["at"] < instants([FAR])[0].as_py()]
 
@@ -94,7 +96,7 @@ def test_a_stream_with_a_restart_gives_what_one_run_gives(spark: SparkSession, t
     feed.put(last)
     rows += run()
     late = [row for row in rows if row["why"] is not None]
-    wanted = ensue.track(table, PROGRAM, COLUMNS, time="at", type="type", reason="why")
+    wanted = ensue.beliefs.track(table, PROGRAM, COLUMNS, time="at", type="type", reason="why")
     found = pa.Table.from_pylist([row for row in rows if row["why"] is None], wanted.schema)
     assert same(rows_of(found), rows_of(wanted))
     assert [row["den"] for row in late] == [None]
@@ -104,7 +106,7 @@ def test_there_is_no_last_belief_of_a_stream(spark: SparkSession) -> None:
     columns = ("timestamp AS at", "'Seen' AS type", "value AS home", "'a' AS person", "'b' AS source", "'c' AS target")
     frame = spark.readStream.format("rate").load().selectExpr(*columns)
     with pytest.raises(ensue.SchemaError, match="state-stream"):
-        ensue.beliefs(frame, PROGRAM, time="at", type="type")
+        ensue.beliefs.of(frame, PROGRAM, time="at", type="type")
 
 
 PATTERNS = f"""{PROGRAM};
@@ -128,9 +130,9 @@ def test_patterns_on_a_stream_ask_states_as_in_a_batch(spark: SparkSession, tmp_
 
     def run() -> None:
         frame = feed.stream(spark, "at", "15 seconds")
-        options = {"time": "at", "type": "type", "buckets": 2, "checkpoint": str(tmp_path / "state")}
+        options = {"time": "at", "type": "type", "buckets": 2, "checkpointLocation": str(tmp_path / "state")}
         with settings(spark, SMALL):
-            ensue.start(PATTERNS, frame, to=folders, available_now=True, **options).wait()
+            ensue.start(frame, PATTERNS, to=folders, trigger={"availableNow": True}, **options).awaitTermination()
 
     run()
     state = ensue.stream_state(str(tmp_path / "state"), spark)
@@ -141,7 +143,7 @@ def test_patterns_on_a_stream_ask_states_as_in_a_batch(spark: SparkSession, tmp_
     feed.put(last)
     run()
     everything = spark.createDataFrame(pa.concat_tables([table, last, last]))
-    wanted = ensue.run(PATTERNS, everything, time="at", type="type")
+    wanted = ensue.run(everything, PATTERNS, time="at", type="type")
     for name, folder in folders.items():
         listed = rows_of(wanted[name])
         assert len(listed) > 3
@@ -165,9 +167,11 @@ def test_states_of_a_checkpoint_cannot_be_changed(spark: SparkSession, tmp_path:
     query = PATTERNS.split("PATTERN anywhere")[0]
 
     def run(program: str, **more: Any) -> None:
-        options = {"time": "at", "type": "type", "checkpoint": str(tmp_path / "state"), "to": str(tmp_path / "out")}
+        places = {"checkpointLocation": str(tmp_path / "state"), "to": str(tmp_path / "out")}
+        options = {"time": "at", "type": "type", **places}
         with settings(spark, SMALL):
-            ensue.start(program, feed.stream(spark, "at"), available_now=True, **options, **more).wait()
+            handle = ensue.start(feed.stream(spark, "at"), program, trigger={"availableNow": True}, **options, **more)
+            handle.awaitTermination()
 
     run(query)
     for changed in (query.replace("RELIABILITY 0.8", "RELIABILITY 0.7"), query.replace("> 0.2", "> 0.3")):

@@ -88,7 +88,7 @@ def detect_frames(case: Case, frames: Any) -> dict[str, DataFrame]:
         warnings.simplefilter("ignore", EnsueWarning)
         if has_rules(case):
             tables = case.fixed_tables()
-            found = ensue.run(case.query, frames, time="time", type=type_column, end=end, tables=tables)
+            found = ensue.run(frames, case.query, time="time", type=type_column, end=end, tables=tables)
         else:
             found = {"": ensue.detect(frames, case.query, time="time", type=type_column, end=end)}
     assert all(isinstance(frame, DataFrame) for frame in found.values())

@@ -104,17 +104,17 @@ def test_violations_of_a_stream(spark: SparkSession, tmp_path: Path) -> None:
     feed = feed_of(tmp_path / "events", list(pieces(table, 3)))
     with settings(spark, SMALL):
         running = ensue.start(
-            PROGRAM,
             feed.stream(spark, "t"),
+            PROGRAM,
             to=str(tmp_path / "matches"),
             violations=str(tmp_path / "violations"),
-            checkpoint=str(tmp_path / "checkpoint"),
+            checkpointLocation=str(tmp_path / "checkpoint"),
             time="t",
             type="type",
             buckets=2,
-            available_now=True,
+            trigger={"availableNow": True},
         )
-        assert running.wait(120)
+        assert running.awaitTermination(120)
     matches = spark.read.parquet(str(tmp_path / "matches")).drop("batch").toArrow()
     broken = spark.read.parquet(str(tmp_path / "violations")).drop("batch", "matches_missing").toArrow()
     # What may be missing is said as it is known when the violation comes to light.
@@ -134,23 +134,23 @@ def test_the_state_shrinks_and_a_change_of_constraints_is_refused(spark: SparkSe
         feed = feed_of(tmp_path / f"events-{name}", [half.slice(0, 200), half.slice(200)])
         with settings(spark, SMALL):
             ensue.start(
-                constraints + PATTERN,
                 feed.stream(spark, "t"),
+                constraints + PATTERN,
                 to=str(tmp_path / f"matches-{name}"),
-                checkpoint=str(tmp_path / name),
+                checkpointLocation=str(tmp_path / name),
                 time="t",
                 type="type",
                 buckets=2,
-                available_now=True,
-            ).wait(120)
+                trigger={"availableNow": True},
+            ).awaitTermination(120)
         kept[name] = ensue.stream_state(str(tmp_path / name), spark).toPandas()["events"].sum()
     assert 0 < kept["all"] < kept["some"]
     with pytest.raises(ensue.StateError) as caught:
         ensue.start(
-            ends_only + PATTERN,
             feed_of(tmp_path / "more", [half]).stream(spark, "t"),
+            ends_only + PATTERN,
             to=str(tmp_path / "matches-more"),
-            checkpoint=str(tmp_path / "all"),
+            checkpointLocation=str(tmp_path / "all"),
             time="t",
             type="type",
             buckets=2,

@@ -41,7 +41,7 @@ def test_a_match_of_a_batch_is_proved(spark: SparkSession) -> None:
 
 def test_too_many_rows_and_streams_are_refused(spark: SparkSession) -> None:
     with pytest.raises(ensue.SchemaError) as many:
-        ensue.why_not(spark.createDataFrame(EVENTS), PAID, time="t", type="type", limit=3)
+        ensue.why_not(spark.createDataFrame(EVENTS), PAID, time="t", type="type", most_choices=3)
     assert many.value.code == "rows-in-process"
     stream = spark.readStream.format("rate").load().selectExpr("timestamp", "value AS id", "'Order' AS type")
     with pytest.raises(ensue.SchemaError) as endless:
@@ -54,22 +54,22 @@ def test_what_a_stopped_stream_waits_for(spark: SparkSession, tmp_path: Path) ->
     checkpoint = str(tmp_path / "checkpoint")
     with settings(spark, SMALL):
         running = ensue.start(
-            PROGRAM,
             feed.stream(spark, "t", "10 seconds"),
+            PROGRAM,
             to=dict.fromkeys(("ordered", "either", "quiet"), lambda rows, batch: None),
-            checkpoint=checkpoint,
+            checkpointLocation=checkpoint,
             time="t",
             type="type",
             buckets=2,
             status=False,
         )
     with running:
-        running.process_all()
-    found = ensue.waiting(PROGRAM, checkpoint, spark=spark)
+        running.processAllAvailable()
+    found = ensue.waiting(checkpoint, PROGRAM, spark=spark)
     said = sorted((row["name"], row["id"], row["awaited"].split(" after")[0]) for row in found.to_pylist())
     assert said[:2] == [("either", 3, "E e"), ("either", 5, "E e")]
     assert said[2:5] == [("ordered", 1, "B b"), ("ordered", 2, "C c"), ("ordered", 5, "B b")]
     assert [(name, key) for name, key, _ in said[5:]] == [("quiet", 4)]
     with pytest.raises(ensue.StateError) as other:
-        ensue.waiting(PAID.replace("10", "10 minutes"), checkpoint, spark=spark)
+        ensue.waiting(checkpoint, PAID.replace("10", "10 minutes"), spark=spark)
     assert other.value.code == "state-query"

@@ -55,8 +55,8 @@ def test_a_range_gives_what_it_gives_in_process(spark: SparkSession, tmp_path: P
     spark.createDataFrame(archive()).write.parquet(str(tmp_path / "archive"))
     frame = spark.read.parquet(str(tmp_path / "archive"))
     asked: dict[str, Any] = {"time": "t", "type": "type", "since": SINCE, "until": UNTIL}
-    expected = ensue.run(PROGRAM, archive(), **asked)
-    found = ensue.run(PROGRAM, frame, **asked)
+    expected = ensue.run(archive(), PROGRAM, **asked)
+    found = ensue.run(frame, PROGRAM, **asked)
     for name, matches in expected.items():
         assert matches.num_rows > 0
         assert counted(found[name].toArrow()) == counted(matches)

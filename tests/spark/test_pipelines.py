@@ -103,7 +103,7 @@ actions:
 @pytest.mark.parametrize("streaming", [False, True], ids=["batch", "stream"])
 def test_rows_to_a_webhook(spark: SparkSession, tmp_path: Path, streaming: bool) -> None:
     write_events(tmp_path, 1, [("08:00", "Order", 1), ("08:10", "Paid", 1), ("12:00", "Other", 0)])
-    stream = "mode: stream\ncheckpoint: checkpoint\ntrigger: once" if streaming else ""
+    stream = "mode: stream\ncheckpointLocation: checkpoint\ntrigger: {availableNow: true}" if streaming else ""
     with Server() as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         text = f"""
@@ -146,8 +146,8 @@ def test_all_outputs_of_a_stream(spark: SparkSession, tmp_path: Path) -> None:
     """Matches, calls, violations, partial matches and late rows come from one stream, rejected records beside it."""
     text = f"""{EVERYTHING}
 mode: stream
-checkpoint: checkpoint
-trigger: available-now
+checkpointLocation: checkpoint
+trigger: {{availableNow: true}}
 timed_out:
   pair: console
 sources: {SOURCE}
@@ -202,8 +202,8 @@ def test_constraints_alone(spark: SparkSession, tmp_path: Path) -> None:
     write_events(tmp_path, 1, [("08:20", "Paid", 3), ("08:30", "Order", 3), ("12:00", "Other", 0)])
     text = f"""
 mode: stream
-checkpoint: checkpoint
-trigger: once
+checkpointLocation: checkpoint
+trigger: {{availableNow: true}}
 query: CONSTRAINT PRIOR(Order, Paid) PARTITION BY id
 sources: {SOURCE}
     watermark: 0 seconds
@@ -244,8 +244,8 @@ query: {STREAM_QUERY}
 sources: {SOURCE}
     watermark: 0 seconds
 outputs: {{pair: {output}}}
-checkpoint: checkpoint
-trigger: {trigger}
+checkpointLocation: checkpoint
+trigger: {{{trigger}}}
 spark:
   master: local[2]
   memory: 1g
@@ -255,10 +255,10 @@ spark:
 
 def test_stream_goes_on_where_it_was(spark: SparkSession, tmp_path: Path) -> None:
     write_events(tmp_path, 1, [("08:00", "Order", 1), ("08:05", "Order", 2)])
-    run_text(stream_text("available-now"), tmp_path)
+    run_text(stream_text("availableNow: true"), tmp_path)
     assert ids_in(tmp_path / "out", "json") == []
     write_events(tmp_path, 2, [("08:10", "Paid", 1), ("08:11", "Paid", 2), ("12:00", "Other", 0)])
-    ran, _ = run_text(stream_text("available-now"), tmp_path)
+    ran, _ = run_text(stream_text("availableNow: true"), tmp_path)
     assert not ran.stopped
     assert ids_in(tmp_path / "out", "json") == [1, 2]
 
@@ -275,7 +275,7 @@ STATE_QUERY = """|
 def test_patterns_of_a_pipeline_ask_states(spark: SparkSession, tmp_path: Path) -> None:
     """The second order finds the shop busy already. A stream that is stopped between knows what a batch knows."""
     events = [("08:00", "Order", 1), ("08:05", "Order", 2), ("08:10", "Paid", 1), ("08:11", "Paid", 2)]
-    text = stream_text("available-now").replace(STREAM_QUERY, STATE_QUERY)
+    text = stream_text("availableNow: true").replace(STREAM_QUERY, STATE_QUERY)
     write_events(tmp_path, 1, events[:2])
     run_text(text, tmp_path)
     write_events(tmp_path, 2, [*events[2:], ("12:00", "Other", 0)])
@@ -293,7 +293,7 @@ def test_stream_stops_when_told(spark: SparkSession, tmp_path: Path) -> None:
     def show(name: str, rows: pa.Table) -> None:
         found.append(name)
 
-    pipeline = read_pipeline_text(stream_text("1 second", "console"), tmp_path / "pipeline.yaml", {})
+    pipeline = read_pipeline_text(stream_text("processingTime: 1 second", "console"), tmp_path / "pipeline.yaml", {})
     deadline = time.monotonic() + 900
     ran = run_pipeline(pipeline, show, stop=lambda: bool(found) or time.monotonic() > deadline)
     assert ran.stopped
@@ -306,7 +306,7 @@ def test_a_process_that_is_killed_loses_nothing(spark: SparkSession, tmp_path: P
     write_events(
         tmp_path, 1, [("08:00", "Order", 1), ("08:05", "Paid", 1), ("08:06", "Order", 2), ("08:30", "Other", 0)]
     )
-    (tmp_path / "pipeline.yaml").write_text(stream_text("1 second"))
+    (tmp_path / "pipeline.yaml").write_text(stream_text("processingTime: 1 second"))
     command = [sys.executable, "-m", "ensue.apps.cli", "run", str(tmp_path / "pipeline.yaml")]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=dict(os.environ))
     try:
@@ -324,5 +324,5 @@ def test_a_process_that_is_killed_loses_nothing(spark: SparkSession, tmp_path: P
         assert "the next run resumes from here" in said
     assert ids_in(tmp_path / "out", "json") == [1]
     write_events(tmp_path, 2, [("08:40", "Paid", 2), ("12:00", "Other", 0)])
-    run_text(stream_text("available-now"), tmp_path)
+    run_text(stream_text("availableNow: true"), tmp_path)
     assert ids_in(tmp_path / "out", "json") == [1, 2]

@@ -104,7 +104,7 @@ def test_a_pipeline_is_read_as_it_is_now_and_left_alone(
         "report": "report.html",
         "rows": 9,
         "matches": {"pair": 3},
-        "shown": ["2 of 3 keys of id", "2 of 3 matches"],
+        "shown": ["2 of 3 keys (id)", "2 of 3 matches"],
     }
     assert "<title>pairs</title>" in (tmp_path / "report.html").read_text(encoding="utf-8")
     assert not (tmp_path / "state").exists()

@@ -31,13 +31,13 @@ def history(rows: int, seed: int) -> pa.Table:
 
 
 def in_process(table: pa.Table) -> dict[str, pa.Table]:
-    return dict(ensue.run(PROGRAM, table, time="t", type="type", tables={"weight": WEIGHTS}))
+    return dict(ensue.run(table, PROGRAM, time="t", type="type", tables={"weight": WEIGHTS}))
 
 
 def test_batch(spark: SparkSession) -> None:
     table = history(400, seed=1)
     weights = spark.createDataFrame(WEIGHTS)
-    found = ensue.run(PROGRAM, spark.createDataFrame(table), time="t", type="type", tables={"weight": weights})
+    found = ensue.run(spark.createDataFrame(table), PROGRAM, time="t", type="type", tables={"weight": weights})
     expected = in_process(table)
     assert list(found) == ["reach", "heavy"]
     assert expected["reach"].num_rows > table.num_rows
@@ -68,14 +68,14 @@ def test_stream_with_a_restart_and_a_table_that_has_changed(spark: SparkSession,
 def run(spark: SparkSession, feed: Feed, folder: Path, weights: Any) -> None:
     with settings(spark, SMALL):
         running = ensue.start(
-            PROGRAM,
             feed.stream(spark, "t", "3 seconds"),
+            PROGRAM,
             to={name: str(folder / name) for name in ("reach", "heavy")},
-            checkpoint=str(folder / "checkpoint"),
+            checkpointLocation=str(folder / "checkpoint"),
             time="t",
             type="type",
-            available_now=True,
+            trigger={"availableNow": True},
             tables={"weight": weights},
             status=False,
         )
-        running.wait()
+        running.awaitTermination()

@@ -84,7 +84,7 @@ class TestJava:
         with pytest.raises(ensue.SetupError) as caught:
             java.find_java()
         assert caught.value.code == "old-java"
-        assert f"{executable} is Java {version}, Spark needs Java 17 or newer" in str(caught.value)
+        assert f"Spark requires Java 17 or newer, but {executable} is Java {version}" in str(caught.value)
 
     def test_java_home_comes_first(self, fake_java: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
         fake_java("path", 'openjdk version "17.0.1"')
@@ -148,7 +148,7 @@ def test_starting_leaves_out_the_module_and_restores_the_environment(
 def test_pyspark_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     java.require_pyspark()
     monkeypatch.setattr("pyspark.__version__", "3.5.1")
-    with pytest.raises(ensue.SetupError, match=r"PySpark 3\.5\.1 is installed") as caught:
+    with pytest.raises(ensue.SetupError, match=r"found PySpark 3\.5\.1") as caught:
         ensue.spark_session()
     assert caught.value.code == "old-pyspark"
     monkeypatch.setattr(java, "find_spec", lambda name: None)
@@ -298,9 +298,9 @@ class TestAdvice:
             session.advise(theirs)
         assert [str(item.message).split("\n") for item in caught] == [
             [
-                "this Spark session would be faster with",
-                '  spark.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", "2147483647")  # is 64m',
-                '  spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "1000000")  # is 10000',
+                "these settings would make this Spark session faster:",
+                '  spark.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", "2147483647")  # now 64m',
+                '  spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "1000000")  # now 10000',
             ]
         ]
         with pytest.warns(ensue.EnsueNotice, match="stateStore.providerClass") as caught:

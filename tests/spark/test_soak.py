@@ -145,7 +145,9 @@ def rows_of(saved: bytes) -> int:
     ],
 )
 def test_soak(query: str, shares: dict[str, float], feed: Feed, spark: SparkSession, tmp_path: Path) -> None:
-    found = ensue.detect(feed.stream(spark, "t", f"{DELAY} seconds"), query, time="t", type="type", limit=None)
+    found = ensue.detect(
+        feed.stream(spark, "t", f"{DELAY} seconds"), query, time="t", type="type", limits=ensue.Limits(matches=None)
+    )
     watch = Watch()
     counts: list[int] = []
 

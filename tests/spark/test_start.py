@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from rich.console import Console
 
 import ensue
-from ensue import EnsueError, Running
+from ensue import EnsueError, StreamHandle
 from inside import StatusLine, Totals
 from inside import StreamProgress as Progress
 from spark.streams import (
@@ -48,6 +48,7 @@ SCHEMA = pa.schema(
 PAIR = "PATTERN pair SEQ(A a, B b) PARTITION BY id WITHIN 5 seconds RETURN a.id AS id, a.t AS since, b.t AS until"
 ALONE = "PATTERN alone SEQ(A a, NOT C c) PARTITION BY id WITHIN 2 seconds"
 COLUMNS = {"time": "t", "type": "type"}
+TO_THE_END: dict[str, Any] = {"trigger": {"availableNow": True}}
 
 
 def history(rows: int, seed: int) -> pa.Table:
@@ -69,7 +70,7 @@ def one_row(moment: int, kind: str = "Z") -> pa.Table:
 
 def start(spark: SparkSession, program: str, sources: Any, **options: Any) -> Any:
     with settings(spark, SMALL):
-        return ensue.start(program, sources, **{**COLUMNS, "buckets": 2, "status": False, **options})
+        return ensue.start(sources, program, **{**COLUMNS, "buckets": 2, "status": False, **options})
 
 
 def detect(table: pa.Table, query: str, **options: Any) -> pa.Table:
@@ -99,10 +100,10 @@ def test_folders_late_rows_partial_matches_and_a_restart(spark: SparkSession, tm
             to={name: str(places[name]) for name in ("pair", "alone")},
             late=str(places["late"]),
             timed_out={"pair": str(places["partial"])},
-            checkpoint=str(tmp_path / "checkpoint"),
-            available_now=True,
+            checkpointLocation=str(tmp_path / "checkpoint"),
+            trigger={"availableNow": True},
         )
-        assert running.wait(timeout=1200)
+        assert running.awaitTermination(timeout=1200)
         return running
 
     first = run()
@@ -143,10 +144,10 @@ def test_all_patterns_go_to_one_place(spark: SparkSession, tmp_path: Path) -> No
         feed.stream(spark, "t"),
         to=str(tmp_path / "all"),
         timed_out={"pair": str(tmp_path / "partial")},
-        checkpoint=str(tmp_path / "checkpoint"),
-        available_now=True,
-    ).wait()
-    expected = ensue.run(f"{PAIR}; {ALONE}", table, **COLUMNS)
+        checkpointLocation=str(tmp_path / "checkpoint"),
+        trigger={"availableNow": True},
+    ).awaitTermination()
+    expected = ensue.run(table, f"{PAIR}; {ALONE}", **COLUMNS)
     assert all(own.num_rows > 10 for own in expected.values())
     assert lines(written(spark, tmp_path / "all")) == lines(expected.together())
     assert written(spark, tmp_path / "partial").column_names == ["id", "since", "until", "waiting_for"]
@@ -154,8 +155,8 @@ def test_all_patterns_go_to_one_place(spark: SparkSession, tmp_path: Path) -> No
 
 def test_nothing_found_leaves_a_folder_that_can_be_read(spark: SparkSession, tmp_path: Path) -> None:
     feed = feed_of(tmp_path / "in", [one_row(START), one_row(FAR)])
-    options = {"to": str(tmp_path / "pair"), "checkpoint": str(tmp_path / "checkpoint"), "available_now": True}
-    start(spark, PAIR, feed.stream(spark, "t"), **options).wait()
+    options = {"to": str(tmp_path / "pair"), "checkpointLocation": str(tmp_path / "checkpoint"), **TO_THE_END}
+    start(spark, PAIR, feed.stream(spark, "t"), **options).awaitTermination()
     empty = spark.read.parquet(str(tmp_path / "pair"))
     assert empty.columns == ["id", "since", "until", "batch"]
     assert empty.count() == 0
@@ -184,19 +185,26 @@ def test_functions_different_keys_and_the_handle(spark: SparkSession, tmp_path: 
     frame = feed.stream(spark, "t")
     options = {
         "to": {name: sink(name) for name in found},
-        "checkpoint": str(tmp_path / "checkpoint/"),
-        "every": "0 seconds",
+        "checkpointLocation": str(tmp_path / "checkpoint/"),
+        "trigger": {"processingTime": "0 seconds"},
     }
     with start(spark, f"{PAIR}; {anywhere}", frame, **options) as running:
         assert len(running.queries) == 2
-        assert running.wait(timeout=0.1) is False
-        running.process_all()
+        assert running.awaitTermination(timeout=0.1) is False
+        running.processAllAvailable()
         assert all(0 in batches for batches in found.values())
         feed.put(one_row(FAR))
-        running.process_all()
-        assert running.is_active
-    assert not running.is_active
-    assert running.wait() is True
+        running.processAllAvailable()
+        assert running.isActive
+        assert repr(running).startswith("<StreamHandle: running, 2 queries, ")
+        assert running.status["isTriggerActive"] in (True, False)
+        assert running.exception() is None
+        assert running.id.split(",") == [query.id for query in running.queries]
+        assert {report["runId"] for report in running.recentProgress} == set(running.runId.split(","))
+        assert running.lastProgress["timestamp"] == max(report["timestamp"] for report in running.recentProgress)
+        assert "<th>matches</th>" in running._repr_html_()
+    assert not running.isActive
+    assert running.awaitTermination() is True
     for name, query in {"pair": PAIR, "anywhere": anywhere}.items():
         expected = detect(table, query)
         assert expected.num_rows > 30
@@ -216,10 +224,13 @@ def test_what_a_function_raises_ends_the_stream(spark: SparkSession, tmp_path: P
         if batch == 1 and len(seen) == 2:
             raise ValueError("the database is away")
 
-    options = {"to": fail, "checkpoint": str(tmp_path / "checkpoint"), "available_now": True}
+    options = {"to": fail, "checkpointLocation": str(tmp_path / "checkpoint"), **TO_THE_END}
+    running = start(spark, PAIR, feed.stream(spark, "t"), **options)
     with pytest.raises(StreamingQueryException, match="the database is away"):
-        start(spark, PAIR, feed.stream(spark, "t"), **options).wait()
-    start(spark, PAIR, feed.stream(spark, "t"), **options).wait()
+        running.awaitTermination()
+    assert "the database is away" in str(running.exception())
+    assert repr(running).startswith("<StreamHandle: failed, 1 query, ")
+    start(spark, PAIR, feed.stream(spark, "t"), **options).awaitTermination()
     assert seen[1] == seen[2]
     assert seen[1][0] == 1
     assert sum(count for _, count in set(seen)) == detect(table, PAIR).num_rows > 0
@@ -241,7 +252,7 @@ class Waiting:
 
 def test_a_stream_that_fails_is_told_although_another_goes_on() -> None:
     def wait(*queries: Waiting, timeout: float | None = None) -> bool:
-        return Running(None, "checkpoint", queries, False).wait(timeout)  # type: ignore[arg-type]
+        return StreamHandle(None, "checkpoint", queries, False).awaitTermination(timeout)  # type: ignore[arg-type]
 
     with pytest.raises(ValueError, match="away"):
         wait(Waiting(10**9), Waiting(3, ValueError("the database is away")))
@@ -262,7 +273,7 @@ class Begun:
     watermark: int
 
     def options(self, **changed: Any) -> dict[str, Any]:
-        options = {"to": lambda rows, batch: None, "checkpoint": str(self.checkpoint), "available_now": True}
+        options = {"to": lambda rows, batch: None, "checkpointLocation": str(self.checkpoint), **TO_THE_END}
         return {**options, **changed}
 
 
@@ -273,7 +284,7 @@ def begun(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Begu
     feed = feed_of(folder / "in", [table.slice(0, 200), table.slice(200, 100)])
     begun = Begun(feed, folder / "checkpoint", table, 0)
     running = start(spark, PAIR, feed.stream(spark, "t"), **begun.options())
-    running.wait()
+    running.awaitTermination()
     reports = running.queries[0].recentProgress
     return Begun(feed, folder / "checkpoint", table, milliseconds(reports[-1]["eventTime"]["watermark"]))
 
@@ -319,7 +330,7 @@ def test_a_narrower_query_goes_on(spark: SparkSession, begun: Begun, tmp_path: P
     for part in (begun.table.slice(300, 150), begun.table.slice(450), one_row(FAR)):
         begun.feed.put(part)
     frame = begun.feed.stream(spark, "t")
-    start(spark, NARROWER, frame, **begun.options(to=take, upgrade=True)).wait()
+    start(spark, NARROWER, frame, **begun.options(to=take, upgrade=True)).awaitTermination()
     everything = detect(begun.table, NARROWER)
     reached = pa.scalar(begun.watermark * 1000, pa.int64()).cast(INSTANT)
     expected = everything.filter(pa.compute.greater(everything.column("until"), reached))
@@ -371,15 +382,43 @@ def test_sinks_that_are_refused(title: str, spark: SparkSession, tmp_path: Path)
     code, program, options = SINKS[title]
     frame = Feed(tmp_path / "in", SCHEMA).stream(spark, "t")
     with pytest.raises(EnsueError) as refusal:
-        start(spark, program, frame, checkpoint=str(tmp_path / "checkpoint"), **options)
+        start(spark, program, frame, checkpointLocation=str(tmp_path / "checkpoint"), **options)
     assert refusal.value.code == code  # type: ignore[attr-defined]
     assert not (tmp_path / "checkpoint").exists()
+
+
+TRIGGERS: dict[str, Any] = {
+    "a text": "10 seconds",
+    "a word of its own": {"available_now": True},
+    "once, which Spark gives up": {"once": True},
+    "two words": {"availableNow": True, "processingTime": "1 second"},
+    "no": {"availableNow": False},
+    "a number": {"processingTime": 10},
+}
+
+
+@pytest.mark.parametrize("title", TRIGGERS)
+def test_triggers_that_are_refused(title: str, spark: SparkSession, tmp_path: Path) -> None:
+    frame = Feed(tmp_path / "in", SCHEMA).stream(spark, "t")
+    with pytest.raises(EnsueError, match="availableNow") as refusal:
+        start(spark, PAIR, frame, to="out", checkpointLocation="never", trigger=TRIGGERS[title])
+    assert refusal.value.code == "trigger"  # type: ignore[attr-defined]
+
+
+def test_transform_is_detect(spark: SparkSession, tmp_path: Path) -> None:
+    """On a static DataFrame, a stream and a table of pandas."""
+    table = history(200, seed=12)
+    find = ensue.matching(PAIR, **COLUMNS)
+    expected = lines(detect(table, PAIR))
+    assert lines(spark.createDataFrame(table).transform(find).toArrow()) == expected != []
+    assert len(table.to_pandas().pipe(find)) == len(expected)
+    assert Feed(tmp_path / "in", SCHEMA).stream(spark, "t").transform(find).isStreaming
 
 
 def test_what_is_no_stream_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     for sources in (history(3, seed=8), spark.createDataFrame(history(3, seed=8).to_pandas())):
         with pytest.raises(EnsueError, match="not-a-stream"):
-            start(spark, PAIR, sources, to="out", checkpoint=str(tmp_path / "checkpoint"))
+            start(spark, PAIR, sources, to="out", checkpointLocation=str(tmp_path / "checkpoint"))
 
 
 # --- the status line

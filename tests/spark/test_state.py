@@ -116,17 +116,17 @@ def test_a_stream_that_runs_and_then_has_stopped(spark: SparkSession, tmp_path: 
     checkpoint = str(tmp_path / "checkpoint")
     with settings(spark, SMALL):
         running = ensue.start(
-            PROGRAM,
             feed.stream(spark, "t", "10 seconds"),
+            PROGRAM,
             to=dict.fromkeys(("ordered", "either", "quiet"), lambda rows, batch: None),
-            checkpoint=checkpoint,
+            checkpointLocation=checkpoint,
             time="t",
             type="type",
             buckets=2,
             status=False,
         )
     with running:
-        running.process_all()
+        running.processAllAvailable()
         check_state(running.state())
         check_state(ensue.stream_state(f"{checkpoint}/"))
     check_state(ensue.stream_state(checkpoint, spark))

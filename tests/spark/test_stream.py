@@ -108,9 +108,10 @@ def test_any_cut_and_disorder(seed: int, parts: int, query: str, spark: SparkSes
     arrived = table.take(pa.array(disordered(ends, 3 * SECOND, seed)))
     feed = feed_of(tmp_path / "in", [*cut(arrived, parts, seed), far_row()])
     ran = run_to_end(
-        detect(feed.stream(spark, "t", "3 seconds"), query, match_id=True, limit=None), tmp_path / "checkpoint"
+        detect(feed.stream(spark, "t", "3 seconds"), query, match_id=True, limits=ensue.Limits(matches=None)),
+        tmp_path / "checkpoint",
     )
-    batch = detect(table, query, match_id=True, limit=None)
+    batch = detect(table, query, match_id=True, limits=ensue.Limits(matches=None))
     assert batch.num_rows > 20
     assert ran.rows.schema == batch.schema
     assert lines(ran.rows) == lines(batch)

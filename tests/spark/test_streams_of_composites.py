@@ -125,8 +125,8 @@ def test_tables_per_stream_and_several_results(spark: SparkSession) -> None:
         name: table.filter(pa.compute.equal(table["type"], name)).drop_columns("type")
         for name in ("Pay", "Leave", "Enter")
     }
-    expected = ensue.run(program, tables, time="t")
-    found = ensue.run(program, {name: spark.createDataFrame(own) for name, own in tables.items()}, time="t")
+    expected = ensue.run(tables, program, time="t")
+    found = ensue.run({name: spark.createDataFrame(own) for name, own in tables.items()}, program, time="t")
     assert len(found.shared) == 1
     assert list(found) == ["paid", "visits", "entered"]
     for name, matches in found.items():
@@ -157,7 +157,7 @@ def test_a_stream_goes_on_after_a_restart_and_shows_what_it_keeps(spark: SparkSe
     for part in (*parts[2:], far_row()):
         feed.put(part)
     _run(spark, program, feed, tmp_path)
-    expected = ensue.run(program, table, time="t", type="type", match_id=True)
+    expected = ensue.run(table, program, time="t", type="type", match_id=True)
     for name, matches in expected.items():
         written = spark.read.parquet(str(tmp_path / name)).drop("batch").toArrow()
         assert lines(written) == lines(matches) != []
@@ -167,19 +167,19 @@ def _run(spark: SparkSession, program: str, feed: Feed, folder: Path, **options:
     names = ensue.parse(program).names
     with settings(spark, SMALL):
         running = ensue.start(
-            program,
             feed.stream(spark, "t"),
+            program,
             to={name: str(folder / name) for name in names},
-            checkpoint=str(folder / "checkpoint"),
+            checkpointLocation=str(folder / "checkpoint"),
             time="t",
             type="type",
             match_id=True,
             buckets=2,
-            available_now=True,
+            trigger={"availableNow": True},
             status=False,
             **options,
         )
-    running.wait()
+    running.awaitTermination()
     assert len(running.queries) == 1
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import ensue
 from draws import share
+from ensue.beliefs import Tracking
 from inside import (
     Constant,
     ExpectedCount,
@@ -77,7 +78,7 @@ def test_every_event_is_followed_by_what_brute_force_gives(data: st.DataObject, 
         "best": MostLikely(Constant("a")),
     }
     tracking, after = led_through(state, rows, policy)
-    found = ensue.track(
+    found = ensue.beliefs.track(
         table_of(rows), text_of(state), columns, time="t", type="type", policy=policy, probability="p", reason="why"
     ).to_pylist()
     for row, belief in zip(found, after, strict=True):
@@ -99,7 +100,7 @@ def test_in_the_end_the_joint_distribution_is_that_of_brute_force(data: st.DataO
     state = data.draw(states(keyed=data.draw(st.booleans())))
     rows = data.draw(events(state))
     tracking, _ = led_through(state, rows, policy)
-    found = ensue.beliefs(table_of(rows), text_of(state), time="t", type="type", policy=policy, probability="p")
+    found = ensue.beliefs.of(table_of(rows), text_of(state), time="t", type="type", policy=policy, probability="p")
     joint = found.joint().to_pylist()
     believed = {
         (tuple(row[name] for name in state.partition_by), tuple(row[v] for v in state.variables)): row["probability"]
@@ -124,10 +125,10 @@ def test_a_contradiction_is_an_error_iff_brute_force_meets_one(data: st.DataObje
         led_through(state, rows, "error")
     except oracle.ImpossibleError:
         with pytest.raises(ensue.QueryError) as raised:
-            ensue.beliefs(table_of(rows), text_of(state), time="t", type="type", probability="p")
+            ensue.beliefs.of(table_of(rows), text_of(state), time="t", type="type", probability="p")
         assert raised.value.code == "state-contradiction"
     else:
-        ensue.beliefs(table_of(rows), text_of(state), time="t", type="type", probability="p")
+        ensue.beliefs.of(table_of(rows), text_of(state), time="t", type="type", probability="p")
 
 
 @share(0.5)
@@ -138,9 +139,15 @@ def test_any_cut_with_restarts_is_one_run(data: st.DataObject, policy: str) -> N
     text, columns = text_of(state), {"chance": ProbabilityOf(data.draw(conditions(state)))}
     options: dict[str, Any] = {"time": "t", "type": "type", "policy": policy, "probability": "p"}
     limit = data.draw(st.sampled_from([4096, 1]))
-    whole = ensue.track(table_of(rows), text, columns, limit=limit, **options).to_pylist()
+    stepwise = {
+        "time": "t",
+        "type": "type",
+        "probability": "p",
+        "tracking": Tracking(policy=policy, largest_joint=limit),
+    }
+    whole = ensue.beliefs.track(table_of(rows), text, columns, largest_joint=limit, **options).to_pylist()
     cuts = sorted(data.draw(st.sets(st.integers(0, len(rows)), max_size=3)))
-    tracker = ensue.StateTracker(text, columns, limit=limit, **options)
+    tracker = ensue.Detector(text, measures=columns, **stepwise)
     given_rows: list[dict[str, Any]] = []
     begin, watermark = 0, -1
     for cut in cuts:
@@ -149,17 +156,17 @@ def test_any_cut_with_restarts_is_one_run(data: st.DataObject, policy: str) -> N
         watermark = max(watermark, ahead - 1)
         step = tracker.advance(table_of(batch), watermark=watermark)
         assert step.late.num_rows == 0
-        given_rows += step.rows.to_pylist()
+        given_rows += step.tracked.to_pylist()
         if data.draw(st.booleans()):
             saved = tracker.snapshot()
-            tracker = ensue.StateTracker(text, columns, limit=limit, **options)
+            tracker = ensue.Detector(text, measures=columns, **stepwise)
             tracker.restore(saved)
-    given_rows += tracker.finish(table_of(rows[begin:])).rows.to_pylist()
+    given_rows += tracker.finish(table_of(rows[begin:])).tracked.to_pylist()
     order = sorted(given_rows, key=lambda row: row["t"])
     assert [row["t"] for row in order] == [row["t"] for row in whole]
     for found, wanted in zip(order, whole, strict=True):
         assert close(found["chance"], wanted["chance"])
-    one = ensue.beliefs(table_of(rows), text, limit=limit, **options)
+    one = ensue.beliefs.of(table_of(rows), text, largest_joint=limit, **options)
     if rows:
         pairs = zip(
             sorted(map(str_items, tracker.beliefs().marginal("a").to_pylist())),
@@ -186,9 +193,9 @@ def test_the_past_is_what_was_believed_then(data: st.DataObject) -> None:
     options: dict[str, Any] = {"time": "t", "type": "type", "policy": "skip", "probability": "p"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = ensue.beliefs(table_of(rows), text_of(state), at=moment, **options)
+        found = ensue.beliefs.of(table_of(rows), text_of(state), at=moment, **options)
         asked = pa.table({"k": pa.array([1, 2], pa.int64()), "t": pa.array([moment, moment], pa.int64())})
-        listed = ensue.beliefs(table_of(rows), text_of(state), at=asked, **options)
+        listed = ensue.beliefs.of(table_of(rows), text_of(state), at=asked, **options)
     then = {}
     for (k,), known in tracking.keys.items():
         belief = known.belief

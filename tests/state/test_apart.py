@@ -22,7 +22,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::ensue.EnsueWarning", "ignore::e
 OPTIONS: dict[str, Any] = {"time": "t", "type": "type", "policy": "skip", "probability": "p"}
 
 
-def marginals(found: ensue.Beliefs, state: StateStatement) -> list[list[float]]:
+def marginals(found: ensue.beliefs.Beliefs, state: StateStatement) -> list[list[float]]:
     return [found.marginal(variable).column("probability").to_pylist() for variable in state.variables]
 
 
@@ -34,8 +34,8 @@ def test_one_change_of_independent_variables(data: st.DataObject) -> None:
     rows = data.draw(events(state, strange=False))[:1]
     if not rows:
         return
-    exact = ensue.beliefs(table_of(rows), text_of(state), **OPTIONS)
-    apart = ensue.beliefs(table_of(rows), text_of(state), limit=1, **OPTIONS)
+    exact = ensue.beliefs.of(table_of(rows), text_of(state), **OPTIONS)
+    apart = ensue.beliefs.of(table_of(rows), text_of(state), largest_joint=1, **OPTIONS)
     assert (exact.exact, apart.exact) == (True, False)
     assert exact.set_aside.num_rows == apart.set_aside.num_rows
     single = marginals(exact, state)
@@ -58,8 +58,8 @@ def test_questions_are_answered_from_the_product(data: st.DataObject) -> None:
     state = replace(data.draw(states(keyed=False)), drift=None)
     condition, assumed = data.draw(conditions(state)), data.draw(conditions(state))
     nothing = table_of([])
-    exact = ensue.beliefs(nothing, text_of(state), **OPTIONS)
-    apart = ensue.beliefs(nothing, text_of(state), limit=1, **OPTIONS)
+    exact = ensue.beliefs.of(nothing, text_of(state), **OPTIONS)
+    apart = ensue.beliefs.of(nothing, text_of(state), largest_joint=1, **OPTIONS)
     for ask in (
         lambda found: found.probability(condition),
         lambda found: found.given(assumed).probability(condition),
@@ -82,7 +82,7 @@ def test_many_people_are_kept_apart_and_it_is_said() -> None:
       ON Sign s: OBSERVE p0 IN y"""
     table = pa.table({"t": [1, 2, 3], "type": ["Left", "Left", "Sign"]})
     with pytest.warns(ensue.EnsueNotice, match="kept apart"):
-        found = ensue.beliefs(table, program, time="t", type="type")
+        found = ensue.beliefs.of(table, program, time="t", type="type")
     assert found.expected_count("y").column("expected").to_pylist() == [pytest.approx(1 + 29 * (2 / 30), abs=1e-3)]
     row = found.probability("p0 in y").to_pylist()[0]
     assert row["probability"] == 1.0
@@ -92,7 +92,7 @@ def test_many_people_are_kept_apart_and_it_is_said() -> None:
 def test_what_is_too_much_to_tell_apart_is_said() -> None:
     people = [f"p{number}" for number in range(40)]
     program = f"STATE s OF {', '.join(people)} IN (a, b, c, d, e) ON M m: MOVE p0 TO a"
-    found = ensue.beliefs(pa.table({"t": [1], "type": ["M"]}), program, time="t", type="type")
+    found = ensue.beliefs.of(pa.table({"t": [1], "type": ["M"]}), program, time="t", type="type")
     with pytest.raises(ensue.LimitError, match="state-question"):
         found.probability("count(a) = 5 and count(b) = 5 and count(c) = 5 and count(d) = 5")
     with pytest.raises(ensue.LimitError, match="state-question"):

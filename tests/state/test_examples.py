@@ -32,7 +32,7 @@ def rows(*events: tuple[Any, ...]) -> pa.Table:
 
 
 def chance(table: pa.Table, condition: str, program: str = HOME, **options: Any) -> float:
-    found = ensue.beliefs(table, program, time="t", type="type", **options).probability(condition)
+    found = ensue.beliefs.of(table, program, time="t", type="type", **options).probability(condition)
     [value] = found.column("probability").to_pylist()
     return value
 
@@ -57,7 +57,7 @@ def test_of_two_in_the_living_room_each_is_equally_likely_to_have_gone() -> None
     assert chance(events, "alice in den") == 0.5
     assert chance(events, "alice in den and bob in living") == 0.5
     assert chance(events, "everyone in den") == 0.0
-    told = ensue.beliefs(events, HOME, time="t", type="type").given("bob in den").probability("alice in living")
+    told = ensue.beliefs.of(events, HOME, time="t", type="type").given("bob in den").probability("alice in living")
     assert told.column("probability").to_pylist() == [1.0]
 
 
@@ -82,7 +82,7 @@ def test_a_hidden_markov_model_is_filtered_as_by_the_forward_algorithm_and_by_a_
     observed = random.integers(0, size, steps)
     table = pa.table({"t": range(steps), "type": ["Step"] * steps, "seen": [names[number] for number in observed]})
     columns = {name: f"P(x in {name})" for name in names}
-    found = ensue.track(table, program, columns, time="t", type="type").select(names).to_pandas().to_numpy()
+    found = ensue.beliefs.track(table, program, columns, time="t", type="type").select(names).to_pandas().to_numpy()
     forward = np.full(size, 1 / size)
     for step in range(steps):
         forward = (forward @ transition) * emission[:, observed[step]]
@@ -101,7 +101,7 @@ def test_time_alone_moves_by_powers_of_the_transition() -> None:
     table = pa.table({"t": [5], "type": ["Sign"]})
     matrix = np.array([[0.9, 0.1], [0.2, 0.8]])
     for moment, periods in ((5, 0), (9, 0), (10, 1), (39, 3), (10_000_005, 1_000_000)):
-        found = ensue.beliefs(table, program, time="t", type="type", at=moment).probability("a in x")
+        found = ensue.beliefs.of(table, program, time="t", type="type", at=moment).probability("a in x")
         wanted = np.linalg.matrix_power(matrix, periods)[0, 0]
         assert found.column("probability").to_pylist() == [pytest.approx(wanted, abs=1e-9)]
 
@@ -124,11 +124,11 @@ def test_a_contradiction_says_which_event_and_which_state() -> None:
 
 
 def test_contradicting_events_are_skipped_and_handed_back() -> None:
-    with pytest.warns(ensue.EnsueWarning, match="1 row that contradict the state took no part in state `location`"):
-        found = ensue.beliefs(rows(*IMPOSSIBLE), HOME, time="t", type="type", policy="skip")
+    with pytest.warns(ensue.EnsueWarning, match="1 row ignored: contradiction .state `location`"):
+        found = ensue.beliefs.of(rows(*IMPOSSIBLE), HOME, time="t", type="type", policy="skip")
     assert found.probability("alice in den").column("probability").to_pylist() == [1.0]
     assert found.set_aside.select(["t", "ensue_reason"]).to_pylist() == [
-        {"t": 2, "ensue_reason": "location: rows that contradict the state"}
+        {"t": 2, "ensue_reason": "ignored: contradiction (state `location`)"}
     ]
 
 
@@ -140,11 +140,11 @@ def test_a_reset_begins_anew_and_then_takes_the_event() -> None:
 
 def test_what_is_not_declared_is_an_error_or_handed_back() -> None:
     events = rows((1, "Entered", 1, "carol", None, None), (2, "Moved", 1, None, "outside", "livng"))
-    with pytest.raises(ensue.QueryError, match="`carol` in `person`, which is no variable of the state") as raised:
+    with pytest.raises(ensue.QueryError, match="unknown variable `carol` of state `location` in `person`") as raised:
         chance(events, "alice in den")
     assert raised.value.code == "state-value"
-    with pytest.warns(ensue.EnsueWarning, match="2 rows of an undeclared variable or value took no part"):
-        found = ensue.beliefs(events, HOME, time="t", type="type", policy="skip")
+    with pytest.warns(ensue.EnsueWarning, match="2 rows ignored: undeclared variable or value"):
+        found = ensue.beliefs.of(events, HOME, time="t", type="type", policy="skip")
     assert found.set_aside.num_rows == 2
     assert found.probability("everyone in outside").column("probability").to_pylist() == [1.0]
 
@@ -156,11 +156,11 @@ def test_rows_without_a_time_key_or_value_are_counted_and_handed_back() -> None:
         (1, "Entered", 1, None, None, None),
     )
     with pytest.warns(ensue.EnsueWarning):
-        found = ensue.beliefs(events, HOME, time="t", type="type")
+        found = ensue.beliefs.of(events, HOME, time="t", type="type")
     assert [row["ensue_reason"] for row in found.set_aside.to_pylist()] == [
-        "location: rows without a time",
-        "location: rows without a key",
-        "location: rows without a value that the change needs",
+        "ignored: no timestamp (state `location`)",
+        "ignored: no key (state `location`)",
+        "ignored: missing value (state `location`)",
     ]
 
 
@@ -230,7 +230,7 @@ def test_what_is_wrong_with_a_state_is_said_before_there_are_events(text: str, c
 )
 def test_what_is_wrong_with_a_question(question: str, code: str) -> None:
     program = "STATE p OF alice IN (den, shared) ON A a: MOVE alice TO den; STATE d OF door IN (open, shared)"
-    found = ensue.beliefs(pa.table({"t": [1], "type": ["A"]}), program, time="t", type="type")
+    found = ensue.beliefs.of(pa.table({"t": [1], "type": ["A"]}), program, time="t", type="type")
     with pytest.raises(ensue.QueryError) as raised:
         found.probability(question)
     assert raised.value.code == code
@@ -246,42 +246,44 @@ def test_what_is_wrong_with_a_question(question: str, code: str) -> None:
         ("MOVE a TO x PROBABILITY m.type", {}, "probability-value"),
         ("MOVE a TO x", {"probability": "chance"}, "no-such-column"),
         ("MOVE a TO x", {"policy": "ignore"}, "state-policy"),
-        ("MOVE a TO x", {"limit": 0}, "limit-type"),
+        ("MOVE a TO x", {"largest_joint": 0}, "limit-type"),
     ],
 )
 def test_what_is_wrong_with_the_events(change: str, options: dict[str, Any], code: str) -> None:
     table = pa.table({"t": [1], "type": ["M"], "flag": [True]})
     with pytest.raises(ensue.EnsueError) as raised:
-        ensue.beliefs(table, f"STATE s OF a IN (x, y) ON M m: {change}", time="t", type="type", **options)
+        ensue.beliefs.of(table, f"STATE s OF a IN (x, y) ON M m: {change}", time="t", type="type", **options)
     assert raised.value.code == code  # type: ignore[attr-defined]
 
 
 def test_a_program_without_a_state_has_no_beliefs() -> None:
     with pytest.raises(ensue.QueryError) as raised:
-        ensue.beliefs(pa.table({"t": [1]}), "PATTERN A a", time="t")
+        ensue.beliefs.of(pa.table({"t": [1]}), "PATTERN A a", time="t")
     assert raised.value.code == "no-state-declared"
 
 
 def test_results_are_of_the_kind_of_the_events() -> None:
     table = rows((1, "Entered", 1, "alice", None, None))
     for frame, kind in ((table.to_pandas(), pd.DataFrame), (pl.from_arrow(table), pl.DataFrame)):
-        found = ensue.beliefs(frame, HOME, time="t", type="type")
+        found = ensue.beliefs.of(frame, HOME, time="t", type="type")
         assert isinstance(found.joint("alice"), kind)
         assert isinstance(found.set_aside, kind)
-        assert isinstance(ensue.track(frame, HOME, {"n": "E(count(living))"}, time="t", type="type"), kind)
-    per_stream = ensue.track({"Entered": table}, HOME, {"n": "E(count(living))"}, time="t")
+        assert isinstance(ensue.beliefs.track(frame, HOME, {"n": "E(count(living))"}, time="t", type="type"), kind)
+    per_stream = ensue.beliefs.track({"Entered": table}, HOME, {"n": "E(count(living))"}, time="t")
     assert per_stream["Entered"].column("n").to_pylist() == [1.0]
 
 
 def test_before_is_the_belief_without_the_event() -> None:
     table = rows((1, "Entered", 1, "alice", None, None), (2, "Entered", 1, "bob", None, None))
     for limit in (4096, 1):
-        found = ensue.track(table, HOME, {"n": "E(count(living))"}, time="t", type="type", before=True, limit=limit)
+        found = ensue.beliefs.track(
+            table, HOME, {"n": "E(count(living))"}, time="t", type="type", before=True, largest_joint=limit
+        )
         assert found.column("n").to_pylist() == [0.0, 1.0]
 
 
 def test_late_events_are_handed_back() -> None:
-    tracker = ensue.StateTracker(HOME, time="t", type="type")
+    tracker = ensue.Detector(HOME, time="t", type="type")
     tracker.advance(rows((5, "Entered", 1, "alice", None, None)), watermark=5)
     with pytest.warns(ensue.EnsueWarning, match="at or before the watermark"):
         step = tracker.advance(rows((4, "Entered", 1, "bob", None, None)), watermark=6)
@@ -290,13 +292,13 @@ def test_late_events_are_handed_back() -> None:
 
 
 def test_an_error_leaves_a_tracker_as_it_was() -> None:
-    tracker = ensue.StateTracker(HOME, time="t", type="type")
+    tracker = ensue.Detector(HOME, time="t", type="type")
     tracker.advance(rows(IMPOSSIBLE[0]), watermark=1)
     before = tracker.snapshot()
     with pytest.raises(ensue.QueryError):
         tracker.advance(rows(IMPOSSIBLE[1]), watermark=2)
     assert tracker.snapshot().equals(before)
-    other = ensue.StateTracker("STATE s OF a IN (x, y)", time="t", type="type")
+    other = ensue.Detector("STATE s OF a IN (x, y)", time="t", type="type")
     with pytest.raises(ensue.StateError) as raised:
         other.restore(before)
     assert raised.value.code == "state-query"
@@ -324,7 +326,7 @@ def test_patterns_use_state() -> None:
     for frame in (leaks, {"Leak": leaks.filter(pa.array([True, False, True, True])), "Entered": leaks.slice(1, 1)}):
         options = {"time": "t"} if isinstance(frame, dict) else {"time": "t", "type": "type"}
         assert ensue.detect(frame, LEAK, **options).to_pylist() == [{"home": 1, "alice": "kitchen"}]
-        assert ensue.run(LEAK, frame, **options)["pattern_1"].num_rows == 1
+        assert ensue.run(frame, LEAK, **options)["pattern_1"].num_rows == 1
     assert ensue.parse(ensue.parse(LEAK).to_text()) == ensue.parse(LEAK)
     local = LEAK.replace("WHERE P(anyone in kitchen) > 0.9", "").replace("Leak l", "Leak l [E(count(kitchen)) = 1]")
     assert ensue.detect(leaks, local, time="t", type="type").num_rows == 1
@@ -342,7 +344,7 @@ def test_streams_and_heads_may_be_called_p_and_e() -> None:
 
 
 def test_a_state_in_python_is_that_of_its_text() -> None:
-    built = ensue.state(
+    built = ensue.beliefs.state(
         "location",
         ["alice", "bob"],
         ["den", "living room"],
@@ -353,8 +355,8 @@ def test_a_state_in_python_is_that_of_its_text() -> None:
     )
     assert ensue.parse(built.to_text()).statements.states == (built.node,)
     with pytest.raises(ensue.QueryError, match="state-unknown"):
-        ensue.state("s", ["a"], ["x", "y"], on={"M m": "MOVE b TO x"})
+        ensue.beliefs.state("s", ["a"], ["x", "y"], on={"M m": "MOVE b TO x"})
     events = pa.table({"t": [1], "type": ["M"]})
-    simple = ensue.state("s", ["a"], ["x", "y"], on={"M m": "MOVE a TO y"}, starts="x")
-    found = ensue.beliefs(events, simple, time="t", type="type").probability("a in y")
+    simple = ensue.beliefs.state("s", ["a"], ["x", "y"], on={"M m": "MOVE a TO y"}, starts="x")
+    found = ensue.beliefs.of(events, simple, time="t", type="type").probability("a in y")
     assert found.column("probability").to_pylist() == [1.0]

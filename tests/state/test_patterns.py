@@ -196,7 +196,7 @@ def test_a_snapshot_is_one_of_its_program() -> None:
     with pytest.raises(ensue.StateError, match="state-shape"):
         lacking.restore(saved.drop_columns("waiting_0"))
     old = saved.replace_schema_metadata({b"ensue.beliefs": b'{"version": 1}'})
-    for reader in (lacking, ensue.StateTracker(LEAK, **OPTIONS)):
+    for reader in (lacking, ensue.Detector(LEAK, measures={}, **OPTIONS)):
         with pytest.raises(ensue.StateError, match="state-version"):
             reader.restore(old)
 
@@ -207,10 +207,10 @@ def test_what_a_run_waits_for_counts_events_that_wait() -> None:
     )
     detector = ensue.Detector(query, **OPTIONS)
     detector.advance(home_events(ENTERED, LEAKED, (8, "Leak", 1, None, None)), watermark=6)
-    assert ensue.waiting(query, detector)["text"].to_pylist() == ["l at 5, m at 8; waits for the time 8"]
+    assert ensue.waiting(detector, query)["text"].to_pylist() == ["l at 5, m at 8; waits for the time 8"]
     assert detector.kept_events()["t"].to_pylist() == [5, 8]
     with pytest.raises(ensue.StateError, match="state-query"):
-        ensue.waiting(query.replace("den, outside", "den, bath, outside"), detector)
+        ensue.waiting(detector, query.replace("den, outside", "den, bath, outside"))
     assert detector.advance(watermark=8).matches.num_rows == 1
 
 

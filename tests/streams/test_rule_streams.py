@@ -96,8 +96,8 @@ def test_types_of_one_head_differ() -> None:
         found(events((1, "A", {"x": 1})), rules)
     assert caught.value.code == "head-types"
     assert [problem.message for problem in caught.value.problems] == [
-        "`k` of `h` is text here and integer before",
-        "`k` of `h` is integer here",
+        "`k` of `h` has type text here, but type integer in an earlier rule",
+        "`k` of `h` has type integer here",
     ]
 
 
@@ -210,10 +210,10 @@ def test_without_end() -> None:
     """)
     table = events((1, "A", {"x": 1}))
     with pytest.raises(LimitError, match="stream `n` has more than 50 events") as caught:
-        found(table, rules, limit=50)
+        found(table, rules, limits=ensue.Limits(matches=50))
     assert caught.value.code == "too-many-events"
     with pytest.raises(LimitError, match="stream `n` has more than 50 events"):
-        in_steps(table, rules, 1, limit=50)
+        in_steps(table, rules, 1, limits=ensue.Limits(matches=50))
 
 
 def test_rounds_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -330,7 +330,7 @@ def test_without_shared_names_every_row_goes_with_every_event() -> None:
     costs = [row["cost"] for row in found(SOLD, rules, tables={"price": PRICES})]
     assert costs == [5.0, 6.0, 7.0, 8.0]
     with pytest.raises(LimitError, match="too-many-events"):
-        found(SOLD, rules, tables={"price": PRICES}, limit=3)
+        found(SOLD, rules, tables={"price": PRICES}, limits=ensue.Limits(matches=3))
 
 
 def test_facts_are_rows() -> None:
@@ -347,7 +347,7 @@ def test_recursion_over_a_table() -> None:
         RULE reach(a, c) <- reach(a, b), next(b, c);
     """
     follows = pa.table({"from": [2, 3, 5], "to": [3, 2, 6]})
-    rows = ensue.run(text, edges([(1, 2), (4, 5)]), time="t", type="type", tables={"next": follows})["reach"]
+    rows = ensue.run(edges([(1, 2), (4, 5)]), text, time="t", type="type", tables={"next": follows})["reach"]
     expected = [(1, 1, 1, 2), (1, 1, 1, 3), (2, 2, 4, 5), (2, 2, 4, 6)]
     assert [tuple(row.values()) for row in rows.to_pylist()] == expected
 
@@ -389,5 +389,5 @@ def test_a_name_of_a_table_and_of_events() -> None:
 )
 def test_facts_that_do_not_fit(code: str, facts: str) -> None:
     with pytest.raises(QueryError) as caught:
-        ensue.run(f"{facts} RULE h(p) <- Sold(p=p);", SOLD, time="t", type="type")
+        ensue.run(SOLD, f"{facts} RULE h(p) <- Sold(p=p);", time="t", type="type")
     assert caught.value.code == code

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from ensue import Workflow, workflow
+from ensue.process import Workflow, workflow
 from inside import Maybe, Process, Task, choice, parallel, render_process, sequence
 from inside import RepeatedTask as Repeat
 

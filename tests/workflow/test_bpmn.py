@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ensue import Workflow, read_bpmn, workflow
+from ensue.process import Workflow, read_bpmn, workflow
 from inside import Ends, Exclusive, Prior, Require, tokens
 from workflow.brute_force import spelled_out
 from workflow.drawing import wrap

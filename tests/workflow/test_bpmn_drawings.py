@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensue import Workflow, read_bpmn, workflow
+from ensue.process import Workflow, read_bpmn, workflow
 from inside import Process, render_process, tokens
 from workflow.brute_force import spelled_out
 from workflow.drawing import draw_bpmn, draw_inclusive, some_of

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ensue import QueryError, read_bpmn
+from ensue import QueryError
+from ensue.process import read_bpmn
 from inside import MAXIMAL_DEPTH_OF_MARKUP as MAXIMAL_DEPTH
 from inside import MODEL
 from workflow.drawing import wrap
@@ -36,11 +37,11 @@ def codes(error: QueryError) -> list[str]:
         ("<a><b></a>", "not-xml", "mismatched tag"),
         ("<x:definitions/>", "not-xml", "unbound prefix"),
         ("<html/>", "not-bpmn", "`html`"),
-        ('<definitions xmlns="http://schema.omg.org/spec/BPMN/1.2"/>', "not-bpmn", "`definitions` of BPMN 2.0"),
-        (f'<definitions xmlns="{MODEL}"/>', "no-process", "draws no process"),
-        (f'<definitions xmlns="{MODEL}"><process id="p"/></definitions>', "no-process", "draws no process"),
+        ('<definitions xmlns="http://schema.omg.org/spec/BPMN/1.2"/>', "not-bpmn", "BPMN 2.0 `definitions`"),
+        (f'<definitions xmlns="{MODEL}"/>', "no-process", "has no process"),
+        (f'<definitions xmlns="{MODEL}"><process id="p"/></definitions>', "no-process", "has no process"),
         (draw("task a", "endEvent e", f="a e"), "no-start", "the process with id `p` has no start event"),
-        (draw("startEvent s", "task a", f="s a"), "missing-end", "the task with id `a` has no outgoing flow"),
+        (draw("startEvent s", "task a", f="s a"), "missing-end", "the task with id `a` is not an end event"),
         (
             draw("startEvent s", "task a", "endEvent e", "task b", f="s a", g="a e", h="b e"),
             "unreachable-task",
@@ -49,7 +50,7 @@ def codes(error: QueryError) -> list[str]:
         (
             draw("startEvent s", "task a", "endEvent e", f="s a", g="a e", h="a nowhere"),
             "loose-flow",
-            "there is no `nowhere` in its process",
+            "has unknown element `nowhere`",
         ),
         (draw("startEvent s", "endEvent s", f="s s"), "element-id", "two elements have the id `s`"),
         (wrap(["<startEvent/>"]), "element-id", "a start event has no id"),
@@ -81,8 +82,8 @@ def test_a_deadlock_names_who_waits_for_whom() -> None:
     error = error_of(PARALLEL_JOIN_OF_A_CHOICE)
     assert codes(error) == ["deadlock"]
     assert (
-        "the parallel gateway `All there` (id `j`) can wait for ever for the task with id `B`, when only the task with"
-        " id `A` has been passed"
+        "the parallel gateway `All there` (id `j`) can wait forever for the task with id `B` if a run takes only the"
+        " task with id `A`"
     ) in str(error)
     assert error.line == 6
 
@@ -90,7 +91,7 @@ def test_a_deadlock_names_who_waits_for_whom() -> None:
 def test_branches_that_are_not_synchronized() -> None:
     error = error_of(EXCLUSIVE_JOIN_OF_PARALLEL_BRANCHES)
     assert codes(error) == ["unsynchronized"]
-    assert "the exclusive gateway `Either` (id `j`) can pass on a second token" in str(error)
+    assert "the exclusive gateway `Either` (id `j`) can send a second token" in str(error)
 
 
 def test_a_task_behind_parallel_branches_without_a_join() -> None:
@@ -157,7 +158,7 @@ def test_a_flow_into_a_sub_process() -> None:
 def test_elements_without_a_meaning(element: str, title: str) -> None:
     error = error_of(draw("startEvent s", "task A", element, "endEvent e", f="s A", g="A e", h="A z", i="z e"))
     assert codes(error) == ["unsupported-element"]
-    assert f"{title} cannot be read as an order of tasks" in str(error)
+    assert f"{title} is not supported" in str(error)
     assert error.hint
 
 
@@ -166,7 +167,7 @@ def test_all_elements_that_cannot_be_read_are_reported_together() -> None:
                 f="s A", g="A e", h="y nowhere")  # fmt: skip
     error = error_of(text)
     assert codes(error) == ["unsupported-element", "unsupported-element", "loose-flow"]
-    assert "there is no `nowhere`" in str(error)
+    assert "unknown element `nowhere`" in str(error)
 
 
 def test_problems_of_behaviour_are_reported_together_in_the_order_of_the_file() -> None:
@@ -189,8 +190,8 @@ def test_more_branches_than_can_be_selected_without_a_pair() -> None:
 def test_several_processes_ask_which() -> None:
     error = error_of(FILES / "two_pools.bpmn")
     assert codes(error) == ["several-processes"]
-    assert "the file draws 2 processes: `Buyer`, `Selling`" in str(error)
-    assert error.hint == 'choose one: process="Buyer"'
+    assert "the file has 2 processes: `Buyer`, `Selling`" in str(error)
+    assert error.hint == 'select one: process="Buyer"'
 
 
 def test_a_process_that_is_not_there() -> None:
@@ -211,13 +212,13 @@ def test_names_are_for_tasks_and_events() -> None:
 
 def test_the_whole_message() -> None:
     expected = """\
-error[deadlock]: the parallel gateway `All there` (id `j`) can wait for ever for the task `Fetch` (id `b`), \
-when only the task `Pack` (id `a`) has been passed
+error[deadlock]: the parallel gateway `All there` (id `j`) can wait forever for the task `Fetch` (id `b`) \
+if a run takes only the task `Pack` (id `a`)
  --> choice_into_parallel_join.bpmn:7:5
   |
 7 |     <parallelGateway id="j" name="All there"/>
   |     ^^^^^^^^^^^^^^^^
-hint: an exclusive gateway joins what an exclusive gateway split, a parallel one what a parallel one split"""
+hint: join the flows of an exclusive gateway by an exclusive one, those of a parallel gateway by a parallel one"""
     assert str(error_of(FILES / "choice_into_parallel_join.bpmn")) == expected
 
 

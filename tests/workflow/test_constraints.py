@@ -10,7 +10,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from ensue import LimitError, Workflow, workflow
+from ensue import LimitError
+from ensue.process import Workflow, workflow
 from inside import Ends, Exclusive, Prior, Require, explore
 from workflow.brute_force import TooMany, Trace, constraints_by_brute_force, obeys, spelled_out, traces_of
 from workflow.strategies import NAMES, workflows

@@ -6,7 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 
-from ensue import Workflow
+from ensue.process import Workflow
 from inside import COMPLETE, Explorer, Net, Transition, find_facts, second_tokens
 
 PLACES = 6

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensue import QueryError, SchemaError, Workflow, read_bpmn, workflow
+from ensue import QueryError, SchemaError
+from ensue.process import Workflow, read_bpmn, workflow
 from inside import MAXIMAL_DEPTH_OF_WORKFLOWS as MAXIMAL_DEPTH
 from inside import Maybe, Sequence, Task, choice, parallel, parse_process, sequence
 from inside import RepeatedTask as Repeat

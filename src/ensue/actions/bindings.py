@@ -52,8 +52,12 @@ class Reactions:
     @property
     def with_results(self) -> Program:
         """The program with its own results first, then the calls."""
+        return self.finding(self.results)
+
+    def finding(self, results: Sequence[PatternQuery]) -> Program:
+        """The program with these of its own results first, then the calls."""
         own = self.program.statements
-        return Program(replace(own, statements=(*own.declared, *self.results, *own.results)))
+        return Program(replace(own, statements=(*own.declared, *results, *own.results)))
 
 
 def resolve_actions(program: QueryLike, receivers: Mapping[str, ReceiverLike]) -> Reactions:
@@ -182,6 +186,26 @@ DeadLettersLike: TypeAlias = "str | Path | list[dict[str, Any]] | TableReceiver"
 
 
 @dataclass(frozen=True, slots=True)
+class Delivery:
+    """How the calls of actions are delivered.
+
+    A call that raises is tried again up to `retries` times: first after `backoff`, then after twice as long each time.
+    A step stops retrying after `patience`. Calls that no receiver took go to `dead_letters`: a folder, a list or a
+    receiver of tables. `journal` is the path of a file that remembers the delivered calls, so that they are not
+    delivered again after a restart.
+
+    >>> Delivery(retries=2, dead_letters="failed").backoff
+    '1 second'
+    """
+
+    retries: int = 5
+    backoff: WindowLike = "1 second"
+    patience: WindowLike = "1 minute"
+    dead_letters: DeadLettersLike | None = None
+    journal: PathLike | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ListOfRows:
     """Appends dead letters to a list of the user."""
 
@@ -191,23 +215,24 @@ class ListOfRows:
         self.rows.extend(calls.to_pylist())
 
 
-def courier_of(
-    routes: Sequence[Route],
-    retries: int,
-    backoff: WindowLike,
-    patience: WindowLike,
-    dead_letters: DeadLettersLike | None,
-    delivered: PathLike | None,
-) -> Courier:
+def courier_of(routes: Sequence[Route], delivery: Delivery | None) -> Courier:
     """Returns a courier for these routes. Raises an error if an option is wrong or the journal cannot be opened."""
+    own = Delivery() if delivery is None else delivery
+    if not isinstance(own, Delivery):
+        raise SchemaError(
+            "delivery-option",
+            f"`delivery` must be an `ensue.actions.Delivery`, found {type(own).__name__}",
+            "pass `ensue.actions.Delivery(retries=5)`",
+        )
+    retries = own.retries
     if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
         raise SchemaError("delivery-option", f"`retries` must be an integer of at least 0, found {retries!r}")
-    policy = Policy(retries, _seconds("backoff", backoff), _seconds("patience", patience))
-    journal = None if delivered is None else Path(delivered)
+    policy = Policy(retries, _seconds("backoff", own.backoff), _seconds("patience", own.patience))
+    journal = None if own.journal is None else Path(own.journal)
     if journal is not None:
         # Open it once now, so that an error is raised before anything runs.
         Journal(journal).close()
-    return Courier(tuple(routes), policy, _letters(dead_letters), journal)
+    return Courier(tuple(routes), policy, _letters(own.dead_letters), journal)
 
 
 def _seconds(option: str, given: WindowLike) -> float:
@@ -233,5 +258,5 @@ def _letters(given: object) -> TableReceiver | None:
     raise SchemaError(
         "delivery-option",
         f"`dead_letters` must be a folder, a list or a receiver of tables, found {given!r}",
-        "pass a path, `table_sink(...)`, `spark_sink(...)` or `kafka(...)`",
+        "pass a path, or `table_sink(...)`, `spark_sink(...)` or `kafka(...)` of `ensue.actions`",
     )

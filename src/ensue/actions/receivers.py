@@ -153,7 +153,7 @@ def receiver_of(action: str, given: object) -> Receiver:
         raise SchemaError(
             "receiver-type",
             f"the receiver of `{action}` must be a function or a receiver object, found {type(given).__name__}",
-            "pass a Python function, `webhook(...)`, `table_sink(...)`, `kafka(...)` or `spark_sink(...)`",
+            "pass a function, `webhook(...)`, `table_sink(...)`, `kafka(...)` or `spark_sink(...)` of `ensue.actions`",
         )
     if inspect.iscoroutinefunction(given):
         raise SchemaError(

@@ -1,4 +1,4 @@
-"""`act`: delivers the calls of ON statements for a static table or for a Spark stream."""
+"""`ensue.actions.act`: delivers the calls of ON statements for a static table or for a Spark stream."""
 
 from __future__ import annotations
 
@@ -8,65 +8,63 @@ from typing import Any
 
 import pyarrow as pa
 
-from ensue.actions.bindings import DeadLettersLike, PathLike, Reactions, calls_table, courier_of, resolve_actions
+from ensue.actions.bindings import Delivery, Reactions, calls_table, courier_of, resolve_actions
 from ensue.actions.delivery import Courier, Deliveries, Route
 from ensue.actions.receivers import ReceiverLike
 from ensue.actions.sinks import OnSpark
 from ensue.api import run
+from ensue.arguments import helpful
 from ensue.errors import SchemaError
-from ensue.plan.plans import DEFAULT_LIMIT
+from ensue.plan.plans import DEFAULT_LIMITS, Limits
 from ensue.plan.program_plans import ColumnNames, Columns, by_keys, plan_queries
 from ensue.programs import Program, QueryLike, program_statements
-from ensue.python.values import WindowLike
-from ensue.runtimes.tables import are_frames, arrow_tables, fixed_tables
+from ensue.runtimes.tables import DescribedEvents, are_frames, arrow_tables, described, fixed_tables
 from ensue.streams import start
 
 
+@helpful
 def act(
-    program: QueryLike,
     events: Any,
-    receivers: Mapping[str, ReceiverLike],
+    query: QueryLike,
+    actions: Mapping[str, ReceiverLike],
     *,
-    time: ColumnNames,
+    time: ColumnNames | None = None,
     type: str | None = None,
     end: ColumnNames | None = None,
     tables: Mapping[str, Any] | None = None,
-    limit: int | None = DEFAULT_LIMIT,
-    retries: int = 5,
-    backoff: WindowLike = "1 second",
-    patience: WindowLike = "1 minute",
-    dead_letters: DeadLettersLike | None = None,
-    delivered: PathLike | None = None,
-    checkpoint: str | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+    delivery: Delivery | None = None,
+    checkpointLocation: str | None = None,  # noqa: N803 (Spark's word)
     **stream: Any,
 ) -> Any:
     """Calls the actions of a program's ON statements for each of their events.
 
-    `receivers` maps each action to its receiver: a Python function, `webhook`, `table_sink`, `kafka` or `spark_sink`.
-    A call that raises an exception is retried up to `retries` times: first after `backoff`, then after twice the
-    previous pause. `patience` after the start, calls are no longer retried. Undelivered calls are written to
-    `dead_letters`: a folder, a list or a receiver of tables. `delivered` is the path of a journal; calls in the journal
-    are not repeated. `tables` are the tables for the program's TABLEs, by name.
+    `actions` has the receiver of each action: a Python function or one of `ensue.actions.webhook`, `table_sink`,
+    `kafka`, `spark_sink`. `delivery` says how often a call is retried, where failed calls go, and which calls are not
+    repeated. `tables` are those of the program's TABLEs, by name.
 
-    For tables and static DataFrames the result is a `Deliveries`. For streaming DataFrames it is the same as that of
-    `ensue.start`: `checkpoint` and `dead_letters` are required, and other parameters of `ensue.start` are accepted.
-    `to` also writes the matches of the program's patterns and rules, with a `match_id`, from the same stream.
+    For tables and static DataFrames, the result is an `ensue.actions.Deliveries`. For streaming DataFrames, it is the
+    `StreamHandle` of the running stream, as from `ensue.start`. A stream requires `checkpointLocation` and a `delivery`
+    with `dead_letters`, and accepts the other options of `ensue.start` (`trigger`, `tick`, ...). With `to`, the same
+    stream also writes the matches of the program's patterns and rules, with a `match_id`, as `ensue.start` does.
 
     >>> program = "STREAM pair FROM PATTERN SEQ(A a, B b) WITHIN 5 RETURN b.t AS at; ON pair p DO tell(p.at)"
     >>> table, told = pa.table({"t": [1, 2], "type": ["A", "B"]}), []
-    >>> act(program, table, {"tell": told.append}, time="t", type="type").delivered, told
+    >>> act(table, program, {"tell": told.append}, time="t", type="type").delivered, told
     (1, [2])
     """
-    reactions = resolve_actions(program, receivers)
-    courier = courier_of(reactions.routes, retries, backoff, patience, dead_letters, delivered)
-    reading = _Columns(Columns(time, type, end), limit, tables)
+    reactions = resolve_actions(query, actions)
+    courier = courier_of(reactions.routes, delivery)
+    source = described(events, time, type, end, tables=tables)
+    events = source.table
+    reading = _Columns(source.columns, limits, tables, source.offered)
     if are_frames(events):
         from ensue.runtimes.spark.connectors import is_streaming
 
         if is_streaming(events):
-            return _start(reactions, courier, events, reading, checkpoint, stream)
-    if checkpoint is not None or stream:
-        given = next(iter(stream), "checkpoint")
+            return _start(reactions, courier, events, reading, checkpointLocation, stream)
+    if checkpointLocation is not None or stream:
+        given = next(iter(stream), "checkpointLocation")
         raise SchemaError(
             "stream-option", f"`{given}` is only allowed for streams, but the events are static tables", "remove it"
         )
@@ -78,20 +76,21 @@ class _Columns:
     """The parameters for reading events."""
 
     columns: Columns
-    limit: int | None
+    limits: Limits
     tables: Mapping[str, Any] | None
+    offered: Mapping[str, Any] | None
 
-    def options(self) -> dict[str, Any]:
-        """Returns them as arguments of `ensue.run` and `ensue.start`."""
-        own = self.columns
-        return {"time": own.time, "type": own.type, "end": own.end, "limit": self.limit, "tables": self.tables}
+    def source(self, events: Any) -> DescribedEvents:
+        """The events of `ensue.run` and `ensue.start`."""
+        return DescribedEvents(events, self.columns, offered=self.offered)
 
 
 def _act_on_tables(reactions: Reactions, courier: Courier, events: Any, reading: _Columns) -> Deliveries:
     frames = are_frames(events)
     # Arrow and not pandas or polars, so that receivers get the exact values.
     given = events if frames else arrow_tables(events)[1]
-    results = run(reactions.program, given, **reading.options(), match_id=True)
+    source = reading.source(given)
+    results = run(source, reactions.program, limits=reading.limits, tables=reading.tables, match_id=True)
     found = [results[name].toArrow() if frames else results[name] for name in reactions.names]
     results.release()
     calls = [calls_table(*pair) for pair in zip(courier.routes, found, strict=True)]
@@ -110,26 +109,30 @@ def _start(
     checkpoint: str | None,
     stream: Mapping[str, Any],
 ) -> Any:
-    if checkpoint is None or courier.dead_letters is None:
-        missing = "checkpoint" if checkpoint is None else "dead_letters"
+    if checkpoint is None:
         raise SchemaError(
             "stream-option",
-            f"a stream requires `{missing}`",
-            "pass a folder for undeliverable calls"
-            if checkpoint is not None
-            else "pass a folder that only this program uses",
+            "a stream requires `checkpointLocation`",
+            "pass a folder that only this program uses",
+        )
+    if courier.dead_letters is None:
+        raise SchemaError(
+            "stream-option",
+            "a stream requires `dead_letters`",
+            "pass `delivery=ensue.actions.Delivery(dead_letters=folder)`: a stream returns no report of failed calls",
         )
     others = dict(stream)
     to = others.pop("to", None)
     program = reactions.program if to is None else reactions.with_results
     calls = _stream_sinks(program, courier, events, reading)
     return start(
+        reading.source(events),
         program,
-        events,
         to={**(to or {}), **dict(zip(reactions.names, calls, strict=True))},
-        checkpoint=checkpoint,
+        checkpointLocation=checkpoint,
         match_id=True,
-        **reading.options(),
+        limits=reading.limits,
+        tables=reading.tables,
         **others,
     )
 
@@ -139,7 +142,7 @@ def _stream_sinks(program: Program, courier: Courier, events: Any, reading: _Col
     from ensue.runtimes.spark.frames import empty_tables
 
     statements = program_statements(program)
-    fixed = fixed_tables(reading.tables, statements)
+    fixed = fixed_tables(reading.tables, statements, reading.offered)
     planned = plan_queries(empty_tables(events), statements, reading.columns, True, fixed)
     before = len(planned.plans) - len(courier.routes)
     sinks = {}

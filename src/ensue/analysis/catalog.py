@@ -1,4 +1,4 @@
-"""What is known about the streams: their fields and which of them carry time."""
+"""The catalog of streams: their fields, types and time columns. Also the checks of `lineage` in RETURN."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 TIME_NAMES = {"s": "s", "t": "s", "e": "e"}
-"""`x.s`, `x.t` and `x.e`, by the endpoint they stand for."""
+"""The field names `s`, `t` and `e`, with the endpoint that each means."""
 
 
 WHOLE_EVENT = "*"
-"""The field that is the whole event, all its columns together."""
+"""The field for the whole event: all its columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamSchema:
-    """The fields of one stream, in the types that expressions see, and its time columns.
+    """The fields of one stream, with the types that expressions use, and its time columns.
 
-    The events of a stream that is `derived` are the matches of a pattern. They are uncertain if a column says how
-    probable each is; of those that agree on the columns `alternatives` at most one is real.
+    The events of a `derived` stream are the matches of a pattern. Events are uncertain if a column has their
+    probability. Of the events with equal values in the columns `alternatives`, at most one is real.
     """
 
     name: Stream
@@ -44,7 +44,7 @@ class StreamSchema:
     alternatives: tuple[str, ...] = ()
 
     def endpoint(self, field: str) -> str | None:
-        """The endpoint ("s" or "e") that a field name stands for, None for an ordinary field."""
+        """The endpoint ("s" or "e") that a field name means, or None for an ordinary field."""
         if field == self.time:
             return "s"
         if self.end is not None and field == self.end:
@@ -57,16 +57,16 @@ class StreamSchema:
         return Type(Kind.OTHER, parts=tuple(self.fields.items()))
 
     def hides(self, field: str) -> bool:
-        """True if `x.field` is a word for time and an ordinary column as well."""
+        """Whether `x.field` is both an endpoint and an ordinary column."""
         return field in TIME_NAMES and field in self.fields and field not in (self.time, self.end)
 
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """All streams, and the one type of time: integer or a timestamp.
+    """All streams, and the type of time: integer or timestamp.
 
-    Where streams are the values of a type column, every name is a stream, perhaps an empty one, and `any_stream` is
-    the schema of all of them.
+    If streams are the values of a type column, every name is a stream, which may be empty, and `any_stream` is the
+    schema of all of them.
     """
 
     streams: Mapping[Stream, StreamSchema]
@@ -82,7 +82,7 @@ class Catalog:
         return None if schema is None else schema.endpoint(field.name)
 
     def field_type(self, stream: Stream | None, field: str) -> pa.DataType:
-        """Arrow's type of a field of a bound query; without a stream (an AS name) it is a time."""
+        """The Arrow type of a field of a bound query. A field without a stream (an AS name) is a time."""
         schema = self.stream(stream) if stream is not None else None
         if field == CERTAINTY:
             return _in_arrow(FLOAT)
@@ -92,18 +92,18 @@ class Catalog:
 
     @property
     def time_type(self) -> pa.DataType:
-        """Arrow's type of time."""
+        """The Arrow type of time."""
         return _in_arrow(self.time)
 
     def is_uncertain(self, stream: Stream) -> bool:
-        """Whether the events of a stream may be real or not."""
+        """Whether the events of a stream are uncertain."""
         schema = self.stream(stream)
         named = schema is not None and schema.probability is not None
         return named or stream in self.hierarchy.parts
 
     @property
     def unit(self) -> str | None:
-        """The unit of a timestamp, None for integer time."""
+        """The unit of timestamps, or None if time is an integer."""
         return self.time.unit or None
 
 
@@ -116,17 +116,17 @@ def _in_arrow(own: Type) -> pa.DataType:
 
 
 MOMENTS = Type(Kind.TIMESTAMP, "us")
-"""The type of time where a program speaks of moments and there is no data."""
+"""The type of time for a program with timestamps, if there is no data."""
 
 
 def inferred_catalog(
     query: PatternQuery, time: str = "t", other_windows: Iterable[Window] = (), end: str | None = None
 ) -> Catalog:
-    """A catalog that gives every stream whatever the query asks of it, for looking at a query without data.
+    """A catalog in which each stream has the fields that the query uses, for queries without data.
 
-    `time` names the time column. Time is a timestamp iff the query, or one of `other_windows`, measures it in units, or
-    if it names a moment or asks for a part of one; otherwise it is an integer. Events last iff CONCURRENT asks for it,
-    or if `end` names the column of their ends.
+    `time` is the time column. Time is a timestamp if the query, or one of `other_windows`, uses units of time,
+    timestamps or functions of timestamps; otherwise it is an integer. Events have a duration if the query uses
+    CONCURRENT or if `end` is the column of their ends.
     """
     patterns = list(walk(query.pattern))
     windows = [query.within, *other_windows]
@@ -151,7 +151,7 @@ def _speaks_of_moments(part: Expr) -> bool:
     return isinstance(part, Duration | Timestamp)
 
 
-# --- `lineage(v)` and `lineage()` in RETURN: of which events of the tables an event, or a match, is made.
+# --- `lineage(v)` and `lineage()` in RETURN: the input events of an event or a match
 
 LINEAGE_FUNCTION = "lineage"
 
@@ -161,7 +161,7 @@ def is_lineage(expression: Expr) -> bool:
 
 
 def lineage_variable(expression: Expr) -> Name | None:
-    """The variable whose lineage is asked for, None for that of the whole match."""
+    """The variable in a `lineage` call, or None for the whole match."""
     assert isinstance(expression, Call)
     argument = expression.arguments[0] if expression.arguments else None
     if not isinstance(argument, Field):
@@ -170,7 +170,7 @@ def lineage_variable(expression: Expr) -> Name | None:
 
 
 def check_lineage(expression: Expr, returnable: Collection[Name]) -> Iterator[Problem]:
-    """What is wrong with a column of RETURN that is a lineage; `returnable` are the variables that a match binds."""
+    """The problems of a `lineage` column of RETURN; `returnable` are the variables that a match binds."""
     assert isinstance(expression, Call)
     names = ", ".join(map(str, returnable)) or "none"
     if len(expression.arguments) > 1 or any(
@@ -178,7 +178,7 @@ def check_lineage(expression: Expr, returnable: Collection[Name]) -> Iterator[Pr
     ):
         yield Problem(
             "lineage-argument",
-            "lineage takes one variable, or nothing for the whole match",
+            "lineage takes one variable, or no argument for the whole match",
             expression.span,
             label=f"variables: {names}",
             hint="write `lineage(v)` with a variable of the pattern, or `lineage()`",
@@ -188,7 +188,7 @@ def check_lineage(expression: Expr, returnable: Collection[Name]) -> Iterator[Pr
     if name is not None and name not in returnable:
         yield Problem(
             "lineage-argument",
-            f"a match binds no event to `{name}`, so there is no lineage of it",
+            f"`{name}` has no lineage: a match binds no event to it",
             expression.arguments[0].span,
             label=f"variables: {names}",
             hint=did_you_mean(str(name), map(str, returnable)),
@@ -196,17 +196,17 @@ def check_lineage(expression: Expr, returnable: Collection[Name]) -> Iterator[Pr
 
 
 def _is_whole(field: Field) -> bool:
-    """Whether it is a variable by itself: `v`, or as a context writes it, all of its event."""
+    """Whether the field is a variable `v`, or the whole event that a context uses instead."""
     return field.variable is None or field.name == WHOLE_EVENT
 
 
 def misplaced_lineages(expression: Expr) -> Iterator[Problem]:
-    """Calls of lineage where no list of ids can stand."""
+    """Calls of `lineage` that are not a column of RETURN."""
     for part in walk_expression(expression):
         if isinstance(part, Call) and is_lineage(part):
             yield Problem(
                 "misplaced-lineage",
-                "lineage stands by itself, as a column of RETURN",
+                "lineage is only allowed as a column of RETURN, not inside another expression",
                 part.span,
-                hint="write `RETURN lineage() AS ids`, and look into the list afterwards",
+                hint="write `RETURN lineage() AS ids`, and process the list in the resulting table",
             )

@@ -1,7 +1,7 @@
-"""Every way to resolve what an expanded pattern leaves open: branches of OR, lengths of repetitions, and who is last.
+"""All choices that an expanded pattern leaves open: branches of OR, lengths of repetitions, and the order of items.
 
-An operator that compares the end of an AND needs to know which of its items ends last (and one that compares its start,
-which is first). Each item in turn is taken to be it, with relations to the others, so that every match has one order.
+An operator that compares the end of an AND needs the item that ends last, and one that compares its start needs the
+item that starts first. Each item is tried, with relations to the others, so that every match has exactly one order.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from ensue.nodes import patterns
 from ensue.nodes.names import Name, Round
 
 MOST_CHOICES = 256
-"""How many choices one scope may have."""
+"""The maximum number of choices of one scope."""
 
 Needs = frozenset[str]
-"""For which ends of a part ("s", "e": in time; "first", "last": in position) one item has to be known that holds it."""
+"""The ends of a part ("s" and "e" in time, "first" and "last" in position) whose item must be known."""
 
 
 def settled_forms(
     pattern: patterns.Pattern, longest: int = 1, needs: Needs = frozenset()
 ) -> Iterator[tuple[patterns.Pattern, Iterator[patterns.Pattern]]]:
-    """Each choice of branches and lengths of an expanded pattern, with the orders of its items to tell apart.
+    """Each choice of branches, lengths and orders of an expanded pattern.
 
-    Most patterns leave nothing open.
+    Most patterns have a single choice.
     """
     if not needs and not any(
         isinstance(part, patterns.Or | patterns.Repeat | patterns.Pick | patterns.RelatedItems)
@@ -40,9 +40,9 @@ def settled_forms(
 
 
 def choices(pattern: patterns.Pattern, longest: int = 1) -> Iterator[patterns.Pattern]:
-    """The pattern without OR and repetition, once per choice. What NOT forbids and a collection lists stays as it is.
+    """The pattern without OR and repetition, once per choice. The contents of NOT and collections are not changed.
 
-    A repetition without an upper limit is unrolled up to `longest` rounds; none is with `longest` 0.
+    A repetition without an upper limit is unrolled up to `longest` rounds, and not at all if `longest` is 0.
 
     >>> [chosen.stream for chosen in choices(patterns.Or((patterns.Event("A"), patterns.Event("B"))))]
     ['A', 'B']
@@ -65,7 +65,7 @@ def choices(pattern: patterns.Pattern, longest: int = 1) -> Iterator[patterns.Pa
 
 
 def count_choices(pattern: patterns.Pattern, longest: int = 1) -> int:
-    """How many choices a pattern has, and in each how many orders of the items of its operators at most."""
+    """An upper bound for the number of choices of a pattern, orders of items included."""
     if is_aside(pattern):
         return 1
     below = [count_choices(item, longest) for item in patterns.children(pattern)]
@@ -81,7 +81,7 @@ def count_choices(pattern: patterns.Pattern, longest: int = 1) -> int:
 
 
 def _most_orders(pattern: patterns.Pattern) -> int:
-    """How many items can be the last one of a part that an operator compares."""
+    """The maximum number of items that can be the last of a part that an operator compares."""
     match pattern:
         case patterns.And():
             return sum(_most_orders(item) for item in pattern.items if not is_aside(item))
@@ -96,12 +96,12 @@ def _most_orders(pattern: patterns.Pattern) -> int:
 
 
 def lengths(repeat: patterns.Repeat, longest: int) -> range:
-    """How often the item of a repetition can come, as far as it is unrolled."""
+    """The possible numbers of elements of a repetition, as far as it is unrolled."""
     return range(repeat.least, (max(longest, repeat.least) if repeat.most is None else repeat.most) + 1)
 
 
 def unrolled(repeat: patterns.Repeat, rounds: int) -> patterns.Pattern:
-    """So many copies of the item, each before the next; the names of the copies are numbered."""
+    """`rounds` copies of the item, each before the next. The names of the copies are numbered."""
     copies = tuple(_in_round(repeat.item, number) for number in range(rounds))
     return copies[0] if rounds == 1 else patterns.Seq(copies, repeat.span)
 
@@ -111,7 +111,7 @@ def _in_round(pattern: patterns.Pattern, number: int) -> patterns.Pattern:
 
 
 def names_in(pattern: patterns.Pattern) -> tuple[Name, ...]:
-    """Every variable, AS name and moment of a pattern, what is forbidden and listed included."""
+    """All variables, AS names and moments of a pattern, including those inside NOT and collections."""
     names: list[Name] = []
     for part in patterns.walk(pattern):
         match part:
@@ -125,7 +125,7 @@ def names_in(pattern: patterns.Pattern) -> tuple[Name, ...]:
 
 
 def renamed(pattern: patterns.Pattern, names: Mapping[Name, Name]) -> patterns.Pattern:
-    """The pattern with other names; NOTs and collections remember of what they are copies."""
+    """The pattern with other names. Copies of NOTs and collections refer to their originals."""
     below = tuple(renamed(child, names) for child in patterns.children(pattern))
     copy = patterns.with_children(pattern, below) if below else pattern
     if isinstance(copy, patterns.RelatedItems | patterns.Pick) and copy.contenders is not None:
@@ -153,7 +153,7 @@ def _copied(pattern: patterns.Pattern, names: Mapping[Name, Name]) -> patterns.C
     return patterns.CopyMark(pattern.copied.original, {**names, **again})
 
 
-# -- orders ------------------------------------------------------------------------------------------------------------
+# --- Orders
 
 NOTHING: Needs = frozenset()
 OF_START: Needs = frozenset({"s", "first"})
@@ -161,7 +161,7 @@ OF_END: Needs = frozenset({"e", "last"})
 
 
 def orders(pattern: patterns.Pattern, needs: Needs = NOTHING) -> Iterator[patterns.Pattern]:
-    """A chosen pattern, once for each order of the items of an AND that its operators have to tell apart."""
+    """A chosen pattern, once for each order of the items of an AND that its operators distinguish."""
     match pattern:
         case patterns.Seq(loose=loose) if loose and needs:
             yield from orders(_related(pattern), needs)
@@ -188,11 +188,11 @@ def orders(pattern: patterns.Pattern, needs: Needs = NOTHING) -> Iterator[patter
         case patterns.Event() | patterns.Not() | patterns.Repeat():
             yield pattern
         case patterns.Or() | patterns.Operation():
-            raise AssertionError("operators are expanded and branches chosen before")
+            raise AssertionError("operators must be expanded and branches chosen first")
 
 
 def _related(pattern: patterns.Seq) -> patterns.RelatedItems:
-    """A SEQ of which some gaps are loose, and no item is beside the match, as the relations that are left."""
+    """A SEQ with loose gaps, without NOTs and collections, as its remaining relations."""
     gaps = enumerate(pairwise(range(len(pattern.items))))
     relations = [
         patterns.Relation(patterns.Place(one, "e"), patterns.Place(other, "s"), strict=True)
@@ -215,7 +215,7 @@ def _orders_of_items(pattern: patterns.RelatedItems, needs: Needs) -> Iterator[p
 
 
 def _holders(pattern: patterns.RelatedItems, end: str) -> tuple[int, ...]:
-    """The items that can hold an end of the part."""
+    """The items that can be at an end of the part."""
     match end:
         case "s":
             return pattern.starts
@@ -227,7 +227,7 @@ def _holders(pattern: patterns.RelatedItems, end: str) -> tuple[int, ...]:
 
 
 def _held_by(pattern: patterns.RelatedItems, end: str, holder: int, holders: Sequence[int]) -> patterns.RelatedItems:
-    """The part if one item holds an end of it; of two with the same end it is the one that is written first."""
+    """The part with `holder` at an end. Of two items with the same end, the first in the text is chosen."""
     least = end in OF_START
     relations = []
     for other in holders:
@@ -249,7 +249,7 @@ def _held_by(pattern: patterns.RelatedItems, end: str, holder: int, holders: Seq
 
 
 def _needs_of(pattern: patterns.RelatedItems, place: int, needs: Needs) -> Needs:
-    """For which ends of an item one holder has to be known: those that a relation compares from their open side."""
+    """The ends of an item whose holder must be known: those that a relation compares from their open side."""
     found: set[str] = set()
     for relation in pattern.relations:
         if relation.left.item == place and relation.left.side in OF_START:

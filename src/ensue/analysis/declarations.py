@@ -1,4 +1,4 @@
-"""Streams that a program declares: which statement uses which, in what order they are worked out, what is refused."""
+"""The declared streams of a program: dependencies, evaluation order, shared keys, attributes, and their checks."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ from ensue.nodes.patterns import STRICT, Event, Operation, PatternQuery, Stateme
 from ensue.nodes.rules import HeadArgument, Rule, Ruleset
 
 START, END, LINEAGE = "ensue:start", "ensue:end", "ensue:lineage"
-"""The columns beside those of RETURN that say when an event of a declared stream began and was complete, and of which
-events of the tables it is made."""
+"""The columns of a declared stream besides those of RETURN: the start, the end and the lineage of an event."""
 
 
 def streams_of(queries: Iterable[PatternQuery]) -> tuple[Stream, ...]:
-    """The streams that the queries name, in the order of the text."""
+    """The streams that the queries use, in the order of the text."""
     names = [node.stream for query in queries for node in walk(query.pattern) if isinstance(node, Event)]
     return tuple(dict.fromkeys(names))
 
 
 def declarations(queries: Iterable[PatternQuery]) -> dict[Stream, tuple[PatternQuery, ...]]:
-    """The statements that declare a stream, by its name: one, or the rules with this head."""
+    """The statements that declare each stream: one statement, or the rules with this head."""
     found: dict[Stream, tuple[PatternQuery, ...]] = {}
     for query in queries:
         if query.declares and query.name is not None:
@@ -36,20 +35,20 @@ def declarations(queries: Iterable[PatternQuery]) -> dict[Stream, tuple[PatternQ
 
 
 def columns_of(query: PatternQuery) -> tuple[str, ...]:
-    """The columns of a declared stream that its statement names: of RETURN, and of the table it looks in."""
+    """The columns of a declared stream in its statement: those of RETURN and of the joined table."""
     returned = (column_name(column, place) for place, column in enumerate(query.returns))
     added = (name for _, name in query.lookup.columns) if query.lookup is not None else ()
     return (*returned, *added)
 
 
 def used_streams(query: PatternQuery, declared: Iterable[Stream]) -> tuple[Stream, ...]:
-    """The declared streams whose events the pattern speaks of, the forbidden ones included."""
+    """The declared streams that the pattern uses, including those inside NOT."""
     known = set(declared)
     return tuple(name for name in streams_of([query]) if name in known)
 
 
 def unclear_traces(constraints: Iterable[ConstraintStatement], queries: Iterable[PatternQuery]) -> Iterator[Problem]:
-    """Constraints that speak of the traces of queries without anything to say what a trace is."""
+    """Constraints without PARTITION BY whose traces the queries do not define."""
     keys = {frozenset(query.partition_by) for query in queries}
     for entry in constraints:
         if entry.partition_by:
@@ -57,14 +56,14 @@ def unclear_traces(constraints: Iterable[ConstraintStatement], queries: Iterable
         if frozenset() in keys:
             yield Problem(
                 "constraint-partition",
-                "a constraint speaks of traces, but a pattern has no PARTITION BY that says what a trace is",
+                "a constraint needs PARTITION BY to define its traces, but a pattern has none",
                 entry.span,
-                hint="add PARTITION BY with the key of a trace to the pattern, or to a constraint about others",
+                hint="add PARTITION BY with the key of a trace to the pattern, or to the constraint",
             )
         elif len(keys) > 1:
             yield Problem(
                 "constraint-partition",
-                "the patterns have different PARTITION BY, so it is not clear what a trace of this constraint is",
+                "this constraint needs PARTITION BY, because the patterns have different PARTITION BY clauses",
                 entry.span,
                 hint="add PARTITION BY with the key of a trace to the constraint",
             )
@@ -76,13 +75,13 @@ def users_of(name: str, queries: Iterable[PatternQuery]) -> tuple[PatternQuery, 
 
 
 def in_order(queries: Sequence[PatternQuery]) -> tuple[tuple[Stream, ...], ...]:
-    """The declared streams, each after those that it uses; those that use each other stand together."""
+    """The declared streams, each after those that it uses. Streams that use each other form a group."""
     declared = declarations(queries)
     return components({name: _used_by_any(ways, declared) for name, ways in declared.items()})
 
 
 def components(uses: Mapping[Stream, Collection[Stream]]) -> tuple[tuple[Stream, ...], ...]:
-    """Names in groups, each after those that it uses; a group of several is one whose members use each other.
+    """Groups of names, each after those that it uses. The members of a group use each other.
 
     These are the strongly connected components, by Tarjan's algorithm.
     """
@@ -125,7 +124,7 @@ def streams_below(query: PatternQuery, queries: Iterable[PatternQuery]) -> tuple
 
 
 def connected(query: PatternQuery, queries: Sequence[PatternQuery]) -> tuple[PatternQuery, ...]:
-    """The statements that have to run in one place with this one, because of the streams between them."""
+    """The statements that share declared streams with this one, directly or indirectly, and so must run together."""
     declared = declarations(queries)
     together = [query]
     for current in together:
@@ -137,11 +136,10 @@ def connected(query: PatternQuery, queries: Sequence[PatternQuery]) -> tuple[Pat
 
 
 def shared_keys(queries: Sequence[PatternQuery]) -> tuple[str, ...]:
-    """The keys by which the events of connected statements can be kept apart.
+    """The keys by which the events of connected statements can be partitioned.
 
-    Each statement has them in its PARTITION BY, or is about each event by itself, and each stream hands them on, as
-    they are and under their name: then an event of a declared stream and the events it is made of have the same key,
-    at any depth.
+    Each statement has the keys in its PARTITION BY or uses single events, and each stream returns them unchanged under
+    their name. Then an event of a declared stream has the same key as the events that it comes from, at any depth.
     """
     together = [query for query in queries if not _is_about_one(query)]
     if not together:
@@ -157,7 +155,7 @@ def shared_keys(queries: Sequence[PatternQuery]) -> tuple[str, ...]:
 
 
 def _is_about_one(query: PatternQuery) -> bool:
-    """Whether a statement is about each event of a stream by itself, wherever it is."""
+    """Whether a statement uses each event of a stream independently of all others."""
     events = [node for node in walk(query.pattern) if isinstance(node, Event)]
     alone = len(events) == 1 and (query.rule is not None or isinstance(query.pattern, Event))
     return alone and not query.partition_by and query.policy is None and not query.consume
@@ -171,7 +169,7 @@ def _hands_on(key: str, query: PatternQuery) -> bool:
 
 
 def _is_key(key: str, expression: Expr) -> bool:
-    """All events of a match have the key, so that it does not matter whose it is."""
+    """Whether an expression is the key of some event. All events of a match have the same key."""
     if isinstance(expression, Call) and expression.name in ("coalesce", "first"):
         return all(_is_key(key, argument) for argument in expression.arguments)
     return isinstance(expression, Field) and expression.name == key
@@ -184,9 +182,9 @@ def program_catalog(
     other_windows: Iterable[Window] = (),
     end: str | None = None,
 ) -> Catalog:
-    """What a query among the statements of a program knows of its streams without data (see `inferred_catalog`).
+    """The catalog of a query of a program without data (see `inferred_catalog`).
 
-    A declared stream has the columns of its RETURN, or without one whatever is asked of it.
+    A declared stream has the columns of its RETURN or, without RETURN, the fields that are used.
     """
     catalog = inferred_catalog(query, time, other_windows, end)
     declared = declarations(program)
@@ -201,17 +199,18 @@ def program_catalog(
 
 
 def check_streams(statements: Statements) -> list[Problem]:
-    """What is wrong with the streams that a program declares, whatever the tables are."""
+    """The problems of the declared streams that do not depend on data."""
     problems = [*_repeated(statements.declared)]
     declared = declarations(statements.declared)
     problems += _cycles(declared)
     problems += [problem for query in statements.statements for problem in _counted_positions(query, declared)]
     problems += _constrained(statements, declared)
+    problems += _tracked(statements, declared)
     return problems
 
 
 def _repeated(queries: Sequence[PatternQuery]) -> Iterator[Problem]:
-    """Streams that several statements declare; several rules may have one head."""
+    """Streams that several statements declare. Several rules can have the same head."""
     seen: dict[Stream | None, PatternQuery] = {}
     for query in queries:
         first = seen.setdefault(query.name, query)
@@ -220,12 +219,12 @@ def _repeated(queries: Sequence[PatternQuery]) -> Iterator[Problem]:
                 "duplicate-stream",
                 f"stream `{query.name}` is declared twice",
                 query.span,
-                hint="give one another name; for events of two patterns in one stream write one pattern with OR",
+                hint="rename one of them, or write one pattern with OR",
             )
 
 
 def _cycles(declared: Mapping[Stream, tuple[PatternQuery, ...]]) -> Iterator[Problem]:
-    """One problem for each group of streams that use each other and are not all made by rules."""
+    """One problem for each group of streams that use each other and are not all derived by rules."""
     uses = {name: _used_by_any(ways, declared) for name, ways in declared.items()}
     for group in components(uses):
         if all(_may_grow(query) for name in group for query in declared[name]):
@@ -239,17 +238,17 @@ def _cycles(declared: Mapping[Stream, tuple[PatternQuery, ...]]) -> Iterator[Pro
                 "stream-cycle",
                 f"stream `{name}` depends on itself: {' -> '.join(map(str, (*cycle, name)))}",
                 _place_of(query, used),
-                hint="the matches of a pattern cannot be its own events: break the cycle at one of these streams",
+                hint="break the cycle at one of these streams: a pattern cannot use its own matches",
             )
 
 
 def _may_grow(query: PatternQuery) -> bool:
-    """Whether a statement may depend on its own events: a rule, or what puts rows of tables beside those of one."""
+    """Whether a statement may depend on its own events: a rule, or its join with a table."""
     return query.rule is not None or query.lookup is not None
 
 
 def _cycle_from(name: Stream, uses: Mapping[Stream, Collection[Stream]]) -> tuple[Stream, ...] | None:
-    """A shortest way from a stream by the streams that it uses back to itself."""
+    """A shortest path of dependencies from a stream back to itself."""
     ways: dict[Stream, tuple[Stream, ...]] = {name: (name,)}
     waiting = [name]
     for current in waiting:
@@ -269,7 +268,7 @@ def _counted_positions(query: PatternQuery, declared: Collection[Stream]) -> Ite
         words, hint = how
         yield Problem(
             "derived-positions",
-            f"{words} goes by the positions of events, and events of the declared stream `{used[0]}` have none",
+            f"{words} uses positions of events, but events of the declared stream `{used[0]}` have no position",
             _place_of(query, used[0]),
             hint=hint,
         )
@@ -281,39 +280,53 @@ def _constrained(statements: Statements, declared: Collection[Stream]) -> Iterat
             if name in declared:
                 yield Problem(
                     "derived-constraint",
-                    f"constraints are about events of tables, and `{name}` is declared",
+                    f"constraints are only supported for input streams, but `{name}` is a declared stream",
                     entry.constraint.span or entry.span,
-                    hint="constrain the streams that its pattern names",
+                    hint="use the streams of its pattern in the constraint",
+                )
+
+
+def _tracked(statements: Statements, declared: Collection[Stream]) -> Iterator[Problem]:
+    """States that depend on declared streams. Beliefs are updated before patterns are evaluated."""
+    names = {str(name) for name in declared}
+    for entry in statements.states:
+        for response in entry.responses:
+            if response.stream in names:
+                yield Problem(
+                    "derived-state",
+                    f"a STATE only supports input streams, but `{response.stream}` is a declared stream",
+                    response.span or entry.span,
+                    hint="use the streams of its pattern, or write its matches to a table first",
                 )
 
 
 def _way_of_counting(query: PatternQuery) -> tuple[str, str] | None:
-    """What in a query goes by the positions of events, and what could be written instead."""
+    """The part of a query that uses positions of events, and what to write instead."""
     if counts_events(query):
-        return "WITHIN ... EVENTS", "write a WITHIN in time"
+        return "WITHIN ... EVENTS", "use WITHIN with a duration"
     if any(isinstance(node, Operation) and node.operator == "NEXT" for node in walk(query.pattern)):
-        return "NEXT", "write SEQ, with a NOT between its items for what must not come between"
+        return "NEXT", "use SEQ, with a NOT between its items"
     if query.policy == STRICT:
-        return "MATCH STRICT", "write MATCH NEXT, which binds the next event that fits"
+        return "MATCH STRICT", "use MATCH NEXT, which binds the next event that satisfies the conditions"
     return None
 
 
 def _place_of(query: PatternQuery, stream: Stream) -> Span | None:
-    """Where a statement first names a stream."""
+    """The position where a statement first uses a stream."""
     for node in walk(query.pattern):
         if isinstance(node, Event) and node.stream == stream and node.span is not None:
             return node.span.head(len(str(stream)))
     return query.span
 
 
-# --- The attributes of streams, tables and heads: what they are called, and in which order they are declared.
+# --- Attributes of streams, tables and heads: names and order
 
 Attributes = Mapping[str, tuple[str, ...]]
 """The attributes of streams and tables in declared order."""
 
 
 def declared_attributes(statements: Statements) -> dict[str, tuple[str, ...]]:
-    """The attributes, in order, of every stream and table of which the program itself says them."""
+    """The attributes, in order, of each stream and table that the program declares."""
     ruleset = statements.ruleset or Ruleset()
     known: dict[str, tuple[str, ...]] = {
         name: columns_of(ways[0])
@@ -330,17 +343,17 @@ def declared_attributes(statements: Statements) -> dict[str, tuple[str, ...]]:
 
 
 def tables_of(ruleset: Ruleset) -> frozenset[str]:
-    """The names that stand for tables."""
+    """The names of tables."""
     return frozenset(entry.name for entry in ruleset.tables) | frozenset(fact.table for fact in ruleset.facts)
 
 
 def argument_name(place: int) -> str:
-    """What an argument without a name is called."""
+    """The name of an argument that has none in the text."""
     return f"arg_{place + 1}"
 
 
 def attribute_names(rule: Rule) -> tuple[str, ...]:
-    """What the arguments of a head are called: as they are named, as the name that they are, or by their places."""
+    """The names of the arguments of a head: the given name, the name of the variable, or a numbered name."""
     names: list[str] = []
     for place, argument in enumerate(rule.arguments):
         own = argument.attribute or _bare_name(argument.expression)
@@ -359,5 +372,5 @@ def in_order_of(rule: Rule, attributes: Sequence[str]) -> tuple[HeadArgument, ..
 
 
 def first_rule(ruleset: Ruleset, head: str) -> Rule:
-    """The rule that gives a head the names of its attributes."""
+    """The first rule of a head, which defines the names of its attributes."""
     return next(rule for rule in ruleset.rules if rule.head == head)

@@ -1,6 +1,6 @@
-"""Who binds which name: the scopes of a pattern, what a match binds, and what AS names stand for.
+"""The scopes of a pattern, the names that a match binds, AS names, and where a policy is allowed.
 
-A scope is the whole pattern, one NOT or one collection. Both the checks and the normal form stand on this.
+A scope is the whole pattern, one NOT or one collection. The checks and the normal form use scopes.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from ensue.nodes.names import Handle, Name, Spoken, Stream, UnnamedVariable
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scope:
-    """A region of names: `pattern` is the whole pattern, or what one NOT forbids or one collection lists.
+    """A region of names: `pattern` is the whole pattern, or the content of a NOT or a collection.
 
-    `aside` is that NOT or collection. Two scopes are the same if theirs is the same object: equal NOTs at two places
-    are two scopes, but one that an operator means at two places is one.
+    `aside` is that NOT or collection. Two scopes are the same if their `aside` is the same object. So two equal NOTs
+    are two scopes, but a NOT that the expansion of an operator uses twice is one scope.
     """
 
     pattern: patterns.Pattern
@@ -34,7 +34,7 @@ class Scope:
 
     @property
     def is_negated(self) -> bool:
-        """True if nothing of it is bound by a match: it is what a NOT forbids, or inside of that."""
+        """Whether a match binds no name of the scope, because it is inside a NOT."""
         return any(isinstance(scope.aside, patterns.Not) for scope in self.chain)
 
     def is_same(self, other: Scope) -> bool:
@@ -43,7 +43,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """A name where it is written: a variable (with its stream) or an AS name (stream None); `repeat` may be around."""
+    """A name in the text: a variable with its stream, or an AS name (stream None), and the `repeat` around it."""
 
     name: Name
     stream: Stream | None
@@ -53,16 +53,16 @@ class Occurrence:
 
 
 Aside = patterns.Not | patterns.Repeat
-"""A NOT, or a repetition that lists every match in its scope: what stands beside the events that make a match."""
+"""A NOT, or a repetition that collects all matches in its scope. Its events are not single events of a match."""
 
 
 def is_aside(pattern: patterns.Pattern) -> TypeGuard[Aside]:
-    """Whether a part stands beside the events that make a match: a NOT or a collection."""
+    """Whether a part is a NOT or a collection."""
     return isinstance(pattern, patterns.Not) or (isinstance(pattern, patterns.Repeat) and pattern.every)
 
 
 def own_nodes(pattern: patterns.Pattern) -> Iterator[patterns.Pattern]:
-    """The pattern and everything below it, NOTs and collections included, what they forbid or list excluded."""
+    """The pattern and all its parts, including NOTs and collections, but not their contents."""
     yield pattern
     if not is_aside(pattern):
         for child in patterns.children(pattern):
@@ -70,7 +70,7 @@ def own_nodes(pattern: patterns.Pattern) -> Iterator[patterns.Pattern]:
 
 
 def scopes_of(pattern: patterns.Pattern, parent: Scope | None = None, aside: Aside | None = None) -> Iterator[Scope]:
-    """Every scope of an expanded pattern, outermost first."""
+    """All scopes of an expanded pattern, outermost first."""
     scope = Scope(pattern, parent, aside)
     yield scope
     for node in own_nodes(pattern):
@@ -79,7 +79,7 @@ def scopes_of(pattern: patterns.Pattern, parent: Scope | None = None, aside: Asi
 
 
 def list_groups(pattern: patterns.Pattern) -> dict[Name, Name]:
-    """The variables and AS names that stand for lists, each with the name of its repetition."""
+    """The variables and AS names that are lists, each with the name of its repetition."""
     groups: dict[Name, Name] = {}
     for node in patterns.walk(pattern):
         if isinstance(node, patterns.Repeat):
@@ -89,7 +89,7 @@ def list_groups(pattern: patterns.Pattern) -> dict[Name, Name]:
 
 
 def growing_lists(pattern: patterns.Pattern) -> frozenset[Name]:
-    """The repetitions of an expanded pattern that come any number of times, every choice of so many: RELATIVE+."""
+    """The repetitions of an expanded pattern without an upper limit where each combination is a match: RELATIVE+."""
     growing = [
         node
         for node in patterns.walk(pattern)
@@ -99,7 +99,7 @@ def growing_lists(pattern: patterns.Pattern) -> frozenset[Name]:
 
 
 def group_of(repeat: patterns.Repeat) -> Name | None:
-    """The name of a repetition: that of the first variable or AS name inside of it."""
+    """The name of a repetition: the first variable or AS name inside it."""
     return next(
         (part.variable if isinstance(part, patterns.Event) else part.name for part in _naming(repeat.item)), None
     )
@@ -112,7 +112,7 @@ def _naming(pattern: patterns.Pattern) -> Iterator[patterns.Event | patterns.Nam
 
 
 def names_in_scopes(scope: Scope, *, inner: bool = True) -> Iterator[Occurrence]:
-    """The names that are written in a scope of an expanded pattern; with `inner`, then those of the scopes in it."""
+    """The names in a scope of an expanded pattern and, with `inner`, in the scopes inside it."""
     asides: list[Aside] = []
     waiting: list[tuple[patterns.Pattern, patterns.Repeat | None]] = [(scope.pattern, None)]
     while waiting:
@@ -152,10 +152,10 @@ def name_anonymous(query: patterns.PatternQuery) -> patterns.PatternQuery:
 
 
 def without_names(pattern: patterns.Pattern, *, by_stream: bool = False) -> patterns.Pattern:
-    """The pattern as it was before its anonymous events were named; with `by_stream`, an event that is called like its
-    stream, as rules call those without a name, has none.
+    """The pattern without the generated names of anonymous events.
 
-    What an operator under a context gives is called by what it is made of.
+    With `by_stream`, events that have the name of their stream, as rules name them, lose it too. The result of an
+    operator under a context is named after its parts.
     """
 
     def name(event: patterns.Event) -> patterns.Event:
@@ -173,8 +173,10 @@ def change_events(pattern: patterns.Pattern, change: Callable[[patterns.Event], 
 
 
 def whole_windows(query: patterns.PatternQuery, *, limiting: bool = False) -> tuple[patterns.Window, ...]:
-    """The windows that hold for the whole match: the WITHIN clause and every WITHIN around the whole pattern; if
-    `limiting`, without those that limit nothing."""
+    """The windows of the whole match: the WITHIN clause and each WITHIN around the whole pattern.
+
+    With `limiting`, only those that limit the match.
+    """
     found = [] if query.within is None else [query.within]
     pattern = query.pattern
     while isinstance(pattern, patterns.Within | patterns.NamedPattern):
@@ -185,7 +187,7 @@ def whole_windows(query: patterns.PatternQuery, *, limiting: bool = False) -> tu
 
 
 def counts_events(query: patterns.PatternQuery) -> bool:
-    """True if positions of events matter to the query, so that irrelevant events matter."""
+    """Whether the query uses positions of events, so that irrelevant events matter."""
     if query.policy == patterns.STRICT or isinstance(query.within, patterns.Events):
         return True
     return any(
@@ -197,13 +199,13 @@ def counts_events(query: patterns.PatternQuery) -> bool:
 
 
 def positive_names(pattern: patterns.Pattern) -> tuple[Name, ...]:
-    """The variables a match binds, lists included, in the order of the text."""
+    """The variables that a match binds, including lists, in the order of the text."""
     names = [event.variable for event in bound_events(pattern) if event.variable is not None]
     return tuple(dict.fromkeys(names))
 
 
 def bound_events(pattern: patterns.Pattern) -> Iterator[patterns.Event]:
-    """The events of a pattern, but for those that must not happen."""
+    """The events of a pattern, except for those inside NOT."""
     if isinstance(pattern, patterns.Event):
         yield pattern
     forbidden = patterns.OPERATORS[pattern.operator].forbidden if isinstance(pattern, patterns.Operation) else ()
@@ -218,7 +220,7 @@ def interval_names(pattern: patterns.Pattern) -> frozenset[Name]:
 
 
 SERIES = "times"
-"""The field of the AS name of a PERIODIC* that lists its moments."""
+"""The field of the AS name of a PERIODIC* with the list of its moments."""
 
 
 def series_names(pattern: patterns.Pattern) -> frozenset[Name]:
@@ -233,16 +235,16 @@ def _is_series(pattern: patterns.Pattern) -> bool:
     return isinstance(pattern, patterns.Operation) and pattern.operator == "PERIODIC*"
 
 
-# --- Where a selection policy makes sense (docs/semantics.md, section 7).
+# --- Where a selection policy is allowed (docs/semantics.md, section 7)
 
 PAIRING = ("FOLLOWS", "PRECEDES", "PRIOR", "RELATIVE", "SIMULTANEOUS", "CONCURRENT", "NOTFOLLOWS", "NOTPRECEDES")
-"""The operators, besides SEQ, AND and OR, that a context chooses at; APERIODIC and UNLESS have a pair as well."""
+"""The operators besides SEQ, AND and OR where a context chooses among pairs. APERIODIC and UNLESS also have pairs."""
 
 CHOOSING = (*PAIRING, "APERIODIC", "UNLESS", "ANYONE", "BOTH")
 
 
 def check_policy(query: patterns.PatternQuery) -> Iterator[Problem]:
-    """Every operator at which the policy of a query means nothing, and policies that do not go together."""
+    """The operators that do not support the policy of a query, and policies that cannot be combined."""
     if query.policy in (patterns.NEXT_MATCH, patterns.STRICT):
         yield from _check_sequence(query.pattern, query)
     elif query.policy in patterns.CONTEXTS:
@@ -251,9 +253,9 @@ def check_policy(query: patterns.PatternQuery) -> Iterator[Problem]:
         if query.consume:
             yield Problem(
                 "policy-combination",
-                f"MATCH {query.policy} and CONSUME do not go together: a context says itself what is used up",
+                f"MATCH {query.policy} cannot be combined with CONSUME",
                 query.policy_span or query.span,
-                hint="leave CONSUME out; CHRONICLE uses up both events of a pair",
+                hint="remove CONSUME: the policy decides which events are consumed; CHRONICLE consumes both of a pair",
             )
 
 
@@ -271,9 +273,9 @@ def _check_sequence(pattern: patterns.Pattern, query: patterns.PatternQuery) -> 
         return
     yield Problem(
         "policy-operator",
-        f"MATCH {query.policy} goes from event to event of a SEQ, and {operator_word(pattern)} is not one",
+        f"MATCH {query.policy} supports only SEQ of events, not {operator_word(pattern)}",
         pattern.span,
-        hint="declare that part as a STREAM of its own, or leave the policy out",
+        hint="declare that part as a STREAM, or remove the policy",
     )
 
 
@@ -291,9 +293,9 @@ def _check_context(pattern: patterns.Pattern, query: patterns.PatternQuery) -> I
     if not fits:
         yield Problem(
             "policy-operator",
-            f"MATCH {query.policy} chooses among pairs of events, and {operator_word(pattern)} makes none",
+            f"MATCH {query.policy} does not support {operator_word(pattern)}",
             pattern.span,
-            hint="declare that part as a STREAM of its own, without the policy, and use its events here",
+            hint="declare that part as a STREAM without the policy, and use its events here",
         )
     elif not isinstance(pattern, patterns.Not):
         for child in patterns.children(pattern):
@@ -301,7 +303,7 @@ def _check_context(pattern: patterns.Pattern, query: patterns.PatternQuery) -> I
 
 
 def initiating_names(pattern: patterns.Pattern) -> tuple[Name, ...]:
-    """Of a pattern of two events under CUMULATIVE, the variables of those that can be initiators: they are lists."""
+    """The variables that can be initiators of a pattern of two events under CUMULATIVE. They are lists."""
     while isinstance(pattern, patterns.Within | patterns.NamedPattern):
         pattern = pattern.item
     forbidden = patterns.OPERATORS[pattern.operator].forbidden if isinstance(pattern, patterns.Operation) else ()
@@ -317,20 +319,20 @@ def initiating_names(pattern: patterns.Pattern) -> tuple[Name, ...]:
 
 
 def _check_windows(query: patterns.PatternQuery) -> Iterator[Problem]:
-    """A context makes streams of composite events, which have no positions."""
+    """A context creates streams of composite events, which have no positions."""
     parts = [node.window for node in patterns.walk(query.pattern) if isinstance(node, patterns.Within)]
     for window in (query.within, *parts):
         if isinstance(window, patterns.Events):
             yield Problem(
                 "policy-window",
-                f"MATCH {query.policy} takes windows in time, not in EVENTS",
+                f"MATCH {query.policy} does not support windows in EVENTS",
                 window.span or query.policy_span,
-                hint="write a WITHIN in time",
+                hint="use WITHIN with a duration",
             )
 
 
 def operator_word(pattern: patterns.Pattern) -> str:
-    """What the user calls the operator of a part."""
+    """The name of the operator of a part, for messages."""
     match pattern:
         case patterns.Operation() | patterns.RelatedItems():
             return pattern.operator

@@ -1,4 +1,4 @@
-"""What can be wrong with a query once the streams are known: names of streams and fields, and types."""
+"""Checks of a query against a catalog of streams: names of streams and fields, types, and conditions over lists."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ from ensue.nodes.expressions import Duration, Expr, Field, Literal, Same, conjun
 from ensue.nodes.names import AnyEvent, Edge, Name, Stream, in_order
 from ensue.nodes.uncertainty import PROBABILITY_OF_MATCH, with_probability_field
 
-# --- Conditions over repeated variables: what a conjunct of WHERE says about a list, and in which scope it is judged.
+# --- Conditions over repeated variables
 
 
 def is_about_list(conjunct: Expr, groups: Mapping[Name, Name]) -> bool:
-    """Whether a conjunct is about a list as a whole, by an aggregate or PREV, and not about each element."""
+    """Whether a conjunct uses a whole list, in an aggregate or PREV, and not each element."""
     return bool(aggregated_variables(conjunct, groups)) or has_prev(conjunct)
 
 
 def check_lists(conjunct: Expr, groups: Mapping[Name, Name]) -> Iterator[Problem]:
-    """What is wrong with the lists of a conjunct."""
+    """The problems of the lists in a conjunct."""
     problems: list[Problem] = []
     if has_prev(conjunct):
         check_successive(conjunct, groups, problems)
@@ -55,14 +55,14 @@ def check_lists(conjunct: Expr, groups: Mapping[Name, Name]) -> Iterator[Problem
 
 
 def _beside_aggregates(conjunct: Expr, groups: Mapping[Name, Name]) -> Iterator[Problem]:
-    """A list beside an aggregate is neither one value nor one element."""
+    """A condition cannot use the elements of a list together with an aggregate."""
     outside = rewrite(conjunct, lambda part: Literal(None) if is_aggregate(part) else None)
     for name in in_order(list_variables(outside, groups)):
         yield Problem(
             "list-and-aggregate",
-            f"the condition speaks of each element of `{name}` and of a list as a whole",
+            f"the condition uses single elements of `{name}` together with a whole list",
             conjunct.span,
-            hint="write two conditions, joined by AND, or aggregate both",
+            hint="write two conditions joined by AND, or use aggregates on both sides",
         )
 
 
@@ -71,28 +71,28 @@ def _several_lists(conjunct: Expr, groups: Mapping[Name, Name]) -> Iterator[Prob
     if len({groups[name] for name in names}) > 1:
         yield Problem(
             "two-lists",
-            f"the condition relates elements of two lists: {', '.join(f'`{name}`' for name in names)}",
+            f"the condition compares elements of two lists: {', '.join(f'`{name}`' for name in names)}",
             conjunct.span,
-            hint="elements of two repetitions do not go together one by one; compare aggregates of them",
+            hint="compare aggregates of the lists instead",
         )
 
 
 def typed_form(conjunct: Expr, groups: Mapping[Name, Name]) -> Expr:
-    """The conjunct as it is checked for types."""
+    """The form of the conjunct that is used for type checks."""
     if has_prev(conjunct):
         return without_prev(conjunct)
     return explicit_lists(conjunct, groups, []) if aggregated_variables(conjunct, groups) else conjunct
 
 
 def list_names(conjunct: Expr, groups: Mapping[Name, Name]) -> frozenset[Name]:
-    """The repeated variables that a conjunct about lists ranges over."""
+    """The repeated variables whose lists a conjunct uses."""
     if not groups:
         return frozenset()
     return list_variables(conjunct, groups) if has_prev(conjunct) else aggregated_variables(conjunct, groups)
 
 
 def lists_of_result(query: patterns.PatternQuery) -> dict[Name, Name]:
-    """The variables that are lists in the result: those of repetitions, and those that CUMULATIVE collects."""
+    """The variables that are lists in the result: those of repetitions and those that CUMULATIVE collects."""
     groups = list_groups(expand_pattern(query.pattern))
     if query.policy == patterns.CUMULATIVE:
         groups |= {name: name for name in initiating_names(query.pattern)}
@@ -100,17 +100,17 @@ def lists_of_result(query: patterns.PatternQuery) -> dict[Name, Name]:
 
 
 def around_list(scope: Scope) -> Scope:
-    """The scope in which a list is, for the scope of its elements."""
+    """The scope that contains a list, given the scope of its elements."""
     return scope.parent if isinstance(scope.aside, patterns.Repeat) and scope.parent is not None else scope
 
 
-# --- fields
+# --- Streams, fields and types
 
 FieldType = Callable[[Field], "Type | None"]
 
 
 def bind_query(query: patterns.PatternQuery, catalog: Catalog) -> list[Problem]:
-    """Every problem of a query with these streams; the structure has been checked before."""
+    """All problems of a query with these streams. The structure is already checked."""
     parts = list(patterns.walk(query.pattern))
     events = [part for part in parts if isinstance(part, patterns.Event)]
     unknown = [
@@ -164,7 +164,7 @@ def bind_query(query: patterns.PatternQuery, catalog: Catalog) -> list[Problem]:
 
 
 def check_expressions(query: patterns.PatternQuery) -> list[Problem]:
-    """Every problem of the expressions of a query that no data can mend; the structure has been checked before."""
+    """All problems of the expressions of a query that do not depend on data. The structure is already checked."""
     problems: list[Problem] = []
     found = (node.predicate for node in patterns.walk(query.pattern) if isinstance(node, patterns.Event))
     predicates = [predicate for predicate in found if predicate is not None]
@@ -197,7 +197,7 @@ def check_expressions(query: patterns.PatternQuery) -> list[Problem]:
 def bind_constraint(
     constraint: Constraint, keys: tuple[str, ...], span: Span | None, catalog: Catalog
 ) -> list[Problem]:
-    """What is wrong with a constraint over these streams; `keys` say what a trace is."""
+    """The problems of a constraint with these streams. `keys` define a trace."""
     place = constraint.span or span
     if isinstance(constraint, EndsWithin):
         return list(_check_windows([constraint.window], catalog))
@@ -208,7 +208,7 @@ def bind_constraint(
             problems.append(
                 Problem(
                     "unknown-stream",
-                    f"there is no stream `{name}`",
+                    f"unknown stream `{name}`",
                     place,
                     label=f"streams: {', '.join(map(str, catalog.streams))}",
                     hint=did_you_mean(name, map(str, catalog.streams)),
@@ -218,9 +218,9 @@ def bind_constraint(
             problems.append(
                 Problem(
                     "constraint-interval",
-                    f"events of `{name}` last until `{schema.end}`, and constraints are about events of one moment",
+                    f"constraints need events without a duration, but `{name}` has an end column `{schema.end}`",
                     place,
-                    hint="leave `end` out, or the constraint",
+                    hint="remove `end`, or remove the constraint",
                 )
             )
     if not problems:
@@ -234,7 +234,7 @@ def _unknown_stream(event: patterns.Event, catalog: Catalog) -> Problem:
         return _no_table_of_all(event)
     return Problem(
         "unknown-stream",
-        f"there is no stream `{event.stream}`",
+        f"unknown stream `{event.stream}`",
         _name_span(event.span, str(event.stream)),
         label=f"streams: {', '.join(map(str, catalog.streams))}",
         hint=did_you_mean(str(event.stream), map(str, catalog.streams)),
@@ -244,9 +244,9 @@ def _unknown_stream(event: patterns.Event, catalog: Catalog) -> Problem:
 def _no_table_of_all(event: patterns.Event) -> Problem:
     return Problem(
         "any-event-tables",
-        f"`{event.stream}` needs one table of all events, and these come without a column of their types",
+        f"`{event.stream}` needs one table of all events with a type column",
         event.span,
-        hint="pass one table and `type=` with the column that holds the name of each event's stream",
+        hint="pass one table, and set `type` to the column with the stream names",
     )
 
 
@@ -272,10 +272,10 @@ def _interval_field(field: Field, catalog: Catalog, problems: list[Problem]) -> 
 def _no_interval_field(field: Field) -> Problem:
     return Problem(
         "no-such-field",
-        f"`{field.variable}` names an interval and has no field `{field.name}`",
+        f"`{field.variable}` is an interval and has no field `{field.name}`",
         _field_span(field),
         label="fields: s, e",
-        hint=f"use a variable inside of `{field.variable}` for its attributes",
+        hint=f"use the variable of an event inside `{field.variable}`",
     )
 
 
@@ -312,9 +312,9 @@ def _holder(stream: Stream) -> str:
 def _ambiguous(field: Field, stream: Stream, catalog: Catalog) -> Problem:
     schema = catalog.stream(stream)
     if schema is not None and schema.derived:
-        hint = f"give the column another name in the RETURN of `{stream}`"
+        hint = f"rename the column in the RETURN of `{stream}`"
     else:
-        hint = f"rename the column `{field.name}` of the data, or name it as the time or end column"
+        hint = f"rename column `{field.name}` of the events, or use it as the time or end column"
     holder = f"of stream `{stream}`" if not isinstance(stream, AnyEvent) else "of the events"
     return Problem(
         "ambiguous-field",
@@ -329,7 +329,7 @@ def _time_word(name: str) -> str:
 
 
 def _field_span(field: Field) -> Span | None:
-    """The part of `a.amount` behind the dot."""
+    """The part of `a.amount` after the dot."""
     if field.span is None:
         return None
     before = len(str(field.variable)) + 1 if field.variable is not None else 0
@@ -339,7 +339,7 @@ def _field_span(field: Field) -> Span | None:
 def _check_common_field(
     name: str, streams: tuple[Stream, ...], catalog: Catalog, clause: str, span: Span | None
 ) -> Iterator[Problem]:
-    """A field that all streams share, with types that can be equal; the first problem is enough."""
+    """The first problem of a field that all streams must have with comparable types."""
     first: tuple[Stream, Kind] | None = None
     for stream in streams:
         schema = catalog.stream(stream)
@@ -349,7 +349,7 @@ def _check_common_field(
             holder = f"stream `{stream}` does" if catalog.any_stream is None else "the events do"
             yield Problem(
                 "no-such-field",
-                f"{clause} names `{name}`, which {holder} not have",
+                f"{clause} uses field `{name}`, which {holder} not have",
                 span,
                 label=f"fields: {', '.join(schema.fields)}",
                 hint=did_you_mean(name, schema.fields),
@@ -358,22 +358,22 @@ def _check_common_field(
         found = catalog.time if is_time else schema.fields[name]
         kind = Kind.FLOAT if found.kind is Kind.INTEGER else found.kind
         if kind is Kind.OTHER:
-            yield Problem("type-clash", f"{clause} names `{name}`, whose type {found.name} cannot be compared", span)
+            yield Problem("type-clash", f"{clause} uses `{name}`, whose type {found.name} cannot be compared", span)
             return
         if first is None or first[1] is Kind.NULL:
             first = (stream, kind)
         elif kind not in (first[1], Kind.NULL):
             yield Problem(
                 "type-clash",
-                f"{clause} names `{name}`, which is {first[1].word} in `{first[0]}` and {kind.word} in `{stream}`",
+                f"{clause} uses `{name}`, which has type {first[1].word} in `{first[0]}` but {kind.word} in `{stream}`",
                 span,
-                hint="bring both to one type before detection",
+                hint="convert both columns to the same type first",
             )
             return
 
 
 def _check_ticks(part: patterns.Operation | patterns.RelatedItems, catalog: Catalog) -> Iterator[Problem]:
-    """An operator's duration is one tick of time or more: less would be nothing; a timer is a whole number of them."""
+    """The duration of an operator is at least one unit of the time column; a timer is a multiple of it."""
     if isinstance(part, patterns.RelatedItems):
         for timer in part.timers:
             if isinstance(timer.name, Edge):
@@ -381,41 +381,40 @@ def _check_ticks(part: patterns.Operation | patterns.RelatedItems, catalog: Cata
     elif isinstance(part.window, Duration) and part.window.nanoseconds < NANOSECONDS_PER_UNIT.get(catalog.time.unit, 0):
         yield Problem(
             "window-size",
-            f"the duration of {part.operator} is shorter than one tick of the time column, which counts in "
-            f"{catalog.unit}",
+            f"the duration of {part.operator} is shorter than the unit of the time column ({catalog.unit})",
             part.window.span,
-            hint="write a longer one, or give times in a finer unit",
+            hint="use a longer duration, or a time column with a finer unit",
         )
 
 
 def _check_timer(name: str, window: patterns.Window, catalog: Catalog) -> Iterator[Problem]:
-    """A timer is a whole number of ticks long, so that its end is a time."""
+    """The length of a timer is a multiple of the unit of time, so that its end is a timestamp."""
     if not isinstance(window, Duration) or catalog.unit is None:
         return
     if window.nanoseconds % NANOSECONDS_PER_UNIT[catalog.unit]:
         yield Problem(
             "window-size",
-            f"the timer `{name}` ends between two ticks of the time column, which counts in {catalog.unit}",
+            f"the length of timer `{name}` is not a multiple of the unit of the time column ({catalog.unit})",
             window.span,
-            hint="write a length in whole ticks, or give times in a finer unit",
+            hint="use a multiple of the unit, or a time column with a finer unit",
         )
 
 
 def _check_windows(windows: Iterable[patterns.Window], catalog: Catalog) -> Iterator[Problem]:
-    """Durations for timestamps, plain numbers for integer time."""
+    """Windows have a unit if the time column has timestamps, and no unit if it has integers."""
     unit = catalog.unit
     for window in windows:
         if unit is None and isinstance(window, Duration):
             yield Problem(
                 "window-unit",
-                "the time column holds integers, so a window has no unit",
+                "the time column has integers, so a window must not have a unit",
                 window.span,
-                hint="write the plain number, e.g. `WITHIN 100`, or turn the column into a timestamp",
+                hint="write a number without a unit, such as `WITHIN 100`, or convert the column to timestamps",
             )
         if unit is not None and isinstance(window, patterns.Ticks):
             yield Problem(
                 "window-unit",
-                f"the time column holds timestamps, so `WITHIN {window.count}` needs a unit",
+                f"the time column has timestamps, so `WITHIN {window.count}` needs a unit",
                 window.span,
                 hint=f"write `WITHIN {window.count} seconds`, or another unit",
             )

@@ -1,6 +1,6 @@
-"""The gate: what is wrong with a program before any data are seen. Everything after it takes a well-formed program.
+"""The gate: all checks of a program that need no data. Later phases assume a well-formed program.
 
-What data decide (fields, types, time, keys) is found where the data are known: when a query is planned.
+Checks that need the schema of the events (fields, types, time, keys) run when a query is planned.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from ensue.text.citations import joined, written_out
 
 
 def check(statements: Statements) -> list[Problem]:
-    """Every problem of a program that can be found without data, in the order of the text.
+    """All problems of a program that can be found without data, in the order of the text.
 
-    What rules and contexts mean is looked at once they are well formed themselves. What a program does not have is not
-    looked for: each kind of statement has its checks, and only those that there are run.
+    Rules and contexts are lowered and checked again only if they are well-formed. The checks of a kind of statement run
+    only if the program has such a statement.
 
     >>> from ensue.text.parser import parse_statements
     >>> [problem.code for problem in check(parse_statements("PATTERN SEQ(A a, NOT B a); STATE s OF x IN (y, y)"))]
@@ -35,7 +35,7 @@ def check(statements: Statements) -> list[Problem]:
 
 
 def checked(statements: Statements) -> CheckedProgram:
-    """The statements as well-formed ones; raises a QueryError with every problem. Those that passed are not looked at.
+    """Check the statements. Raises a `QueryError` with all problems. A program that is already checked is returned.
 
     >>> from ensue.text.parser import parse_statements
     >>> program = checked(parse_statements("PATTERN SEQ(A a, B b) WITHIN 5"))
@@ -71,7 +71,7 @@ def _written_problems(statements: Statements) -> list[Problem]:
 
 
 def _lowered_problems(statements: Statements) -> list[Problem]:
-    """What is wrong with what rules, ON and contexts stand for, and with what constraints say of the patterns."""
+    """The problems of the lowered rules, ON statements and contexts, and of constraints with the patterns."""
     problems: list[Problem] = []
     lowered = statements
     if has_forms_to_lower(statements):
@@ -88,19 +88,19 @@ def _lowered_problems(statements: Statements) -> list[Problem]:
         problems += check_streams(lowered)
     if statements.constraints:
         declared = declarations(lowered.statements)
-        # Those of rules may have other keys once tables say what is in which place.
+        # The keys of rules may change once the columns of tables are known.
         plain = [query for query in statements.statements if not used_streams(query, declared)]
         problems += unclear_traces(statements.constraints, plain)
     return problems
 
 
 def _query_problems(query: PatternQuery) -> list[Problem]:
-    """What is wrong with a query as it is written. Under a context, what its lowering means says what is a list."""
+    """The problems of a query as written. With a context, expressions are checked after lowering, which adds lists."""
     return check_query(query) or ([] if query.policy in CONTEXTS else check_expressions(query))
 
 
 def _context_problems(query: PatternQuery) -> tuple[Problem, ...]:
-    """Why the policy of a query cannot be told operator by operator."""
+    """The problems of the policy of a query: why it cannot be lowered."""
     if query.policy not in CONTEXTS:
         return ()
     try:

@@ -1,4 +1,4 @@
-"""What can be wrong with a query before any data are seen: its shape, names, conditions and columns."""
+"""Checks of a query that need no data: its shape, names, conditions and columns."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from ensue.nodes.uncertainty import check_calls, check_threshold, is_probability
 
 
 def check_query(query: patterns.PatternQuery) -> list[Problem]:
-    """Every structural problem of a query, in the order of the text. What a rule means has the shape that it has."""
+    """All structural problems of a query, in the order of the text. The shape of a lowered rule is not checked."""
     problems: list[Problem] = []
     parts = list(patterns.walk(query.pattern))
     kinds = set(map(type, parts))
@@ -71,25 +71,25 @@ def check_query(query: patterns.PatternQuery) -> list[Problem]:
     return sorted(problems, key=lambda problem: problem.span.start if problem.span else 0)
 
 
-# -- shape: where NOT, collections and FIRST stand, and what ends a scope
+# --- Shape: where NOT, collections and FIRST are allowed, and what limits a scope
 
 
 def check_shape(pattern: patterns.Pattern, place: patterns.Pattern | None = None) -> Iterator[Problem]:
-    """NOT and collections stand only as items of SEQ or AND, and every operator has a positive item."""
+    """NOT and collections must be items of SEQ or AND, and each operator needs a positive item."""
     in_sequence = isinstance(place, patterns.Seq | patterns.And)
     if isinstance(pattern, patterns.Not) and not in_sequence:
         yield Problem(
             "misplaced-not",
-            "NOT stands only as an item of SEQ or AND",
+            "NOT is only allowed directly inside SEQ or AND",
             pattern.span,
-            hint="put it into a SEQ or AND that says where the forbidden events would lie: `SEQ(A a, NOT B b, C c)`",
+            hint="write NOT as an item of a SEQ or AND: `SEQ(A a, NOT B b, C c)`",
         )
     if isinstance(pattern, patterns.Repeat) and pattern.every and not in_sequence:
         yield Problem(
             "misplaced-collect",
-            "a collection (COLLECT, `+`, `*`, ALL) stands only as an item of SEQ or AND",
+            "a collection (COLLECT, `+`, `*`, ALL) is only allowed directly inside SEQ or AND",
             pattern.span,
-            hint="put it into a SEQ or AND that says where the listed events lie: `SEQ(A a, COLLECT B b, C c)`",
+            hint="write the collection as an item of a SEQ or AND: `SEQ(A a, COLLECT B b, C c)`",
         )
     if isinstance(pattern, patterns.Repeat) and any(
         isinstance(node, patterns.Repeat) for node in patterns.walk(pattern.item)
@@ -98,7 +98,7 @@ def check_shape(pattern: patterns.Pattern, place: patterns.Pattern | None = None
             "nested-repeat",
             "a repetition cannot contain another repetition",
             pattern.span,
-            hint="declare the inner one as a STREAM of its own and repeat its events",
+            hint="declare the inner repetition as a STREAM and repeat its events",
         )
     if isinstance(pattern, patterns.Pick):
         yield from _check_pick(pattern, place)
@@ -106,9 +106,9 @@ def check_shape(pattern: patterns.Pattern, place: patterns.Pattern | None = None
         operator = type(pattern).__name__.upper()
         yield Problem(
             "no-positive-item",
-            f"{operator} has no positive item" if pattern.items else f"{operator} has no item",
+            f"{operator} has only items with NOT" if pattern.items else f"{operator} has no items",
             pattern.span,
-            hint="a match is made of events that happened: add an item without NOT",
+            hint="add an item without NOT: a match consists of events that happened",
         )
     for child in patterns.children(pattern):
         yield from check_shape(child, pattern)
@@ -119,28 +119,28 @@ def _check_pick(pick: patterns.Pick, place: patterns.Pattern | None) -> Iterator
     if any(map(_is_repetition, patterns.walk(pick.item))):
         yield Problem(
             "repeated-pick",
-            f"{word} chooses among single events or composites of them, and a repetition is neither",
+            f"{word} cannot be applied to a repetition",
             pick.span,
-            hint="declare that part as a STREAM of its own and choose among its events",
+            hint=f"declare the repetition as a STREAM and apply {word} to its events",
         )
     if not isinstance(place, patterns.Seq | patterns.And) or is_aside(pick.item):
         yield Problem(
             "misplaced-pick",
-            f"{word} stands only before an item of SEQ or AND that binds events",
+            f"{word} is only allowed before an item of SEQ or AND that binds events",
             pick.span,
-            hint=f"write it before an item: `SEQ(A a, {word} B b)`",
+            hint=f"for example `SEQ(A a, {word} B b)`",
         )
 
 
 def _is_repetition(pattern: patterns.Pattern) -> bool:
-    """Whether every choice of so many matches counts, not one list of all."""
+    """Whether the pattern is a repetition without ALL: each combination of elements is a match."""
     if isinstance(pattern, patterns.Repeat):
         return not pattern.every
     return isinstance(pattern, patterns.Operation) and pattern.operator == "RELATIVE+"
 
 
 def check_endings(query: patterns.PatternQuery) -> Iterator[Problem]:
-    """FIRST and LAST are about whole matches; a PERIODIC ends by an event or a window."""
+    """FIRST and LAST choose among whole matches; a PERIODIC needs an end event or a window."""
     ended = any(not isinstance(window, patterns.Events) for window in whole_windows(query))
     yield from _check_endings(query.pattern, ended, outermost=True)
     events = _count_positive(query.pattern)
@@ -149,14 +149,14 @@ def check_endings(query: patterns.PatternQuery) -> Iterator[Problem]:
             word = "LAST" if pick.latest else "FIRST"
             yield Problem(
                 "misplaced-pick",
-                f"{word} chooses for the same other items, and there is no other item without NOT",
+                f"{word} needs another item without NOT in the same pattern",
                 pick.span,
-                hint=f"put it beside the item for which to choose: `SEQ(A a, {word} B b)`",
+                hint=f"add another item: `SEQ(A a, {word} B b)`",
             )
 
 
 def _count_positive(pattern: patterns.Pattern) -> int:
-    """How many events are written that a match binds."""
+    """The number of events in the pattern that a match binds."""
     if isinstance(pattern, patterns.Event):
         return 1
     spec = patterns.OPERATORS[pattern.operator] if isinstance(pattern, patterns.Operation) else None
@@ -170,9 +170,9 @@ def _check_endings(pattern: patterns.Pattern, ended: bool, outermost: bool) -> I
         word = "LAST" if pattern.latest else "FIRST"
         yield Problem(
             "misplaced-pick",
-            f"{word} chooses among whole matches, so SEQ and AND are the only operators that can contain it",
+            f"{word} is only allowed inside SEQ and AND, not inside other operators",
             pattern.span,
-            hint="declare that part as a STREAM of its own and pick there",
+            hint=f"declare that part as a STREAM and use {word} there",
         )
     if (
         isinstance(pattern, patterns.Operation)
@@ -182,9 +182,9 @@ def _check_endings(pattern: patterns.Pattern, ended: bool, outermost: bool) -> I
     ):
         yield Problem(
             "endless-periodic",
-            "nothing ends this PERIODIC: it would go on for ever",
+            "this PERIODIC has no end",
             pattern.span,
-            hint="add the event that ends it, `PERIODIC(x, d, z)`, or a WITHIN around it",
+            hint="add an event that ends it, as in `PERIODIC(x, d, z)`, or put it inside a WITHIN",
         )
     ended = ended or (isinstance(pattern, patterns.Within) and not isinstance(pattern.window, patterns.Events))
     for child in patterns.children(pattern):
@@ -196,20 +196,20 @@ def _check_endings(pattern: patterns.Pattern, ended: bool, outermost: bool) -> I
 
 
 def check_choices(pattern: patterns.Pattern) -> Iterator[Problem]:
-    """OR multiplies; a product of branches beyond reason is refused before it is built."""
+    """The number of combinations of branches is limited."""
     for scope in scopes_of(pattern):
         found = prod(count_choices(level.pattern) for level in scope.chain)
         if found > MOST_CHOICES:
             yield Problem(
                 "too-many-branches",
-                f"OR, ANY and repetitions give {found} combinations; {MOST_CHOICES} is the most",
+                f"OR, ANY and repetitions result in {found} combinations; the maximum is {MOST_CHOICES}",
                 scope.pattern.span,
-                hint="replace OR over streams by one stream with a condition, or split the pattern",
+                hint="replace an OR of streams by one stream with a condition, or split the pattern",
             )
 
 
 def open_scopes(pattern: patterns.Pattern, left: bool, right: bool) -> Iterator[Problem]:
-    """What is open at an edge of the whole pattern, if no WITHIN around it says how far it reaches: a NOT, a LAST.
+    """Each NOT, collection or LAST at an edge of the pattern that no WITHIN limits.
 
     `left` and `right` say whether an enclosing SEQ has a positive item on that side.
     """
@@ -229,9 +229,9 @@ def open_scopes(pattern: patterns.Pattern, left: bool, right: bool) -> Iterator[
         case patterns.Pick(latest=True) if not right:
             yield Problem(
                 "endless-last",
-                "LAST would wait for ever: nothing says how long a later one may still come",
+                "LAST at the end of a pattern needs a time limit: a later event could always follow",
                 pattern.span,
-                hint="add a WITHIN to the whole pattern, or put the item before another one of a SEQ",
+                hint="add WITHIN to the whole pattern, or another item after LAST in the SEQ",
             )
         case _:
             for child in patterns.children(pattern):
@@ -239,20 +239,20 @@ def open_scopes(pattern: patterns.Pattern, left: bool, right: bool) -> Iterator[
 
 
 def _open_scope(aside: Aside, side: str) -> Problem:
-    events, word = ("forbidden", "NOT") if isinstance(aside, patterns.Not) else ("listed", "collection")
+    events, word = ("forbidden", "NOT") if isinstance(aside, patterns.Not) else ("collected", "collection")
     return Problem(
         "open-scope",
-        f"nothing says how long {side} the match the {events} events count",
+        f"the {events} events {side} the match have no time limit",
         aside.span,
-        hint=f"add a WITHIN to the whole pattern, or put the {word} between two items of a SEQ",
+        hint=f"add WITHIN to the whole pattern, or put the {word} between two items of a SEQ",
     )
 
 
-# -- names, conditions and columns
+# --- Names, conditions and columns
 
 
 def check_names(named: Iterable[Occurrence]) -> Iterator[Problem]:
-    """One home and one stream per name."""
+    """Each name has one scope and one stream."""
     first: dict[Name, Occurrence] = {}
     for occurrence in named:
         known = first.setdefault(occurrence.name, occurrence)
@@ -265,28 +265,28 @@ def _compare_occurrences(known: Occurrence, again: Occurrence) -> Iterator[Probl
     if known.stream is None or again.stream is None:
         yield Problem(
             "duplicate-name",
-            f"the name `{name}` is given twice",
+            f"the name `{name}` is defined twice",
             again.node.span,
-            hint="an AS name differs from every variable and from every other AS name",
+            hint="rename one of them: AS names must differ from variables and from each other",
         )
     elif known.stream != again.stream:
         yield Problem(
             "variable-two-streams",
-            f"variable `{name}` stands under two streams, `{known.stream}` and `{again.stream}`",
+            f"variable `{name}` has two streams: `{known.stream}` and `{again.stream}`",
             again.node.span,
-            hint="one variable is one event: give the second its own name",
+            hint="rename the second variable: a variable is one event",
         )
     elif not known.scope.is_same(again.scope) or known.repeat is not again.repeat:
         yield Problem(
             "variable-in-two-scopes",
             f"variable `{name}` is bound in two scopes",
             again.node.span,
-            hint="what NOT forbids or a repetition lists are events of its own: give it another name",
+            hint="rename one of them: a variable inside NOT or a repetition cannot also be used outside",
         )
 
 
 def check_predicates(pattern: patterns.Pattern) -> Iterator[Problem]:
-    """A local predicate speaks only about its own event."""
+    """A local predicate can only use fields of its own event."""
     for node in patterns.walk(pattern):
         if isinstance(node, patterns.Event) and node.predicate is not None:
             for part in walk_expression(node.predicate):
@@ -299,23 +299,23 @@ def check_predicates(pattern: patterns.Pattern) -> Iterator[Problem]:
                 elif isinstance(part, Field) and part.variable not in (None, node.variable):
                     yield Problem(
                         "foreign-variable",
-                        f"the condition in brackets mentions `{part.variable}`, which is not the event it stands at",
+                        f"the condition in brackets uses `{part.variable}`, which is another event",
                         part.span,
-                        hint="conditions between events belong into WHERE",
+                        hint="write conditions between events in WHERE",
                     )
 
 
 def _misplaced_same(same: Same) -> Problem:
     return Problem(
         "misplaced-same",
-        "SAME stands only in WHERE, by itself or joined by AND",
+        "SAME is only allowed in WHERE, alone or joined by AND",
         same.span,
         hint="write `WHERE SAME(field) AND ...`",
     )
 
 
 def check_where(query: patterns.PatternQuery, homes: dict[Name, Scope], names_are_clear: bool) -> Iterator[Problem]:
-    """Names are known, and each conjunct has one scope in which all its names are visible and can be bound together."""
+    """All names are known, and each conjunct has a scope in which its names are visible and bound together."""
     groups = list_groups(query.pattern)
     for conjunct in conjuncts(query.where):
         if isinstance(conjunct, Same):
@@ -339,15 +339,15 @@ def check_where(query: patterns.PatternQuery, homes: dict[Name, Scope], names_ar
 def _check_forbidden_chain(
     conjunct: Expr, pattern: patterns.Pattern, homes: dict[Name, Scope], groups: Mapping[Name, Name]
 ) -> Iterator[Problem]:
-    """What NOT forbids of a RELATIVE+ is its first event by itself, of which there is no list."""
+    """A forbidden RELATIVE+ is only its first event, so it has no list."""
     growing = growing_lists(pattern)
     for name in in_order(list_names(conjunct, groups)):
         if groups[name] in growing and homes[name].is_negated:
             yield Problem(
                 "forbidden-chain",
-                f"the condition is about the list of `{name}`, and what NOT forbids of a RELATIVE+ is one event",
+                f"the condition uses the list of `{name}`, but a RELATIVE+ under NOT is a single event",
                 conjunct.span,
-                hint="forbid a repetition of a fixed length, as `x{3}`, instead",
+                hint="forbid a repetition of a fixed length instead, such as `x{3}`",
             )
 
 
@@ -364,9 +364,9 @@ def _unknown_names(expr: Expr, homes: dict[Name, Scope], groups: Mapping[Name, N
         if id(part) in counted and part.name in homes:
             yield Problem(
                 "not-a-list",
-                f"`{part.name}` is one event, and count counts the elements of a list",
+                f"count takes a list, but `{part.name}` is a single event",
                 part.span,
-                hint="repeat it (`A a{2,3}`, `COLLECT A a`), or count a column that holds lists",
+                hint="repeat the event (`A a{2,3}` or `COLLECT A a`), or count a column of lists",
             )
             continue
         if part.variable is None:
@@ -375,23 +375,23 @@ def _unknown_names(expr: Expr, homes: dict[Name, Scope], groups: Mapping[Name, N
                 "unqualified-field",
                 f"`{part.name}` is an event, not one of its fields"
                 if whole
-                else f"`{part.name}` does not say of which event it is a field",
+                else f"field `{part.name}` is used without a variable",
                 part.span,
-                label=f"variables: {', '.join(map(str, homes))}" if homes else "the pattern names no variable",
+                label=f"variables: {', '.join(map(str, homes))}" if homes else "the pattern has no variables",
                 hint=f"write `{part.name}.` and a field" if whole else f"write `{next(iter(homes), 'a')}.{part.name}`",
             )
         elif part.variable not in homes:
             yield Problem(
                 "unknown-variable",
-                f"the pattern has no variable `{part.variable}`",
+                f"unknown variable `{part.variable}`",
                 part.span,
-                label=f"variables: {', '.join(map(str, homes))}" if homes else "the pattern names no variable",
+                label=f"variables: {', '.join(map(str, homes))}" if homes else "the pattern has no variables",
                 hint=did_you_mean(str(part.variable), map(str, homes)),
             )
 
 
 def _counts_events(part: Expr) -> TypeGuard[Call]:
-    """`count(t)`: the one place where a variable stands by itself."""
+    """Whether this is `count(t)`, the only expression with a variable without a field."""
     return (
         isinstance(part, Call)
         and part.name == "count"
@@ -402,9 +402,9 @@ def _counts_events(part: Expr) -> TypeGuard[Call]:
 
 
 def home_of(conjunct: Expr, homes: dict[Name, Scope], groups: Mapping[Name, Name]) -> Scope | None:
-    """The innermost scope that defines a name of the conjunct; None when two of them are not nested in each other.
+    """The innermost scope that defines a name of the conjunct, or None if two of the scopes are not nested.
 
-    A conjunct about a list as a whole has its home where the list is.
+    A conjunct about a whole list belongs to the scope that contains the list.
     """
     lists = list_names(conjunct, groups)
     scopes = [homes[name] for name in variables_of(conjunct) - lists]
@@ -426,31 +426,31 @@ def _check_visibility(conjunct: Expr, homes: dict[Name, Scope], groups: Mapping[
     if home is None:
         yield Problem(
             "sibling-negations",
-            f"the condition relates {listed}, which belong to different negations",
+            f"the condition compares {listed}, which are inside different NOTs",
             conjunct.span,
-            hint="each NOT is judged by itself: relate its events to events outside of it, or forbid both in one NOT",
+            hint="compare each with events outside its NOT, or put both into one NOT",
         )
     elif not _can_be_together(names - list_names(conjunct, groups), home):
         yield Problem(
             "never-together",
-            f"the condition relates {listed}, which are never bound in the same match",
+            f"the condition compares {listed}, which are never in the same match",
             conjunct.span,
-            hint="they stand in different branches of an OR: write one condition per branch",
+            hint="write one condition for each branch of the OR",
         )
 
 
 def _check_list_outside(
     conjunct: Expr, home: Scope, homes: dict[Name, Scope], groups: Mapping[Name, Name]
 ) -> Iterator[Problem]:
-    """What a NOT forbids is looked for before the collections beside it are made."""
+    """A condition inside NOT or a collection cannot use a list outside it: the lists are built later."""
     for name in in_order(list_names(conjunct, groups)):
         listing = homes[name]
         if isinstance(listing.aside, patterns.Repeat) and not around_list(listing).is_same(home):
             yield Problem(
                 "list-outside",
-                f"the condition relates the list of `{name}` to what is inside of another NOT or collection",
+                f"the condition compares the list of `{name}` with events inside another NOT or collection",
                 conjunct.span,
-                hint="declare the part with the list as a STREAM, and return the aggregate as one of its columns",
+                hint="declare the part with the list as a STREAM that returns the aggregate as a column",
             )
 
 
@@ -468,14 +468,14 @@ def _can_be_together(names: frozenset[Name], home: Scope) -> bool:
 
 
 def _binds(chosen: patterns.Pattern, wanted: set[Name], child: Scope | None) -> bool:
-    """True if a choice of branches binds these names and contains the NOT of the inner scope."""
+    """Whether a choice of branches binds these names and contains the NOT of the inner scope."""
     bound = {occurrence.name for occurrence in names_in_scopes(Scope(chosen), inner=False)}
     contains = child is None or any(node is child.aside for node in own_nodes(chosen))
     return wanted <= bound and contains
 
 
 def check_returns(query: patterns.PatternQuery, homes: dict[Name, Scope]) -> Iterator[Problem]:
-    """RETURN names bound variables, and no column twice; HAVING gives a probability."""
+    """RETURN uses bound variables and unique column names; HAVING has a probability."""
     groups = lists_of_result(query)
     if query.having is not None:
         yield from check_threshold(query.having)
@@ -489,9 +489,9 @@ def check_returns(query: patterns.PatternQuery, homes: dict[Name, Scope]) -> Ite
         if name in seen:
             yield Problem(
                 "duplicate-column",
-                f"RETURN has two columns called `{name}`",
+                f"RETURN has two columns named `{name}`",
                 column.span,
-                hint=f"name one of them: `... AS {name}_2`",
+                hint=f"rename one of them: `... AS {name}_2`",
             )
         seen[name] = column.span
 
@@ -511,31 +511,31 @@ def _negated_names(expr: Expr, homes: dict[Name, Scope]) -> Iterator[Problem]:
         if isinstance(part, Field) and part.variable in homes and homes[part.variable].is_negated:
             yield Problem(
                 "negated-in-return",
-                f"`{part.variable}` is what must not happen, so a match has none to return",
+                f"`{part.variable}` is inside NOT, so a match has no such event to return",
                 part.span,
-                label="returnable: " + (", ".join(str(name) for name in homes if not homes[name].is_negated) or "none"),
+                label="available: " + (", ".join(str(name) for name in homes if not homes[name].is_negated) or "none"),
             )
 
 
 def check_statement_names(queries: Iterable[patterns.PatternQuery]) -> Iterator[Problem]:
-    """No two statements of a program share a name."""
+    """The names of the statements of a program are unique."""
     seen: set[str] = set()
     for query in queries:
         if isinstance(query.name, str):
             if query.name in seen:
-                said = f"two patterns are called `{query.name}`"
-                yield Problem("duplicate-pattern", said, query.span, hint="give one another name")
+                said = f"two patterns are named `{query.name}`"
+                yield Problem("duplicate-pattern", said, query.span, hint="rename one of them")
             seen.add(query.name)
 
 
 def check_constraints(statements: Sequence[ConstraintStatement]) -> Iterator[Problem]:
-    """Each constraint says something, and no two say the same."""
+    """Each constraint is well-formed, and no two are equal."""
     seen: set[tuple[object, ...]] = set()
     for statement in statements:
         yield from _check_constraint(statement.constraint)
         meaning = meaning_of(statement)
         if meaning in seen:
-            yield Problem("duplicate-constraint", "the constraint is stated twice", statement.span, hint="keep one")
+            yield Problem("duplicate-constraint", "this constraint is a duplicate", statement.span, hint="remove it")
         seen.add(meaning)
 
 
@@ -544,20 +544,20 @@ def _check_constraint(constraint: Constraint) -> Iterator[Problem]:
     for name in repeated:
         yield Problem(
             "repeated-stream",
-            f"the constraint names stream `{name}` twice",
+            f"the constraint has stream `{name}` twice",
             constraint.span,
-            hint="a constraint relates different streams: name each once",
+            hint="list each stream once",
         )
     if isinstance(constraint, EndsWithin):
         yield from _check_length(constraint.window)
 
 
 def _check_length(window: patterns.Window) -> Iterator[Problem]:
-    """A trace has a length in time, and it is not zero."""
+    """The maximum length of a trace is a length of time and not zero."""
     if isinstance(window, patterns.Events):
-        message, hint = "ENDS WITHIN takes a time, not a number of events", "write `ENDS WITHIN 30 days`, say"
+        message, hint = "ENDS WITHIN takes a duration, not a number of events", "for example `ENDS WITHIN 30 days`"
     elif (window.count if isinstance(window, patterns.Ticks) else window.nanoseconds) <= 0:
-        message, hint = "a trace that ends within 0 has no second event", "write how long a trace lasts at most"
+        message, hint = "the duration of ENDS WITHIN must be positive", "write the maximum duration of a trace"
     else:
         return
     yield Problem("constraint-window", message, window.span, hint=hint)

@@ -1,4 +1,4 @@
-"""What is wrong with the rules of a program, whatever the data are."""
+"""Checks of rules, tables and facts that need no data."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from ensue.nodes.expressions import Call, Duration, Expr, Field, Literal, childr
 from ensue.nodes.patterns import Events, Statements
 
 INTERVAL_COLUMNS = ("start", "end")
-"""The columns of a result that are not the head's."""
+"""The columns of a result that are not attributes of the head."""
 
 
 def check_rules(statements: Statements) -> list[Problem]:
-    """Every problem of the rules of a program."""
+    """All problems of the rules of a program."""
     ruleset = statements.ruleset
     if ruleset is None:
         return []
@@ -43,31 +43,31 @@ def _rules_of(head: str, ruleset: rule_nodes.Ruleset) -> list[rule_nodes.Rule]:
 
 
 def _clashes(statements: Statements, ruleset: rule_nodes.Ruleset) -> Iterator[Problem]:
-    """A name stands for one thing: a head, a declared stream, a stream of the input, or a table."""
+    """A name has one meaning: a head, a declared stream, an input stream or a table."""
     tables, declared = tables_of(ruleset), declarations(statements.statements)
     inputs = {entry.stream: entry.span for entry in ruleset.streams if entry.stream is not None}
     patterns = {query.name: query.span for query in statements.results if query.name is not None}
     for rule in [_rules_of(head, ruleset)[0] for head in ruleset.heads]:
         for others, words in (
-            (declared, "is declared as a stream"),
-            (patterns, "is the name of a pattern"),
-            (tables, "is a table"),
-            (inputs, "is declared as a stream of the input"),
+            (declared, "a declared stream"),
+            (patterns, "a pattern"),
+            (tables, "a table"),
+            (inputs, "a declared input stream"),
         ):
             if rule.head in others:
                 yield Problem(
                     "stream-clash",
-                    f"`{rule.head}` is the head of a rule and {words}",
+                    f"`{rule.head}` is both the head of a rule and {words}",
                     rule.span,
-                    hint="rename one of them: a name stands for one stream",
+                    hint="rename one of them",
                 )
     used = streams_of(statements.statements)
     for name in sorted(tables & {*inputs, *declared, *used}):
         yield Problem(
             "stream-clash",
-            f"`{name}` is a table and a stream",
+            f"`{name}` is both a table and a stream",
             _span_of_table(name, ruleset),
-            hint="rename one of them: a table's rows have no time",
+            hint="rename one of them",
         )
 
 
@@ -77,7 +77,7 @@ def _span_of_table(name: str, ruleset: rule_nodes.Ruleset) -> Span | None:
 
 
 def _check_heads(rules: Sequence[rule_nodes.Rule]) -> Iterator[Problem]:
-    """The rules of one head agree on its attributes."""
+    """The rules with the same head have the same attributes."""
     first = rules[0]
     names = attribute_names(first)
     for name in (*INTERVAL_COLUMNS, *TIME_NAMES):
@@ -85,38 +85,38 @@ def _check_heads(rules: Sequence[rule_nodes.Rule]) -> Iterator[Problem]:
             word = {"s": "start", "e": "end", "t": "time"}.get(name, name)
             yield Problem(
                 "reserved-column",
-                f"`{name}` is the {word} of every derived event, and no name for an attribute of `{first.head}`",
+                f"`{first.head}` cannot have an attribute `{name}`: the name is reserved for the {word} of its events",
                 first.arguments[names.index(name)].span or first.span,
-                hint=f"give it another name: `{first.head}(value = ...)`",
+                hint=f"rename the attribute: `{first.head}(value = ...)`",
             )
     for rule in rules:
         named = [argument.attribute for argument in rule.arguments if argument.attribute is not None]
         repeated = next((name for place, name in enumerate(named) if name in named[:place]), None)
         if repeated is not None:
             yield Problem(
-                "duplicate-column", f"the head names `{repeated}` twice", rule.span, hint="rename one of them"
+                "duplicate-column", f"the head has attribute `{repeated}` twice", rule.span, hint="rename one of them"
             )
         if len(rule.arguments) != len(names):
             yield Problem(
                 "arity",
                 f"`{rule.head}` has {_arguments(len(names))} in its first rule and {len(rule.arguments)} here",
                 rule.span,
-                hint="rules with one head have the same number of arguments",
+                hint="use the same number of arguments in all rules with this head",
             )
         elif rule is not first:
             yield from _check_named(rule, names)
 
 
 def _check_named(rule: rule_nodes.Rule, names: Sequence[str]) -> Iterator[Problem]:
-    """Arguments by name are those of the first rule; where not all are named, they go by position."""
+    """Named arguments use the names of the first rule. If some have no name, all are matched by position."""
     ordered = in_order_of(rule, names)
     for place, argument in enumerate(ordered):
         if argument.attribute is not None and argument.attribute != names[place]:
             yield Problem(
                 "head-names",
-                f"the first rule of `{rule.head}` calls this argument `{names[place]}`",
+                f"the first rule of `{rule.head}` names this argument `{names[place]}`",
                 argument.span or rule.span,
-                hint=f"name all of them, in any order: {', '.join(names)}; or none, in this order",
+                hint=f"name all arguments ({', '.join(names)}) in any order, or none and keep this order",
             )
 
 
@@ -125,7 +125,7 @@ def _arguments(number: int) -> str:
 
 
 class RuleCheck:
-    """Checks one rule by itself."""
+    """The checks of a single rule."""
 
     def __init__(self, rule: rule_nodes.Rule, ruleset: rule_nodes.Ruleset, attributes: Attributes) -> None:
         self.rule = rule
@@ -152,24 +152,24 @@ class RuleCheck:
         if not self.events:
             yield Problem(
                 "rule-without-event",
-                f"the rule for `{self.rule.head}` has no event, so that nothing says when it holds",
+                f"the rule for `{self.rule.head}` has no event in its body",
                 self.rule.span,
-                hint="add an event to the body; what always holds is a FACT or a TABLE",
+                hint="add an event to the body, or use FACT or TABLE for values without a time",
             )
 
     def _check_item_names(self) -> Iterator[Problem]:
-        """A name is that of one item, or a value's."""
+        """A name belongs to one item or to a value."""
         seen: set[str] = set()
         named = [(atom.name, atom.span) for atom in self._atoms() if atom.name is not None]
         for name, span in (*named, *((timer.name, timer.span) for timer in self._timer_items())):
             if name in seen:
-                yield Problem("duplicate-item", f"two items are called `{name}`", span, hint="rename one of them")
+                yield Problem("duplicate-item", f"two items are named `{name}`", span, hint="rename one of them")
             seen.add(name)
         for name, span in self._values():
             if name in seen:
                 yield Problem(
                     "duplicate-item",
-                    f"`{name}` is the name of an item, and that of a value as well",
+                    f"`{name}` is both the name of an item and of a value",
                     span,
                     hint="rename one of them",
                 )
@@ -189,9 +189,9 @@ class RuleCheck:
             if isinstance(timer.window, Events) or length < 0:
                 yield Problem(
                     "timer-length",
-                    f"the length of a timer is a time, from zero on; `{timer.name}` has another",
+                    f"the length of timer `{timer.name}` must be a length of time that is not negative",
                     timer.window.span or timer.span,
-                    hint="a timer that goes back is called `..._backward`",
+                    hint="use a `..._backward` timer for an interval in the past",
                 )
             yield from self._check_interval(timer.base, timer.span, f"{timer.kind} of")
             chain = [timer.name]
@@ -202,7 +202,7 @@ class RuleCheck:
                     "timer-cycle",
                     f"timer `{timer.name}` depends on itself: {' -> '.join((*chain, timer.name))}",
                     timer.span,
-                    hint="let one of them go by an event",
+                    hint="base one of these timers on an event",
                 )
 
     def _check_item(self, item: object) -> Iterator[Problem]:
@@ -212,9 +212,9 @@ class RuleCheck:
                 if item.atom.stream in self.tables:
                     yield Problem(
                         "table-in-while",
-                        f"`{item.atom.stream}` is a table, and its rows have no time",
+                        f"`while` takes a stream, but `{item.atom.stream}` is a table",
                         item.atom.span or item.span,
-                        hint="`while` is about events: write a condition over a row of the table instead",
+                        hint="write a condition on a row of the table instead",
                     )
             case rule_nodes.Together():
                 for name in item.names:
@@ -230,10 +230,10 @@ class RuleCheck:
         if name not in self.intervals:
             yield Problem(
                 "unknown-item",
-                f"`{words}` names `{name}`, which is no event or timer of this rule",
+                f"`{words}` has unknown event or timer `{name}`",
                 span,
                 label=f"events and timers: {', '.join(sorted(self.intervals))}" if self.intervals else "",
-                hint=did_you_mean(name, self.intervals) or f"give an event its name: `{name}: stream(...)`",
+                hint=did_you_mean(name, self.intervals) or f"name an event: `{name}: stream(...)`",
             )
 
     def _check_cause(self, name: str, item: rule_nodes.Causes) -> Iterator[Problem]:
@@ -242,21 +242,21 @@ class RuleCheck:
             yield from (
                 self._check_interval(name, item.span, "causes")
                 if name not in self.timers
-                else [Problem("unknown-item", f"`causes` names the timer `{name}`; it is about events", item.span)]
+                else [Problem("unknown-item", f"`causes` takes events, but `{name}` is a timer", item.span)]
             )
         elif atom.stream in self.ruleset.heads or not self._is_identified(atom.stream, name == item.effect):
             derived = atom.stream in self.ruleset.heads
             yield Problem(
                 "no-identity",
-                f"`causes` is about events with an id, and nothing says which column of `{atom.stream}` it is",
+                f"`causes` needs the ID and PARENT columns, but `{atom.stream}` has none",
                 item.span,
-                hint="a derived event is made of its `lineage`: `RETURN lineage(v)` of a PATTERN shows it"
+                hint="derived events have no id; to see their causes, use `RETURN lineage(v)` in a PATTERN"
                 if derived
-                else f"declare it: `STREAM {atom.stream} ID column PARENT column`",
+                else f"declare the columns: `STREAM {atom.stream} ID column PARENT column`",
             )
 
     def _is_identified(self, stream: str, as_effect: bool) -> bool:
-        """Whether something says how an event is identified, or which column of an effect names its parent."""
+        """Whether the ID column of a stream is declared, or, for an effect, the PARENT column."""
         entry = rule_nodes.identified(stream, self.ruleset)
         return entry is not None and (entry.parent if as_effect else entry.identity) is not None
 
@@ -268,12 +268,10 @@ class RuleCheck:
         if atom.arguments and not named and len(atom.arguments) != len(known):
             yield Problem(
                 "arity",
-                f"`{atom.stream}` has {_arguments(len(known))}, not {len(atom.arguments)}",
+                f"`{atom.stream}` takes {_arguments(len(known))}, but has {len(atom.arguments)}",
                 atom.span,
                 label=", ".join(known),
-                hint=f"write `_` for one that does not matter, or name those that do: `{atom.stream}({known[0]}=x)`"
-                if known
-                else "",
+                hint=f"write `_` for unused arguments, or use names: `{atom.stream}({known[0]}=x)`" if known else "",
             )
         declared = atom.stream in self.ruleset.heads or atom.stream in self.tables
         for argument in named if declared else ():
@@ -286,10 +284,10 @@ class RuleCheck:
                     hint=did_you_mean(argument.attribute or "", known),
                 )
 
-    # -- what is bound ------------------------------------------------------------------------------------------------
+    # --- Bound names
 
     def _check_safety(self) -> Iterator[Problem]:
-        """Every name of the head and of conditions gets a value from the body."""
+        """Each name in the head and in conditions is bound in the body."""
         bound = {name for name, _ in self._values([*self.events, *self.rows])}
         forbidden = {name for name, _ in self._values(item.atom for item in self.whiles if not item.collects)}
         listed = {name for name, _ in self._values(item.atom for item in self.whiles if item.collects)}
@@ -299,19 +297,19 @@ class RuleCheck:
         for argument in self.rule.arguments:
             for part in _names(argument.expression, lists):
                 if part.name not in bound | listed:
-                    where = "only a `not` has it" if part.name in forbidden else "nothing in the body binds it"
-                    yield self._unsafe(part, f"the head uses `{part.name}`, but {where}", bound | listed)
+                    where = "only bound in a `not`" if part.name in forbidden else "not bound in the body"
+                    yield self._unsafe(part, f"the head uses `{part.name}`, which is {where}", bound | listed)
             yield from self._check_variables(argument.expression, items)
         for item in self.rule.body:
             if isinstance(item, rule_nodes.Condition):
                 for part in _names(item.expression, lists):
                     if part.name not in bound | listed | forbidden:
-                        words = f"the condition uses `{part.name}`, but nothing in the body binds it"
+                        words = f"the condition uses `{part.name}`, which is not bound in the body"
                         yield self._unsafe(part, words, bound | listed | forbidden)
                 yield from self._check_variables(item.expression, items)
 
     def _unsafe(self, part: Field, message: str, names: Iterable[str]) -> Problem:
-        hint = did_you_mean(part.name, names) or "a name gets its value in an argument of an event or a row of a table"
+        hint = did_you_mean(part.name, names) or "bind the name in an argument of an event or of a table"
         return Problem("unsafe-rule", message, part.span or self.rule.span, hint=hint)
 
     def _check_variables(self, expression: Expr, items: set[str]) -> Iterator[Problem]:
@@ -319,7 +317,7 @@ class RuleCheck:
             if part.variable is not None and part.variable not in items:
                 yield Problem(
                     "unknown-item",
-                    f"there is no item `{part.variable}` in this rule",
+                    f"unknown item `{part.variable}` in this rule",
                     part.span or self.rule.span,
                     label=f"items: {', '.join(sorted(items))}" if items else "",
                     hint=did_you_mean(str(part.variable), items),
@@ -333,7 +331,7 @@ class RuleCheck:
                 )
 
     def _shared_by_whiles(self, bound: set[str]) -> Iterator[Problem]:
-        """A name that two `while` share has to have its value from elsewhere."""
+        """A name that two `while` items share must be bound elsewhere."""
         seen: dict[str, rule_nodes.While] = {}
         for item in self.whiles:
             for name, span in self._values([item.atom]):
@@ -341,14 +339,14 @@ class RuleCheck:
                 if other is not item and name not in bound:
                     yield Problem(
                         "unsafe-rule",
-                        f"`{name}` stands in two `while` items, but nothing else in the body binds it",
+                        f"`{name}` is used in two `while` items, but is not bound in the rest of the body",
                         span,
                         hint="bind it in an event, or use two names",
                     )
 
 
 def _names(expression: Expr, lists: Iterable[str]) -> Iterator[Field]:
-    """The names without a variable, except that of a list that is counted."""
+    """The names without a variable, except for counted lists."""
     known = frozenset(lists)
     for part in _fields(expression):
         if part.variable is None and part.name not in known:
@@ -364,7 +362,7 @@ def _fields(expression: Expr) -> Iterator[Field]:
         yield from _fields(child)
 
 
-# -- recursion ---------------------------------------------------------------------------------------------------------
+# --- Recursion
 
 
 def _check_recursion(ruleset: rule_nodes.Ruleset) -> Iterator[Problem]:
@@ -379,16 +377,16 @@ def _check_recursion(ruleset: rule_nodes.Ruleset) -> Iterator[Problem]:
                     "unstratified",
                     f"`{rule.head}` depends on its own {word}: {' -> '.join((rule.head, *way))}",
                     item.span or rule.span,
-                    hint="break the cycle: what a `not` or `collect` is about has to be known before",
+                    hint="break the cycle: a `not` or `collect` cannot depend on the head of its own rule",
                 )
         recursive = any(isinstance(item, rule_nodes.Atom) and _way(item.stream, rule.head, uses) for item in rule.body)
         late = next((item for item in rule.body if isinstance(item, rule_nodes.TimerItem) and _is_late(item)), None)
         if recursive and late is not None:
             yield Problem(
                 "endless-rule",
-                f"`{rule.head}` depends on itself, and the timer `{late.name}` makes each of its events end later",
+                f"`{rule.head}` depends on itself and would never end: timer `{late.name}` makes each event end later",
                 late.span or rule.span,
-                hint="such a rule would go on for ever: leave the timer out, or write `while` over an event",
+                hint="remove the timer, or use `while` with an event",
             )
 
 
@@ -404,7 +402,7 @@ def _used(head: str, ruleset: rule_nodes.Ruleset) -> tuple[str, ...]:
 
 
 def _way(start: str, goal: str, uses: Mapping[str, tuple[str, ...]]) -> tuple[str, ...] | None:
-    """A shortest way from a stream by what it uses to another."""
+    """A shortest path of dependencies from one stream to another."""
     ways: dict[str, tuple[str, ...]] = {start: (start,)}
     waiting = [start]
     for current in waiting:
@@ -417,16 +415,16 @@ def _way(start: str, goal: str, uses: Mapping[str, tuple[str, ...]]) -> tuple[st
     return None
 
 
-# --- What is wrong with the TABLEs and FACTs of a program, whatever is handed over for them.
+# --- Tables and facts
 
 
 def check_tables(ruleset: rule_nodes.Ruleset) -> Iterator[Problem]:
-    """A table is declared once, and its FACTs have its columns, each of one kind."""
+    """A table is declared once. Its FACTs have its columns, and each column has one type."""
     declared: dict[str, rule_nodes.TableDeclaration] = {}
     for entry in ruleset.tables:
         if declared.setdefault(entry.name, entry) is not entry:
             said = f"TABLE `{entry.name}` is declared twice"
-            yield Problem("duplicate-table", said, entry.span, hint="leave one out")
+            yield Problem("duplicate-table", said, entry.span, hint="remove one of them")
     for name, facts in facts_by_table(ruleset).items():
         columns = table_columns(declared.get(name), facts)
         misfits = list(_misfits(facts, columns))
@@ -445,7 +443,7 @@ def facts_by_table(ruleset: rule_nodes.Ruleset) -> dict[str, list[rule_nodes.Fac
 
 
 def table_columns(declaration: rule_nodes.TableDeclaration | None, facts: Sequence[rule_nodes.Fact]) -> tuple[str, ...]:
-    """The columns of a table: those of its TABLE, or the names in its first FACT, or numbers."""
+    """The columns of a table: from its TABLE, from the names in its first FACT, or numbered."""
     if declaration is not None:
         return declaration.columns
     first = facts[0]
@@ -453,27 +451,27 @@ def table_columns(declaration: rule_nodes.TableDeclaration | None, facts: Sequen
 
 
 def fact_value(fact: rule_nodes.Fact, columns: Sequence[str], column: str) -> Literal:
-    """What a FACT says of a column of its table."""
+    """The value of a FACT in a column of its table."""
     return fact.values[(fact.columns or columns).index(column)]
 
 
 def different_kinds(fact: rule_nodes.Fact, column: str, one: str, other: str) -> Problem:
     return Problem(
         "fact-types",
-        f"column `{column}` of `{fact.table}` is {one} here and {other} elsewhere",
+        f"column `{column}` of `{fact.table}` is {one} here but {other} elsewhere",
         fact.span,
-        hint="the values of a column are of one kind",
+        hint="use one type for all values of a column",
     )
 
 
 def _misfits(facts: Sequence[rule_nodes.Fact], columns: Sequence[str]) -> Iterator[Problem]:
-    """Facts with other columns than their table."""
+    """Facts whose columns differ from those of their table."""
     for fact in facts:
         if len(fact.values) != len(columns):
             values, named = counted(len(fact.values), "value", "values"), counted(len(columns), "column", "columns")
             yield Problem(
                 "fact-columns",
-                f"this row of `{fact.table}` has {values}, and the table has {named}",
+                f"this FACT has {values}, but table `{fact.table}` has {named}",
                 fact.span,
                 hint=f"columns: {', '.join(columns)}",
             )
@@ -488,7 +486,7 @@ def _misfits(facts: Sequence[rule_nodes.Fact], columns: Sequence[str]) -> Iterat
 
 
 def _kinds(facts: Sequence[rule_nodes.Fact], columns: Sequence[str], column: str) -> Iterator[Problem]:
-    """The first fact whose value does not go with those before it."""
+    """The first fact whose value has another type than the values before it."""
     kind = NULL_TYPE
     for fact in facts:
         own = literal_type(fact_value(fact, columns, column))

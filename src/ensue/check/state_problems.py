@@ -1,4 +1,4 @@
-"""Checks of states and of questions to them that need no data."""
+"""Checks of states, and of questions about them, that need no data."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from ensue.nodes.expressions import Field, Literal
 from ensue.nodes.patterns import Events
 
 TOLERANCE = 1e-9
-"""How far from 1 the sum of probabilities may be that should add to it: they are written in decimals."""
+"""The tolerance for probabilities that must add up to 1, because decimals are rounded."""
 
 
 def check_states(states: Sequence[state_nodes.StateStatement]) -> Iterator[Problem]:
-    """Everything that is wrong with the states of a program."""
+    """All problems of the states of a program."""
     for number, state in enumerate(states):
         for other in states[:number]:
             if other.name == state.name:
-                yield Problem("state-repeats", f"two states are called `{state.name}`", state.span, hint="rename one")
+                yield Problem("state-repeats", f"two states are named `{state.name}`", state.span, hint="rename one")
             for variable in state.variables:
                 if variable in other.variables:
-                    said = f"`{variable}` is a variable of the states `{other.name}` and `{state.name}`"
-                    yield Problem("state-repeats", said, state.span, hint="rename one: a question names it alone")
+                    said = f"`{variable}` is a variable of both state `{other.name}` and state `{state.name}`"
+                    yield Problem("state-repeats", said, state.span, hint="rename one of the variables")
         yield from _check_state(state)
 
 
 def _check_state(state: state_nodes.StateStatement) -> Iterator[Problem]:
     for names, kind in ((state.variables, "variable"), (state.values, "value")):
         for name in dict.fromkeys(name for name in names if names.count(name) > 1):
-            said = f"the state `{state.name}` has the {kind} `{name}` twice"
-            yield Problem("state-repeats", said, state.span, hint="name it once")
+            said = f"state `{state.name}` has {kind} `{name}` twice"
+            yield Problem("state-repeats", said, state.span, hint="remove one of them")
     if len(set(state.values)) < 2:
-        said = f"the state `{state.name}` has a single value, so nothing about it is uncertain"
-        yield Problem("state-domain", said, state.span, hint="list every value that a variable can have behind IN")
+        said = f"state `{state.name}` must have at least two values"
+        yield Problem("state-domain", said, state.span, hint="list all values of the variables after IN")
     yield from _check_starts(state)
     for response in state.responses:
         yield from _check_response(state, response)
@@ -48,7 +48,7 @@ def _check_starts(state: state_nodes.StateStatement) -> Iterator[Problem]:
         if start.variable is not None:
             yield from _known(start.variable, state.variables, "variable", state, start.span)
         if start.variable in named[:place]:
-            said = f"STARTS speaks of `{start.variable}` twice"
+            said = f"STARTS has variable `{start.variable}` twice"
             yield Problem("state-repeats", said, start.span, hint="keep one of them")
         yield from _check_start(state, start)
 
@@ -61,24 +61,25 @@ def _check_start(state: state_nodes.StateStatement, start: state_nodes.Start) ->
         yield from _in_range(chance.probability, chance.span)
     values = [chance.value for chance in start.chances]
     if len(set(values)) < len(values):
-        yield Problem("state-repeats", "STARTS names a value twice", start.span, hint="add the probabilities up")
+        hint = "write each value once, with the sum of its probabilities"
+        yield Problem("state-repeats", "STARTS has a value twice", start.span, hint=hint)
     total = sum(chance.probability for chance in start.chances)
     if abs(total - 1) > TOLERANCE:
-        said = f"the probabilities of a start add to {total:.6g}, not to 1"
-        yield Problem("state-probability", said, start.span, hint="name the values that are left, too")
+        said = f"the probabilities after STARTS must add up to 1, but add up to {total:.6g}"
+        yield Problem("state-probability", said, start.span, hint="change the probabilities, or add the missing values")
 
 
 def _check_response(state: state_nodes.StateStatement, response: state_nodes.Response) -> Iterator[Problem]:
     for reference in _references(response.change):
         if reference.variable != response.variable:
-            said = f"`{reference.variable}` is not the event of this ON, which is `{response.variable}`"
+            said = f"`{reference.variable}` is not the variable of this ON, which is `{response.variable}`"
             hint = f"write `{response.variable}.{reference.name}`"
             yield Problem("unknown-variable", said, reference.span, hint=hint)
     yield from _check_change(state, response.change)
 
 
 def _references(change: state_nodes.Change) -> Iterator[Field]:
-    """The fields of the event that a change reads."""
+    """The fields of the event that a change uses."""
     parts: tuple[object, ...]
     match change:
         case state_nodes.Move():
@@ -117,25 +118,27 @@ def _check_who(state: state_nodes.StateStatement, change: state_nodes.Change) ->
         return
     match change, who.word:
         case state_nodes.Move(), word if word == state_nodes.NOBODY:
-            yield Problem("state-change", "nobody moves", who.span, hint="leave it out, or name who moves")
+            said, hint = "MOVE does not take NOBODY", "remove this MOVE, or name who moves"
+            yield Problem("state-change", said, who.span, hint=hint)
         case state_nodes.Wander(), word if word in (state_nodes.ANYONE, state_nodes.NOBODY):
-            said = f"a transition model moves one or all, not {word.upper()}"
+            said = f"MOVE BY does not take {word.upper()}"
             yield Problem("state-change", said, who.span, hint="write EVERYONE, a variable or a field of the event")
         case state_nodes.Observe(), word if word == state_nodes.EVERYONE:
-            hint = "write one OBSERVE for each of them, or ANYONE"
-            yield Problem("state-change", "EVERYONE is observed one by one", who.span, hint=hint)
+            hint = "write one OBSERVE for each variable, or use ANYONE"
+            yield Problem("state-change", "OBSERVE does not take EVERYONE", who.span, hint=hint)
 
 
 def _check_model(change: state_nodes.Observe) -> Iterator[Problem]:
     if change.errors is not None and (change.reliability is not None or change.false_alarm is not None):
-        hint = "keep ERRORS, which says for each value how often it is read rightly"
-        yield Problem("state-change", "RELIABILITY and ERRORS say the same in two ways", change.span, hint=hint)
+        hint = "keep ERRORS, which includes the probability of a correct reading"
+        said = "ERRORS cannot be combined with RELIABILITY or FALSE ALARM"
+        yield Problem("state-change", said, change.span, hint=hint)
     if change.errors is not None and isinstance(change.who, state_nodes.Someone):
-        said = "ERRORS say as what the value of one variable is read"
-        yield Problem("state-change", said, change.span, hint="write RELIABILITY and FALSE ALARM")
+        said = "ERRORS needs a single variable, not ANYONE, EVERYONE or NOBODY"
+        yield Problem("state-change", said, change.span, hint="use RELIABILITY and FALSE ALARM instead")
     if change.false_alarm is not None and not isinstance(change.who, state_nodes.Someone):
-        said = "FALSE ALARM goes with ANYONE or NOBODY"
-        hint = "for one variable ERRORS say as what its values are read"
+        said = "FALSE ALARM is only allowed with ANYONE or NOBODY"
+        hint = "for a single variable, use ERRORS"
         yield Problem("state-change", said, change.span, hint=hint)
 
 
@@ -143,11 +146,11 @@ def _check_drift(state: state_nodes.StateStatement) -> Iterator[Problem]:
     assert state.drift is not None
     window = state.drift.window
     if isinstance(window, Events) or not (window.count if hasattr(window, "count") else window.nanoseconds):
-        said = "EVERY takes a length of time that is more than nothing"
+        said = "EVERY takes a positive duration"
         yield Problem("window-size", said, window.span or state.drift.span, hint="for example `EVERY 10 minutes`")
     if isinstance(state.drift.change.who, Field):
-        said = "there is no event whose field could be read at a moment of time"
-        yield Problem("state-change", said, state.drift.change.who.span, hint="name a variable, or leave it out")
+        said = "EVERY has no event, so it cannot use a field of an event"
+        yield Problem("state-change", said, state.drift.change.who.span, hint="use a variable of the state instead")
     else:
         yield from _check_change(state, state.drift.change)
 
@@ -160,17 +163,18 @@ def _check_arrows(state: state_nodes.StateStatement, arrows: Iterable[state_node
         yield from _known(arrow.target, state.values, "value", state, arrow.span)
         yield from _in_range(arrow.probability, arrow.span)
         if arrow.source == arrow.target:
-            said = f"what stays at `{arrow.source}` is what the other arrows leave over"
-            yield Problem("state-change", said, arrow.span, hint="leave it out")
+            said = f"an arrow must not lead from `{arrow.source}` to itself"
+            hint = "remove this arrow: the remaining probability stays"
+            yield Problem("state-change", said, arrow.span, hint=hint)
         if (arrow.source, arrow.target) in seen:
             said = f"there are two arrows from `{arrow.source}` to `{arrow.target}`"
-            yield Problem("state-repeats", said, arrow.span, hint="add the probabilities up")
+            yield Problem("state-repeats", said, arrow.span, hint="write one arrow with the sum of the probabilities")
         seen.add((arrow.source, arrow.target))
         before = totals.get(arrow.source, 0.0)
         totals[arrow.source] = before + arrow.probability
         if totals[arrow.source] > 1 + TOLERANCE >= before:
-            said = f"the probabilities of the arrows from `{arrow.source}` add to more than 1"
-            yield Problem("state-probability", said, arrow.span, hint="what they leave over of 1 stays")
+            said = f"the probabilities of the arrows from `{arrow.source}` add up to more than 1"
+            yield Problem("state-probability", said, arrow.span, hint="reduce them to at most 1: the rest stays")
 
 
 def _known_place(place: state_nodes.Place | None, state: state_nodes.StateStatement) -> Iterator[Problem]:
@@ -182,7 +186,7 @@ def _known(
     name: str, candidates: Sequence[str], kind: str, state: state_nodes.StateStatement, span: Span | None
 ) -> Iterator[Problem]:
     if name not in candidates:
-        said = f"the state `{state.name}` has no {kind} `{name}`"
+        said = f"state `{state.name}` has no {kind} `{name}`"
         label = f"{kind}s: {', '.join(candidates)}"
         yield Problem("state-unknown", said, span, label, did_you_mean(name, candidates))
 
@@ -195,17 +199,17 @@ def _number_in_range(number: Literal | Field | None) -> Iterator[Problem]:
 
 def _in_range(probability: float, span: Span | None) -> Iterator[Problem]:
     if not 0 <= probability <= 1:
-        said = f"{probability:g} is no probability"
-        yield Problem("state-probability", said, span, hint="a probability lies between 0 and 1")
+        said = f"a probability must be between 0 and 1, but is {probability:g}"
+        yield Problem("state-probability", said, span)
 
 
-# Questions
+# --- Questions
 
 
 def state_of(
     question: state_nodes.Measure | state_nodes.StateCondition, states: Sequence[state_nodes.StateStatement]
 ) -> state_nodes.StateStatement:
-    """The one state that a question is about; what is wrong with the question is raised, all of it at once."""
+    """The state that a question is about. Raises all problems of the question at once."""
     variables, values, span = _named(question)
     unknown = [name for name in variables if not any(name.name in state.variables for state in states)]
     known = list(chain.from_iterable(state.variables for state in states))
@@ -226,14 +230,14 @@ def state_of(
     if len(fitting) == 1:
         return fitting[0]
     if not fitting:
-        said = "the question speaks of several states, or of a value that the variable cannot have"
+        said = "the variables and values of the question do not belong to the same state"
         hint = "; ".join(
             f"{state.name}: {', '.join(state.variables)} in ({', '.join(state.values)})" for state in states
         )
         raise QueryError([Problem("state-mixed", said, span, hint=hint)])
     names = ", ".join(f"`{state.name}`" for state in fitting)
-    hint = 'say which one is meant: `beliefs.of("...")`, or name a variable in the question'
-    raise QueryError([Problem("state-mixed", f"the question fits the states {names}", span, hint=hint)])
+    hint = 'select one with `beliefs.of("...")`, or use a variable in the question'
+    raise QueryError([Problem("state-mixed", f"the question applies to several states: {names}", span, hint=hint)])
 
 
 def _fits(
@@ -247,7 +251,7 @@ def _fits(
 def _named(
     question: state_nodes.Measure | state_nodes.StateCondition,
 ) -> tuple[list[state_nodes.Constant], list[state_nodes.Places], Span | None]:
-    """The variables and values that a question names."""
+    """The variables and values in a question."""
     match question:
         case state_nodes.MostLikely():
             return [question.variable], [], question.span

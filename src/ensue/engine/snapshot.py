@@ -1,4 +1,5 @@
-"""The state of a machine as one Arrow table that carries its version, its query and its watermark."""
+"""Saves the state of a machine as one Arrow table with its version, query and watermark, and restores it; lists kept
+events."""
 
 from __future__ import annotations
 
@@ -32,18 +33,20 @@ from ensue.plan.states import StateQuestions
 from ensue.text.render import render_constraint, render_query
 from ensue.text.render_parts import render_declarations, render_rule, render_state
 
-# --- The events that queries in progress keep, as tables of which other questions can be asked.
+# --- kept events as tables
 
 OWN = "ensue:"
-"""How the names of the engine's own columns begin."""
+"""The prefix of the engine's own columns."""
 
 
 def kept_events(machine: Machine, state: State) -> list[pa.Table]:
-    """The kept rows of each table that is given, those beyond the watermark included, with the columns that are kept.
+    """The kept rows of each given table, including those after the watermark, with the columns that are kept.
 
-    A row that several levels of statements keep comes once. They may keep different columns of it: it is known again by
-    those that all of them keep, and given with those of the level that keeps the most such rows.
+    A row that several levels of statements keep is returned once. They may keep different columns of it: it is
+    identified by the common columns, and returned with those of the level that keeps the most such rows.
     """
+    if not machine.stages:
+        return list(state.waiting)
     return [
         _once([_shown(table, item.table.column_names) for table in _kept(machine, state, place)])
         for place, item in enumerate(machine.inputs)
@@ -51,7 +54,7 @@ def kept_events(machine: Machine, state: State) -> list[pa.Table]:
 
 
 def kept_derived(machine: Machine, state: State) -> dict[Stream, pa.Table]:
-    """The kept events of each declared stream; the columns `start` and `end`, which come first, are their times."""
+    """The kept events of each declared stream; the first columns `start` and `end` are their times."""
     found: dict[Stream, pa.Table] = {}
     for made in machine.plan.derivations:
         schema = made.item.table.schema
@@ -63,7 +66,7 @@ def kept_derived(machine: Machine, state: State) -> dict[Stream, pa.Table]:
 
 
 def _kept(machine: Machine, state: State, role: Role) -> Iterator[pa.Table]:
-    """What each level keeps of a table or a declared stream."""
+    """The kept rows of a table or a declared stream at each level."""
     for look in machine.looks(state):
         yield from (kept.whole for own, kept in zip(look.stage.takes, look.state.kept, strict=True) if own == role)
 
@@ -73,7 +76,7 @@ def _shown(table: pa.Table, names: Sequence[str]) -> pa.Table:
 
 
 def _once(parts: Sequence[pa.Table]) -> pa.Table:
-    """The rows of several tables, each row as often as the table has it that has it most often; all their columns."""
+    """The rows of several tables, each as often as in the table that has it most often; all their columns."""
     schema = pa.unify_schemas([part.schema for part in parts])
     filled = [part for part in parts if part.num_rows]
     chosen = _most_of_each(filled) if len(filled) > 1 else filled
@@ -81,7 +84,7 @@ def _once(parts: Sequence[pa.Table]) -> pa.Table:
 
 
 def _most_of_each(parts: Sequence[pa.Table]) -> list[pa.Table]:
-    """Of each table the rows of which no other has more, and none before it as many."""
+    """For each table, the rows of which no other table has more, and no earlier table the same number."""
     common = [name for name in parts[0].column_names if all(name in part.column_names for part in parts)]
     together = pa.concat_tables([part.select(common) for part in parts])
     codes, count = row_codes([one_chunk(together.column(name)) for name in common])
@@ -96,7 +99,7 @@ def _most_of_each(parts: Sequence[pa.Table]) -> list[pa.Table]:
 STATE_VERSION = 4
 METADATA = b"ensue.state"
 OF_TRACKERS = b"ensue.beliefs"
-"""By what the states of a `StateTracker` were known when they were none of a machine."""
+"""The metadata key of older snapshots of beliefs, from before a machine kept them."""
 
 REQUIRED = {"version", "query", "watermark", "per_stream", "report", "tables"}
 
@@ -108,11 +111,11 @@ def snapshot(
     schemas: Mapping[Stream | None, pa.Schema] | None = None,
     text: str | None = None,
 ) -> pa.Table:
-    """The state as one row: a column for each input with the list of its kept events, those of every stage apart.
+    """The state as one row: a column for each input with the list of its kept events, separately for each stage.
 
-    A query that watches its traces has a column with the list of what is known of each. `per_stream` says whether
-    batches come as one table per stream, `schemas` what columns they have, of which the machine itself knows only
-    those that its queries use. `text` is that of the machine, if it is known: rendering many queries takes its time.
+    A query that monitors its traces has a column with the list of their records. `per_stream` tells whether batches
+    come as one table per stream; `schemas` are their columns, of which the machine knows only those that its queries
+    use. `text` is the text of the machine's queries, if it is known, because rendering many queries takes time.
     """
     shapes = {item.stream: item.table.schema for item in machine.inputs} | dict(schemas or {})
     columns: dict[str, pa.Array] = {}
@@ -139,17 +142,17 @@ def snapshot(
 
 
 def watched_streams(plans: Iterable[QueryPlan]) -> list[list[str]]:
-    """What the bits of the records of traces stand for."""
+    """The meaning of the bits in the records of traces."""
     return [list(map(str, plan.watched)) for plan in plans if plan.law is not None]
 
 
 def query_text(
     plans: Sequence[QueryPlan], derivations: Sequence[Derivation] = (), states: StateQuestions | None = None
 ) -> str:
-    """The queries of a session, their constraints, the streams that they use and the STATEs that they ask, by which its
-    state is known.
+    """The text that identifies a state: the queries of a session, their constraints, the streams that they use and the
+    STATEs that they query.
 
-    What the rows of tables are is no part of it.
+    The rows of tables are not part of it.
     """
     everything = all_plans(derivations, plans)
     programs = [derivation.program for derivation in derivations if derivation.program is not None]
@@ -164,7 +167,7 @@ def query_text(
 
 
 def statement_text(query: PatternQuery) -> str | None:
-    """A statement as a text; None for one that rules have made beside what they say."""
+    """A statement as text; None for an internal statement of a rule."""
     if query.rule is not None and query.rule.body:
         return render_rule(query.rule)
     beside = query.name in (EDGES, CHAINS) or (query.lookup is not None and query.rule is None)
@@ -176,7 +179,7 @@ def text_of(machine: Machine) -> str:
 
 
 def _prefixes(machine: Machine) -> list[str]:
-    """How the names of the columns of each stage begin."""
+    """The column prefix of each stage."""
     return [f"stage_{place}_" for place in range(len(machine.stages))]
 
 
@@ -185,10 +188,10 @@ def _all_plans(machine: Machine) -> list[QueryPlan]:
 
 
 def restore(machine: Machine, saved: pa.Table, predecessors: Collection[str] = (), text: str | None = None) -> State:
-    """The state of a machine of the same query over tables of the same shape, as it was saved.
+    """Restores the saved state of a machine with the same query over tables of the same shape.
 
-    `predecessors` are other queries, as texts, whose kept events are known to suffice. `text` is that of the machine,
-    if it is known.
+    `predecessors` are the texts of other queries whose kept events are known to suffice. `text` is the text of the
+    machine's queries, if it is known.
     """
     header = read_header(saved)
     text = text_of(machine) if text is None else text
@@ -196,21 +199,21 @@ def restore(machine: Machine, saved: pa.Table, predecessors: Collection[str] = (
         raise StateError(
             "state-query",
             "the saved state belongs to another query",
-            f"it was saved by:\n{header['query']}",
+            f"the state was saved by this query:\n{header['query']}",
         )
     if header["query"] == text and header.get("watched", []) != watched_streams(_all_plans(machine)):
         raise StateError(
             "state-query",
-            "the saved state watches traces in another way",
-            "restore it with the release that saved it, or start anew from the source",
+            "the saved state tracks traces in a different format",
+            "restore it with the release that saved it, or start again from the source",
         )
     for item, before in zip(machine.inputs, header["tables"], strict=False):
         changed = [name for name, column in _columns(item).items() if before[name] != column]
         if changed:
             raise StateError(
                 "state-shape",
-                f"the state was saved with {changed[0]} {before[changed[0]]!r}, not {_columns(item)[changed[0]]!r}",
-                "name the same columns as before",
+                f"the state was saved with {changed[0]} {before[changed[0]]!r}, found {_columns(item)[changed[0]]!r}",
+                "pass the same columns as before",
             )
     parts = zip(machine.stages, _prefixes(machine), strict=True)
     stages = tuple(_restored_stage(stage, saved, prefix) for stage, prefix in parts)
@@ -219,7 +222,7 @@ def restore(machine: Machine, saved: pa.Table, predecessors: Collection[str] = (
 
 
 def _saved_beliefs(stage: StateStage, state: BeliefState) -> dict[str, pa.Array]:
-    """For each state its beliefs and their keys, for each input the rows that wait."""
+    """The beliefs and keys of each state, and the waiting rows of each input."""
     columns: dict[str, pa.Array] = {}
     for number, (plan, held) in enumerate(zip(stage.plans, state.held, strict=True)):
         chances, moments, lost = held.beliefs
@@ -233,7 +236,7 @@ def _saved_beliefs(stage: StateStage, state: BeliefState) -> dict[str, pa.Array]
 
 def _restored_beliefs(stage: StateStage, saved: pa.Table, limit: int | None) -> BeliefState:
     if limit != stage.questions.limit:
-        raise StateError("state-shape", f"the state was saved with limit {limit}, not {stage.questions.limit}")
+        raise StateError("state-shape", f"the state was saved with limit {limit}, found {stage.questions.limit}")
     held = []
     for number, plan in enumerate(stage.plans):
         known = _all_rows(saved, f"beliefs_{number}")
@@ -252,7 +255,7 @@ def _restored_beliefs(stage: StateStage, saved: pa.Table, limit: int | None) -> 
 
 
 def _all_rows(saved: pa.Table, name: str) -> pa.Table:
-    """The table of a column's one value."""
+    """The table in the single value of a column."""
     if name not in saved.column_names:
         raise _without(f"`{name}`")
     if saved.num_rows != 1:
@@ -261,7 +264,7 @@ def _all_rows(saved: pa.Table, name: str) -> pa.Table:
 
 
 def _without(what: str) -> StateError:
-    return StateError("state-shape", f"the saved state has no {what}", "give the same tables")
+    return StateError("state-shape", f"the saved state has no {what}", "pass the same tables as before")
 
 
 def _restored_stage(stage: Stage, saved: pa.Table, prefix: str) -> StageState:
@@ -275,7 +278,7 @@ def _restored_stage(stage: Stage, saved: pa.Table, prefix: str) -> StageState:
 
 
 def saved_schemas(saved: pa.Table) -> dict[Stream | None, pa.Schema]:
-    """The schemas of the tables that a saved state was fed with, by stream (None: the one table of all streams)."""
+    """The schemas of the tables that a saved state has read, by stream (None: the one table of all streams)."""
     return {item["stream"]: _decoded(item["schema"]) for item in read_header(saved)["tables"]}
 
 
@@ -298,7 +301,7 @@ def _decoded(text: str) -> pa.Schema:
 
 
 def _columns(item: InputTable) -> dict[str, str | None]:
-    """Which stream a table holds and which columns it was read by."""
+    """The stream of a table and the columns it was read by."""
     return {
         "stream": None if item.stream is None else str(item.stream),
         "time": item.time,
@@ -308,7 +311,7 @@ def _columns(item: InputTable) -> dict[str, str | None]:
 
 
 def read_header(saved: pa.Table) -> dict[str, Any]:
-    """What a saved state says about itself; raises a StateError if it is none, or of another version."""
+    """The header of a saved state; raises a StateError if it is not a state, or has another version."""
     header: dict[str, Any] = {}
     if isinstance(saved, pa.Table):
         try:
@@ -317,12 +320,12 @@ def read_header(saved: pa.Table) -> dict[str, Any]:
         except ValueError:
             header = {}
     if not isinstance(header, dict) or "version" not in header:
-        raise StateError("not-a-state", "this is not a state that Ensue has saved", "pass what `snapshot()` gave")
+        raise StateError("not-a-state", "the table is not a state saved by Ensue", "pass the result of `snapshot()`")
     if header["version"] != STATE_VERSION:
         raise StateError(
             "state-version",
             f"the saved state has version {header['version']}; this release reads version {STATE_VERSION}",
-            "restore it with the release that saved it, or start anew from the source",
+            "restore it with the release that saved it, or start again from the source",
         )
     if not header.keys() >= REQUIRED:
         raise _incomplete()
@@ -330,7 +333,7 @@ def read_header(saved: pa.Table) -> dict[str, Any]:
 
 
 def _incomplete() -> StateError:
-    return StateError("not-a-state", "the saved state is not complete", "pass what `snapshot()` gave, unchanged")
+    return StateError("not-a-state", "the saved state is incomplete", "pass the result of `snapshot()` unchanged")
 
 
 def _column_name(place: int) -> str:
@@ -342,7 +345,7 @@ def _records_name(place: int, number: int) -> str:
 
 
 def _records(saved: pa.Table, prefix: str, place: int) -> Iterator[pa.Table]:
-    """What is known of the traces for one query."""
+    """The records of the traces of one query."""
     for number in count():
         name = prefix + _records_name(place, number)
         if name not in saved.column_names:
@@ -354,13 +357,13 @@ def _records(saved: pa.Table, prefix: str, place: int) -> Iterator[pa.Table]:
 
 
 def _as_list(table: pa.Table) -> pa.Array:
-    """A table as the one value of a column: the list of its rows."""
+    """A table as the single value of a column: the list of its rows."""
     rows = pa.concat_arrays([*table.to_struct_array().chunks, pa.array([], pa.struct(list(table.schema)))])
     return pa.LargeListArray.from_arrays(pa.array([0, len(rows)], pa.int64()), rows)
 
 
 def _as_table(column: pa.ChunkedArray, schema: pa.Schema, label: str) -> pa.Table:
-    """The table of a column's one value, with the columns that are wanted."""
+    """The table in the single value of a column, with the required columns."""
     if len(column) != 1:
         raise _incomplete()
     rows = one_chunk(column).flatten()
@@ -370,6 +373,6 @@ def _as_table(column: pa.ChunkedArray, schema: pa.Schema, label: str) -> pa.Tabl
         raise StateError(
             "state-shape",
             f"the saved events of the {label} have no column `{missing[0]}`",
-            f"saved: {', '.join(saved)}; now: {', '.join(schema.names)}",
+            f"saved: {', '.join(saved)}; required: {', '.join(schema.names)}",
         )
     return pa.table([rows.field(name) for name in schema.names], names=schema.names).cast(schema)

@@ -1,4 +1,4 @@
-"""Goals: what a pattern waits for, why it did not match, and what proves a match."""
+"""Explain a run: what a pattern waits for, why it did not match, what proves a match, and a report page."""
 
 from ensue.explanation.goals import waiting
 from ensue.explanation.misses import WhyNot, why_not

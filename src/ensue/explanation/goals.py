@@ -1,4 +1,4 @@
-"""`ensue.waiting`: what a run has matched in part, what each part waits for, until when, and what would cancel it."""
+"""`ensue.waiting`: the partial matches of a run, what each waits for and until when, and what would cancel it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ensue.arguments import helpful
 from ensue.constraints import ConstraintsLike
 from ensue.engine.events import FOREVER, NEVER
 from ensue.engine.goals import Goals, open_goals
@@ -30,44 +31,45 @@ from ensue.runtimes.tables import fixed_tables
 from ensue.text.render_parts import render_expression, render_state
 
 MOST_GOALS = 100_000
-"""How many goals are listed unless the user says otherwise."""
+"""The default maximum of goals to list."""
 
 
+@helpful
 def waiting(
-    program: Program | QueryLike,
-    state: Any,
+    detector: Any,
+    query: QueryLike,
     *,
-    limit: int | None = MOST_GOALS,
+    most_goals: int | None = MOST_GOALS,
     constraints: ConstraintsLike | None = None,
     tables: Mapping[str, Any] | None = None,
     spark: Any = None,
 ) -> pa.Table:
-    """The open goals of a run: for each key what has been matched, what is awaited next, until when, what cancels it.
+    """Return the open goals of a run: the matched events of each key, the awaited event, the deadline, what cancels it.
 
-    `state` is a `Detector` of the program, what its `snapshot()` gave, or the checkpoint folder of a stream of Spark.
-    A row says the `name` of the pattern or head, the key, the events that are `matched`, what is `awaited`, `until`
-    when it can come (null: for ever), what would cancel it (`cancelled_by`), and all of it as `text`. More than `limit`
-    rows are an error (None: no limit).
+    `detector` is a `Detector` of the program, the result of its `snapshot()`, or the `checkpointLocation` of a stream.
+    Each row has the `name` of the pattern or rule, the key, the `matched` events, what is `awaited`, `until` when it
+    can arrive (null: no deadline), what would cancel the match (`cancelled_by`), and all of this as `text`. More than
+    `most_goals` rows are an error (None: no limit).
 
     >>> from ensue.detector import Detector
     >>> query = "PATTERN SEQ(Order o, NOT Cancel c, Paid p) PARTITION BY id WITHIN 10"
     >>> detector = Detector(query, time="t", type="type")
     >>> _ = detector.advance(pa.table({"t": [1], "type": ["Order"], "id": [7]}), watermark=5)
-    >>> waiting(query, detector)["text"].to_pylist()
+    >>> waiting(detector, query)["text"].to_pylist()
     ['o at 1; waits for Paid p after 5 until 11; cancelled by Cancel c']
     """
-    statements = program_statements(program, constraints)
+    statements = program_statements(query, constraints)
     fixed = fixed_tables(tables, statements)
     found: list[pa.Table] = []
     count = 0
-    for saved in _saved(state, spark):
+    for saved in _saved(detector, spark):
         for name, goals in _goals_by_name(statements, fixed, saved):
             count += goals.chunk.rows.length
-            if limit is not None and count > limit:
+            if most_goals is not None and count > most_goals:
                 raise LimitError(
                     "too-many-goals",
-                    f"there are more than {limit:,} open goals",
-                    "`limit=` raises the limit; a shorter WITHIN leaves fewer",
+                    f"found more than {most_goals:,} open goals",
+                    "raise `most_goals=`, or use a shorter WITHIN",
                 )
             found.append(_table(name, goals))
     if not found:
@@ -76,7 +78,7 @@ def waiting(
 
 
 def _saved(state: Any, spark: Any) -> Iterator[pa.Table]:
-    """The saved states that are meant, one for each bucket of a stream of Spark."""
+    """Yield the saved states, one for each bucket of a Spark stream."""
     if isinstance(state, str):
         from ensue.runtimes.spark.session import running_session, spark_session
         from ensue.runtimes.spark.state import saved_states
@@ -87,7 +89,7 @@ def _saved(state: Any, spark: Any) -> Iterator[pa.Table]:
 
 
 def _goals_by_name(statements: LoweredProgram, fixed: FixedTables, saved: pa.Table) -> Iterator[tuple[str, Goals]]:
-    """The open goals of the statements that run in a saved state, by their names."""
+    """Yield the open goals of the statements in a saved state, by name."""
     header = read_header(saved)
     schemas = saved_schemas(saved)
     inputs = tuple(
@@ -97,7 +99,9 @@ def _goals_by_name(statements: LoweredProgram, fixed: FixedTables, saved: pa.Tab
     planned = plan_program(statements, inputs, fixed=fixed)
     running = [run for run in _runs(planned) if _is_part_of(run, header["query"])]
     if not running:
-        raise StateError("state-query", "the state belongs to another program", f"it was saved by:\n{header['query']}")
+        raise StateError(
+            "state-query", "the state belongs to a different program", f"it was saved by:\n{header['query']}"
+        )
     names = dict(zip((id(plan) for plan in planned.plans), Program(statements).names, strict=True))
     for run in running:
         machine = compile_plan(run, UNLIMITED)
@@ -109,21 +113,21 @@ def _goals_by_name(statements: LoweredProgram, fixed: FixedTables, saved: pa.Tab
 
 
 def _is_part_of(run: ProgramPlan, text: str) -> bool:
-    """Whether a state that was saved by these statements, and perhaps others, holds what these keep."""
+    """Return True if a state saved by these statements, and perhaps others, holds the state of this run."""
     written = [statement_text(plan.query) for plan in all_plans(run.derivations, run.plans)]
     written += () if run.states is None else map(render_state, run.states.states)
     return all(part in text for part in written if part is not None)
 
 
 def _runs(planned: ProgramPlan) -> Iterator[ProgramPlan]:
-    """The statements that run together."""
+    """Yield the groups of statements that run together."""
     for group in by_keys(planned):
         plans = tuple(planned.plans[place] for place in group.places)
         outputs = tuple(planned.outputs[place] for place in group.places)
         yield ProgramPlan(planned.inputs, plans, outputs, group.derivations, group.states)
 
 
-# -- rows -----------------------------------------------------------------------------------------------------------
+# --- rows
 
 
 def _fields(time_type: pa.DataType) -> list[pa.Field]:
@@ -157,7 +161,7 @@ def _table(name: Name, goals: Goals) -> pa.Table:
 
 
 def _matched(chunk: MatchChunk, time_type: pa.DataType) -> pa.Array:
-    """The list of the events of each choice, in the order of the pattern."""
+    """Return the events of each choice, in the order of the pattern."""
     names, count = chunk.plan.graph.names, chunk.rows.length
     starts, ends = (
         np.stack([chunk.space.value(point(name), chunk.rows) for name in names], axis=1).ravel()
@@ -177,7 +181,7 @@ def _matched(chunk: MatchChunk, time_type: pa.DataType) -> pa.Array:
 
 
 def _awaited(goals: Goals, until: pa.Array, time_type: pa.DataType) -> pa.Array:
-    """What is awaited, in words, for each choice."""
+    """Describe what each choice waits for."""
     count = goals.chunk.rows.length
     if goals.opening is None:
         moment = pc.fill_null(pc.binary_join_element_wise("the time ", _moments(until), ""), "the end of the stream")
@@ -194,7 +198,7 @@ def _awaited_event(variable: Variable, after: npt.NDArray[np.int64], time_type: 
     conditions = " AND ".join(render_expression(part) for part in variable.predicates)
     what = str(variable.stream) + ("" if isinstance(variable.name, UnnamedVariable) else f" {variable.name}")
     what += f" [{conditions}]" if conditions else ""
-    # The earliest start is a tick after what comes before it.
+    # The earliest start is one tick after the previous event.
     moment = _moments(pa.array(after - 1, mask=after == NEVER).view(time_type))
     return pc.fill_null(pc.binary_join_element_wise(what, " after ", moment, ""), what)
 

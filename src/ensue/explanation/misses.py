@@ -1,4 +1,4 @@
-"""`ensue.why_not`: how far matches came, and what stopped them."""
+"""`ensue.why_not`: count how many choices of events meet each requirement of a pattern, and find near misses."""
 
 from __future__ import annotations
 
@@ -9,31 +9,40 @@ from typing import Any
 import pyarrow as pa
 
 from ensue.api import LoadedProgram
+from ensue.arguments import helpful
 from ensue.constraints import ConstraintsLike
 from ensue.engine.goals import Search
 from ensue.engine.trace_rows import KEY
 from ensue.errors import LimitError, citing
 from ensue.explanation.near_misses import Example, Examples, length_in_words
-from ensue.explanation.question import Chosen, QuestionEvents, chosen_statements, load_for, plain, tables_of
+from ensue.explanation.question import (
+    Chosen,
+    QuestionEvents,
+    chosen_statements,
+    load_for,
+    plain,
+    question_events,
+    tables_of,
+)
 from ensue.graph.graphs import Variable
 from ensue.nodes.names import Name, in_words, written
 from ensue.nodes.patterns import Events
-from ensue.plan.program_plans import ColumnNames, Columns
+from ensue.plan.program_plans import ColumnNames
 from ensue.plan.requirements import ORDER, PREDICATE, RELATION, WINDOW, Question, Requirement, question_of, what_chooses
-from ensue.programs import Program, QueryLike
+from ensue.programs import QueryLike
 
 MOST_CHOICES = 1_000_000
-"""So many choices of events are counted for one requirement unless the user says otherwise."""
+"""The default maximum of choices of events that are counted for one requirement."""
 
 STREAM = "stream"
 
 
 @dataclass(frozen=True, slots=True)
 class RequirementCount:
-    """One requirement: how many were judged by it, how many failed it, and how many failed nothing else.
+    """One requirement: how many were tested, how many failed it, and how many failed nothing else.
 
-    Of a stream or a predicate, events are judged; of everything else, choices of events that have passed the steps
-    before. `near_misses` are the choices that are no match because of this alone; None: it cannot be told apart.
+    Streams and predicates test events; all other requirements test choices of events that met the requirements before.
+    `near_misses` counts the choices that are not a match only because of this requirement; None if that is unknown.
     """
 
     kind: str
@@ -48,7 +57,7 @@ class RequirementCount:
 
     @property
     def in_words(self) -> str:
-        """What was missed and by how much: `WITHIN 10 minutes failed 3 times, closest 10 min 4 s`."""
+        """The near misses in one line: `WITHIN 10 minutes failed 3 times, closest 10 min 4 s`."""
         least = "at least " if self.cut else ""
         times = "once" if self.near_misses == 1 else f"{least}{self.near_misses:,} times"
         return f"{self.what} failed {times}" + (f", closest {self.closest}" if self.closest else "")
@@ -56,7 +65,7 @@ class RequirementCount:
 
 @dataclass(frozen=True, slots=True)
 class WhyNot:
-    """Why a pattern has no matches, or no more than it has: `verdict` in one line, `table` and `to_text()` in full."""
+    """Why a pattern has no match, or no more: `verdict` is one line, `table` and `to_text()` have the details."""
 
     name: str
     matches: int
@@ -66,12 +75,12 @@ class WhyNot:
 
     @property
     def blamed(self) -> RequirementCount | None:
-        """The step whose removal gives most matches, if there is one; the key only where nothing else is it."""
+        """The requirement with the most near misses, or None; the key only if no other requirement has near misses."""
         return _blamed(self.steps)
 
     @property
     def table(self) -> pa.Table:
-        """One row for each step."""
+        """One row for each requirement."""
         rows = [
             {
                 "step": number,
@@ -90,12 +99,12 @@ class WhyNot:
         return pa.Table.from_pylist(rows, schema=_schema(self.time_type))
 
     def to_text(self) -> str:
-        """All of it in lines for people."""
-        lines = [f"{self.name}: {self.verdict}", "", "how far they came"]
+        """Return the full answer as readable text."""
+        lines = [f"{self.name}: {self.verdict}", "", "what is left after each requirement"]
         lines += [f"  {line}" for line in _funnel(self.steps)]
         near = [step for step in self.steps if step.near_misses]
         if near:
-            lines += ["", "what alone stood between"]
+            lines += ["", "near misses: only this requirement failed"]
             for step in near:
                 lines.append(f"  {step.in_words}")
                 lines += [f"    {example.in_words}" for example in step.examples]
@@ -105,26 +114,27 @@ class WhyNot:
         return self.to_text()
 
 
+@helpful
 def why_not(
     events: Any,
-    query: Program | QueryLike,
+    query: QueryLike,
     *,
-    time: ColumnNames,
+    time: ColumnNames | None = None,
     type: str | None = None,
     end: ColumnNames | None = None,
     name: str | None = None,
     constraints: ConstraintsLike | None = None,
     tables: Mapping[str, Any] | None = None,
     examples: int = 3,
-    limit: int = MOST_CHOICES,
+    most_choices: int = MOST_CHOICES,
     where: Any = None,
 ) -> WhyNot:
-    """How far matches of a pattern came in these events, what stopped how many of them, and the nearest misses.
+    """Explain why a pattern has no match: how many choices of events meet each requirement, and the nearest misses.
 
-    `events`, `time`, `type`, `end` and `tables` are as in `ensue.detect`; `name` chooses a statement of a program.
-    `examples` is how many of the nearest misses are shown for each requirement, `limit` how many choices of events are
-    counted. Of a Spark DataFrame the rows of the pattern's streams are brought into this process, `limit` at most:
-    `where`, a condition of Spark, narrows them.
+    `events`, `time`, `type`, `end` and `tables` are as in `ensue.detect`; `name` selects a statement of a program.
+    `examples` is the number of near misses to show for each requirement, and `most_choices` the number of choices of
+    events to count. For a Spark DataFrame, at most `most_choices` rows of the pattern's streams are collected into this
+    process; `where`, a Spark condition, selects fewer rows.
 
     >>> table = pa.table({"t": [1, 15], "type": ["Order", "Paid"], "id": [7, 7]})
     >>> query = "PATTERN SEQ(Order o, Paid p) PARTITION BY id WITHIN 10"
@@ -132,8 +142,8 @@ def why_not(
     'no match: WITHIN 10 failed once, closest 14'
     """
     chosen = chosen_statements(query, name, constraints)
-    asked = QuestionEvents(events, Columns(time, type, end), where, tables)
-    found = [_explained(one, asked, examples, limit) for one in chosen]
+    asked = question_events(events, time, type, end, where, tables)
+    found = [_explained(one, asked, examples, most_choices) for one in chosen]
     return found[0] if len(found) == 1 else _together(found)
 
 
@@ -147,8 +157,8 @@ def _explained(chosen: Chosen, asked: QuestionEvents, shown: int, limit: int) ->
         if search.matches.cut:
             raise LimitError(
                 "too-many-matches",
-                f"pattern `{chosen.name}` has more than {limit:,} matches, so what it lacks is no question",
-                "ask about fewer events, or raise `limit=`",
+                f"pattern `{chosen.name}` has more than {limit:,} matches, too many for `why_not`",
+                "pass fewer events, or raise `most_choices=`",
             )
     matches = search.matches.count
     kept = matches
@@ -159,14 +169,14 @@ def _explained(chosen: Chosen, asked: QuestionEvents, shown: int, limit: int) ->
 
 
 def _kept(chosen: Chosen, asked: QuestionEvents, limit: int) -> int:
-    """How many matches the query has as it is written."""
+    """Count the matches of the query as written."""
     result = replace(chosen.query, name=None, declares=False)
     _, chunks = load_for(chosen, result, asked, limit)
     return sum(chunk.rows.length for chunk in chunks)
 
 
 def _together(found: Sequence[WhyNot]) -> WhyNot:
-    """Several rules with one head: the steps of each, and the verdict on the one that came closest."""
+    """Combine the answers for several rules with one head: all requirements, and the verdict that came closest."""
     matches = sum(one.matches for one in found)
     closest = max(found, key=lambda one: (one.blamed is not None, one.blamed.near_misses or 0 if one.blamed else 0))
     steps = tuple(
@@ -217,7 +227,7 @@ def _step(
 
 
 def _variables(search: Search) -> dict[Name, Variable]:
-    """The variables that matches bind, each once, whatever its round."""
+    """Return the variables that matches bind, each once, whatever its round."""
     graphs = [graph.graph for graph in search.planned(search.question.query).graphs]
     return {written(variable.name): variable for graph in graphs for variable in graph.variables}
 
@@ -230,14 +240,14 @@ def _streams(search: Search, loaded: LoadedProgram, variables: Mapping[Name, Var
 
 
 def _judged_events(search: Search, requirement: Requirement, variables: Mapping[Name, Variable]) -> tuple[int, int]:
-    """How many events of a variable's stream there are, and how many fail what it asks of them by themselves."""
+    """Count the events of a variable's stream, and how many of them fail its predicates."""
     variable = variables[requirement.left[0]]
     present = search.present(variable.stream)
     return present, present - search.satisfying(variable)
 
 
 def _closest(search: Search, requirement: Requirement, nearest: Sequence[Example]) -> str:
-    """How near the nearest miss came, in words."""
+    """Describe how close the nearest miss was."""
     if not nearest:
         return ""
     first, time_type = nearest[0], search.plan.catalog.time_type
@@ -255,7 +265,7 @@ def _closest(search: Search, requirement: Requirement, nearest: Sequence[Example
 
 
 def _blamed(steps: Sequence[RequirementCount]) -> RequirementCount | None:
-    """Events of different keys nearly always make choices, so the key is blamed last."""
+    """Return the requirement with the most near misses; the key last, because other keys nearly always form choices."""
     near = [step for step in steps if step.near_misses]
     return max(near, key=lambda step: (step.kind != KEY, step.near_misses or 0), default=None)
 
@@ -272,19 +282,19 @@ def _funnel(steps: Sequence[RequirementCount]) -> Iterator[Name]:
 def _verdict(question: Question, steps: Sequence[RequirementCount], matches: int, kept: int) -> str:
     if matches and kept < matches:
         chose = " and ".join(question.chosen)
-        return f"{_times(kept)}: {chose} chose among {matches:,}"
+        return f"{_times(kept)}: {chose} selected from {matches:,}"
     if matches:
         return _times(matches)
     empty = next((step for step in steps if step.kind == STREAM and step.tried == step.failed), None)
     if empty is not None:
-        return f"no match: there is no event of stream {empty.what}"
+        return f"no match: stream {empty.what} has no events"
     blamed = _blamed(steps)
     if blamed is not None:
         return f"no match: {blamed.in_words}"
     stopped = next((step for step in steps if step.kind != STREAM and step.tried == step.failed), None)
     if stopped is None:
         return "no match"
-    return f"no match: nothing that came as far passes {stopped.what}, and more than one requirement fails"
+    return f"no match: nothing is left after {stopped.what}, and more than one requirement fails"
 
 
 def _times(matches: int) -> str:

@@ -1,4 +1,4 @@
-"""The nearest misses of a requirement, with their keys, their events and by how much they missed."""
+"""The near misses of a requirement: their keys, their events, and by how much they missed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ensue.plan.inputs import InputTable, raw_types
 from ensue.plan.outputs import output_schema
 from ensue.plan.requirements import ABSENCE, CONDITION, PREDICATE, Requirement
 
-# --- Times, keys and events in words.
+# --- times, keys and events as text
 
 EPOCH = datetime(1970, 1, 1)
 PARTS = (
@@ -40,7 +40,7 @@ PARTS = (
 
 
 def length_in_words(ticks: int, time_type: pa.DataType) -> str:
-    """A length of time; of integer time the number.
+    """Format a length of time; integer time stays a number.
 
     >>> length_in_words(604_000, pa.timestamp("ms")), length_in_words(604, pa.int64())
     ('10 min 4 s', '604')
@@ -57,7 +57,7 @@ def length_in_words(ticks: int, time_type: pa.DataType) -> str:
 
 
 def moment_in_words(ticks: int, time_type: pa.DataType) -> str:
-    """A moment; of integer time the number.
+    """Format a time; integer time stays a number.
 
     >>> moment_in_words(1_500, pa.timestamp("ms"))
     '1970-01-01 00:00:01.500'
@@ -74,7 +74,7 @@ def moment_in_words(ticks: int, time_type: pa.DataType) -> str:
 
 
 def key_in_words(key: Mapping[str, Any]) -> str:
-    """`id = 7, place = 'x'`."""
+    """Format a key: `id = 7, place = 'x'`."""
     return ", ".join(f"{name} = {value!r}" for name, value in key.items())
 
 
@@ -86,7 +86,7 @@ Distances = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """An event of a choice: the variable that binds it, its stream and its times in ticks and in words."""
+    """An event of a choice: its variable, its stream, and its times in ticks and as text."""
 
     variable: str
     stream: str
@@ -97,7 +97,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A near miss: its key, its events, by how much it missed, and what there is to say of it."""
+    """A near miss: its key, its events, by how much it missed, and a note."""
 
     key: Mapping[str, Any]
     events: tuple[Bound, ...]
@@ -123,14 +123,14 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Examples:
-    """Shows choices of events; `most` of them for each requirement."""
+    """Formats choices of events as examples, at most `most` for each requirement."""
 
     search: Search
     tables: Sequence[InputTable]
     most: int
 
     def nearest(self, requirement: Requirement, misses: Choices) -> list[Example]:
-        """The nearest misses, the nearest first; where there is no distance, the earliest."""
+        """Return the nearest misses, nearest first; the earliest ones if there is no distance."""
         ranked: list[tuple[float, int, MatchChunk, int, bool]] = []
         for chunk in misses.chunks:
             distances = self._distances(requirement, chunk)
@@ -160,7 +160,7 @@ class Examples:
         return f"{word} at {moment}" if start == end else f"{word} from {moment} to {moment_in_words(end, time_type)}"
 
     def _key(self, requirement: Requirement, one: MatchChunk) -> dict[str, Any]:
-        """The key of a choice; where it is the key that differs, those of all its events."""
+        """Return the key of a choice, or the keys of all its events if the key is what differs."""
         keys = self.search.question.query.partition_by
         names = one.plan.graph.names if requirement.kind == KEY else one.plan.graph.names[:1]
         found: dict[str, Any] = {}
@@ -170,7 +170,7 @@ class Examples:
         return found
 
     def key_of(self, one: MatchChunk) -> dict[str, Any]:
-        """The key that all events of a choice have."""
+        """Return the key that all events of a choice share."""
         name = one.plan.graph.names[0]
         return {key: self._value(one, name, key) for key in self.search.question.query.partition_by}
 
@@ -180,7 +180,7 @@ class Examples:
             return candidates.source.raw_column(column).take(pa.array(candidates.rows[places]))[0].as_py()
         return int(one.space.value(end_of(name) if column == "e" else start_of(name), one.rows)[0])
 
-    # -- distances and what there is to say -----------------------------------------------------------------------
+    # --- distances and notes
 
     def _distances(self, requirement: Requirement, chunk: MatchChunk) -> Distances | None:
         sides = self.sides(requirement, chunk)
@@ -190,7 +190,7 @@ class Examples:
         return None if found is None else found.astype(np.float64)
 
     def sides(self, requirement: Requirement, chunk: MatchChunk) -> tuple[pa.Array, pa.Array] | None:
-        """The two values that a comparison compares, for each choice; None for other conditions."""
+        """Return the two values that a comparison compares, for each choice; None for other conditions."""
         condition = self._comparison(requirement)
         if condition is None or not variables_of(condition) <= {*chunk.rows.places, *chunk.plan.graph.intervals}:
             return None
@@ -207,7 +207,7 @@ class Examples:
         return condition
 
     def _predicate(self, requirement: Requirement) -> Expr | None:
-        """A local predicate as a condition on its variable."""
+        """Return a local predicate as a condition on its variable."""
         if requirement.kind != PREDICATE or requirement.repeated:
             return None
         name = requirement.left[0]
@@ -223,10 +223,10 @@ class Examples:
         if sides is None or condition is None:
             return ""
         left, right = (side[0].as_py() for side in sides)
-        return f"{_shown(left)} {condition.operator} {_shown(right)} does not hold"
+        return f"{_shown(left)} {condition.operator} {_shown(right)} is false"
 
     def _forbidden(self, requirement: Requirement, one: MatchChunk) -> str:
-        """The first forbidden events that came."""
+        """Describe the first forbidden events that occurred."""
         found: list[tuple[int, str]] = []
         for join, rows in self.search.forbidden(requirement, one):
             names = join.space.plan.graph.names
@@ -238,11 +238,11 @@ class Examples:
                 for name in names
             ]
             found.append((min(int(times[name][first]) for name in names), ", ".join(words)))
-        return f"{min(found)[1]} came" if found else ""
+        return f"{min(found)[1]} occurred" if found else ""
 
 
 def _apart(left: pa.Array, right: pa.Array) -> Distances:
-    """How far the two sides of a comparison are apart; infinite where that is no number."""
+    """Return the difference of both sides of a comparison; infinity if they are not numbers."""
     numbers = [_numbers(side) for side in (left, right)]
     if numbers[0] is None or numbers[1] is None:
         return np.full(len(left), np.inf)

@@ -1,4 +1,4 @@
-"""The tree that proves a match: events, conditions, bounds and absences, and below derived events their own proofs."""
+"""`ensue.justify`: the tree that proves a match, with events, conditions, bounds, absences and derivations."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ensue.api import LoadedProgram
+from ensue.arguments import helpful
 from ensue.constraints import ConstraintsLike
 from ensue.engine.goals import Search
 from ensue.engine.machine import examine
@@ -21,14 +22,14 @@ from ensue.engine.trace_rows import KEY
 from ensue.engine.workspace import Workspace
 from ensue.errors import Problem, QueryError, SchemaError, citing, counted
 from ensue.explanation.near_misses import Examples, length_in_words, moment_in_words
-from ensue.explanation.question import MOST_ROWS, QuestionEvents, chosen_result, load_for, tables_of
+from ensue.explanation.question import MOST_ROWS, chosen_result, load_for, question_events, tables_of
 from ensue.graph.bounds import WHOLE_END, WHOLE_START, Point, end_of, start_of
 from ensue.nodes.names import Name, Stream, in_words
 from ensue.nodes.patterns import Events
 from ensue.plan.derivations import Derivation, Way
 from ensue.plan.planner import with_lists
 from ensue.plan.plans import AbsencePlan, GraphPlan, QueryPlan
-from ensue.plan.program_plans import ColumnNames, Columns
+from ensue.plan.program_plans import ColumnNames
 from ensue.plan.requirements import (
     ABSENCE,
     COLLECTION,
@@ -39,12 +40,12 @@ from ensue.plan.requirements import (
     column_in_words,
     question_of,
 )
-from ensue.programs import Program, QueryLike
+from ensue.programs import QueryLike
 from ensue.text.render import render_query
 from ensue.text.render_parts import render_rule
 
 OWN = "ensue:"
-"""What the names of columns begin with that are not the user's."""
+"""The prefix of Ensue's own column names."""
 
 
 Path = tuple[tuple[Stream, int], ...]
@@ -53,10 +54,10 @@ Path = tuple[tuple[Stream, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """A part of a proof: what it is (`kind`), what it says, its values, and what it rests on.
+    """A part of a proof: its `kind`, its text, its values, and the parts that it is based on.
 
     Kinds are `match`, `event`, `predicate`, `key`, `order`, `relation`, `window`, `condition`, `absence`, `collection`
-    and `cut`, which says that there is more.
+    and `cut`, which marks omitted parts.
     """
 
     kind: str
@@ -65,7 +66,7 @@ class Proof:
     because: tuple[Proof, ...] = ()
 
     def to_text(self) -> str:
-        """The tree in lines, what a line rests on below it and further in."""
+        """Return the tree as text; the parts that a line is based on are indented below it."""
         return "\n".join(self._lines(""))
 
     def _lines(self, indent: str) -> Iterator[str]:
@@ -74,7 +75,7 @@ class Proof:
             yield from part._lines(indent + "  ")
 
     def to_dict(self) -> dict[str, Any]:
-        """The tree as dictionaries."""
+        """Return the tree as dictionaries."""
         return {
             "kind": self.kind,
             "text": self.text,
@@ -88,9 +89,9 @@ class Proof:
 
 @dataclass
 class Prover:
-    """Proves matches of plans over loaded events. At most `most` ways to one derived event are shown.
+    """Proves matches of plans over loaded events. Shows at most `most` derivations of one derived event.
 
-    `bound` are the events that proofs rest on, as tables and rows, in the order in which the proofs name them.
+    `bound` are the events that proofs are based on, as tables and rows, in the order in which the proofs name them.
     """
 
     loaded: LoadedProgram
@@ -99,14 +100,14 @@ class Prover:
     bound: list[tuple[EventSource, int]] = field(default_factory=list)
 
     def result(self, plan: QueryPlan, one: MatchChunk, is_head: bool) -> Proof:
-        """The proof of the one match of a chunk; of a head the event itself: what shows it proves nothing."""
+        """Prove the single match of a chunk; for a head, prove the event, because the result query proves nothing."""
         if not is_head:
             return self.match(plan, one)
         (name,) = one.plan.graph.names
         return self._event(one, name, question_of(plan.query, plan.source), (), by_stream=True)
 
     def match(self, plan: QueryPlan, one: MatchChunk, path: Path = ()) -> Proof:
-        """The proof of the one match of a chunk."""
+        """Prove the single match of a chunk."""
         question = question_of(plan.query, plan.source)
         begins, ends = int(one.starts[0]), int(one.ends[0])
         words = self._interval(begins, ends)
@@ -120,7 +121,7 @@ class Prover:
         text = f"{name} {words}" + ("" if rule is None else f", by {statement}")
         return Proof("match", text, {"statement": statement}, tuple(parts))
 
-    # -- events ------------------------------------------------------------------------------------------------------
+    # --- events
 
     def _event(self, one: MatchChunk, name: Name, question: Question, path: Path, *, by_stream: bool = False) -> Proof:
         found, place = one.space.candidates[name], int(one.rows.places[name][0])
@@ -129,7 +130,7 @@ class Prover:
     def _bound_event(
         self, space: Workspace, name: Name, row: int, question: Question, path: Path, *, by_stream: bool = False
     ) -> Proof:
-        """An event, called by its name and its stream, or by the stream alone."""
+        """Describe an event by its name and stream, or by the stream alone."""
         source, stream = space.candidates[name].source, space.streams[name]
         self.bound.append((source, row))
         values = {key: value for key, value in _row(source, row).items() if not key.startswith(OWN)}
@@ -145,7 +146,7 @@ class Prover:
         return Proof("event", text + (f" ({shown})" if shown else ""), values, proofs)
 
     def _derived(self, source: EventSource, stream: Stream, row: int, path: Path) -> tuple[Proof, ...]:
-        """The ways in which an event of a declared stream came about; none by way of itself."""
+        """Return the derivations of an event of a declared stream; none that uses the event itself."""
         here = (stream, row)
         derivation = next(made for made in self.loaded.planned.derivations if made.name == stream)
         wanted = _row(source, row)
@@ -154,12 +155,12 @@ class Prover:
             for one in self._ways(derivation, way, wanted):
                 if not _rests_on(one, (*path, here)):
                     if len(proofs) == self.most:
-                        return (*proofs, Proof("cut", "and in other ways"))
+                        return (*proofs, Proof("cut", "and other derivations"))
                     proofs.append(self.match(way.plan, one, (*path, here)))
         return tuple(proofs)
 
     def _ways(self, derivation: Derivation, way: Way, wanted: Mapping[str, Any]) -> Iterator[MatchChunk]:
-        """The matches of a statement that are this event; a row of a table may stand beside them."""
+        """Yield the matches of a statement that produced this event; a row of a lookup table may be part of them."""
         for chunk, table in self._matches(derivation, way):
             columns = [name for name in table.column_names if name in wanted]
             fits = np.ones(table.num_rows, bool)
@@ -178,7 +179,7 @@ class Prover:
             ]
         return self.found[id(way)]
 
-    # -- what holds --------------------------------------------------------------------------------------------------
+    # --- requirements
 
     def _requirements(self, plan: QueryPlan, question: Question, one: MatchChunk) -> Iterator[Proof]:
         search = Search(question, plan, self.loaded.sources, 1)
@@ -190,7 +191,7 @@ class Prover:
                     yield proof
 
     def _requirement(self, search: Search, values: Examples, requirement: Requirement, one: MatchChunk) -> Proof | None:
-        """That a requirement holds, with its values; None where the match took another branch."""
+        """State that a requirement holds, with its values; None if the match used another branch."""
         bound = one.rows.places.keys()
         if requirement.kind == KEY:
             key = values.key_of(one)
@@ -223,7 +224,7 @@ class Prover:
         return Proof(WINDOW, f"{requirement.text}: {length_in_words(taken, time_type)}", {"ticks": taken})
 
     def _absence(self, absence: AbsencePlan, question: Question, one: MatchChunk) -> Proof:
-        """That nothing forbidden lies in a scope, and where the scope is."""
+        """State that no forbidden event is in a scope, and the bounds of the scope."""
         inner = absence.graph.graph
         points = [point for name in one.plan.graph.names for point in (start_of(name), end_of(name))]
         points += [WHOLE_START, WHOLE_END]
@@ -237,7 +238,7 @@ class Prover:
     def _edge(
         self, inner: GraphPlan, point: Point, outer: Sequence[Point], one: MatchChunk, least: bool
     ) -> tuple[int, bool] | None:
-        """The bound that the match sets to a point of what is forbidden: its value, and whether it is excluded."""
+        """Return the bound that the match sets for a point of a forbidden event, and whether the bound is excluded."""
         times = inner.graph.times
         found: list[tuple[int, int, bool]] = []
         for known in outer:
@@ -252,7 +253,7 @@ class Prover:
         _, exact, strict = max(found) if least else min(found)
         return exact, strict
 
-    # -- lists and words ---------------------------------------------------------------------------------------------
+    # --- lists and text
 
     def _lists(self, question: Question, one: MatchChunk, path: Path) -> Iterator[Proof]:
         for plan in one.plan.collections:
@@ -284,7 +285,7 @@ class Prover:
 
 
 def _columns_of_time(source: EventSource) -> set[str | None]:
-    """The columns that say when and of which stream an event is."""
+    """The columns with the times and the stream of an event."""
     return {source.input.time, source.input.end, source.input.type}
 
 
@@ -294,7 +295,7 @@ def _row(source: EventSource, row: int) -> dict[str, Any]:
 
 
 def _rests_on(one: MatchChunk, events: Sequence[tuple[Stream, int]]) -> bool:
-    """Whether a match binds one of the events."""
+    """Return True if a match binds one of the events."""
     bound = {
         (one.space.streams[name], int(one.space.candidates[name].rows[one.rows.places[name][0]]))
         for name in one.plan.graph.names
@@ -303,13 +304,13 @@ def _rests_on(one: MatchChunk, events: Sequence[tuple[Stream, int]]) -> bool:
 
 
 def _cast(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The columns that a schema has too, in its types."""
+    """Keep the columns that are in the schema, in its types."""
     names = [name for name in table.column_names if name in schema.names]
     return table.select(names).cast(pa.schema([schema.field(name) for name in names]), safe=False)
 
 
 def equal_to(column: pa.ChunkedArray, value: Any) -> Mask:
-    """Where a column has a value; null is null."""
+    """Return where a column equals a value; null equals null."""
     if value is None:
         return np.asarray(column.is_null())
     if pa.types.is_nested(column.type):
@@ -338,17 +339,18 @@ def _value(edges: Sequence[Edge], outermost: Any) -> int | None:
     return outermost(known) if len(known) == len(edges) and known else None
 
 
-# --- `ensue.justify`: the tree of rules, events and absences that proves a match.
+# --- `ensue.justify`
 
 MATCH_ID = "match_id"
 
 
+@helpful
 def justify(
     events: Any,
-    query: Program | QueryLike,
+    query: QueryLike,
     match: str | Mapping[str, Any],
     *,
-    time: ColumnNames,
+    time: ColumnNames | None = None,
     type: str | None = None,
     end: ColumnNames | None = None,
     name: str | None = None,
@@ -357,11 +359,11 @@ def justify(
     ways: int = 3,
     where: Any = None,
 ) -> Proof:
-    """What proves a match: its events, what holds between them, what is absent, and below derived events their proofs.
+    """Return the proof of a match: its events, the conditions that hold, the absences, and proofs of derived events.
 
-    `match` is a match's `match_id`, a row of the result, or some of its columns that tell it apart; of several that
-    fit, the first is proved. `name` chooses a pattern or a head of a program. At most `ways` ways to one derived event
-    are shown. The other arguments are those of `ensue.why_not`.
+    `match` is the `match_id` of a match, a row of the result, or some columns that identify the row; if several rows
+    match, the first is proved. `name` selects a pattern or head of a program. At most `ways` derivations of one derived
+    event are shown. The other arguments are those of `ensue.why_not`.
 
     >>> table = pa.table({"t": [1, 5], "type": ["Order", "Paid"], "id": [7, 7]})
     >>> query = "PATTERN paid SEQ(Order o, NOT Cancel c, Paid p) PARTITION BY id WITHIN 10 RETURN o.id AS id"
@@ -376,7 +378,7 @@ def justify(
     """
     wanted = _wanted(match)
     chosen = chosen_result(query, name, constraints)
-    asked = QuestionEvents(events, Columns(time, type, end), where, tables)
+    asked = question_events(events, time, type, end, where, tables)
     loaded, chunks = load_for(chosen, chosen.query, asked, MOST_ROWS, match_id=True)
     plan, output = loaded.planned.plans[0], loaded.planned.outputs[0]
     unknown = [column for column in wanted if column not in output.schema.names]
@@ -398,14 +400,14 @@ def justify(
 
 
 def _wanted(match: object) -> dict[str, Any]:
-    """The columns by which the match is known."""
+    """Return the columns that identify the match."""
     if isinstance(match, str):
         return {MATCH_ID: match}
     if not isinstance(match, Mapping) or not match:
         raise SchemaError(
             "match-type",
-            f"a match is a `match_id`, or a row of the result as a dictionary, not {match!r}",
-            "take one of `result.to_pylist()`",
+            f"`match` must be a `match_id` or a row of the result as a dictionary, found {match!r}",
+            "pass one of `result.to_pylist()`",
         )
     return {MATCH_ID: match[MATCH_ID]} if MATCH_ID in match else dict(match)
 
@@ -415,7 +417,7 @@ def _one(chunk: MatchChunk, place: int) -> MatchChunk:
 
 
 def _place_of(wanted: Mapping[str, Any], shown: pa.Table) -> int | None:
-    """The first row with these values."""
+    """Return the first row with these values."""
     fits = np.ones(shown.num_rows, bool)
     for name, value in wanted.items():
         fits &= equal_to(shown.column(name), value)
@@ -424,7 +426,7 @@ def _place_of(wanted: Mapping[str, Any], shown: pa.Table) -> int | None:
 
 
 def _not_found(name: str, wanted: Mapping[str, Any], seen: list[pa.Table]) -> Problem:
-    """That there is no such match, and which one comes nearest."""
+    """Report that no match has these values, and name the nearest one."""
     count = sum(table.num_rows for table in seen)
     said = ", ".join(f"{column} = {value!r}" for column, value in wanted.items())
     hint = f"`{name}` has {counted(count, 'match', 'matches')}"
@@ -432,7 +434,7 @@ def _not_found(name: str, wanted: Mapping[str, Any], seen: list[pa.Table]) -> Pr
         table = pa.concat_tables(seen)
         agreeing = sum(equal_to(table.column(column), value).astype(int) for column, value in wanted.items())
         nearest = table.slice(int(np.argmax(agreeing)), 1).select(list(wanted)).to_pylist()[0]
-        hint += "; the nearest has " + ", ".join(f"{column} = {value!r}" for column, value in nearest.items())
+        hint += "; the nearest one has " + ", ".join(f"{column} = {value!r}" for column, value in nearest.items())
     else:
-        hint += "; `ensue.why_not` says why"
+        hint += "; `ensue.why_not` shows why"
     return Problem("no-such-match", f"no match of `{name}` has {said}", hint=hint)

@@ -1,4 +1,4 @@
-"""The statement that a question is about, and the events that it is asked of."""
+"""The statement that a question is about, and the events to answer it with."""
 
 from __future__ import annotations
 
@@ -20,27 +20,42 @@ from ensue.nodes.patterns import PatternQuery
 from ensue.nodes.rules import Ruleset
 from ensue.plan.inputs import InputTable
 from ensue.plan.plans import Options
-from ensue.plan.program_plans import Columns
+from ensue.plan.program_plans import ColumnNames, Columns
 from ensue.programs import Program, QueryLike, written_statements
-from ensue.runtimes.tables import are_frames, fixed_tables
+from ensue.runtimes.tables import are_frames, described, fixed_tables
 
 MOST_ROWS = 1_000_000
-"""How many rows of a Spark DataFrame are brought into this process unless the user says otherwise."""
+"""The default maximum of rows to collect from a Spark DataFrame."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionEvents:
-    """The events that a question is about, as they were handed over, and the tables that the program looks up."""
+    """The events that a question is about, as the caller passed them, and the lookup tables of the program."""
 
     events: Any
     columns: Columns
     where: Any = None
     tables: Mapping[str, Any] | None = None
+    offered: Mapping[str, Any] | None = None
+
+
+def question_events(
+    events: Any,
+    time: ColumnNames | None,
+    type: str | None,
+    end: ColumnNames | None,
+    where: Any,
+    tables: Mapping[str, Any] | None,
+) -> QuestionEvents:
+    """What a question is asked of. Questions take every event as certain."""
+    source = described(events, time, type, end, tables=tables)
+    columns = replace(source.columns, probability=None, alternatives=None)
+    return QuestionEvents(source.table, columns, where, source.tables, source.offered)
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A statement of a program, by what it is called, and the program."""
+    """A statement of a program, its name, and the program."""
 
     name: str
     query: PatternQuery
@@ -48,21 +63,19 @@ class Chosen:
     is_head: bool = False
 
     def as_result(self, query: PatternQuery) -> CheckedProgram:
-        """The program with this query as its only result, in place of the statement that it comes from."""
+        """Return the program with this query as its only result, in place of the original statement."""
         declared = (other for other in self.statements.statements if other.declares)
         return replace(self.statements, statements=(*declared, query), constraints=())
 
 
 def plain(query: PatternQuery) -> PatternQuery:
-    """The statement as a pattern whose matches are shown with all that they bind, whatever chooses among them."""
+    """Return the statement as a pattern that returns all bound events and selects no matches."""
     return replace(query, name=None, declares=False, lookup=None, policy=None, consume=None, returns=())
 
 
-def chosen_statements(
-    program: Program | QueryLike, name: str | None, constraints: ConstraintsLike | None = None
-) -> list[Chosen]:
-    """The statements that a name means; without one, the only pattern of the program."""
-    written = written_statements(program, constraints)
+def chosen_statements(query: QueryLike, name: str | None, constraints: ConstraintsLike | None = None) -> list[Chosen]:
+    """Return the statements with this name; without a name, the only pattern of the program."""
+    written = written_statements(query, constraints)
     statements = rules_lowered(written)
     named = _names(statements)
     wanted = _only_result(written, named) if name is None else name
@@ -72,9 +85,9 @@ def chosen_statements(
     return found
 
 
-def chosen_result(program: Program | QueryLike, name: str | None, constraints: ConstraintsLike | None = None) -> Chosen:
-    """The pattern or head whose matches are meant; without a name, the only one."""
-    written = written_statements(program, constraints)
+def chosen_result(query: QueryLike, name: str | None, constraints: ConstraintsLike | None = None) -> Chosen:
+    """Return the pattern or head with this name; without a name, the only one."""
+    written = written_statements(query, constraints)
     statements = rules_lowered(written)
     found = dict(zip(Program(statements).names, statements.results, strict=True))
     wanted = _only_result(written, list(found.items())) if name is None else name
@@ -84,12 +97,12 @@ def chosen_result(program: Program | QueryLike, name: str | None, constraints: C
 
 
 def _no_such(name: str, names: list[str], statements: CheckedProgram) -> QueryError:
-    hint = did_you_mean(name, names) or f"names: {', '.join(names)}"
-    return QueryError([Problem("no-such-pattern", f"no statement is called `{name}`", hint=hint)], statements.source)
+    hint = did_you_mean(name, names) or f"statements: {', '.join(names)}"
+    return QueryError([Problem("no-such-pattern", f"unknown statement `{name}`", hint=hint)], statements.source)
 
 
 def _names(statements: CheckedProgram) -> list[tuple[str, PatternQuery]]:
-    """Every statement that can be asked about, by its name: of a head its rules, not the result that shows them."""
+    """Return all statements by name; for a head its rules, not the query that returns its events."""
     declared = [(str(query.name or ""), query) for query in statements.declared]
     heads = {query.name for query in statements.declared if query.rule is not None}
     results = zip(Program(statements).names, statements.results, strict=True)
@@ -97,7 +110,7 @@ def _names(statements: CheckedProgram) -> list[tuple[str, PatternQuery]]:
 
 
 def _only_result(written: CheckedProgram, named: list[tuple[str, PatternQuery]]) -> str:
-    """The name of the one pattern; where there are only rules, of the one head that no other rule uses."""
+    """Return the name of the only pattern, or of the only head that no other rule uses if there are only rules."""
     results = written.results or unused_heads(written.ruleset or Ruleset())
     if len(results) == 1:
         return named[0][0] if written.results else str(results[0])
@@ -108,8 +121,8 @@ def _only_result(written: CheckedProgram, named: list[tuple[str, PatternQuery]])
         [
             Problem(
                 "which-pattern",
-                f"the program has {len(places)} statements, and the question is about one of them",
-                hint=f"choose with `name=`: {', '.join(places)}",
+                f"the program has {len(places)} statements, but the question is about one of them",
+                hint=f"select one with `name=`: {', '.join(places)}",
             )
         ],
         written.source,
@@ -119,7 +132,7 @@ def _only_result(written: CheckedProgram, named: list[tuple[str, PatternQuery]])
 def load_for(
     chosen: Chosen, query: PatternQuery, asked: QuestionEvents, most: int, match_id: bool = False
 ) -> tuple[LoadedProgram, Iterator[MatchChunk]]:
-    """The events, those of declared streams included, that this form of the statement looks at, and its matches."""
+    """Load the events for this form of the statement, including those of declared streams; also return its matches."""
     statements = lower(chosen.as_result(query))
     events, columns = asked.events, asked.columns
     if are_frames(events):
@@ -133,8 +146,8 @@ def load_for(
         everything = len(named) < len(streams) or any(map(counts_events, statements.statements))
         events = collect_events(events, columns, None if everything else named, asked.where, most)
     elif asked.where is not None:
-        raise SchemaError("where-frame", "`where` filters Spark DataFrames", "filter the table itself before the call")
-    fixed = fixed_tables(asked.tables, statements)
+        raise SchemaError("where-frame", "`where` requires a Spark DataFrame", "filter the table before the call")
+    fixed = fixed_tables(asked.tables, statements, asked.offered)
     loaded = load_tables(events, statements, columns, match_id, fixed, Options(), whole=True)
     step = loaded.run(_chunks, asked=True)
     return loaded.after(step), step.outputs[0]
@@ -147,5 +160,5 @@ def _chunks(
 
 
 def tables_of(loaded: LoadedProgram) -> tuple[InputTable, ...]:
-    """What is known of the tables that a plan reads, those of declared streams included."""
+    """Describe the tables that a plan reads, including those of declared streams."""
     return (*loaded.planned.tables, *(derivation.item for derivation in loaded.planned.derivations))

@@ -1,6 +1,6 @@
-"""The type of an expression, and every mistake in it, before any data is read.
+"""Checks the types of an expression before any data is read, and reports every mistake in it.
 
-A subexpression with a mistake counts as null, which goes with everything: one mistake is reported once.
+A subexpression with a mistake has the type null, which is compatible with every type, so each mistake is reported once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ensue.expr.kinds import (
 )
 from ensue.nodes import expressions
 
-# --- How the checker's messages name types and numbers, and what its hints advise.
+# --- words and hints of the messages
 
 # What other systems call our functions.
 _OTHER_NAMES: Mapping[str, str] = MappingProxyType(
@@ -62,22 +62,22 @@ _TIMESTAMP_EXAMPLE = "TIMESTAMP '2024-01-31 12:00:00'"
 
 
 def article(word: str) -> str:
-    """The article before a word for a kind, with a space: "a ", "an ", or none before "text"."""
+    """The article for the name of a kind, with a space: "a ", "an ", or none before "text"."""
     if word == Kind.TEXT.word:
         return ""
     return "an " if word[0] in "aeio" else "a "
 
 
 def with_article(own: Type) -> str:
-    """A type in the words of a message, with its article."""
+    """The name of a type with its article, for messages."""
     if own.kind is Kind.OTHER and own.element is None:
-        return f"of type {own.name}"
+        return f"a value of type {own.name}"
     word = own.word
     return article(word) + word
 
 
 def argument_count(number: int) -> str:
-    """A number of arguments in words: "1 argument", "2 arguments"."""
+    """A number of arguments as text: "1 argument", "2 arguments"."""
     return "1 argument" if number == 1 else f"{number} arguments"
 
 
@@ -85,16 +85,16 @@ def argument_count(number: int) -> str:
 
 
 def condition_hint(found: Type) -> str:
-    """How a value that stands where a condition should becomes one."""
+    """A hint on how to turn a value into a condition."""
     if found.element is not None:
-        return "compare an aggregate of it with something, for example `count(...) > 0`"
+        return "compare an aggregate of the list with a value, for example `count(...) > 0`"
     if found.kind in NUMBERS:
-        return "compare it with something, for example `... != 0`"
-    return "compare it with something, for example `... IS NOT NULL`"
+        return "compare it with a value, for example `... != 0`"
+    return "compare it with a value, for example `... IS NOT NULL`"
 
 
 def comparison_hint(left: expressions.Expr, right: expressions.Expr, left_kind: Kind, right_kind: Kind) -> str:
-    """How two values of different kinds are made comparable."""
+    """A hint on how to make two values of different types comparable."""
     kinds = {left_kind, right_kind}
     if Kind.TIMESTAMP in kinds:
         other = right if left_kind is Kind.TIMESTAMP else left
@@ -112,7 +112,7 @@ def comparison_hint(left: expressions.Expr, right: expressions.Expr, left_kind: 
 
 
 def literal_hint(expr: expressions.Expr, wanted: Kind) -> str:
-    """How a literal is written as the kind that is wanted, if it can be."""
+    """A hint on how to write a literal as the wanted kind; empty if that is not possible."""
     literal = constant(expr)
     if not isinstance(literal, expressions.Literal) or literal.value is None:
         return ""
@@ -136,33 +136,33 @@ def _is_number(text: str) -> bool:
 
 
 def list_hint() -> str:
-    """What a list is good for, where one value is needed."""
-    return f"take an aggregate of the list: {', '.join(AGGREGATES)}"
+    """A hint for a list that is used where one value is needed."""
+    return f"use an aggregate of the list: {', '.join(AGGREGATES)}"
 
 
 def single_value_hint(name: str) -> str:
-    """What was probably meant by an aggregate of a single value."""
+    """A hint for an aggregate of a single value."""
     instead = _OF_ONE_MATCH.get(name)
     repeat = "repeat the variable, for example `T t{2,5}` or `COLLECT T t`"
-    return f"{repeat}; among values of one match, `{instead}(x, y)` chooses" if instead else repeat
+    return f"{repeat}; to choose among values of one match, use `{instead}(x, y)`" if instead else repeat
 
 
 def several_values_hint(aggregate: Aggregate) -> str:
-    """What was probably meant by an aggregate of several arguments."""
+    """A hint for an aggregate with several arguments."""
     instead = _OF_ONE_MATCH.get(aggregate.name)
     return f"`{instead}` chooses among its arguments" if instead else f"for example {aggregate.example}"
 
 
 def arithmetic_hint(expr: expressions.Binary, left_type: Type, right_type: Type) -> str:
-    """What was probably meant by an operator that is not defined for its operands."""
+    """A hint for an operator that is not defined for its operands."""
     if left_type.element is not None or right_type.element is not None:
         return list_hint()
     left, right = left_type.kind, right_type.kind
     kinds = {left, right}
     if expr.operator == "+" and kinds == {Kind.TEXT}:
-        return "join text with `||`"
+        return "concatenate text with `||`"
     if expr.operator == "||":
-        return "`||` joins text with text" if kinds & (PLAIN - {Kind.TEXT}) else ""
+        return "`||` concatenates text with text" if kinds & (PLAIN - {Kind.TEXT}) else ""
     if kinds & {Kind.TIMESTAMP, Kind.DURATION} and kinds & NUMBERS and expr.operator in ("+", "-"):
         number = expr.right if right in NUMBERS else expr.left
         amount = number.value if isinstance(number, expressions.Literal) else 5
@@ -175,9 +175,9 @@ def arithmetic_hint(expr: expressions.Binary, left_type: Type, right_type: Type)
 
 
 def function_hint(name: str) -> str:
-    """The function that was probably meant by a name that there is no function of."""
+    """A hint that suggests a function for an unknown function name."""
     if name == "mod":
-        return "write the remainder as x % y"
+        return "write the remainder as `x % y`"
     meant = _OTHER_NAMES.get(name)
     return f"did you mean `{meant}`?" if meant else did_you_mean(name, (*FUNCTIONS, *AGGREGATES))
 
@@ -188,9 +188,9 @@ FieldType = Callable[[expressions.Field], Type | None]
 
 
 def check_expression(expr: expressions.Expr, field_type: FieldType, problems: list[Problem]) -> Type:
-    """The type of the expression; appends a problem for each mistake in it.
+    """Returns the type of the expression and appends a problem for each mistake in it.
 
-    `field_type` gives the readable type of a field, or None when it has reported a problem itself.
+    `field_type` returns the readable type of a field, or None if it has reported a problem itself.
 
     >>> from ensue.expr.kinds import INTEGER
     >>> problems = []
@@ -207,14 +207,14 @@ def check_expression(expr: expressions.Expr, field_type: FieldType, problems: li
 
 
 def check_condition(expr: expressions.Expr, field_type: FieldType, problems: list[Problem]) -> None:
-    """Appends a problem for each mistake in an expression that must be true or false."""
+    """Appends a problem for each mistake in an expression that must be a condition."""
     _Checker(field_type, problems).condition(expr)
 
 
 def check_without_data(
     expr: expressions.Expr, field_type: FieldType, problems: list[Problem], *, condition: bool
 ) -> None:
-    """Appends a problem for each mistake that no data can mend; what data decide counts as null.
+    """Appends a problem for each mistake that does not depend on the data; what depends on the data has the type null.
 
     >>> problems = []
     >>> call = expressions.Call("avg", (expressions.Field("t", "length"),))
@@ -292,9 +292,9 @@ class _Checker:
             case expressions.Same():
                 return self.report(
                     "misplaced-same",
-                    "SAME stands only as a condition of its own in WHERE",
+                    "SAME is only allowed as a separate condition in WHERE",
                     expr.span,
-                    hint="join it to the other conditions with AND, outside NOT, OR and brackets of events",
+                    hint="combine it with other conditions by AND, outside NOT, OR and the brackets of an event",
                 )
         raise TypeError(f"{type(expr).__name__} is not an expression")
 
@@ -303,10 +303,10 @@ class _Checker:
         if found is not None:
             return found
         if isinstance(literal, expressions.Literal):
-            message, hint = f"{literal.value} does not fit a 64-bit integer", f"write {literal.value}.0 for a float"
+            message, hint = f"{literal.value} does not fit in a 64-bit integer", f"write {literal.value}.0 for a float"
         else:
             word = "duration" if isinstance(literal, expressions.Duration) else "timestamp"
-            message, hint = f"the {word} does not fit 64 bits of its unit", "leave out the digits below seconds"
+            message, hint = f"the {word} does not fit in 64 bits", "remove the digits below seconds"
         return self.report("number-too-large", message, literal.span, hint=hint)
 
     # --- conditions
@@ -316,7 +316,7 @@ class _Checker:
         if found.kind not in (Kind.BOOLEAN, Kind.NULL):
             self.report(
                 "not-a-condition",
-                f"a condition is true or false, this is {with_article(found)}",
+                f"expected a condition, found {with_article(found)}",
                 expr.span,
                 found.word,
                 condition_hint(found),
@@ -327,7 +327,7 @@ class _Checker:
         if found.kind not in (Kind.BOOLEAN, Kind.NULL):
             self.report(
                 "type-clash",
-                f"{operator} is for conditions, this is {with_article(found)}",
+                f"{operator} expects a condition, found {with_article(found)}",
                 operand.span,
                 found.word,
                 condition_hint(found),
@@ -353,7 +353,7 @@ class _Checker:
                 f"values of type {other} cannot be compared",
                 span,
                 label,
-                "such a field can be returned and tested with IS NULL; take a plain column out of it before the run",
+                "return the field or test it with IS NULL; to compare it, extract a plain column before the run",
             )
         elif Kind.NULL not in kinds and common_type((left_type, right_type)) is None:
             self.report(
@@ -369,12 +369,12 @@ class _Checker:
 
     def like(self, expr: expressions.Like, found: Type, pattern: str) -> None:
         if found.kind not in (Kind.TEXT, Kind.NULL):
-            self.report("type-clash", f"LIKE is for text, this is {with_article(found)}", expr.operand.span, found.word)
+            self.report("type-clash", f"LIKE expects text, found {with_article(found)}", expr.operand.span, found.word)
         backslashes = len(pattern) - len(pattern.rstrip("\\"))
         if backslashes % 2:
             self.report(
                 "like-pattern",
-                "the pattern of LIKE ends with a `\\` that quotes nothing",
+                "the LIKE pattern ends with a single `\\`",
                 expr.span,
                 hint="write `\\\\` for a backslash",
             )
@@ -408,7 +408,7 @@ class _Checker:
         return self.alike("the branches of CASE", values, [self.type_of(value) for value in values], expr.span)
 
     def alike(self, what: str, values: Sequence[expressions.Expr], types: Sequence[Type], span: Span | None) -> Type:
-        """The common type of alternatives; reports the first one that does not fit those before it."""
+        """The common type of the values; reports the first value that does not fit the ones before it."""
         common = NULL_TYPE
         for value, found in zip(values, types, strict=True):
             if found.kind is Kind.OTHER:
@@ -419,9 +419,9 @@ class _Checker:
             if both is None:
                 return self.report(
                     "type-clash",
-                    f"{what} are of different kinds: {common.word} and {found.word}",
+                    f"{what} have different types: {common.word} and {found.word}",
                     value.span or span,
-                    f"{found.word}, after {common.word}",
+                    f"expected {common.word}, found {found.word}",
                     literal_hint(value, common.kind),
                 )
             common = both
@@ -430,7 +430,7 @@ class _Checker:
     # --- lists
 
     def gathered(self, expr: expressions.Gather) -> Type:
-        """The common type of the elements; those of types that cannot be compared are of one type."""
+        """The common type of the elements; elements that cannot be compared must all have the same type."""
         types = [self.type_of(element) for element in expr.elements]
         common = common_type(types)
         return self.alike("the elements of a list", expr.elements, types, expr.span) if common is None else common
@@ -438,14 +438,14 @@ class _Checker:
     def aggregate(self, aggregate: Aggregate, expr: expressions.Call) -> Type:
         types = tuple(self.type_of(argument) for argument in expr.arguments)
         if len(types) != 1:
-            message = f"`{aggregate.name}` takes 1 argument, a list, not {len(types)}"
+            message = f"`{aggregate.name}` takes 1 argument (a list), found {len(types)}"
             hint = several_values_hint(aggregate) if types else f"for example {aggregate.example}"
             return self.report("function-arguments", message, expr.span, aggregate.signature, hint)
         (found,) = types
         element = found.element
         span = expr.arguments[0].span or expr.span
         if element is None and found.kind is not Kind.NULL:
-            message = f"`{aggregate.name}` ranges over a list, this is {with_article(found)}"
+            message = f"`{aggregate.name}` expects a list, found {with_article(found)}"
             return self.report("not-a-list", message, span, found.word, single_value_hint(aggregate.name))
         if element is not None and element.kind not in aggregate.kinds | {Kind.NULL}:
             message = f"`{aggregate.name}` is not defined for {with_article(found)}"
@@ -455,9 +455,9 @@ class _Checker:
     def misplaced_prev(self, expr: expressions.Call) -> Type:
         return self.report(
             "misplaced-prev",
-            "PREV stands only in a condition of WHERE on a repeated variable",
+            "PREV is only allowed in a WHERE condition on a repeated variable",
             expr.span,
-            hint="for example `t.temp > PREV(t.temp)`; it cannot be returned, nor stand beside an aggregate",
+            hint="for example `t.temp > PREV(t.temp)`; PREV cannot be returned or combined with an aggregate",
         )
 
     # --- functions
@@ -482,7 +482,7 @@ class _Checker:
     def unknown_function(self, expr: expressions.Call) -> Type:
         return self.report(
             "unknown-function",
-            f"there is no function `{expr.name}`",
+            f"unknown function `{expr.name}`",
             expr.span,
             f"functions: {', '.join((*FUNCTIONS, *AGGREGATES))}",
             function_hint(expr.name),
@@ -498,7 +498,7 @@ class _Checker:
             wanted = argument_count(most) if fewest == most else f"{fewest} or {argument_count(most)}"
         self.report(
             "function-arguments",
-            f"`{function.name}` takes {wanted}, not {given}",
+            f"`{function.name}` takes {wanted}, found {given}",
             expr.span,
             function.signature,
             f"for example {function.example}",
@@ -514,19 +514,19 @@ class _Checker:
         kind = found.kind
         if kind is not Kind.NULL and kind not in parameter.kinds:
             wanted = parameter.word
-            message = f"{where} is {article(wanted)}{wanted}, not {with_article(found)}"
+            message = f"{where} must be {article(wanted)}{wanted}, found {with_article(found)}"
             self.report("function-arguments", message, span, found.word, example)
             return False
         if not parameter.constant:
             return True
         literal = constant(argument)
         if literal is None:
-            message = f"{where} is written out as a literal, it cannot be computed"
+            message = f"{where} must be a literal, not a computed value"
             self.report("function-arguments", message, span, hint=example)
             return False
         value = literal.value if isinstance(literal, expressions.Literal) else None
         if parameter.choices and isinstance(value, str) and value.lower() not in parameter.choices:
-            message = f"{where} cannot be '{value}'"
+            message = f"unknown value '{value}' for {where}"
             label = f"one of {', '.join(parameter.choices)}"
             self.report("function-arguments", message, span, label, did_you_mean(value, parameter.choices) or example)
             return False
@@ -536,6 +536,6 @@ class _Checker:
 @dataclass(frozen=True, slots=True)
 class _CheckerWithoutData(_Checker):
     def aggregate(self, aggregate: Aggregate, expr: expressions.Call) -> Type:
-        """Over nothing an average is a number; over what nobody knows yet it may be a duration."""
+        """An average is a number or a duration; without data it is not known which one, so the type is null."""
         found = _Checker.aggregate(self, aggregate, expr)
         return NULL_TYPE if Kind.DURATION in aggregate.kinds and found.kind is Kind.FLOAT else found

@@ -1,7 +1,7 @@
-"""The value of an expression on Arrow arrays, with the nulls of SQL.
+"""Evaluates expressions on Arrow arrays, with the null semantics of SQL, and implements the functions of expressions.
 
-The expression has passed `check_expression`; the type of the result is the one that it announced. A subexpression
-without fields stays one scalar until the very end. Nothing here loops over rows.
+The expression has passed `check_expression`, and the result has the type that the checker announced. A subexpression
+without fields stays one scalar until the end. Nothing here loops over rows.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from ensue.expr.operators import NULL, UNKNOWN, compared, computed, inverted_if,
 from ensue.expr.reductions import aggregated, gathered
 from ensue.nodes import expressions
 
-# --- What the functions of expressions compute on Arrow values: numbers, text, choices and times.
+# --- the functions on Arrow values
 
 # --- numbers
 
 
 def rounded(x: Any, digits: Any = None) -> Any:
-    """Rounded to so many digits after the point, halves away from zero; integers stay exact."""
+    """Rounds to a number of decimal places, halves away from zero; integers stay exact."""
     places = 0 if digits is None else digits.as_py()
     if pa.types.is_integer(x.type):
         return _round_integer(x, places)
@@ -63,19 +63,19 @@ def _round_half_away(x: Any, places: int) -> Any:
 
 
 def keep_integers(kernel: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """The kernel on floats; an integer stays as it is."""
+    """Applies the kernel to floats and leaves integers unchanged."""
     return lambda x: x if pa.types.is_integer(x.type) else kernel(x)
 
 
 def on_floats(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """The kernel on float64, null where it has no answer."""
+    """Applies the kernel to float64 values; null where the result is not defined."""
     return lambda *arguments: types.nan_to_null(
         kernel(*(types.convert(argument, pa.float64()) for argument in arguments))
     )
 
 
 def ln(x: Any) -> Any:
-    """The natural logarithm of floats, null from 0 down."""
+    """The natural logarithm of floats; null for 0 and negative numbers."""
     return types.arrow.ln(types.arrow.if_else(types.arrow.greater(x, 0.0), x, pa.scalar(None, pa.float64())))
 
 
@@ -83,7 +83,7 @@ def ln(x: Any) -> Any:
 
 
 def substr(text: Any, start: Any, count: Any = None) -> Any:
-    """The characters from `start`, which counts from 1 or, if negative, from the end; at most `count` of them."""
+    """At most `count` characters from `start`, which counts from 1 or, if negative, from the end."""
     first = start.as_py()
     begin = first - 1 if first > 0 else first
     if count is None:
@@ -98,7 +98,7 @@ def substr(text: Any, start: Any, count: Any = None) -> Any:
 
 
 def concat(*texts: Any) -> Any:
-    """The texts one after the other."""
+    """Concatenates the texts."""
     target = _result_type(FUNCTIONS["concat"], texts)
     return types.arrow.binary_join_element_wise(
         *(types.convert(text, target) for text in texts), types.convert(pa.scalar(""), target)
@@ -114,7 +114,7 @@ def replace(text: Any, search: Any, replacement: Any) -> Any:
 
 
 def with_pattern(kernel: Callable[..., Any]) -> Callable[[Any, Any], Any]:
-    """The kernel with the constant that it looks for as its second argument."""
+    """The kernel with its constant pattern as second argument."""
     return lambda text, pattern: kernel(text, pattern=pattern.as_py())
 
 
@@ -128,7 +128,7 @@ def nullif(x: Any, y: Any) -> Any:
 
 
 def extreme(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """The kernel, which picks one of several values and leaves out nulls, on any kind that has an order."""
+    """Applies a kernel that picks one of several values and ignores nulls to any kind that has an order."""
 
     def of_rows(*values: Any) -> Any:
         of = values[0].type
@@ -144,7 +144,7 @@ def extreme(kernel: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _local(moment: Any) -> Any:
-    """The time on the clocks of its zone, without zone."""
+    """The local time of a timestamp in its time zone, without the time zone."""
     zone = moment.type.tz
     if zone is None:
         return moment
@@ -155,18 +155,18 @@ def _local(moment: Any) -> Any:
     except pa.ArrowInvalid as unknown:
         raise SchemaError(
             "unknown-time-zone",
-            f"the time zone `{zone}` of a column is not in the time zone database",
-            "cast the column to a zone such as pa.timestamp('us', 'UTC') or 'Europe/Berlin' before the run",
+            f"unknown time zone `{zone}` in the type of a column",
+            "cast the column to a known time zone before the run, for example pa.timestamp('us', 'UTC')",
         ) from unknown
 
 
 def part(kernel: Callable[..., Any], **options: Any) -> Callable[[Any], Any]:
-    """The kernel on the time that the clocks show."""
+    """Applies the kernel to the local time."""
     return lambda moment: kernel(_local(moment), **options)
 
 
 def date_trunc(unit: Any, moment: Any) -> Any:
-    """The start of the unit that the moment lies in, by the clocks of its zone."""
+    """The start of the unit that contains the timestamp, in local time."""
     name = unit.as_py().lower()
     local = _local(moment)
     floor = types.arrow.floor_temporal(local, unit=name, week_starts_monday=True)
@@ -187,7 +187,7 @@ def in_seconds(time: Any) -> Any:
     return types.arrow.divide(ticks, NANOSECONDS_PER_UNIT["s"] / NANOSECONDS_PER_UNIT[types.unit_of(time.type)])
 
 
-# --- the functions
+# --- function calls
 
 _CALCULATIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
@@ -231,7 +231,7 @@ _CALCULATIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
 
 
 def call_function(function: Function, arguments: Sequence[types.Value]) -> types.Value:
-    """The value of a function for the values of its arguments, which have passed the checker."""
+    """Calls a function with arguments that have passed the checker."""
     result = _result_type(function, arguments)
     given: Sequence[Any] = arguments
     value: types.Value
@@ -259,7 +259,7 @@ def _is_null_scalar(value: types.Value) -> bool:
 
 
 def evaluate(expr: expressions.Expr, column: Callable[[expressions.Field], types.Array], length: int) -> types.Array:
-    """The value of a checked expression for each of `length` rows; `column` gives the readable array of a field.
+    """Evaluates a checked expression for each of `length` rows; `column` returns the readable array of a field.
 
     >>> amounts = pa.array([10, None, 30])
     >>> large = expressions.Binary(">", expressions.Field("a", "amount"), expressions.Literal(20))
@@ -272,7 +272,7 @@ def evaluate(expr: expressions.Expr, column: Callable[[expressions.Field], types
 def condition_mask(
     expr: expressions.Expr, column: Callable[[expressions.Field], types.Array], length: int
 ) -> npt.NDArray[np.bool_]:
-    """The rows on which a checked condition holds; null does not hold.
+    """The rows on which a checked condition is true; null counts as false.
 
     >>> amounts = pa.array([10, None, 30])
     >>> large = expressions.Binary(">", expressions.Field("a", "amount"), expressions.Literal(20))
@@ -299,7 +299,7 @@ class _Rows:
     length: int
 
     def where(self, mask: types.Array) -> _Rows:
-        """Only the rows where the mask is true."""
+        """Selects the rows where the mask is true."""
         return _Rows(lambda field: self.column(field).filter(mask), types.arrow.sum(mask, min_count=0).as_py())
 
 
@@ -354,7 +354,7 @@ def _value(expr: expressions.Expr, rows: _Rows) -> Any:
             present = _broadcast(_condition(given, rows), rows.length)
             return types.arrow.if_else(types.arrow.fill_null(present, False), lists, pa.scalar(None, lists.type))
         case expressions.Elements(_, of):
-            raise AssertionError(f"the list over `{of}` has to be replaced before anything is evaluated")
+            raise AssertionError(f"the list over `{of}` must be replaced before evaluation")
         case expressions.Call(name, (argument,)) if name in AGGREGATES:
             lists = _broadcast(_value(argument, rows), rows.length)
             with overflow(name, expr.span):
@@ -375,7 +375,7 @@ def _condition(expr: expressions.Expr, rows: _Rows) -> Any:
 def _literal(literal: expressions.Literal | expressions.Duration | expressions.Timestamp) -> Any:
     value = types.scalar(literal)
     if value is None:
-        raise QueryError([Problem("number-too-large", "the literal does not fit 64 bits", literal.span)])
+        raise QueryError([Problem("number-too-large", "the literal does not fit in 64 bits", literal.span)])
     return value
 
 
@@ -383,7 +383,7 @@ def _literal(literal: expressions.Literal | expressions.Duration | expressions.T
 
 
 def _is_one_of(operand: Any, items: Sequence[expressions.Expr], rows: _Rows) -> Any:
-    """`x = item OR x = item ...`; literals of one type are looked up together."""
+    """`x = item OR x = item ...`; literals of the same type are looked up together."""
     literals: dict[pa.DataType, list[Any]] = {}
     answers = []
     for item in items:
@@ -434,9 +434,10 @@ def _case(expr: expressions.Case, rows: _Rows) -> Any:
 
 
 def _guarded(expr: expressions.Expr, rows: _Rows, mask: Any) -> Any:
-    """The value where the mask is true; an overflow elsewhere does not count.
+    """Evaluates the rows where the mask is true; an overflow in other rows is ignored.
 
-    CASE is how a query guards against overflow, but few need it: all rows at once is tried first, being faster.
+    CASE lets a query guard against overflow, but few queries need it. Evaluating all rows at once is faster, so it is
+    tried first.
     """
     try:
         return _value(expr, rows)

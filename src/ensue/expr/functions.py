@@ -1,6 +1,7 @@
-"""The functions of expressions: what they take and what they give; `calculations` has what computes them.
+"""The functions and aggregates of expressions: their parameters, result types and descriptions.
 
-`FUNCTIONS` is the whole table. Null in, null out, but for the functions that choose among their arguments (`alike`).
+`FUNCTIONS` and `AGGREGATES` list all of them; `evaluation` and `reductions` implement them. A function returns null if
+an argument is null, except for the functions that choose among their arguments (`alike`).
 """
 
 from __future__ import annotations
@@ -31,9 +32,10 @@ TRUNCATION_UNITS = ("year", "quarter", "month", "week", "day", "hour", "minute",
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """What a function takes in one place.
+    """One parameter of a function.
 
-    A `constant` is written out as a literal, one of `choices` if there are any. The last parameter may be `repeated`.
+    A `constant` parameter takes only a literal, one of `choices` if there are any. The last parameter may be
+    `repeated`.
     """
 
     name: str
@@ -45,7 +47,7 @@ class Parameter:
 
     @property
     def word(self) -> str:
-        """What is expected here: "number", "text", ..."""
+        """The name of the expected type: "number", "text", ..."""
         if self.kinds == NUMBERS:
             return Kind.FLOAT.word
         if len(self.kinds) == 1:
@@ -55,10 +57,10 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """One function. `result` gives the type for the arguments' types.
+    """A function. `result` returns its type for the types of the arguments.
 
-    With `alike`, the arguments are of one kind and are brought to their common type, and what computes it sees nulls.
-    The `example` is a condition that holds.
+    With `alike`, all arguments have one kind and are converted to their common type, and the implementation sees nulls.
+    The `example` is a condition that is true.
     """
 
     name: str
@@ -70,7 +72,7 @@ class Function:
 
     @property
     def signature(self) -> str:
-        """How it is written: `round(x[, digits])`."""
+        """The signature as text: `round(x[, digits])`."""
         text = ""
         for parameter in self.parameters:
             name = (", " if text else "") + parameter.name + (", ..." if parameter.repeated else "")
@@ -79,20 +81,20 @@ class Function:
 
     @property
     def fewest(self) -> int:
-        """The least number of arguments."""
+        """The minimum number of arguments."""
         return sum(not parameter.optional for parameter in self.parameters)
 
     @property
     def most(self) -> int | None:
-        """The greatest number of arguments, or None if there is none."""
+        """The maximum number of arguments; None: no maximum."""
         return None if self.parameters[-1].repeated else len(self.parameters)
 
     def parameter(self, position: int) -> Parameter:
-        """The parameter that the argument at this position is for."""
+        """The parameter for the argument at this position."""
         return self.parameters[min(position, len(self.parameters) - 1)]
 
 
-# --- what the result is
+# --- result types
 
 
 def _always(data_type: Type) -> Callable[[tuple[Type, ...]], Type]:
@@ -108,7 +110,7 @@ def _second(types: tuple[Type, ...]) -> Type:
 
 
 def _shared(types: tuple[Type, ...]) -> Type:
-    """The type that arguments of one kind are brought to."""
+    """The common type of arguments of one kind."""
     common = common_type(types)
     if common is None:
         kinds = ", ".join(found.word for found in types)
@@ -292,14 +294,14 @@ _TABLE = (
 FUNCTIONS: Mapping[str, Function] = MappingProxyType({function.name: function for function in _TABLE})
 
 
-# --- Aggregates: what ranges over the elements of a list and gives one value for each row.
+# --- aggregates
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """One aggregate. `kinds` are those that the elements can have, `result` the type for elements of a type.
+    """An aggregate. `kinds` are the kinds that elements may have; `result` returns the result type for an element type.
 
-    The `example` holds for a list `t` whose `temp` is 20, 22 and 27.
+    The `example` is true for a list `t` with the `temp` values 20, 22 and 27.
     """
 
     name: str
@@ -310,11 +312,11 @@ class Aggregate:
 
     @property
     def signature(self) -> str:
-        """How it is written: `sum(x)`."""
+        """The signature as text: `sum(x)`."""
         return f"{self.name}(x)"
 
     def result_type(self, lists: Type) -> Type:
-        """The type of the result for lists of this type, or for what is always null."""
+        """The type of the result for lists of this type, or for null."""
         return self.result(NULL_TYPE if lists.element is None else lists.element.readable)
 
 

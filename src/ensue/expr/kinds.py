@@ -1,8 +1,8 @@
-"""Types of values as the checker sees them: what users call them, and what operators make of them.
+"""The types of values as the checker uses them: their names in messages, and the result types of operators.
 
-They are values of their own, not Arrow's, so that a program is checked without loading any array library. The module
-`types` brings them to Arrow and back. The rules for operators (`common_type`, `arithmetic_type`) serve the checker and
-the evaluator alike, so that both always agree.
+They are independent of Arrow, so that a program can be checked without loading an array library. The module `types`
+converts them to Arrow types and back. The checker and the evaluator share the rules for operators (`common_type`,
+`arithmetic_type`), so both always agree.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LARGEST_INTEGER = 2**63 - 1
 
 
 class Kind(Enum):
-    """What a value is, in the word that messages use."""
+    """The kind of a value, under the name that messages use."""
 
     BOOLEAN = "boolean"
     INTEGER = "integer"
@@ -40,7 +40,7 @@ class Kind(Enum):
 
     @property
     def word(self) -> str:
-        """The word that users read: FLOAT is a "number"."""
+        """The name for users: FLOAT is a "number"."""
         return self.value
 
 
@@ -61,9 +61,9 @@ _NAMES = {
 class Type:
     """The type of a value.
 
-    Times have a `unit`, moments perhaps a `zone`, lists an `element`, whole events their `parts`, and text is `large`
-    where it may pass 2 GiB. What comes from Arrow and is read as another type, or has no kind here, keeps Arrow's name
-    in `foreign` and the type itself in `arrow`.
+    Times have a `unit`, timestamps may have a `zone`, lists have an `element` type, whole events have `parts`, and text
+    is `large` if it may exceed 2 GiB. A type that Arrow has and Ensue reads as another type, or does not support, keeps
+    its Arrow name in `foreign` and the Arrow type in `arrow`.
 
     >>> Type(Kind.TIMESTAMP, "us", "UTC").name, list_of(INTEGER).word
     ('timestamp[us, tz=UTC]', 'list of integers')
@@ -80,7 +80,7 @@ class Type:
 
     @property
     def name(self) -> str:
-        """What Arrow calls it."""
+        """The Arrow name of the type."""
         if self.foreign:
             return self.foreign
         if self.element is not None:
@@ -93,14 +93,14 @@ class Type:
 
     @property
     def word(self) -> str:
-        """The word for it in messages: its kind, or Arrow's name where Ensue has none."""
+        """The name for messages: the kind, or the Arrow name if Ensue has no such kind."""
         if self.element is not None:
             return f"list of {self.element.several}"
         return self.name if self.kind is Kind.OTHER else self.kind.word
 
     @property
     def several(self) -> str:
-        """The word for several values of it."""
+        """The plural name, for messages."""
         if self.element is not None:
             return self.word.replace("list", "lists", 1)
         return self.word if self.kind in (Kind.TEXT, Kind.OTHER) else f"{self.word}s"
@@ -119,15 +119,15 @@ NULL_TYPE = Type(Kind.NULL)
 
 
 def list_of(element: Type) -> Type:
-    """The type of lists of such elements."""
+    """The list type with these elements."""
     return Type(Kind.OTHER, element=element)
 
 
-# --- what operators make of types
+# --- types of operators
 
 
 def finer(left: str, right: str) -> str:
-    """The finer of two units.
+    """The finer of two time units.
 
     >>> finer("ms", "us")
     'us'
@@ -136,9 +136,10 @@ def finer(left: str, right: str) -> str:
 
 
 def common_type(types: Iterable[Type]) -> Type | None:
-    """The type that can hold values of all these types (CASE, coalesce, comparison), or None if kinds differ.
+    """The type that can hold values of all these types (CASE, coalesce, comparison); None if their kinds differ.
 
-    Integer and number meet in number, units in the finer one, a naive time and a zone in the zone, two zones in UTC.
+    Integer and number have the common type number, two units the finer unit, a naive timestamp and one with a time zone
+    that time zone, and two time zones UTC.
     """
     nothing_yet: Type | None = NULL_TYPE
     return reduce(_meet, types, nothing_yet)
@@ -168,9 +169,9 @@ def _common_zone(left: Type, right: Type) -> str | None:
 
 
 def arithmetic_type(operator: str, left: Type, right: Type) -> Type | None:
-    """The type of `left operator right`, or None if the operator is not defined for them.
+    """The type of `left operator right`; None if the operator is not defined for these types.
 
-    Anything with NULL is NULL. Durations scaled by a fraction are at least as fine as microseconds.
+    An operation with NULL has type NULL. A duration multiplied by a fraction has at least microsecond resolution.
     """
     kinds = (left.kind, right.kind)
     if Kind.NULL in kinds:
@@ -207,7 +208,7 @@ def _fractional_duration(duration: Type) -> Type:
 
 
 def constant(expr: Expr) -> Literal | Duration | Timestamp | None:
-    """The literal that an expression is, with its sign (`-5` is one), or None if it is none."""
+    """The literal that the expression consists of, including a sign (`-5`); None if it is not a literal."""
     match expr:
         case Literal() | Duration() | Timestamp():
             return expr
@@ -221,9 +222,10 @@ def constant(expr: Expr) -> Literal | Duration | Timestamp | None:
 
 
 def literal_type(literal: Literal | Duration | Timestamp) -> Type | None:
-    """The type of a literal, or None if its value does not fit 64 bits.
+    """The type of a literal; None if its value does not fit in 64 bits.
 
-    A time has the coarsest unit that holds it exactly: a literal never forces a column to a finer unit without need.
+    A time gets the coarsest unit that represents it exactly, so that a literal never forces a column to a finer unit
+    without need.
     """
     if not isinstance(literal, Literal):
         unit = next(unit for unit in UNITS if literal.nanoseconds % NANOSECONDS_PER_UNIT[unit] == 0)

@@ -1,7 +1,7 @@
-"""Repeated variables in expressions: which lists an expression names, and the expression with its lists spelt out.
+"""Repeated variables in expressions: which lists an expression uses, and the expression with explicit lists.
 
-The variables of one repetition form a group. `groups` gives the group of each of them, by name; a variable without
-a group is a single one.
+The variables of one repetition form a group. `groups` maps each of them, by name, to its group; a variable without a
+group is not repeated.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from ensue.nodes.expressions import Call, Elements, Expr, Field, Literal, rewrit
 from ensue.nodes.names import Name, in_order
 
 PREVIOUS = "prev"
-"""The function that is the value of the element before."""
+"""The function that returns the value of the previous element."""
 
 
-# --- what an expression names
+# --- the lists of an expression
 
 
 def has_aggregate(expr: Expr) -> bool:
-    """Whether there is an aggregate in it, over a repeated variable or over a field that is a list."""
+    """Whether the expression contains an aggregate, over a repeated variable or over a list field."""
     return next(_aggregates(expr), None) is not None
 
 
 def has_prev(expr: Expr) -> bool:
-    """Whether there is a PREV in it."""
+    """Whether the expression contains PREV."""
     return any(isinstance(part, Call) and part.name == PREVIOUS for part in walk(expr))
 
 
 def list_variables(expr: Expr, groups: Mapping[Name, Name]) -> frozenset[Name]:
-    """The repeated variables that it names, bare ones as in `count(t)` included.
+    """The repeated variables that the expression uses, including bare ones as in `count(t)`.
 
     >>> expr = Call("sum", (Field("t", "x"),))
     >>> list_variables(expr, {"t": "t"}), list_variables(expr, {"u": "u"})
@@ -44,7 +44,7 @@ def list_variables(expr: Expr, groups: Mapping[Name, Name]) -> frozenset[Name]:
 
 
 def aggregated_variables(expr: Expr, groups: Mapping[Name, Name]) -> frozenset[Name]:
-    """The repeated variables that its aggregates range over: none in `t.temp > avg(c.limits)` with a single `c`."""
+    """The repeated variables inside aggregates: none in `t.temp > avg(c.limits)` if `c` is not repeated."""
     if not groups:
         return frozenset()
     inside = (list_variables(argument, groups) for call in _aggregates(expr) for argument in call.arguments)
@@ -63,14 +63,14 @@ def is_aggregate(expr: Expr) -> TypeGuard[Call]:
     return isinstance(expr, Call) and expr.name in AGGREGATES
 
 
-# --- lists spelt out
+# --- explicit lists
 
 
 def explicit_lists(expr: Expr, groups: Mapping[Name, Name], problems: list[Problem]) -> Expr:
-    """The expression with a list for each repeated variable; appends a problem for each mistake.
+    """Makes the list of each repeated variable explicit; appends a problem for each mistake.
 
-    What an aggregate ranges over becomes the list of its values, `count(t)` counts the elements themselves, and a field
-    outside of an aggregate is the list of its values. A part with a mistake becomes NULL, which goes with everything.
+    The argument of an aggregate becomes the list of its values, `count(t)` counts the elements, and a field outside an
+    aggregate becomes the list of its values. A part with a mistake becomes NULL, which is compatible with every type.
 
     >>> explicit_lists(Call("sum", (Field("t", "x"),)), {"t": "t"}, [])
     Call(name='sum', arguments=(Elements(element=Field(variable='t', name='x'), of='t'),))
@@ -110,17 +110,17 @@ def _aggregate_problem(call: Call, groups: Mapping[Name, Name]) -> Problem | Non
     if inner is not None:
         return Problem(
             "nested-aggregate",
-            f"`{inner.name}` stands inside `{call.name}`; an aggregate ranges over the elements of one list",
+            f"aggregate `{inner.name}` is nested inside aggregate `{call.name}`",
             inner.span or call.span,
-            hint="return the inner one from a pattern declared with STREAM, and aggregate its events",
+            hint="return the inner aggregate from a pattern declared with STREAM, then aggregate its events",
         )
     bare = next((part for part in walk(argument) if isinstance(part, Field) and _is_bare(part)), None)
     if bare is not None and bare.name in groups and not (call.name == "count" and bare is argument):
         return Problem(
             "function-arguments",
-            f"`{bare.name}` is a list of events, `{call.name}` needs a value of each",
+            f"`{call.name}` expects a field, but `{bare.name}` is a list of events",
             bare.span or call.span,
-            hint=f"name a field, `{bare.name}.field`; only count({bare.name}) counts the events themselves",
+            hint=f"use a field, for example `{bare.name}.field`; only `count({bare.name})` accepts a list of events",
         )
     return _two_lists(f"`{call.name}`", argument, groups, argument.span or call.span)
 
@@ -132,9 +132,9 @@ def _two_lists(what: str, expr: Expr, groups: Mapping[Name, Name], span: Span | 
     first, second, *_ = in_order(one_of_each.values())
     return Problem(
         "two-lists",
-        f"{what} ranges over one list, `{first}` and `{second}` belong to two",
+        f"{what} uses one list, but `{first}` and `{second}` belong to different repetitions",
         span,
-        hint="elements of two repetitions do not go together one by one; aggregate each by itself",
+        hint="aggregate each repetition separately",
     )
 
 
@@ -142,7 +142,7 @@ def _two_lists(what: str, expr: Expr, groups: Mapping[Name, Name], span: Span | 
 
 
 def check_successive(expr: Expr, groups: Mapping[Name, Name], problems: list[Problem]) -> Name | None:
-    """The group over whose elements a condition with PREV holds; None, and problems, if there is no such group."""
+    """The group whose elements a condition with PREV compares; None, and problems, if there is no such group."""
     found = list(_prev_problems(expr, groups))
     if not found:
         two = _two_lists("a condition with PREV", expr, groups, expr.span)
@@ -156,9 +156,9 @@ def _prev_problems(expr: Expr, groups: Mapping[Name, Name]) -> Iterator[Problem]
     if aggregate is not None:
         yield Problem(
             "misplaced-prev",
-            f"PREV and `{aggregate.name}` stand in one condition",
+            f"PREV and `{aggregate.name}` cannot be used in the same condition",
             aggregate.span or expr.span,
-            hint="PREV compares neighbours, an aggregate ranges over all: write two conditions, joined by AND",
+            hint="write two conditions, joined by AND: PREV compares adjacent elements, an aggregate uses all elements",
         )
     for call in walk(expr):
         if isinstance(call, Call) and call.name == PREVIOUS:
@@ -168,16 +168,18 @@ def _prev_problems(expr: Expr, groups: Mapping[Name, Name]) -> Iterator[Problem]
 def _call_problems(call: Call, expr: Expr, groups: Mapping[Name, Name]) -> Iterator[Problem]:
     span, example = call.span or expr.span, "for example `t.temp > PREV(t.temp)`"
     if len(call.arguments) != 1:
-        message = f"`prev` takes 1 argument, not {len(call.arguments)}"
+        message = f"`prev` takes 1 argument, found {len(call.arguments)}"
         yield Problem("function-arguments", message, span, "prev(x)", example)
     elif has_prev(call.arguments[0]):
-        yield Problem("misplaced-prev", "PREV stands inside PREV; it goes back by one element", span, hint=example)
+        yield Problem(
+            "misplaced-prev", "PREV is nested inside PREV; it goes back by one element only", span, hint=example
+        )
     elif not list_variables(call, groups):
-        yield Problem("misplaced-prev", "PREV names no repeated variable", span, hint=example)
+        yield Problem("misplaced-prev", "PREV expects a field of a repeated variable", span, hint=example)
 
 
 def without_prev(expr: Expr) -> Expr:
-    """The condition as if every element were its own predecessor: for its types, and for the names in it.
+    """The condition with `x` in place of `PREV(x)`, to find its types and names.
 
     >>> without_prev(Call("prev", (Field("t", "x"),)))
     Field(variable='t', name='x')
@@ -186,7 +188,7 @@ def without_prev(expr: Expr) -> Expr:
 
 
 def successive(expr: Expr, current: Mapping[Name, Name], previous: Mapping[Name, Name]) -> Expr:
-    """A condition with PREV as one between two elements: both mappings give what the variables are called there.
+    """A condition with PREV as a condition on two elements; the mappings give the variables of each element.
 
     >>> successive(Call("prev", (Field("t", "x"),)), {"t": "t2"}, {"t": "t1"})
     Field(variable='t1', name='x')

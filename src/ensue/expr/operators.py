@@ -1,6 +1,7 @@
-"""Comparison and arithmetic on Arrow values, with the nulls of SQL.
+"""Comparison, arithmetic and LIKE on Arrow values, with the null semantics of SQL.
 
-The operands have passed the checker. What does not fit 64 bits raises ArrowInvalid; `overflow` makes a problem of it.
+The operands have passed the checker. A result that does not fit in 64 bits raises ArrowInvalid, which `overflow` turns
+into a problem.
 """
 
 from __future__ import annotations
@@ -32,19 +33,19 @@ _EXACT: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
     {"+": arrow.add_checked, "-": arrow.subtract_checked, "*": arrow.multiply_checked}
 )
 UNKNOWN: Any = pa.scalar(None, pa.bool_())
-"""The truth value that is neither true nor false."""
+"""The boolean null of SQL: neither true nor false."""
 NULL: Any = pa.scalar(None, pa.null())
-"""The null that has no type yet."""
+"""The untyped null."""
 
 
 def inverted_if(negated: bool, value: Any) -> Any:
-    """The opposite truth value if `negated`; unknown stays unknown."""
+    """Negates the truth value if `negated`; unknown stays unknown."""
     return arrow.invert(value) if negated else value
 
 
 @contextmanager
 def overflow(operator: str, span: Span | None) -> Iterator[None]:
-    """Turns what Arrow's checked kernels say into a problem at the operator."""
+    """Turns an overflow error of an Arrow kernel into a problem at the operator."""
     try:
         yield
     except pa.ArrowInvalid as failure:
@@ -55,16 +56,16 @@ def _overflow_problem(operator: str, span: Span | None, detail: str) -> Problem:
     if "timestamp" in detail:
         return Problem(
             "overflow",
-            f"a time in `{operator}` does not fit the finer unit of its two sides",
+            f"a timestamp in `{operator}` does not fit in the finer time unit of the two sides",
             span,
-            "nanoseconds reach from 1677 to 2262",
-            "convert the column with the finer unit to a coarser one before the run, say pa.timestamp('us')",
+            "nanoseconds cover the years 1677 to 2262",
+            "convert the column with the finer unit to a coarser one before the run, for example pa.timestamp('us')",
         )
     return Problem(
         "overflow",
-        f"the result of `{operator}` does not fit a 64-bit integer",
+        f"the result of `{operator}` does not fit in a 64-bit integer",
         span,
-        f"beyond {SMALLEST_INTEGER} to {LARGEST_INTEGER}",
+        f"outside {SMALLEST_INTEGER} to {LARGEST_INTEGER}",
         "multiply an operand by 1.0 to compute with floats, or guard it with CASE WHEN",
     )
 
@@ -73,7 +74,7 @@ def _overflow_problem(operator: str, span: Span | None, detail: str) -> Problem:
 
 
 def compared(operator: str, left: Any, right: Any) -> Any:
-    """`left <operator> right` of two values of one kind; unknown where one is null."""
+    """`left <operator> right` for two values of one kind; null if either is null."""
     kinds = (kind_of(left.type), kind_of(right.type))
     if Kind.NULL in kinds:
         return UNKNOWN
@@ -86,7 +87,7 @@ def compared(operator: str, left: Any, right: Any) -> Any:
 
 
 def _compared_times(operator: str, left: Any, right: Any) -> Any:
-    """Compares times of any two units exactly: without a cast that could overflow or lose digits."""
+    """Compares times of any two units exactly, without a cast that could overflow or lose digits."""
     scales = [NANOSECONDS_PER_UNIT[unit_of(value.type)] for value in (left, right)]
     ticks = left.cast(pa.int64()), right.cast(pa.int64())
     if scales[0] == scales[1]:
@@ -97,7 +98,7 @@ def _compared_times(operator: str, left: Any, right: Any) -> Any:
 
 
 def _compared_scaled(operator: str, coarse: Any, fine: Any, scale: int) -> Any:
-    """`coarse * scale <operator> fine`; where that overflows, computed on the side of `coarse`.
+    """`coarse * scale <operator> fine`; if that overflows, computed in the unit of `coarse`.
 
     `c * k < f` iff `c < ceil(f / k)`, and `c * k <= f` iff `c <= floor(f / k)`; likewise for `>=` and `>`.
     """
@@ -124,7 +125,7 @@ def _compared_divided(operator: str, coarse: Any, fine: Any, scale: int) -> Any:
 
 
 def computed(operator: str, left: Any, right: Any) -> Any:
-    """`left <operator> right` for arithmetic and `||`; null where one is, and for a division by zero."""
+    """`left <operator> right` for arithmetic and `||`; null if either is null, and for a division by zero."""
     result = arithmetic_type(operator, left.type, right.type)
     if result is None:
         raise TypeError(f"{left.type} {operator} {right.type}; check the expression first")
@@ -146,7 +147,7 @@ def computed(operator: str, left: Any, right: Any) -> Any:
 
 
 def _computed_numbers(operator: str, left: Any, right: Any) -> Any:
-    """Both sides of one type; `/` comes with floats only."""
+    """Arithmetic on two sides of the same type; `/` is only called with floats."""
     whole = pa.types.is_integer(left.type)
     if operator == "%":
         return _integer_remainder(left, right) if whole else _float_remainder(left, right)
@@ -162,7 +163,7 @@ def _null_if_zero(value: Any) -> Any:
 
 
 def _integer_remainder(left: Any, right: Any) -> Any:
-    """What truncating division leaves: it has the sign of `left`."""
+    """The remainder of truncating division; it has the sign of `left`."""
     # Anything modulo -1 is 0, as modulo 1; but the quotient of the smallest integer and -1 would overflow.
     divisor = arrow.if_else(arrow.equal(right, -1), 1, _null_if_zero(right))
     return arrow.subtract(left, arrow.multiply(arrow.divide(left, divisor), divisor))
@@ -197,13 +198,13 @@ def negative(value: Any) -> Any:
 
 
 def _ticks(time: Any, unit: Any) -> Any:
-    """A time as an integer of this unit, or ArrowInvalid; of a timestamp with a zone, its instant in UTC."""
+    """A time as an integer in this unit, or ArrowInvalid; a timestamp with a time zone is converted to UTC."""
     target = pa.duration(unit) if pa.types.is_duration(time.type) else pa.timestamp(unit, time.type.tz)
     return convert(time, target).cast(pa.int64())
 
 
 def _nanoseconds(duration: Any) -> Any:
-    """The length of a duration as a float, which cannot overflow."""
+    """The length of a duration in nanoseconds as a float, which cannot overflow."""
     ticks = convert(duration.cast(pa.int64()), pa.float64())
     return arrow.multiply(ticks, float(NANOSECONDS_PER_UNIT[unit_of(duration.type)]))
 
@@ -217,13 +218,14 @@ def _scaled_duration(operator: str, left: Any, right: Any, result: pa.DataType) 
     return arrow.round(scaled, ndigits=0, round_mode="half_towards_infinity").cast(pa.int64()).cast(result)
 
 
-# --- LIKE of SQL on Arrow text: `%` is any text, `_` any character, and a backslash quotes the next character.
+# --- LIKE: `%` is any text, `_` any character, a backslash escapes the next character
 
 _WILDCARDS = MappingProxyType({"%": ".*", "_": "."})
 
 
 def is_like(text: Any, pattern: str) -> Any:
-    """SQL's LIKE. Common shapes need no regular expression; the others become one that spans lines."""
+    """SQL's LIKE. Common patterns use simple text kernels; the others become a regular expression that also matches
+    line breaks."""
     if kind_of(text.type) is Kind.NULL:
         return UNKNOWN
     parts = like_parts(pattern)
@@ -245,7 +247,7 @@ def is_like(text: Any, pattern: str) -> Any:
 
 
 def like_parts(pattern: str) -> list[tuple[str, str]]:
-    r"""A LIKE pattern as ("%", ""), ("_", "") and ("text", word) in order.
+    r"""Splits a LIKE pattern into ("%", ""), ("_", "") and ("text", word) in order.
 
     >>> like_parts(r"a\%b_%")
     [('text', 'a%b'), ('_', ''), ('%', '')]

@@ -1,4 +1,4 @@
-"""What aggregates compute: one value for each of many lists, and the lists themselves.
+"""The implementation of aggregates: one value for each of many lists, and the lists themselves.
 
 Nothing here loops over lists or elements.
 """
@@ -28,9 +28,9 @@ _HALF = 32
 
 @dataclass(frozen=True)
 class Lists:
-    """A list for each row: the elements of all lists one after the other, and how many each list has.
+    """A list for each row: the elements of all lists in one array, and the length of each list.
 
-    A null list has none, and is not `present`.
+    A null list has length 0 and is not `present`.
     """
 
     elements: types.Array
@@ -39,7 +39,7 @@ class Lists:
 
     @classmethod
     def of(cls, lists: Any, name: str) -> Lists:
-        """The lists of a column of any list type; `name` is the column's name, for messages."""
+        """Reads a column of any list type; `name` is the column name for messages."""
         lengths = types.arrow.list_value_length(lists)
         return cls(
             types.readable(lists.flatten(), name),
@@ -49,17 +49,17 @@ class Lists:
 
     @cached_property
     def ends(self) -> Integers:
-        """Where each list ends among the elements."""
+        """The end of each list among the elements."""
         return np.cumsum(self.lengths)
 
     @cached_property
     def starts(self) -> Integers:
-        """Where each list that is not empty starts."""
+        """The start of each list that is not empty."""
         filled = self.lengths > 0
         return (self.ends - self.lengths)[filled]
 
     def known(self) -> Lists:
-        """The lists without their nulls."""
+        """The lists without null elements."""
         if self.elements.null_count == 0:
             return self
         valid = self.elements.is_valid().to_numpy(zero_copy_only=False)
@@ -68,7 +68,7 @@ class Lists:
         return Lists(self.elements.drop_null(), kept, self.present)
 
     def spread(self, values: types.Array) -> types.Array:
-        """One value for each list that is not empty, given to its row; null for the others."""
+        """Puts one value per non-empty list into its row; the other rows are null."""
         empty = self.lengths == 0
         if not empty.any():
             return values
@@ -77,7 +77,7 @@ class Lists:
 
 
 def gathered(columns: Sequence[types.Array]) -> types.Array:
-    """Row by row the list of the values of these columns, which are equally long and of one kind."""
+    """For each row, the list of the values of these columns, which have equal length and kind."""
     common = types.common_type([column.type for column in columns])
     if common is None:
         raise TypeError("elements of different kinds; check the expression first")
@@ -90,7 +90,7 @@ def gathered(columns: Sequence[types.Array]) -> types.Array:
 
 
 def _list_array(offsets: Integers, values: Any, missing: Any = None) -> types.Array:
-    """Lists in the layout that expressions announce; a large one only where offsets of 32 bits do not suffice."""
+    """Lists in the layout that expressions announce; large lists only if 32-bit offsets do not suffice."""
     whole: Any = pa.array(offsets)
     if offsets[-1] > _LARGEST_OFFSET:
         return cast(types.Array, pa.LargeListArray.from_arrays(whole, values, mask=missing))
@@ -101,12 +101,12 @@ def _list_array(offsets: Integers, values: Any, missing: Any = None) -> types.Ar
 
 
 def count(lists: Lists) -> types.Array:
-    """How many elements are not null; null for a null list."""
+    """The number of elements that are not null; null for a null list."""
     return cast(types.Array, pa.array(lists.known().lengths, mask=~lists.present))
 
 
 def total(lists: Lists) -> types.Array:
-    """The sums; ArrowInvalid if an integer or a duration does not fit 64 bits."""
+    """The sums; ArrowInvalid if an integer or a duration does not fit in 64 bits."""
     known = lists.known()
     of = known.elements.type
     if pa.types.is_floating(of):
@@ -116,7 +116,7 @@ def total(lists: Lists) -> types.Array:
 
 
 def _integer_sums(values: Integers, starts: Integers) -> Integers:
-    """The sums of the lists that start there; ArrowInvalid if one of them does not fit 64 bits."""
+    """The sums of the lists that start at these places; ArrowInvalid if one does not fit in 64 bits."""
     if starts.size == 0:
         return values[:0]
     # The upper and the lower halves by themselves cannot overflow.
@@ -137,7 +137,7 @@ def _float_sums(values: npt.NDArray[np.float64], starts: Integers) -> npt.NDArra
 
 
 def average(lists: Lists) -> types.Array:
-    """The means; those of durations are durations."""
+    """The means; the mean of durations is a duration."""
     known = lists.known()
     if pa.types.is_integer(known.elements.type):
         known = Lists(types.convert(known.elements, pa.float64()), known.lengths, known.present)
@@ -145,7 +145,7 @@ def average(lists: Lists) -> types.Array:
 
 
 def deviation(lists: Lists) -> types.Array:
-    """The standard deviations of samples, null for fewer than two values."""
+    """The sample standard deviations; null for fewer than two values."""
     known = lists.known()
     values, lengths = _numbers(known), known.lengths[known.lengths > 0]
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -157,12 +157,12 @@ def deviation(lists: Lists) -> types.Array:
 
 
 def least(lists: Lists) -> types.Array:
-    """The smallest values; of truth values FALSE."""
+    """The smallest values; FALSE is smaller than TRUE."""
     return _extreme(lists.known(), np.minimum)
 
 
 def greatest(lists: Lists) -> types.Array:
-    """The greatest values; of truth values TRUE."""
+    """The greatest values; TRUE is greater than FALSE."""
     return _extreme(lists.known(), np.maximum)
 
 
@@ -196,13 +196,13 @@ def _at(lists: Lists, places: Integers) -> types.Array:
 
 
 def as_lists(lists: Lists) -> types.Array:
-    """The lists as they are, nulls included."""
+    """The lists unchanged, including nulls."""
     missing = None if lists.present.all() else pa.array(~lists.present)
     return _list_array(np.concatenate(([0], lists.ends)), lists.elements, missing)
 
 
 def flattened(lists: Lists) -> types.Array:
-    """All values in one list: those of the lists that are the elements, or the elements themselves."""
+    """Flattens lists of lists by one level; other lists stay unchanged."""
     if types.element_type(lists.elements.type) is None:
         return as_lists(lists)
     inner = Lists.of(lists.elements, "element")
@@ -212,7 +212,7 @@ def flattened(lists: Lists) -> types.Array:
 
 
 def _ticks(known: Lists) -> Integers:
-    """Integers, times and truth values as integers."""
+    """Integers, times and booleans as integers."""
     integers: Any = known.elements.cast(pa.int64())
     return cast(Integers, integers.to_numpy())
 
@@ -240,7 +240,7 @@ _REDUCTIONS: Mapping[str, Callable[[Lists], types.Array]] = MappingProxyType(
 
 
 def aggregated(aggregate: Aggregate, lists: types.Array, name: str) -> types.Array:
-    """The value of an aggregate for each row; `name` is what messages call the column of lists."""
+    """The value of an aggregate for each row; `name` is the name of the list column in messages."""
     if types.kind_of(lists.type) is Kind.NULL:
         return cast(
             types.Array, pa.nulls(len(lists), types.arrow_type(aggregate.result_type(types.own_type(lists.type))))

@@ -1,7 +1,7 @@
-"""Types and columns of Arrow: how source columns are read, and which types of expressions (see `kinds`) they are.
+"""Arrow types and columns: how source columns are read, and how Arrow types correspond to the types in `kinds`.
 
-Everything is evaluated on few Arrow types: bool, int64, float64, string (large_string beyond 2 GiB), timestamp and
-duration of any unit. `readable` brings a source column there, once.
+Expressions are evaluated on few Arrow types: bool, int64, float64, string (large_string beyond 2 GiB), timestamp and
+duration of any unit. `readable` converts a source column to one of them, once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Array: TypeAlias = "pa.Array[Any]"
 Column: TypeAlias = "pa.Array[Any] | pa.ChunkedArray[Any]"
 Scalar: TypeAlias = "pa.Scalar[Any]"
 Value: TypeAlias = "pa.Array[Any] | pa.Scalar[Any]"
-"""What a subexpression is worth: one value per row, or one for all rows."""
+"""The value of a subexpression: one value per row, or one for all rows."""
 
 # The stubs of Arrow's kernels do not know that arrays and scalars mix freely.
 arrow: Any = compute
@@ -73,7 +73,7 @@ def kind_of(data_type: pa.DataType) -> Kind:
 
 
 def describe(data_type: pa.DataType) -> str:
-    """The word for a type in messages: its kind, or Arrow's name where Ensue has none.
+    """The name of a type in messages: its kind, or its Arrow name if Ensue has no such kind.
 
     >>> describe(pa.list_(pa.int32()))
     'list of integers'
@@ -82,7 +82,7 @@ def describe(data_type: pa.DataType) -> str:
 
 
 def own_type(data_type: pa.DataType) -> Type:
-    """A type of Arrow as the checker sees it.
+    """Converts an Arrow type to the checker's type.
 
     >>> own_type(pa.timestamp("us", "UTC"))
     Type(kind=<Kind.TIMESTAMP: 'timestamp'>, unit='us', zone='UTC', element=None, parts=None, large=False, foreign='')
@@ -103,7 +103,7 @@ def own_type(data_type: pa.DataType) -> Type:
 
 
 def arrow_type(own: Type) -> pa.DataType:
-    """The type of Arrow that holds such values.
+    """The Arrow type for values of this type.
 
     >>> arrow_type(own_type(pa.list_(pa.int32()))), arrow_type(kinds.list_of(kinds.INTEGER))
     (ListType(list<item: int32>), ListType(list<item: int64>))
@@ -127,14 +127,14 @@ def arrow_type(own: Type) -> pa.DataType:
 
 
 def element_type(data_type: pa.DataType) -> pa.DataType | None:
-    """The type of the elements of a list type, None if it is none."""
+    """The element type of a list type; None for other types."""
     of: Any = data_type
     is_list = any(matches(of) for matches in _LIST_TYPES)
     return of.value_type if is_list else None
 
 
 def readable_type(data_type: pa.DataType) -> pa.DataType:
-    """The type that `readable` gives a column of this type (text beyond 2 GiB becomes large_string instead).
+    """The type that `readable` converts a column of this type to (text beyond 2 GiB becomes large_string instead).
 
     >>> readable_type(pa.dictionary(pa.int32(), pa.float32()))
     DataType(double)
@@ -156,9 +156,9 @@ def readable_type(data_type: pa.DataType) -> pa.DataType:
 
 
 def readable(column: Column, name: str) -> Array:
-    """A source column in the form that expressions are evaluated on: one chunk, few types, NaN as null.
+    """Converts a source column to the form that expressions are evaluated on: one chunk, few types, NaN as null.
 
-    Nothing is copied where nothing has to change. `name` is the column's name, for messages.
+    Data is copied only if it has to change. `name` is the column name for messages.
 
     >>> readable(pa.chunked_array([[1.0], [float("nan")]]), "x").to_pylist()
     [1.0, None]
@@ -230,14 +230,14 @@ def _converted(column: Array, target: pa.DataType, name: str) -> Array:
     except pa.ArrowInvalid as overflow:
         raise SchemaError(
             "integer-range",
-            f"column `{name}` holds {arrow.max(column)}, beyond the largest integer {LARGEST_INTEGER}",
+            f"column `{name}` contains {arrow.max(column)}, which is larger than the largest integer {LARGEST_INTEGER}",
             f"cast the column before the run: to pa.string() if `{name}` is an identifier, to pa.float64() if it is a"
             " quantity",
         ) from overflow
 
 
 def nan_to_null(value: Any) -> Any:
-    """A float64 value with null for every NaN; the very same object if there is none."""
+    """A float64 value with null for every NaN; the same object if there is no NaN."""
     if isinstance(value, pa.Scalar):
         number = value.as_py()
         return pa.scalar(None, value.type) if number is not None and number != number else value
@@ -258,19 +258,19 @@ def unit_of(data_type: Any) -> str:
 
 
 def common_type(types: Iterable[pa.DataType]) -> pa.DataType | None:
-    """The type that can hold values of all these types (see `kinds.common_type`), or None if kinds differ."""
+    """The type that can hold values of all these types (see `kinds.common_type`); None if their kinds differ."""
     common = kinds.common_type(map(own_type, types))
     return None if common is None else arrow_type(common)
 
 
 def arithmetic_type(operator: str, left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
-    """The type of `left operator right` (see `kinds.arithmetic_type`), or None if there is none."""
+    """The type of `left operator right` (see `kinds.arithmetic_type`); None if it is not defined."""
     result = kinds.arithmetic_type(operator, own_type(left), own_type(right))
     return None if result is None else arrow_type(result)
 
 
 def convert(value: Any, target: pa.DataType) -> Any:
-    """The value in another type of the same kind. ArrowInvalid if a time does not fit the finer unit."""
+    """Converts the value to another type of the same kind. ArrowInvalid if a time does not fit the finer unit."""
     if value.type == target:
         return value
     # An integer beyond 2**53 becomes the nearest float64, as in SQL.
@@ -278,7 +278,7 @@ def convert(value: Any, target: pa.DataType) -> Any:
 
 
 def scalar(literal: Literal | Duration | Timestamp) -> Scalar | None:
-    """The value of a literal, or None if it does not fit 64 bits."""
+    """The value of a literal; None if it does not fit in 64 bits."""
     own = literal_type(literal)
     if own is None:
         return None
@@ -287,13 +287,13 @@ def scalar(literal: Literal | Duration | Timestamp) -> Scalar | None:
     return cast(Scalar, value)
 
 
-# --- The type of Arrow that the value of an expression has, and every mistake in the expression.
+# --- types of expressions
 
 
 def expression_type(
     expr: Expr, field_type: Callable[[Field], pa.DataType | None], problems: list[Problem]
 ) -> pa.DataType:
-    """The type of the expression; `field_type` gives the readable type of a field. Appends mistakes to `problems`.
+    """The type of the expression; `field_type` returns the readable type of a field. Appends mistakes to `problems`.
 
     >>> from ensue.nodes.expressions import Binary, Literal
     >>> expression_type(Binary("/", Field("a", "x"), Literal(2)), lambda field: pa.int64(), [])

@@ -1,8 +1,8 @@
 """Difference bounds between points: a simple temporal network, closed by shortest paths.
 
-An entry says `x - y <= limit` (or `<` when strict). Each entry remembers the user's own clauses it was derived from,
-so that a contradiction can be shown as the cycle of clauses that causes it. (Dechter, Meiri, Pearl: Temporal constraint
-networks, 1991.)
+An entry means `x - y <= limit` (or `<` if strict). Each entry records the clauses of the query that it was derived
+from, so that a contradiction can be reported as the cycle of clauses that causes it. (Dechter, Meiri, Pearl: Temporal
+constraint networks, 1991.)
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def end_of(variable: Name) -> Point:
 
 
 def position_of(variable: Name) -> Point:
-    """The one position of a variable; a single event is both first and last."""
+    """The position of a variable that binds a single event, which is both first and last."""
     return Point(variable, "first")
 
 
@@ -55,7 +55,7 @@ FAR = 2**62
 
 
 class Limit(NamedTuple):
-    """The right-hand side of a bound; a strict one is tighter than a weak one of the same value."""
+    """The right-hand side of a bound; of two equal values the strict one is tighter."""
 
     value: int
     strict: bool
@@ -65,9 +65,10 @@ class Limit(NamedTuple):
 
     @property
     def whole(self) -> int:
-        """The limit as a weak one over whole numbers: `x < 5` is `x <= 4`.
+        """The limit as a non-strict one over whole numbers: `x < 5` is `x <= 4`.
 
-        Times lie within ±2**61, so that a limit of ±FAR says no more than a larger one, and adding it cannot overflow.
+        Times lie within ±2**61, so a limit beyond ±FAR is clamped to it: it means the same, and adding it cannot
+        overflow.
         """
         return max(-FAR, min(FAR, self.value - 1 if self.strict else self.value))
 
@@ -77,9 +78,9 @@ ZERO = Limit(0, False)
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """The clause of the user's text that a bound comes from, in words, and its place; `by_order`: the order of SEQ.
+    """The clause of the query that a bound comes from, as text, and its place; `by_order`: the order of SEQ.
 
-    If it is a WITHIN, the words are what its `window` holds.
+    For a WITHIN, `window` is its duration and the text lists what it applies to.
     """
 
     words: str
@@ -89,7 +90,7 @@ class Reason:
 
     @property
     def text(self) -> str:
-        return self.words if self.window is None else f"WITHIN {render_window(self.window)} holds {self.words}"
+        return self.words if self.window is None else f"WITHIN {render_window(self.window)} applies to {self.words}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,20 +104,20 @@ class Bound:
 
 
 class Contradiction(NamedTuple):
-    """A cycle of bounds whose limits add up to less than nothing."""
+    """A cycle of bounds whose limits add up to less than zero."""
 
     cycle: tuple[Bound, ...]
 
 
 Limits: TypeAlias = dict[int, int]
-"""The tightest limit between two points. The points are given by their places, `left << SHIFT | right`; of a limit,
-`2 * value` and 1 unless it is strict, so that the lesser of two is the tighter."""
+"""The tightest limit between two points. The points are given by their places, `left << SHIFT | right`. A limit is
+encoded as twice its value, plus 1 unless it is strict, so that the smaller of two is the tighter."""
 
 SHIFT = 16
 WEAK_ZERO = 1
 
 Derivation: TypeAlias = "tuple[Bound | Derivation, ...]"
-"""The bounds that add up to a limit, in order; nested, so that joining two takes no time."""
+"""The bounds that add up to a limit, in order; nested, so that joining two takes constant time."""
 
 Way: TypeAlias = tuple[int, int, Derivation]
 """From or to a point, by its place: the limit, and the bounds that add up to it."""
@@ -126,7 +127,7 @@ Way: TypeAlias = tuple[int, int, Derivation]
 class Network:
     """The closed bounds over a set of points: the limits of the shortest paths between them.
 
-    `history` says from which points and bounds it was made, step by step.
+    `history` records the points and bounds that it was built from, step by step.
     """
 
     points: tuple[Point, ...] = ()
@@ -139,7 +140,7 @@ class Network:
         object.__setattr__(self, "places", {point: place for place, point in enumerate(self.points)})
 
     def limit(self, left: Point, right: Point) -> Limit | None:
-        """The tightest known limit of `left - right`, or None when there is none."""
+        """The tightest known limit of `left - right`; None if there is none."""
         if left == right:
             return ZERO
         one, other = self.places.get(left), self.places.get(right)
@@ -152,7 +153,7 @@ class Network:
         return limit is not None and limit.tighter_than(ZERO)
 
     def among(self, names: Collection[Name]) -> Network:
-        """The bounds between points of some variables; in a closed network they are all that follows for these."""
+        """The bounds between points of these variables; in a closed network they are complete."""
         points = [point for point in self.points if point.variable in names]
         said = Reason("")
         bounds = [
@@ -165,7 +166,7 @@ class Network:
 
 
 def close(points: Iterable[Point], bounds: Iterable[Bound]) -> Network:
-    """All bounds that follow from the given ones (Floyd-Warshall), or the first contradiction.
+    """Computes all bounds that follow from the given ones (Floyd-Warshall), or the first contradiction.
 
     >>> a, b = Point("a", "e"), Point("b", "s")
     >>> before = Bound(a, b, Limit(0, True), Reason("`a` before `b`"))
@@ -177,9 +178,9 @@ def close(points: Iterable[Point], bounds: Iterable[Bound]) -> Network:
 
 
 def extend(network: Network, points: Iterable[Point], bounds: Iterable[Bound]) -> Network:
-    """A network with more points and bounds, closed again, or with the first contradiction.
+    """Adds points and bounds to a network and closes it again, or returns the first contradiction.
 
-    The bounds that add up to a limit are of interest only in a contradiction: then they are looked for.
+    Which bounds add up to a limit matters only for a contradiction and is computed then.
     """
     if network.contradiction is not None:
         return network
@@ -193,15 +194,15 @@ def extend(network: Network, points: Iterable[Point], bounds: Iterable[Bound]) -
         cycle = _add(limits, ways, known, given)
         if cycle is not None:
             return Network(order, limits, history, Contradiction(tuple(_bounds_in(cycle))))
-    raise AssertionError("what is contradictory is so again")
+    raise AssertionError("a contradiction must be found again")
 
 
 def _add(
     limits: Limits, ways: dict[int, Derivation] | None, points: tuple[Point, ...], bounds: Iterable[Bound]
 ) -> Derivation | None:
-    """Adds bounds to closed limits, and how limits come about to the `ways`; gives a cycle that contradicts itself.
+    """Adds bounds to closed limits, and records in `ways` how limits arise; returns a contradicting cycle, if any.
 
-    The first bounds are closed all at once, later ones are led through the limits at their ends one by one.
+    The first bounds are closed all at once; later ones are added one by one.
     """
     places = {point: place for place, point in enumerate(points)}
     numbers = range(len(points))
@@ -242,7 +243,7 @@ def _add(
 def _tighten(
     limits: Limits, ways: dict[int, Derivation] | None, before: Iterable[Way], after: Sequence[Way]
 ) -> Derivation | None:
-    """Notes the limits of all ways that lead on from one another, where they are tighter than the known ones."""
+    """Records the limits of all combined ways that are tighter than the known limits."""
     for left, first, begin in before:
         for right, second, end in after:
             total = first + second - ((first | second) & 1)
@@ -272,30 +273,30 @@ def _bounds_in(derivation: Derivation) -> Iterator[Bound]:
 
 @dataclass(frozen=True, slots=True)
 class TimeScale:
-    """The resolution of time: an Arrow timestamp unit, or None for integer time, where a tick is 1."""
+    """The resolution of time: an Arrow timestamp unit, or None for integer time with a tick of 1."""
 
     unit: str | None = "us"
 
     def ticks(self, window: Window) -> int:
-        """The length of a window of time."""
+        """The length of a time window in ticks."""
         match window:
             case Ticks():
                 return min(FAR, window.count)
             case Duration():
                 return min(FAR, self.floor(window.nanoseconds))
             case Events():
-                raise AssertionError("positions have no ticks")
+                raise AssertionError("a window in EVENTS has no ticks")
 
     def literal(self, ticks: int) -> Expr:
-        """A length of time in an expression."""
+        """The value of a duration literal in ticks."""
         return Literal(ticks) if self.unit is None else Duration(ticks * self._tick)
 
     def floor(self, nanoseconds: int) -> int:
-        """The most whole ticks that fit: `x <= d` over ticks is `x <= floor(d)`."""
+        """The largest number of whole ticks that fits: `x <= d` over ticks is `x <= floor(d)`."""
         return nanoseconds // self._tick
 
     def ceil(self, nanoseconds: int) -> int:
-        """The fewest whole ticks that cover: `x < d` over ticks is `x < ceil(d)`."""
+        """The smallest number of whole ticks that covers `d`: `x < d` over ticks is `x < ceil(d)`."""
         return -(-nanoseconds // self._tick)
 
     @property

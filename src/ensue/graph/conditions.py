@@ -1,4 +1,4 @@
-"""The conditions of a query by the graph they belong to, and by what can be done with them."""
+"""Assigns the conditions of a query to its graphs, and turns conditions on time into difference bounds."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from ensue.nodes.names import Name, in_order
 from ensue.nodes.patterns import PatternQuery
 from ensue.text.render import render_expression
 
-# --- Conditions on time that are difference bounds: `b.t - a.t <= 5 minutes`, `a.e < b.s`, `a.t = b.t`.
+# --- difference bounds: `b.t - a.t <= 5 minutes`, `a.e < b.s`, `a.t = b.t`
 
 PointOf = Callable[[expressions.Field], Point | None]
-"""The point of a field that is a time, None for other fields."""
+"""The point of a field that is a time; None for other fields."""
 
 MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """A sum of points with whole coefficients plus a constant, in nanoseconds or, for integer time, in ticks."""
+    """A sum of points with integer coefficients plus a constant, in nanoseconds or, for integer time, in ticks."""
 
     terms: tuple[tuple[Point, int], ...]
     constant: int
@@ -42,7 +42,7 @@ class Linear:
 
 
 def bounds_of(condition: expressions.Expr, point_of: PointOf, scale: TimeScale, reason: Reason) -> tuple[Bound, ...]:
-    """The bounds that say exactly what the condition says, or none if it is not of that kind."""
+    """The bounds that are equivalent to the condition; none if it is not a difference bound."""
     if isinstance(condition, expressions.Between) and not condition.negated:
         low = bounds_of(expressions.Binary(">=", condition.operand, condition.low), point_of, scale, reason)
         high = bounds_of(expressions.Binary("<=", condition.operand, condition.high), point_of, scale, reason)
@@ -83,7 +83,7 @@ def _difference(
 
 
 def linear(expr: expressions.Expr, point_of: PointOf, scale: TimeScale) -> Linear | None:
-    """The expression as a linear one over points, None if it is not."""
+    """The expression as a linear one over points; None if it is not linear."""
     match expr:
         case expressions.Field():
             point = point_of(expr)
@@ -109,7 +109,7 @@ def linear(expr: expressions.Expr, point_of: PointOf, scale: TimeScale) -> Linea
 
 @dataclass(frozen=True, slots=True)
 class GraphConditions:
-    """The conditions of one graph by what can be done with them."""
+    """The conditions of one graph, sorted by how they are evaluated."""
 
     bounds: tuple[Bound, ...]
     predicates: dict[Name, tuple[expressions.Expr, ...]]
@@ -118,12 +118,12 @@ class GraphConditions:
 
 
 UNSAID = GraphConditions((), {}, (), ())
-"""Of a query without WHERE."""
+"""The conditions of a query without WHERE."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Sight:
-    """What a graph sees of names: those bound in it and around it, and what AS names and moments stand for."""
+    """The names that a graph can see: those bound in it and around it, and the meaning of AS names and moments."""
 
     levels: tuple[Parts, ...]
     scale: TimeScale
@@ -133,7 +133,7 @@ class _Sight:
         return frozenset(name for level in self.levels for name in level.names)
 
     def resolved(self, condition: expressions.Expr) -> expressions.Expr:
-        """The condition with AS names replaced by what they stand for."""
+        """The condition with AS names replaced by their meaning."""
         intervals = {name: extent for level in self.levels for name, extent in level.intervals.items()}
         if not intervals:
             return condition
@@ -144,7 +144,7 @@ class _Sight:
 
 
 class Conditions:
-    """The conjuncts of WHERE, each noted with its scope: the whole pattern, or a NOT or collection."""
+    """The conjuncts of WHERE, each with its scope: the whole pattern, a NOT or a collection."""
 
     def __init__(self, query: PatternQuery, catalog: Catalog, repetitions: Repetitions) -> None:
         self.catalog = catalog
@@ -167,9 +167,9 @@ class Conditions:
                 self._file(conjunct, homes)
 
     def _file(self, conjunct: expressions.Expr, homes: dict[Name, Scope]) -> None:
-        """Notes a conjunct with its scope: as often as there are rounds, or for the lists that it is about.
+        """Stores a conjunct with its scope: once per round of a repetition, or once for its lists.
 
-        What CUMULATIVE makes lists of are single events where a pair is judged.
+        Variables that CUMULATIVE turns into lists are single events while a pair is evaluated.
         """
         home = home_of(conjunct, homes, self.groups)
         aside = home.aside if home else None
@@ -193,10 +193,10 @@ class Conditions:
         about: Mapping[Name, Name] | None = None,
         lists_too: bool = True,
     ) -> Iterator[expressions.Expr]:
-        """The conjuncts of a scope whose names are all bound by these parts and what is around them.
+        """The conjuncts of a scope whose names are all bound by these parts and their surroundings.
 
-        `about` gives names to variables of which the graph is a copy: then only conjuncts that name one of them count,
-        those about lists only with `lists_too`.
+        `about` maps names to the variables of a copied graph: then only conjuncts that use one of them are returned,
+        and conjuncts about lists only with `lists_too`.
         """
         sight = _Sight((*outer, parts), self.scale)
         bound = sight.bound
@@ -231,7 +231,7 @@ class Conditions:
             yield from self._agreement(parts, (*outer, parts)[0])
 
     def _agreement(self, parts: Parts, outermost: Parts) -> Iterator[expressions.Expr]:
-        """What SAME asks of these variables: to agree with the first of all."""
+        """The condition of SAME on these variables: each agrees with the first one."""
         anchor = next(iter(outermost.variables))
         for name in parts.variables:
             for field in self.same:
@@ -240,7 +240,7 @@ class Conditions:
                     yield expressions.Binary("=", expressions.Field(anchor, field), expressions.Field(name, field))
 
     def _gathered(self, conjunct: expressions.Expr, bound: frozenset[Name]) -> expressions.Expr:
-        """The conjunct with the lists of unrolled repetitions made of their rounds."""
+        """The conjunct with the lists of unrolled repetitions built from their rounds."""
         return self.repetitions.gathered(conjunct, self.repetitions.rounds(bound), bound)
 
     def about_lists(
@@ -250,10 +250,10 @@ class Conditions:
         about: Mapping[Name, Name] | None,
         collections: Sequence[Collection],
     ) -> Iterator[expressions.Expr]:
-        """The conjuncts of a scope that are judged when all else is bound.
+        """The conjuncts of a scope that are evaluated after everything else is bound.
 
-        Those are the ones about collections, which are known only then, and those about a repetition without a limit:
-        that a match is too short for them does not mean that no longer one is left.
+        These are conjuncts about collections, which are known only then, and about repetitions without a limit: if a
+        match is too short for a conjunct, a longer match may still satisfy it.
         """
         if not self.filed_lists:
             return
@@ -274,7 +274,7 @@ class Conditions:
                     yield sight.resolved(own)
 
     def sorted(self, parts: Parts, own: Iterable[expressions.Expr], outer: tuple[Parts, ...]) -> GraphConditions:
-        """These conditions by what can be done with them."""
+        """Sorts these conditions by how they are evaluated."""
         streams = {name: item.stream for level in (*outer, parts) for name, item in level.variables.items()}
         bounds: list[Bound] = []
         predicates: dict[Name, tuple[expressions.Expr, ...]] = {}
@@ -304,14 +304,14 @@ class Conditions:
 
 
 def _original(aside: Aside | None) -> tuple[Aside | None, Mapping[Name, Name]]:
-    """The NOT or collection of the query that this one is a copy of, and what its names are called here."""
+    """The NOT or collection of the query that this one is a copy of, and the names of its variables here."""
     if aside is None or aside.copied is None:
         return aside, {}
     return aside.copied.original, aside.copied.names
 
 
 def _reason(condition: expressions.Expr) -> Reason:
-    return Reason(f"WHERE says `{render_expression(condition)}`", condition.span)
+    return Reason(f"WHERE requires `{render_expression(condition)}`", condition.span)
 
 
 def _equality(condition: expressions.Expr) -> Equality | None:
@@ -327,7 +327,7 @@ def _equality(condition: expressions.Expr) -> Equality | None:
 def resolve_interval(
     field: expressions.Field, intervals: Mapping[Name, Extent], moments: Mapping[Name, Moment], scale: TimeScale
 ) -> expressions.Expr:
-    """`name.s` of an AS name: the least start of the variables it can begin with; `name.e`: the greatest end."""
+    """`name.s` of an AS name is the earliest start of the variables it can begin with; `name.e` is the latest end."""
     extent = intervals.get(field.variable or "")
     if extent is None or field.name not in ("s", "e"):
         return field
@@ -339,7 +339,8 @@ def resolve_interval(
 def _end_field(
     name: Name, field: expressions.Field, moments: Mapping[Name, Moment], scale: TimeScale
 ) -> expressions.Expr:
-    """The end of a variable; of a moment that is so long after one, that one and the time between."""
+    """The end of a variable; for a moment at a fixed distance from an event, the end of that event plus the
+    distance."""
     moment = moments.get(name)
     if moment is None or moment.repeated:
         return expressions.Field(name, field.name, field.span)

@@ -1,7 +1,7 @@
 """The normal form: a union of event graphs.
 
-A graph is a set of variables, the closed network of bounds between their endpoints, the conditions that are left, and
-absences: graphs of their own whose bounds may mention the points around them.
+A graph is a set of variables, the closed network of bounds between their endpoints, the remaining conditions, and
+absences: nested graphs whose bounds may mention the points around them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ensue.text.render import render_pattern
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """An event to be bound: its stream and what it must satisfy by itself."""
+    """An event to bind: its stream and the conditions on it alone."""
 
     name: Name
     stream: Stream
@@ -41,7 +41,7 @@ class Equality:
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Where a (composite) item begins and ends: its interval is min of `starts` .. max of `ends`."""
+    """Where a (composite) item begins and ends: from the minimum of `starts` to the maximum of `ends`."""
 
     starts: tuple[Name, ...]
     ends: tuple[Name, ...]
@@ -49,10 +49,11 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A point in time that a pattern itself makes: `ticks` after `base`, or, if `repeated`, any multiple of it after.
+    """A point in time that the pattern itself creates: `ticks` after `base`, or, if `repeated`, any multiple of it
+    after `base`.
 
-    Its name stands for it among the variables of extents and networks; start and end are the same. Those that come
-    again and again go on as far as time is known, unless they are `ended`: then their bounds say how far.
+    Its name is used like a variable in extents and networks; its start and end are equal. Repeated moments continue as
+    far as time is known, unless they are `ended`: then their bounds limit them.
     """
 
     name: Name
@@ -64,7 +65,8 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked of an event by itself: its stream, predicates and how long it lasts. Equal for all that ask it."""
+    """The conditions on a single event: its stream, predicates and duration. Equal for all variables with the same
+    conditions."""
 
     stream: Stream
     predicates: tuple[Expr, ...]
@@ -86,16 +88,17 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """A conjunction: every variable bound, every bound and condition true, no absence violated.
+    """A conjunction: every variable is bound, every bound and condition is true, and no absence is violated.
 
     `times` and `positions` are closed together with the points of the graphs around this one. `ties` are the bounds
-    that a condition states between this graph and the ones around it, `premises` those between points around it that do
-    not hold by themselves; `intervals` are the AS names bound here.
-    Where something stays open after the last event, `closings` say by whose start a window closes it. The graph takes
-    the place of the variables `replaced` around it: it may bind the same events.
-    `succession` are the variables in the order in which each binds the next event that fits, if a policy says so.
-    `rounds` says how often each repetition comes here; `list_conditions` are about collections as a whole; `number` is
-    that of the choice of branches.
+    that a condition states between this graph and the ones around it. `premises` are the bounds between outer points
+    that are not already implied there. `intervals` are the AS names bound here.
+
+    If a scope stays open after the last event, `closings` name the variables whose start determines when a window
+    closes it. The graph replaces the variables `replaced` around it, so it may bind the same events. `succession` lists
+    the variables in the order in which each binds the next event that fits, if a policy requires that. `rounds` is the
+    number of rounds of each repetition; `list_conditions` are about whole collections; `number` is the number of the
+    choice of branches.
     """
 
     variables: tuple[Variable, ...]
@@ -125,7 +128,7 @@ class Graph:
         object.__setattr__(self, "questions", {})
 
     def question(self, variable: Variable) -> Question:
-        """What a variable asks of its events by themselves."""
+        """The conditions of a variable on its events alone."""
         if variable.name not in self.questions:
             start, end = start_of(variable.name), end_of(variable.name)
             limits = self.times.limit(start, end), self.times.limit(end, start)
@@ -135,18 +138,19 @@ class Graph:
 
     @property
     def trailing(self) -> bool:
-        """Whether some scope stays open after the last event, so that a match completes with its window."""
+        """Whether a scope stays open after the last event, so that a match completes when its window closes."""
         return bool(self.closings)
 
     @property
     def repeated(self) -> tuple[Moment, ...]:
-        """The moments that come again and again: those that the bound events do not settle."""
+        """The repeated moments, whose time the bound events do not determine."""
         return tuple(moment for moment in self.moments if moment.repeated)
 
 
 @dataclass(frozen=True, slots=True)
 class WindowClose:
-    """The window of the whole match, counted from the first of these variables; `starts` can be the first in time."""
+    """The window of the whole match, counted from the first of these variables; `starts` are those that can be the
+    first in time."""
 
     names: tuple[Name, ...]
     starts: tuple[Name, ...]
@@ -163,11 +167,11 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Where a match that is forbidden or listed lies.
+    """The interval in which a forbidden or listed match must lie.
 
-    `after` and `before` are the neighbours between which its interval lies strictly. None is an edge of the whole
-    match: on the left its window closes the scope at M.e - W; on the right, M.s + W if `trailing`, otherwise M.e.
-    `stated` are the bounds that an operator gives instead.
+    `after` and `before` are the neighbours between which the match lies strictly. None is an edge of the whole match:
+    on the left, the window limits the scope at M.e - W; on the right, the scope ends at M.s + W if `trailing`,
+    otherwise at M.e. `stated` are the bounds that an operator gives instead.
     """
 
     after: Extent | None = None
@@ -178,13 +182,13 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """No match of `graph` may exist that lies in the scope."""
+    """No match of `graph` may exist in the scope."""
 
     graph: Graph
     scope: Scope
     item: Pattern
     words: str = ""
-    """What is to say of the item beside its own text."""
+    """Words that follow the text of the item."""
 
     @property
     def text(self) -> str:
@@ -193,9 +197,9 @@ class Absence:
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """The list of all matches of the graphs (one for each choice of branches) in their scopes, as `name`.
+    """The list of all matches of the graphs (one for each choice of branches) in their scopes, under `name`.
 
-    There are at least `least` of them and, unless `most` is None, at most `most`. `names` are those of its variables.
+    It has at least `least` and, unless `most` is None, at most `most` elements. `names` are its variables.
     """
 
     name: Name
@@ -214,16 +218,17 @@ class Collection:
 
 
 def text_of(pattern: Pattern) -> str:
-    """A part of an expanded pattern as the user would write it; what is called like its stream is named once."""
+    """A part of an expanded pattern as the user would write it; a variable with the name of its stream is written
+    once."""
     return render_pattern(as_written(without_names(pattern, by_stream=True)))
 
 
 @dataclass(frozen=True, slots=True)
 class Threat:
-    """That a collection lists forbidden matches that may be real: they make a match less probable.
+    """A collection that lists forbidden matches which may be real; they make a match less probable.
 
-    `own` are the variables of what it forbids itself. If it speaks `against` another threat, each of its matches has
-    the variables of one of those before its own, and makes that one less probable.
+    `own` are the variables of the forbidden item. If the threat is `against` another threat, each of its matches begins
+    with the variables of a match of that one, and makes it less probable.
     """
 
     own: tuple[Name, ...]
@@ -240,9 +245,10 @@ class Windows:
 
 @dataclass(frozen=True, slots=True)
 class NormalForm:
-    """What a query means: the union of its graphs. A graph that can never match is left out and listed in `dropped`.
+    """The meaning of a query: the union of its graphs. A graph that can never match is left out and listed in
+    `dropped`.
 
-    `pattern` is the expanded pattern, every event of it named.
+    `pattern` is the expanded pattern with a name for every event.
     """
 
     graphs: tuple[Graph, ...]

@@ -1,12 +1,13 @@
-"""Reasoning about constraints: what a trace that obeys them can still hold.
+"""Reasoning about constraints: which events a trace that obeys them can still contain.
 
-Which streams occur is Horn reasoning: the least closure under the clauses is what any lawful trace must hold besides.
-When they occur is reasoning about order: what is still to come lies after what has been seen, and a cycle of "not
-after" with a "before" in it cannot be. Both are monotone in what is still needed, so the least closure decides.
+Which streams occur is Horn reasoning: the least closure under the clauses contains the streams that every lawful trace
+must also contain. When they occur is reasoning about order: future events come after past ones, and a cycle of "not
+after" that includes a "before" is impossible. Both are monotone in what is still needed, so the least closure decides.
 
-The failing conditions of a set of needed variables are found by abduction, once per query: the least sets of seen and
-unseen streams under which no lawful continuation holds events for all of them. (Ding, Chen, Rundensteiner, Tatemura,
-Hsiung, Candan: Runtime Semantic Query Optimization for Event Stream Processing, ICDE 2008, calls this RunSAT.)
+The failing conditions of a set of needed variables are computed by abduction, once per query: the minimal sets of seen
+and unseen streams under which no lawful continuation contains events for all of them. (Ding, Chen, Rundensteiner,
+Tatemura, Hsiung, Candan: Runtime Semantic Query Optimization for Event Stream Processing, ICDE 2008, calls this
+RunSAT.)
 """
 
 from __future__ import annotations
@@ -21,24 +22,24 @@ from ensue.nodes.names import Name, Stream, UnnamedVariable, in_order
 from ensue.nodes.patterns import Window
 
 MOST_SUPPORTS = 64
-"""So many ways to derive that a stream occurs are followed, the smallest first."""
+"""The maximum number of ways to derive a stream that are followed, the smallest first."""
 
 MOST_SEEN = 4
-"""Conditions on more seen streams than this are not looked for: each more is rarer and later than the one before."""
+"""The maximum number of seen streams in a condition: conditions on more streams are met more rarely and later."""
 
 MOST_DERIVED = 4
-"""So many streams that must still come besides the needed ones are looked at in one cycle of order."""
+"""The maximum number of derived streams in one cycle of order."""
 
 MOST_TRIED = 20_000
-"""So many ways are tried for each pair of needed events; where one is missed, a trace fails later."""
+"""The maximum number of ways tried for each pair of needed events; if one is missed, a trace fails later."""
 
 Support = tuple[frozenset[Stream], bool, tuple[Constraint, ...]]
-"""Seen streams from which a stream follows, whether the needed ones were used too, and the constraints used."""
+"""The seen streams that imply a stream, whether the needed ones were used too, and the constraints used."""
 
 
 @dataclass(frozen=True, slots=True)
 class NeededVariable:
-    """A variable that is still to be bound: its stream, and the names of the needed variables strictly after it."""
+    """A variable that is not bound yet: its stream, and the needed variables that must come strictly after it."""
 
     name: Name
     stream: Stream
@@ -47,7 +48,7 @@ class NeededVariable:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """All of `seen` have occurred and none of `unseen`: then, by `proof`, what is needed cannot come any more."""
+    """If all of `seen` and none of `unseen` have occurred, then by `proof` the needed events cannot come any more."""
 
     seen: frozenset[Stream]
     unseen: frozenset[Stream]
@@ -59,7 +60,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Law:
-    """The constraints over the traces of one PARTITION BY."""
+    """The constraints on the traces of one PARTITION BY."""
 
     constraints: tuple[Constraint, ...]
 
@@ -69,7 +70,7 @@ class Law:
 
     @cached_property
     def clauses_with(self) -> Mapping[Stream, Sequence[Clause]]:
-        """Per stream the clauses that derive another one from it."""
+        """For each stream, the clauses that derive another stream from it."""
         found: dict[Stream, list[Clause]] = {}
         for clause in self.clauses:
             for stream in clause.body if clause.head is not None else ():
@@ -91,7 +92,7 @@ class Law:
 
     @cached_property
     def windows(self) -> tuple[Window, ...]:
-        """How long a trace lasts at most."""
+        """The maximum durations of a trace."""
         return tuple(constraint.window for constraint in self.constraints if isinstance(constraint, EndsWithin))
 
     @cached_property
@@ -101,7 +102,8 @@ class Law:
 
     @cached_property
     def surely_before(self) -> Mapping[Stream, frozenset[Stream]]:
-        """Per stream the others that have occurred in a lawful trace once it has: required, and never after it."""
+        """For each stream, the others that must have occurred before it in a lawful trace: required, and never after
+        it."""
         ordered = {(prior.earlier, prior.later) for prior in self.priors}
         return {
             stream: frozenset(
@@ -113,12 +115,12 @@ class Law:
         }
 
     def forbids(self, streams: Iterable[Stream]) -> bool:
-        """Whether no lawful trace holds all of these streams."""
+        """Whether no lawful trace contains all of these streams."""
         together = self.implied(streams)
         return any(clause.head is None and clause.body <= together for clause in self.clauses)
 
     def implied(self, streams: Iterable[Stream]) -> set[Stream]:
-        """The least set of streams that occur in every lawful trace in which these do."""
+        """The streams that occur in every lawful trace that contains these."""
         found = set(streams)
         grown = True
         while grown:
@@ -128,9 +130,9 @@ class Law:
         return found
 
     def failing_conditions(self, needed: Sequence[NeededVariable]) -> tuple[Condition, ...]:
-        """The least conditions on a lawful prefix under which no lawful continuation has all of `needed`.
+        """The minimal conditions on a lawful prefix under which no lawful continuation contains all of `needed`.
 
-        Those that only a trace can meet that breaks a constraint anyway are left out.
+        Conditions that only a trace which breaks a constraint can meet are left out.
         """
         supports = self._supports({variable.stream for variable in needed})
         found = [*self._ended(), *self._blocked(needed, supports), *self._forbidden(supports)]
@@ -138,7 +140,7 @@ class Law:
         return self._least(found)
 
     def _supports(self, needed: set[Stream]) -> dict[Stream, list[Support]]:
-        """For every stream, the least sets of seen streams with which it must occur if the needed ones do."""
+        """For each stream, the minimal sets of seen streams that imply it if the needed streams occur."""
         supports: dict[Stream, list[Support]] = {
             stream: [(frozenset(), True, ())] if stream in needed else [(frozenset((stream,)), False, ())]
             for stream in dict.fromkeys((*self.streams, *sorted(needed, key=str)))
@@ -162,7 +164,7 @@ class Law:
     def _blocked(
         self, needed: Sequence[NeededVariable], supports: Mapping[Stream, list[Support]]
     ) -> Iterator[tuple[Condition, bool]]:
-        """A stream that must still come cannot, because one has been seen after which it never comes."""
+        """A required stream cannot come any more, because a stream has been seen after which it never comes."""
         wanted = {variable.stream for variable in needed}
         for prior in self.priors:
             stream = prior.earlier
@@ -172,7 +174,7 @@ class Law:
                     yield Condition(seen | {prior.later}, unseen, _joined(proof, (prior,))), uses_needed
 
     def _forbidden(self, supports: Mapping[Stream, list[Support]]) -> Iterator[tuple[Condition, bool]]:
-        """Streams that must come cannot occur with others that have been seen or must come."""
+        """Required streams cannot occur together with streams that have been seen or are required."""
         for clause in self.clauses:
             if clause.head is None:
                 for seen, uses_needed, proof in _together(
@@ -183,7 +185,8 @@ class Law:
     def _disordered(
         self, needed: Sequence[NeededVariable], supports: Mapping[Stream, list[Support]]
     ) -> Iterator[tuple[Condition, bool]]:
-        """What must still come has no order: a way leads back from the later to the earlier of two needed events."""
+        """The required events have no consistent order: a cycle leads from the later to the earlier of two needed
+        events."""
         wanted = {variable.stream for variable in needed}
         derived = {
             stream: [support for support in found if stream not in support[0]]
@@ -206,7 +209,8 @@ class Law:
                     yield from _without_order(path, later, by_name, derived)
 
     def _not_after(self, nodes: Sequence[NeededVariable]) -> dict[Name, dict[Name, tuple[Constraint, ...]]]:
-        """For each event to come those that cannot lie before it, and the constraint that says so (none: the query)."""
+        """For each future event, the events that cannot come before it, with the constraint (None: the query
+        itself)."""
         edges: dict[Name, dict[Name, tuple[Constraint, ...]]] = {
             node.name: dict.fromkeys(in_order(node.before), ()) for node in nodes
         }
@@ -225,7 +229,7 @@ class Law:
         return edges
 
     def _least(self, found: Sequence[tuple[Condition, bool]]) -> tuple[Condition, ...]:
-        """Without the conditions that a lawful trace meets only once it has met another one."""
+        """Removes conditions that a lawful trace meets only after it has met another one."""
         kept: list[tuple[Condition, bool]] = []
         for condition, uses_needed in sorted(found, key=lambda entry: _size(entry[0])):
             can_be = not condition.unseen & self.known(condition.seen) and len(condition.seen) <= MOST_SEEN
@@ -241,7 +245,7 @@ class Law:
         return other.unseen <= condition.unseen and other.seen <= self.known(condition.seen)
 
     def known(self, seen: frozenset[Stream]) -> frozenset[Stream]:
-        """What has occurred in a lawful trace once these have."""
+        """The streams that have occurred in a lawful trace once these have."""
         return seen.union(*(self.surely_before.get(stream, ()) for stream in seen))
 
 
@@ -255,7 +259,7 @@ def _joined(*proofs: tuple[Constraint, ...]) -> tuple[Constraint, ...]:
 
 
 def _together(parts: Sequence[Sequence[Support]], *origin: Constraint) -> Iterator[Support]:
-    """Every way to have all of some streams."""
+    """All combinations of ways to derive all of these streams."""
     for chosen in product(*parts):
         seen = frozenset[Stream]().union(*(support[0] for support in chosen))
         if len(seen) <= MOST_SEEN:
@@ -267,7 +271,7 @@ def _together(parts: Sequence[Sequence[Support]], *origin: Constraint) -> Iterat
 
 
 def _add(supports: list[Support], new: Support) -> bool:
-    """Adds a support unless one that is no larger is there; takes out those that it makes needless."""
+    """Adds a support unless a smaller one exists, and removes those that it makes redundant."""
     if any(known[0] <= new[0] and (new[1] or not known[1] or known[0] < new[0]) for known in supports):
         return False
     supports[:] = [known for known in supports if not new[0] <= known[0]]
@@ -284,7 +288,7 @@ def _ways(
     nodes: Mapping[Name, NeededVariable],
     derived: set[Stream],
 ) -> Iterator[tuple[Name, ...]]:
-    """The ways from one event to come to another along "not after", over few events that are only derived."""
+    """The ways from one future event to another along "not after", through few derived events."""
     leading = _leading_to(goal, later)
     if start not in leading:
         return
@@ -303,7 +307,7 @@ def _ways(
 
 
 def _leading_to(goal: Name, later: Mapping[Name, Mapping[Name, tuple[Constraint, ...]]]) -> set[Name]:
-    """The events from which a way leads to another."""
+    """The events from which a way leads to another event."""
     found, layer = {goal}, {goal}
     while layer:
         layer = {name for name, others in later.items() if not layer.isdisjoint(others)} - found

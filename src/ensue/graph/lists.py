@@ -1,4 +1,4 @@
-"""Lists in the normal form: what the rounds of a repetition are called, and expressions over them."""
+"""Lists in the normal form: the variable names of the rounds of a repetition, and expressions over them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ensue.nodes.patterns import PatternQuery, Repeat, walk
 
 @dataclass(frozen=True, slots=True)
 class Repetition:
-    """A repetition that is unrolled: its names, how often it comes at most, and the NOTs and collections inside."""
+    """An unrolled repetition: its names, its maximum number of rounds, and the NOTs and collections inside it."""
 
     names: tuple[Name, ...]
     most: int
@@ -25,14 +25,14 @@ class Repetition:
 
 @dataclass(frozen=True, slots=True)
 class Repetitions:
-    """The repetitions of an expanded pattern: the list of each name, and those that are unrolled, by list."""
+    """The repetitions of an expanded pattern: the list of each name, and the unrolled ones, by list."""
 
     groups: Mapping[Name, Name] = field(default_factory=dict)
     unrolled: Mapping[Name, Repetition] = field(default_factory=dict)
 
     @classmethod
     def of(cls, query: PatternQuery, longest: int) -> Repetitions:
-        """Those of a query whose pattern is expanded."""
+        """The repetitions of a query with an expanded pattern."""
         unrolled: dict[Name, Repetition] = {}
         for node in walk(query.pattern):
             if isinstance(node, Repeat) and not node.every and (group := group_of(node)) is not None:
@@ -56,7 +56,7 @@ class Repetitions:
                 yield renamed_lists(conjunct, _in_round(repetition, number))
 
     def rounds(self, bound: Collection[Name]) -> dict[Name, int]:
-        """How often each repetition comes where these names are bound; those that do not come are left out."""
+        """The number of rounds of each repetition, given the bound names; repetitions with no round are left out."""
         found: dict[Name, int] = {}
         for group, repetition in self.unrolled.items():
             count = sum(
@@ -67,7 +67,7 @@ class Repetitions:
         return found
 
     def with_nulls(self, conjunct: expressions.Expr, bound: Collection[Name]) -> expressions.Expr:
-        """The conjunct with null for what a round does not bind, because it took another branch."""
+        """The conjunct with null for variables that a round does not bind because it took another branch."""
         missing = {
             name
             for repetition in self.unrolled.values()
@@ -81,7 +81,7 @@ class Repetitions:
         )
 
     def gathered(self, expr: expressions.Expr, rounds: Mapping[Name, int], bound: Collection[Name]) -> expressions.Expr:
-        """The expression with the lists of repetitions that come `rounds` often made of their rounds."""
+        """The expression with the lists of repetitions built from their `rounds` rounds."""
 
         def gather(part: expressions.Elements) -> expressions.Expr:
             if part.of not in rounds:
@@ -104,7 +104,7 @@ def _in_round(repetition: Repetition, number: int) -> dict[Name, Name]:
 def _element(
     element: expressions.Expr, names: Collection[Name], number: int, bound: Collection[Name]
 ) -> expressions.Expr:
-    """The value of one round; what the round does not bind, because it took another branch, is null there."""
+    """The value of one round; null for a variable that the round does not bind because it took another branch."""
 
     def in_round(part: expressions.Field) -> expressions.Expr:
         if part.variable is None or part.variable not in names:
@@ -116,24 +116,24 @@ def _element(
 
 
 def under_name(field: expressions.Field, names: Mapping[Name, Name]) -> expressions.Field:
-    """The field of the variable under its other name, if it has one."""
+    """The field with the other name of its variable, if it has one."""
     name = names.get(field.variable or "")
     return field if name is None else replace(field, variable=name)
 
 
 def renamed_lists(expr: expressions.Expr, names: Mapping[Name, Name]) -> expressions.Expr:
-    """The expression with other names, those of lists included."""
+    """The expression with renamed variables and lists."""
     plain = expressions.substitute_fields(expr, lambda part: under_name(part, names))
     return expressions.substitute_lists(plain, lambda part: replace(part, of=names.get(part.of, part.of)))
 
 
 def lists_in(expr: expressions.Expr) -> frozenset[Name]:
-    """The lists that are left in an expression."""
+    """The lists that remain in an expression."""
     return frozenset(part.of for part in expressions.walk(expr) if isinstance(part, expressions.Elements))
 
 
 def without_lists(expr: expressions.Expr, missing: Collection[Name]) -> expressions.Expr:
-    """The expression with null for whatever ranges over lists that a match does not have."""
+    """The expression with null in place of aggregates over lists that a match does not have."""
 
     def replaced(part: expressions.Expr) -> expressions.Expr | None:
         return expressions.Literal(None, part.span) if _is_list(part) and lists_in(part) & frozenset(missing) else None

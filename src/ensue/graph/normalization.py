@@ -1,4 +1,4 @@
-"""From a checked query to its normal form: a union of event graphs with closed bounds."""
+"""Translates a checked query to its normal form: a union of event graphs with closed bounds."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ from ensue.nodes.expressions import Expr
 from ensue.nodes.names import Name, Other
 
 ENDS = frozenset({"e"})
-"""That it has to be known which item of a pattern ends last."""
+"""The requirement that the last item of a pattern in time is known."""
 
 IMPLICIT = graph_bounds.Reason("")
-"""Why a bound holds that no clause of the user states, such as that an event starts before it ends."""
+"""The reason of a bound that no clause states, such as that an event starts before it ends."""
 
 
 def normalize_query(
     query: patterns.PatternQuery, catalog: Catalog, source: Source | None = None, longest: int = 1
 ) -> NormalForm:
-    """The union of graphs that a checked and bound query means. Raises `never-holds` if no graph can ever match.
+    """Returns the union of graphs for a checked and bound query. Raises `never-holds` if no graph can ever match.
 
-    A repetition without an upper limit comes `longest` times at most.
+    A repetition without an upper limit has at most `longest` rounds.
     """
     builder = GraphBuilder(query, catalog, source, longest)
     graphs: list[Graph] = []
@@ -75,12 +75,12 @@ def normalize_query(
 
 
 def contradiction_of(graph: Graph) -> graph_bounds.Contradiction | None:
-    """Why the bounds of a graph can never hold, or None."""
+    """The contradiction between the bounds of a graph; None if they can hold."""
     return graph.times.contradiction or graph.positions.contradiction
 
 
 def explain_contradiction(contradiction: graph_bounds.Contradiction) -> str:
-    """The cycle in the user's own clauses, in the order in which it closes."""
+    """The contradicting clauses of the query as text, in the order of the cycle."""
     return ", but ".join(dict.fromkeys(bound.reason.text for bound in contradiction.cycle if bound.reason.text))
 
 
@@ -96,13 +96,13 @@ def _never_holds(contradiction: graph_bounds.Contradiction) -> Problem:
 
 def _way_out(contradiction: graph_bounds.Contradiction) -> str:
     if all(bound.reason.by_order for bound in contradiction.cycle if bound.reason.text):
-        return "a variable that is written twice is one event: give the second its own name"
-    return "one of these clauses has to go or to be loosened"
+        return "a variable used twice binds one event: give the second occurrence another name"
+    return "remove or relax one of these clauses"
 
 
 @dataclass(frozen=True, slots=True)
 class _Edges:
-    """The points among which the ends of a match in time and in position are."""
+    """The points that can be the start or end of a match, in time and in position."""
 
     starts: tuple[graph_bounds.Point, ...] = (graph_bounds.WHOLE_START,)
     ends: tuple[graph_bounds.Point, ...] = (graph_bounds.WHOLE_END,)
@@ -110,7 +110,7 @@ class _Edges:
     last: tuple[graph_bounds.Point, ...] = (graph_bounds.WHOLE_LAST,)
 
     def instead(self, replaced: frozenset[Name], edges: _Edges) -> _Edges:
-        """The ends of a match in which others take the place of some variables."""
+        """The edges of a match in which other variables replace some of its own."""
 
         def points(
             own: tuple[graph_bounds.Point, ...], other: tuple[graph_bounds.Point, ...]
@@ -128,10 +128,10 @@ class _Edges:
 
 @dataclass(frozen=True, slots=True)
 class _Around:
-    """What is around a graph, outermost first, and its closed bounds; no positions where no window counts them.
+    """The graphs around a graph, outermost first, and their closed bounds; no positions unless a window counts events.
 
-    `whole` are the ends of the match. Inside of a match that would be better than the one around it, `about` says what
-    its variables are called, and `edges` are its ends.
+    `whole` are the edges of the match. Inside a rival match, `about` maps names to its variables, and `edges` are its
+    edges.
     """
 
     parts: tuple[reader.Parts, ...]
@@ -144,7 +144,7 @@ class _Around:
 
 
 class GraphBuilder:
-    """Builds the graphs of one query and holds what is the same for all of them."""
+    """Builds the graphs of one query and holds what they share."""
 
     def __init__(self, query: patterns.PatternQuery, catalog: Catalog, source: Source | None, longest: int) -> None:
         self.source = source
@@ -173,7 +173,7 @@ class GraphBuilder:
         )
 
     def whole_graph(self, chosen: patterns.Pattern, pattern: patterns.Pattern, number: int) -> Graph:
-        """The graph of a chosen pattern in one order of its items; `number` is that of the choice."""
+        """The graph of a chosen pattern with one order of its items; `number` is the number of the choice."""
         parts = reader.Parts()
         self.reader.read(pattern, None, None, parts)
         extent = reader.extent_of(pattern)
@@ -250,9 +250,9 @@ class GraphBuilder:
         conditions: Iterable[Expr] | None = None,
         chosen: patterns.Pattern | None = None,
     ) -> Graph:
-        """The graph of these parts, closed together with what is around it; `chosen` is the whole pattern.
+        """The graph of these parts, closed together with its surroundings; `chosen` is the whole pattern.
 
-        Unless `conditions` are given, they are those of its scope.
+        If no `conditions` are given, the graph gets those of its scope.
         """
         if conditions is None and self.conditions is not None:
             conditions = self.conditions.own(parts, around.aside, around.parts)
@@ -319,7 +319,7 @@ class GraphBuilder:
     # -- networks -----------------------------------------------------------------------------------------------------
 
     def _close(self, parts: reader.Parts, around: _Around) -> _Around:
-        """What the graphs inside of this one see around them: its bounds, closed together with those outside."""
+        """The surroundings of the graphs inside this one: its bounds, closed together with those outside."""
         points: list[graph_bounds.Point] = []
         bounds: list[graph_bounds.Bound] = []
         for variable in parts.variables.values():
@@ -348,7 +348,7 @@ class GraphBuilder:
     def _order_of_positions(
         self, parts: reader.Parts, around: _Around, times: graph_bounds.Network
     ) -> list[graph_bounds.Bound]:
-        """Positions follow the order of ends."""
+        """Orders positions like the ends of events."""
         own = list(parts.variables)
         names = [name for level in around.parts for name in level.variables] + own
         pairs = [(x, y) for x in names for y in names if x != y and (x in own or y in own)]
@@ -377,7 +377,7 @@ class GraphBuilder:
     def _graphs_beside(
         self, beside: reader.Surroundings, around: _Around
     ) -> Iterator[tuple[patterns.Pattern, Graph, Scope]]:
-        """What a NOT forbids or a collection lists: each form of it, with its graph and scope, if it can be there."""
+        """The alternatives of a NOT or collection, each with its graph and scope; impossible ones are left out."""
         for _, forms in settled_forms(beside.item.item, needs=beside.needs):
             for pattern in forms:
                 parts = reader.Parts()
@@ -394,7 +394,7 @@ class GraphBuilder:
                 yield pattern, graph, scope
 
     def _scope(self, parts: reader.Parts, extent: Extent, beside: reader.Surroundings, around: _Around) -> Scope:
-        """Adds the bounds that the scope of a NOT or collection means for what lies in it (contract, section 2)."""
+        """Adds the bounds of the scope of a NOT or collection (docs/semantics.md, section 2)."""
         if beside.stated is not None:
             stated = beside.stated(extent)
             parts.times += stated
@@ -425,7 +425,7 @@ class GraphBuilder:
         parts.times += bounds
         if self.windows.events is not None:
             limit = graph_bounds.Limit(self.windows.events - 1, False)
-            reason = graph_bounds.Reason("the window in EVENTS closes the scope of NOT")
+            reason = graph_bounds.Reason("the window in EVENTS limits the scope of NOT")
             inside = [graph_bounds.position_of(name) for name in parts.variables]
             if beside.left is None:
                 parts.positions += [graph_bounds.Bound(x, y, limit, reason) for x in edges.last for y in inside]
@@ -434,7 +434,7 @@ class GraphBuilder:
         return Scope(beside.left, beside.right, trailing) if around.edges is None else Scope(stated=tuple(bounds))
 
     def _no_rival(self, rival: reader.Rival, around: _Around) -> Iterator[Absence]:
-        """No other match of the item comes after the same events, under the same conditions, and ends before it."""
+        """An absence: no other match of the item after the same events and under the same conditions ends before it."""
         for chosen in choices(rival.contenders):
             about = {name: Other(name) for name in names_in(chosen)}
             for pattern in orders(renamed(chosen, about), ENDS):
@@ -473,7 +473,7 @@ class GraphBuilder:
     def _no_better(
         self, place: int, pick: patterns.Pick, chosen: patterns.Pattern, around: _Around
     ) -> Iterator[Absence]:
-        """No match differs only in what the item binds, which ends earlier (FIRST) or later (LAST)."""
+        """An absence: no match that differs only in the item ends earlier (FIRST) or later (LAST)."""
         assert pick.contenders is not None
         beside = [name for part in patterns.walk(chosen) if is_aside(part) for name in names_in(part)]
         picked = {*names_in(pick.item)}
@@ -514,7 +514,7 @@ class GraphBuilder:
 
 
 def _with_pick(pattern: patterns.Pattern, place: int, item: patterns.Pattern) -> patterns.Pattern:
-    """The pattern with another item at one of its FIRST and LAST, counted from the left."""
+    """The pattern with another item in place of one FIRST or LAST, counted from the left."""
     numbers = count()
 
     def changed(part: patterns.Pattern) -> patterns.Pattern:
@@ -524,7 +524,7 @@ def _with_pick(pattern: patterns.Pattern, place: int, item: patterns.Pattern) ->
 
 
 def _outermost(extent: Extent, times: graph_bounds.Network) -> Extent:
-    """The extent without what never is the first to start or the last to end."""
+    """The extent without variables that are never the first to start or the last to end."""
 
     def kept(
         points: Sequence[graph_bounds.Point],
@@ -555,7 +555,7 @@ def _edges_of(pattern: patterns.Pattern) -> _Edges:
 
 
 def _closings(graph: Graph, pattern: patterns.Pattern, choices: Sequence[reader.Choice]) -> tuple[WindowClose, ...]:
-    """What closes when the window does: what is open to the right, and what a FIRST or LAST chooses among."""
+    """The scopes that close with the window: those open to the right, and those that a FIRST or LAST chooses from."""
     is_open = reader.trails(pattern)
     waiting = [choice.pick for choice in choices if is_open or choice.waits]
     if not waiting:
@@ -564,7 +564,7 @@ def _closings(graph: Graph, pattern: patterns.Pattern, choices: Sequence[reader.
 
 
 def _closing_beside(pick: patterns.Pick, graph: Graph) -> WindowClose:
-    """The window counted from the first of what is bound besides an item."""
+    """The window counted from the first variable outside an item."""
     picked = reader.variables_in(pick.item)
     names = tuple(name for name in graph.names if name not in picked)
     first = tuple(
@@ -580,8 +580,8 @@ def _closing_beside(pick: patterns.Pick, graph: Graph) -> WindowClose:
 
 
 def _adjacent(names: Sequence[Name]) -> list[graph_bounds.Bound]:
-    """Each event is at the very next position after the one before."""
-    reason = graph_bounds.Reason("MATCH STRICT takes neighbouring events")
+    """Each event has the position directly after the previous one."""
+    reason = graph_bounds.Reason("MATCH STRICT requires adjacent events")
     bounds = []
     for earlier, later in pairwise(names):
         x, y = graph_bounds.position_of(earlier), graph_bounds.position_of(later)
@@ -597,7 +597,7 @@ def _ended(moments: Mapping[Name, Moment]) -> dict[Name, Moment]:
 
 
 def _is_endless(moment: Moment, graph: Graph, around: _Around) -> bool:
-    """Whether nothing around a graph says how far a moment that comes again and again goes."""
+    """Whether nothing around a graph limits a repeated moment."""
     return not any(
         graph.times.limit(graph_bounds.end_of(moment.name), point) is not None for point in around.times.points
     )
@@ -606,7 +606,7 @@ def _is_endless(moment: Moment, graph: Graph, around: _Around) -> bool:
 def _endless_scope(aside: Aside) -> Problem:
     return Problem(
         "endless-periodic",
-        "nothing ends this PERIODIC: a window in EVENTS does not say how far moments go",
+        "this PERIODIC never ends: a window in EVENTS does not limit its time",
         aside.span,
-        hint="add a WITHIN in time to the whole pattern, or put the item between two others of a SEQ",
+        hint="add a WITHIN with a duration to the whole pattern, or put the item between two others in a SEQ",
     )

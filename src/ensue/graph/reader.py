@@ -1,4 +1,5 @@
-"""Reading a chosen pattern: its variables, the bounds that its operators state, what stands beside it and where."""
+"""Reads a chosen pattern: its variables, the bounds of its operators, and the NOTs and collections with their
+places."""
 
 from __future__ import annotations
 
@@ -20,10 +21,10 @@ BEFORE = Limit(0, True)
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """A NOT or a collection with its positive neighbours, looked up outwards; None is an edge of everything.
+    """A NOT or a collection with its positive neighbours, searched outwards; None is an edge of the whole pattern.
 
-    Where an operator says by itself where the item lies, `stated` gives the bounds for an extent of the item, and
-    `needs` which of its ends they compare.
+    If an operator defines where the item lies, `stated` returns the bounds for an extent of the item, and `needs` tells
+    which of its ends they compare.
     """
 
     item: Aside
@@ -38,7 +39,7 @@ class Surroundings:
 class Rival:
     """An item that must be a first one: no match of its `contenders` ends before it. `after`: what both come after.
 
-    `left` and `right` are the neighbours for which a NOT in it looks.
+    `left` and `right` are the neighbours for a NOT inside it.
     """
 
     item: patterns.Pattern
@@ -50,7 +51,7 @@ class Rival:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A FIRST or LAST; a LAST `waits` where nothing has to come after its item."""
+    """A FIRST or LAST; a LAST `waits` if nothing has to come after its item."""
 
     pick: patterns.Pick
     waits: bool
@@ -58,7 +59,7 @@ class Choice:
 
 @dataclass(slots=True)
 class Parts:
-    """What is gathered while one chosen pattern is read; `intervals` are the AS names, `series` those of PERIODIC*."""
+    """Collects the parts of one chosen pattern; `intervals` are the AS names, `series` those of PERIODIC*."""
 
     variables: dict[Name, Variable] = field(default_factory=dict)
     intervals: dict[Name, Extent] = field(default_factory=dict)
@@ -76,7 +77,7 @@ class Parts:
 
 
 def extent_of(pattern: patterns.Pattern) -> Extent:
-    """Between which variables the interval of a chosen positive pattern lies."""
+    """The variables between which the interval of a chosen positive pattern lies."""
     match pattern:
         case patterns.Event():
             assert pattern.variable is not None
@@ -95,7 +96,7 @@ def extent_of(pattern: patterns.Pattern) -> Extent:
             ends = [_timed_extent(pattern, place) for place in pattern.ends]
             return Extent(starts.starts, _union(ends).ends)
         case patterns.Or() | patterns.Not() | patterns.Repeat() | patterns.Operation():
-            raise AssertionError("branches are chosen, and what is aside has no extent")
+            raise AssertionError("OR, NOT, repetitions and operators are resolved before")
 
 
 def _timed_extent(pattern: patterns.RelatedItems, place: int) -> Extent:
@@ -117,7 +118,7 @@ def _union(extents: list[Extent]) -> Extent:
 
 
 def edge_event(pattern: patterns.Pattern, end: str) -> Name:
-    """The variable with the first or the last event of a part whose order is settled."""
+    """The variable with the first or last event of a part whose order is fixed."""
     place = 0 if end == "first" else -1
     match pattern:
         case patterns.Event():
@@ -131,7 +132,7 @@ def edge_event(pattern: patterns.Pattern, end: str) -> Name:
             settled = pattern.first if end == "first" else pattern.last
             return edge_event(positive_items(pattern)[place] if settled is None else pattern.items[settled], end)
         case patterns.Or() | patterns.Not() | patterns.Repeat() | patterns.Operation():
-            raise AssertionError("branches are chosen, and what is aside has no events")
+            raise AssertionError("OR, NOT, repetitions and operators are resolved before")
 
 
 def positive_items(pattern: patterns.Seq | patterns.And | patterns.RelatedItems) -> list[patterns.Pattern]:
@@ -139,7 +140,7 @@ def positive_items(pattern: patterns.Seq | patterns.And | patterns.RelatedItems)
 
 
 def variables_in(pattern: patterns.Pattern) -> tuple[Name, ...]:
-    """The variables that an OR-free positive pattern binds."""
+    """The variables that a positive pattern without OR binds."""
     match pattern:
         case patterns.Event():
             assert pattern.variable is not None
@@ -149,17 +150,17 @@ def variables_in(pattern: patterns.Pattern) -> tuple[Name, ...]:
         case patterns.Seq() | patterns.And() | patterns.RelatedItems():
             return tuple(dict.fromkeys(name for item in positive_items(pattern) for name in variables_in(item)))
         case patterns.Or() | patterns.Not() | patterns.Repeat() | patterns.Operation():
-            raise AssertionError("branches are chosen, and what is aside binds nothing")
+            raise AssertionError("OR, NOT, repetitions and operators are resolved before")
 
 
 def moments_in(pattern: patterns.Pattern) -> tuple[Name, ...]:
-    """The moments that a chosen positive pattern makes."""
+    """The moments that a chosen positive pattern creates."""
     own = tuple(timer.name for timer in pattern.timers) if isinstance(pattern, patterns.RelatedItems) else ()
     return own + tuple(name for item in patterns.children(pattern) if not is_aside(item) for name in moments_in(item))
 
 
 def trails(pattern: patterns.Pattern, open_right: bool = True) -> bool:
-    """True if some NOT or collection in a SEQ has no positive item after it: only the window closes its scope."""
+    """Whether a NOT or collection in a SEQ has no positive item after it, so that only the window closes its scope."""
     match pattern:
         case patterns.Event():
             return False
@@ -178,12 +179,12 @@ def trails(pattern: patterns.Pattern, open_right: bool = True) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Reads patterns into parts. `ticks` measures a time window."""
+    """Reads patterns into parts. `ticks` returns the length of a time window."""
 
     ticks: Callable[[patterns.Window], int]
 
     def read(self, pattern: patterns.Pattern, left: Extent | None, right: Extent | None, parts: Parts) -> None:
-        """Adds a chosen positive pattern that stands between `left` and `right` to the parts."""
+        """Adds a chosen positive pattern between `left` and `right` to the parts."""
         match pattern:
             case patterns.Event():
                 self._read_event(pattern, parts)
@@ -208,7 +209,7 @@ class Reader:
                 self.read(pattern.item, left, right, parts)
                 parts.picks.append(Choice(pattern, waits=pattern.latest and right is None))
             case patterns.Or() | patterns.Not() | patterns.Repeat() | patterns.Operation():
-                raise AssertionError("branches are chosen, and what is aside is an item of SEQ or AND")
+                raise AssertionError("OR, NOT, repetitions and operators are resolved before")
 
     def word(self, name: Name) -> str:
         return f"an unnamed `{name.stream}`" if isinstance(name, UnnamedVariable) else f"`{name}`"
@@ -239,7 +240,7 @@ class Reader:
         for gap, (first, second) in enumerate(pairwise(extents)):
             for x in () if gap in pattern.loose else first.ends:
                 for y in second.starts:
-                    said = f"SEQ puts {self.word(x)} before {self.word(y)}"
+                    said = f"SEQ requires {self.word(x)} before {self.word(y)}"
                     reason = Reason(said, pattern.span, by_order=True)
                     parts.times.append(Bound(end_of(x), start_of(y), BEFORE, reason))
 
@@ -286,7 +287,7 @@ class Reader:
     def _relate(
         self, pattern: patterns.RelatedItems, relation: patterns.Relation, beside: Extent | None, parts: Parts
     ) -> None:
-        """Adds what a relation says; `beside` is the extent of the item that is no part of the match, if it is one."""
+        """Adds the bounds of a relation; `beside` is the extent of the item that is not part of the match, if any."""
         words = [
             self.word(extent_of(pattern.items[place]).ends[0])
             for place in (relation.left.item, relation.right.item)

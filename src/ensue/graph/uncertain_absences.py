@@ -1,8 +1,8 @@
-"""Queries over uncertain events: what forbids a match for sure, and what only makes it less probable.
+"""Absences over uncertain events: which forbidden matches exclude a match, and which only make it less probable.
 
-A forbidden match whose events are all real in every world forbids. All that may be real are listed, each as a
-*threat*, by a collection in the scope of the NOT: with them in hand the probability of a match is known. What a NOT
-inside of a NOT forbids is a threat against a threat; it is listed together with what it speaks against.
+A forbidden match whose events are all certain excludes the match. Forbidden matches that may be real are listed, each
+as a *threat*, by a collection in the scope of the NOT; the probability of the match is computed from them. What a NOT
+inside a NOT forbids is a threat against a threat; it is listed together with that threat.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ensue.nodes.uncertainty import CERTAINTY, Threshold
 
 
 def uncertain_form(form: NormalForm, catalog: Catalog, query: PatternQuery, source: Source | None) -> NormalForm:
-    """The normal form of a query over uncertain events; raises a QueryError where probabilities have no meaning yet."""
+    """The normal form of a query over uncertain events; raises a QueryError if its probability is not defined."""
     problems = [*_beyond_probability(query), *(problem for graph in form.graphs for problem in _beyond_lists(graph))]
     if problems:
         raise QueryError(problems[:1], source)
@@ -29,31 +29,32 @@ def uncertain_form(form: NormalForm, catalog: Catalog, query: PatternQuery, sour
 
 
 def _beyond_probability(query: PatternQuery) -> Iterator[Problem]:
-    if query.declares or query.rule is not None:
-        yield Problem(
-            "uncertain-stream",
-            f"the events of `{query.name}` would be made of uncertain ones, and so not be independent of each other",
-            query.span,
-            hint="look for the whole pattern at once, or keep the events that are certain enough",
-        )
-    elif chooses(query):
+    # A context is lowered to declared streams that choose. The user wrote MATCH, so this check comes first.
+    if chooses(query):
         yield Problem(
             "uncertain-choice",
-            "which matches are chosen depends on which uncertain events are real",
+            "MATCH and CONSUME are not supported for uncertain events",
             query.policy_span or query.span,
-            hint="leave MATCH and CONSUME out: every match has its probability",
+            hint="remove MATCH and CONSUME: each match is returned with its probability",
+        )
+    elif query.declares or query.rule is not None:
+        yield Problem(
+            "uncertain-stream",
+            f"`{query.name}` derives events from uncertain events, which is not supported",
+            query.span,
+            hint="write the whole pattern in one query, or keep only events that are certain enough",
         )
     elif counts_events(query):
         yield Problem(
             "uncertain-positions",
-            "how many events lie between two of them depends on which uncertain events are real",
+            "counting events is not supported for uncertain events",
             query.span,
-            hint="measure the window in time, not in EVENTS",
+            hint="use a window in time instead of EVENTS",
         )
 
 
 def _beyond_lists(graph: Graph) -> Iterator[Problem]:
-    """Lists inside of what is forbidden, and negations inside of what is listed."""
+    """Problems: lists inside a NOT, and NOTs inside a list."""
     nested = [absence.graph for absence in graph.absences]
     while nested:
         outer = nested.pop()
@@ -61,26 +62,26 @@ def _beyond_lists(graph: Graph) -> Iterator[Problem]:
         if outer.collections:
             yield Problem(
                 "uncertain-list",
-                "a list of uncertain events stands inside of a NOT",
-                hint="forbid single events or sequences of them",
+                "a list of uncertain events inside a NOT is not supported",
+                hint="forbid single events or sequences of events",
             )
         if any(absence.graph.replaced & {*outer.names} for absence in outer.absences):
             yield Problem(
                 "uncertain-first",
-                "which uncertain event is a first one decides about what a NOT forbids",
-                hint="put the operator outside of the NOT",
+                "choosing the first of several uncertain events inside a NOT is not supported",
+                hint="move the operator out of the NOT",
             )
     for collection in graph.collections:
         if any(listed.absences for listed in collection.graphs):
             yield Problem(
                 "uncertain-list",
-                f"a NOT stands inside of the list of `{collection.text}`, whose events are uncertain",
-                hint="list the events, and put the NOT beside the list",
+                f"a NOT inside the list of `{collection.text}` is not supported, because its events are uncertain",
+                hint="list the events, and move the NOT outside the list",
             )
 
 
 class _Doubts:
-    """What may or may not be, in the graphs of one query."""
+    """Splits the absences of the graphs of one query into certain ones and threats."""
 
     def __init__(self, catalog: Catalog, threshold: Threshold | None) -> None:
         self.catalog = catalog
@@ -104,13 +105,13 @@ class _Doubts:
     # -- what is too improbable -------------------------------------------------------------------------------------
 
     def _likely(self, variable: Variable) -> Variable:
-        """An event that is less probable than the match has to be is in no match."""
+        """The variable with a condition that excludes events less probable than the threshold of the match."""
         if self.threshold is None or self.threshold.least == 0 or not self.catalog.is_uncertain(variable.stream):
             return variable
         return replace(variable, predicates=(*variable.predicates, self._enough(_certainty(variable))))
 
     def _likely_pairs(self, graph: Graph) -> Iterator[Expr]:
-        """So are two that are less probable together."""
+        """Conditions that exclude pairs of events whose joint probability is below the threshold."""
         if self.threshold is None or self.threshold.least == 0:
             return
         uncertain = [variable for variable in graph.variables if self.catalog.is_uncertain(variable.stream)]
@@ -119,7 +120,7 @@ class _Doubts:
                 yield self._enough(Binary("*", _certainty(one), _certainty(other)))
 
     def _enough(self, probability: Expr) -> Expr:
-        """At least as probable as asked, less what rounding may have taken away."""
+        """The probability is at least the threshold, minus a tolerance for rounding."""
         assert self.threshold is not None
         return Binary(">=", probability, Literal(self.threshold.least * (1 - 1e-12)))
 
@@ -131,7 +132,7 @@ class _Doubts:
         )
 
     def _sure(self, absence: Absence) -> Absence:
-        """What is forbidden for sure: its events are real in every world, and nothing forbids it in any."""
+        """The certainly forbidden part: its events are certain, and no NOT inside it can apply."""
         graph = absence.graph
         variables = tuple(self._certain(variable) for variable in graph.variables)
         possible = tuple(
@@ -146,9 +147,9 @@ class _Doubts:
         return replace(variable, predicates=(*variable.predicates, Binary(">=", _certainty(variable), Literal(1.0))))
 
     def _threats(self, absence: Absence, whole: Graph, name: Doubt, against: Doubt | None) -> Iterator[Collection]:
-        """What may be forbidden and real, and what speaks against that.
+        """The forbidden matches that may be real, and the threats against them.
 
-        `whole` is the forbidden graph together with those around it that are threats as well.
+        `whole` is the forbidden graph merged with the threats around it.
         """
         own, inside = absence.graph.names, absence.graph.absences
         listed = replace(whole, absences=tuple(map(self._sure, inside)))
@@ -162,12 +163,12 @@ class _Doubts:
                 yield from self._threats(inner, _merged(whole, inner.graph), Doubt((*name.path, number)), name)
 
     def _doubtful(self, variable: Variable) -> Variable:
-        """What is certain forbids for sure, so that it need not be listed."""
+        """The variable with a condition that excludes certain events, which forbid the match already."""
         return replace(variable, predicates=(*variable.predicates, Binary("<", _certainty(variable), Literal(1.0))))
 
 
 def _merged(outer: Graph, inner: Graph) -> Graph:
-    """A graph together with one that it forbids: all of their events, bounds and conditions."""
+    """A graph merged with a graph that it forbids: all of their events, bounds and conditions."""
     names = {*outer.names, *(moment.name for moment in outer.moments)}
     return replace(
         inner,

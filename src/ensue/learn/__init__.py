@@ -1,6 +1,10 @@
-"""Learned refinement: who or what an event is likely to be, given its context."""
+"""Learned refinement: predict who or what an event is, given its context."""
 
 from ensue.learn.calibration import Evaluation
-from ensue.learn.refinement import Refinement, fit_refinement, load_refinement
+from ensue.learn.refinement import Refinement, fit, load
 
-__all__ = ["Evaluation", "Refinement", "fit_refinement", "load_refinement"]
+__all__ = ["Evaluation", "Refinement", "fit", "load"]
+
+
+def __dir__() -> list[str]:
+    return [*__all__]

@@ -1,4 +1,4 @@
-"""Whether predicted probabilities can be trusted: scores, reliability, and a picture of it."""
+"""Evaluate predicted probabilities: scores, reliability, and a plot."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ LARGEST_DOT, SMALLEST_DOT = 12.0, 3.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evaluation:
-    """How well a refinement told what events were whose label is known.
+    """How well a refinement predicted the known labels of events.
 
     `log_loss` and `brier` are means over the `events`; smaller is better, and 0 is perfect. `reliability` has a row for
-    each range of predicted probabilities, over all labels: what was `predicted` on average, and the share in which it
-    was `observed`. If both agree everywhere, the probabilities can be taken at their word. Events with a label that was
-    not in the archive are `unknown`, and in no other number.
+    each range of predicted probabilities, over all labels: the mean `predicted` probability, and the `observed` share.
+    If both agree everywhere, the probabilities are well calibrated. `unknown` counts events with a label that was not
+    in the training data; they are in no other number.
     """
 
     events: int
@@ -34,7 +34,7 @@ class Evaluation:
     reliability: pa.Table
 
     def __repr__(self) -> str:
-        unknown = f", and {self.unknown:,} of unknown labels" if self.unknown else ""
+        unknown = f", {self.unknown:,} with unknown labels" if self.unknown else ""
         lines = [f"Evaluation on {self.events:,} events{unknown}: log loss {self.log_loss:.4f}, Brier {self.brier:.4f}"]
         lines += [
             f"  {row['from']:.2f} to {row['to']:.2f}: predicted {row['predicted']:.3f}, "
@@ -44,7 +44,7 @@ class Evaluation:
         return "\n".join(lines)
 
     def plot(self, path: str | Path) -> Path:
-        """Draws the reliability into an SVG file: predicted against observed, dots as large as their counts say."""
+        """Write a reliability diagram to an SVG file: predicted against observed, with dots sized by count."""
         written = Path(path)
         written.write_text("\n".join(_svg(self)) + "\n", encoding="utf-8")
         return written
@@ -89,14 +89,14 @@ def _up(value: float) -> float:
     return MARGIN + SIZE * (1 - value)
 
 
-# --- How well predicted probabilities agree with what happened.
+# --- comparing predicted probabilities with known labels
 
 SMALLEST = np.finfo(np.float64).tiny
-"""What counts as the logarithm's argument where a probability is too small for a number."""
+"""Replaces probabilities that underflow to zero, before taking the logarithm."""
 
 
 def calibrate(model: Model, labels: pa.Array, counts: pa.Table, bins: int) -> Evaluation:
-    """Compares the model with the counts of events, some of which have a label that it knows."""
+    """Compare the model with the counts of events, some of which have a label that it knows."""
     codes = codes_in(counts.column("label").combine_chunks(), labels)
     numbers = counts.column("count").to_numpy().astype(np.float64)
     known = codes >= 0
@@ -118,7 +118,7 @@ def calibrate(model: Model, labels: pa.Array, counts: pa.Table, bins: int) -> Ev
 
 
 def _reliability(predicted: Floats, happened: Floats, tries: Floats, bins: int) -> pa.Table:
-    """Of each bin that something was predicted in: the mean prediction, and how often it came true."""
+    """Return, for each non-empty bin, the mean prediction and the observed share."""
     places = np.minimum((predicted * bins).astype(np.int64), bins - 1).ravel()
     number = sums_by_place(places, tries.ravel(), bins)
     filled = np.flatnonzero(number)
@@ -135,9 +135,9 @@ def _reliability(predicted: Floats, happened: Floats, tries: Floats, bins: int) 
 
 
 def split_counts(counts: pa.Table, share: float, seed: int) -> tuple[pa.Table, pa.Table]:
-    """Counts to learn from, and counts held out: each event is held out with this probability.
+    """Split counts into training and held-out counts: each event is held out with probability `share`.
 
-    Events of one context and label are alike, so that only the number of those held out is drawn.
+    Events with the same context and label are equal, so only the number of held-out events is random.
     """
     numbers = counts.column("count").to_numpy()
     held = np.random.default_rng(seed).binomial(numbers, share)

@@ -1,4 +1,4 @@
-"""Checks of what the user says about columns and numbers, before anything is counted."""
+"""Check column names and numbers that the user passes, and count the contexts of events."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ DERIVED = (refinement.HOUR, refinement.WEEKDAY, refinement.PREVIOUS)
 def checked_reading(
     schema: pa.Schema, label: object, context: object, time: object, partition_by: object, zone: object
 ) -> refinement.ContextColumns:
-    """What to read from tables of this schema."""
+    """Return the columns to read from tables of this schema."""
     check_duplicates(schema.names, "table")
     own_label = _checked_name(label, "label")
     own_time = None if time is None else _checked_name(time, "time")
     keys = () if partition_by is None else checked_names(partition_by, "partition_by")
     names = checked_names(context, "context")
     if not names:
-        raise SchemaError("no-context", "`context` names no feature", "name columns, 'hour', 'weekday' or 'previous'")
+        raise SchemaError("no-context", "`context` is empty", "pass column names, 'hour', 'weekday' or 'previous'")
     if own_label in names:
         raise SchemaError(
             "label-as-context",
-            f"column `{own_label}` is what is to be told, and no context",
-            "leave it out of `context`",
+            f"column `{own_label}` is the label and cannot be in `context`",
+            "remove it from `context`",
         )
     features = tuple(refinement.Feature(name, _kind_of_feature(name, schema)) for name in names)
     reading = refinement.ContextColumns(own_label, features, own_time, keys, _checked_zone(zone))
@@ -45,7 +45,7 @@ def checked_reading(
 
 
 def check_columns(schema: pa.Schema, reading: refinement.ContextColumns) -> None:
-    """A table has all columns that say in which context an event is, in types that can be read."""
+    """Check that a table has all columns of the context, in supported types."""
     check_duplicates(schema.names, "table")
     for feature in reading.features:
         if feature.kind == refinement.COLUMN:
@@ -60,8 +60,8 @@ def check_columns(schema: pa.Schema, reading: refinement.ContextColumns) -> None
             if kind_of(schema.field(name).type) is Kind.OTHER:
                 raise SchemaError(
                     "key-type",
-                    f"column `{name}` of the table holds {schema.field(name).type}, whose values cannot be compared",
-                    "name a column of numbers, text or times",
+                    f"column `{name}` of the table has type {schema.field(name).type}, whose values cannot be compared",
+                    "use a column of numbers, text or times",
                 )
 
 
@@ -70,7 +70,7 @@ def check_column(schema: pa.Schema, name: str, role: str) -> None:
         raise SchemaError(
             "no-such-column",
             f"the table has no column `{name}` for `{role}`; columns: {', '.join(schema.names)}",
-            did_you_mean(name, schema.names) or f"pass `{role}=` with one of them",
+            did_you_mean(name, schema.names) or f"pass one of these columns as `{role}=`",
         )
 
 
@@ -80,8 +80,8 @@ def check_category(schema: pa.Schema, name: str, role: str) -> None:
     if kind_of(kind) not in CATEGORIES:
         raise SchemaError(
             "category-type",
-            f"column `{name}` for `{role}` holds {readable_type(kind)}; text, integers and booleans can be counted",
-            "make it one of few values first: round it, or cut it into ranges",
+            f"column `{name}` for `{role}` is {readable_type(kind)}; expected text, integers or booleans",
+            "round the values, or group them into ranges first",
         )
 
 
@@ -91,19 +91,19 @@ def _check_time(schema: pa.Schema, name: str, clock: str | None) -> None:
     if kind_of(kind) is Kind.INTEGER and clock is not None:
         raise SchemaError(
             "no-clock",
-            f"{clock!r} is read off a clock, and column `{name}` holds integers",
-            "cast it to timestamps, or leave it out of `context`",
+            f"{clock!r} requires timestamps, but column `{name}` holds integers",
+            f"cast the column to timestamps, or remove {clock!r} from `context`",
         )
     if kind_of(kind) not in (Kind.INTEGER, Kind.TIMESTAMP, Kind.NULL):
         raise SchemaError(
             "time-type",
-            f"column `{name}` of the table holds {kind}, which is not a time",
-            "times are timestamps or integers",
+            f"column `{name}` of the table is {kind}; expected timestamps or integers",
+            "cast the column",
         )
 
 
 def _kind_of_feature(name: str, schema: pa.Schema) -> str:
-    """A column, or what can be derived; a column of that name comes first."""
+    """Return the kind of a feature: a column, or a derived feature if there is no such column."""
     if name in schema.names or name not in DERIVED:
         if name not in schema.names:
             raise SchemaError(
@@ -119,24 +119,24 @@ def _check_needs(reading: refinement.ContextColumns) -> None:
     for feature in reading.features:
         if feature.kind != refinement.COLUMN and reading.time is None:
             raise SchemaError(
-                "context-needs", f"{feature.name!r} needs the time of events", "pass `time=` with the column of times"
+                "context-needs", f"{feature.name!r} requires the time of events", "pass `time=` with the time column"
             )
     if reading.looks_back and not reading.partition_by:
         raise SchemaError(
             "context-needs",
-            "'previous' needs to know whose event was before",
-            "pass `partition_by=` with the columns whose events follow each other",
+            "'previous' requires `partition_by`",
+            "pass `partition_by=` with the columns that identify a sequence of events",
         )
 
 
 def _checked_name(name: object, role: str) -> str:
     if not isinstance(name, str):
-        raise SchemaError("column-name", f"`{role}` is the name of a column, not {name!r}", "pass a text")
+        raise SchemaError("column-name", f"`{role}` must be a column name, found {name!r}", "pass text")
     return name
 
 
 def checked_names(names: object, role: str) -> tuple[str, ...]:
-    """One name or several, each once."""
+    """Return one or several names as a tuple without duplicates."""
     given = tuple(names) if isinstance(names, Iterable) and not isinstance(names, str) else (names,)
     return tuple(dict.fromkeys(_checked_name(name, role) for name in given))
 
@@ -147,40 +147,40 @@ def _checked_zone(zone: object) -> str:
     except (ZoneInfoNotFoundError, ValueError, OSError) as unknown:
         raise SchemaError(
             "unknown-time-zone",
-            f"the time zone `{zone}` is not in the time zone database",
-            "name a zone such as 'UTC' or 'Europe/Berlin'",
+            f"unknown time zone `{zone}`",
+            "use a name such as 'UTC' or 'Europe/Berlin'",
         ) from unknown
 
 
 def checked_share(
     value: object, role: str, *, least: float = 0.0, most: float = 1.0, open_ended: bool = False
 ) -> float:
-    """A number between two others; the ends are allowed unless `open_ended`."""
+    """Check that a number is between two others; the bounds are allowed unless `open_ended`."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         number = float(value)
         if least < number < most if open_ended else least <= number <= most:
             return number
-    bounds = f"more than {least:g}" if open_ended else f"at least {least:g}"
+    bounds = f"greater than {least:g}" if open_ended else f"at least {least:g}"
     bounds += "" if most == float("inf") else f" and {'less than' if open_ended else 'at most'} {most:g}"
-    raise SchemaError("number-range", f"`{role}` is {bounds}, not {value!r}", "pass such a number")
+    raise SchemaError("number-range", f"`{role}` must be {bounds}, found {value!r}", "pass a number in this range")
 
 
 def checked_number(value: object, role: str, least: int = 1) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise LimitError("limit-type", f"`{role}` is a number, at least {least}, not {value!r}")
+        raise LimitError("limit-type", f"`{role}` must be an integer of at least {least}, found {value!r}")
     return value
 
 
-# --- Counting the contexts of events, in this process or on Spark.
+# --- counting contexts, in this process or on Spark
 
 
 def is_frame(events: Any) -> bool:
-    """Whether this is one Spark DataFrame."""
+    """Return True for a single Spark DataFrame."""
     return not isinstance(events, Mapping) and are_frames(events)
 
 
 def opened(events: Any) -> tuple[TableKind | None, Any]:
-    """A DataFrame as it is, without a kind, or any other table as Arrow, with its kind."""
+    """Return a DataFrame unchanged, without a kind, or any other table as Arrow, with its kind."""
     if is_frame(events):
         return None, events
     kind = kind_of_table(events)
@@ -188,7 +188,7 @@ def opened(events: Any) -> tuple[TableKind | None, Any]:
 
 
 def schema_of(events: Any) -> pa.Schema:
-    """The columns of an opened table or DataFrame."""
+    """Return the columns of an opened table or DataFrame."""
     if is_frame(events):
         from ensue.runtimes.spark.refinement_tasks import columns_of
 
@@ -197,7 +197,7 @@ def schema_of(events: Any) -> pa.Schema:
 
 
 def count_events(events: Any, reading: refinement.ContextColumns, limit: int) -> pa.Table:
-    """How often each context came with each label, for those of an opened table or DataFrame whose label is known."""
+    """Count how often each context has each label, for events with a known label."""
     if is_frame(events):
         from ensue.runtimes.spark.refinement_tasks import count_frame
 
@@ -209,14 +209,14 @@ def count_events(events: Any, reading: refinement.ContextColumns, limit: int) ->
 
 
 def _check_size(counts: pa.Table, limit: int) -> None:
-    """A distribution over the labels for each context has to fit into memory."""
+    """Check that a distribution over the labels for each context fits into memory."""
     contexts = counts.group_by(counts.column_names[:-2]).aggregate([]).num_rows
     labels = len(counts.column("label").unique())
     if contexts * labels > limit:
         raise LimitError(
             "refinement-size",
             f"at least {contexts:,} contexts times {labels:,} labels are more than the limit of {limit:,}",
-            "name fewer features, or such with fewer values; or set a larger `limit=`",
+            "use fewer features, or features with fewer distinct values, or raise `most_counts=`",
         )
 
 

@@ -1,4 +1,4 @@
-"""A fitted refinement: what it knows, how it is applied, and how well it does."""
+"""Fitted refinements: fit, apply, evaluate, save and load them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ensue.arguments import helpful
 from ensue.engine.refinement import (
     ContextColumns,
     Expansion,
@@ -27,16 +28,17 @@ from ensue.expr.kinds import NUMBERS, Kind
 from ensue.expr.types import kind_of, readable_type
 from ensue.learn import inputs
 from ensue.learn.calibration import Evaluation, calibrate, split_counts
+from ensue.runtimes.tables import DescribedEvents
 
-LIMIT = 1_000_000
+MOST_COUNTS = 1_000_000
 BINS = 10
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Refinement:
-    """What events are likely to be, given their context: made by `ensue.fit_refinement` or `ensue.load_refinement`.
+    """Predicts the labels of events from their context. Created by `ensue.learn.fit` or `ensue.learn.load`.
 
-    `labels` are what an event can be. `evaluation` is that on the events held out, if there were any.
+    `labels` are the possible labels. `evaluation` is the evaluation on held-out events, if any were held out.
     """
 
     reading: ContextColumns
@@ -55,22 +57,22 @@ class Refinement:
 
     @property
     def context(self) -> tuple[str, ...]:
-        """The features that it looks at."""
+        """The features of the context."""
         return tuple(feature.name for feature in self.reading.features)
 
     def distribution(self, **context: object) -> dict[str, float]:
-        """How probable each label is in a context. A feature that is not named has a value that never came.
+        """Return the probability of each label in a context. A feature that is not given has an unseen value.
 
         >>> seen = pa.table({"who": ["alice", "alice", "bob"], "room": ["den", "den", "hall"]})
-        >>> from ensue.learn import fit_refinement
-        >>> fit_refinement(seen, label="who", context="room").distribution(room="den")
+        >>> from ensue.learn import fit
+        >>> fit(seen, label="who", context="room").distribution(room="den")
         {'alice': 0.875, 'bob': 0.125}
         """
         for name in context:
             if name not in self.context:
                 raise SchemaError(
                     "unknown-feature",
-                    f"there is no feature `{name}` in the context; features: {', '.join(self.context)}",
+                    f"unknown feature `{name}`; available: {', '.join(self.context)}",
                     did_you_mean(name, self.context),
                 )
         codes = [
@@ -91,25 +93,25 @@ class Refinement:
         id: str | Iterable[str] | None = None,
         minimum: float = 0.0,
     ) -> Any:
-        """Coarse events as alternatives: a row for each label that an event may have, in the order of the events.
+        """Expand coarse events into alternatives: one row for each possible label of an event, in the events' order.
 
-        `events` is a pyarrow, pandas or polars table, a Spark DataFrame or a stream. The result is of the same kind,
-        with the label in the column `type`, how probable it is in the column `probability`, and in the column
-        `alternatives` an id that the rows of one event share: ready for `ensue.detect(..., probability="probability",
+        `events` is a pyarrow, pandas or polars table, or a static or streaming Spark DataFrame. The result has the same
+        kind, with the label in the column `type`, its probability in the column `probability`, and in the column
+        `alternatives` an id that the rows of one event share. Pass it to `ensue.detect(..., probability="probability",
         alternatives="alternatives")`.
 
-        With `coarse`, only events of these types are refined, and all others stay as they are. An event whose label is
-        known (in the column that was `label` when fitting, if there is one) stays one row, of that type.
-        `probability` and `alternatives` name columns that the events have already: the probabilities are multiplied,
-        and what excluded each other still does. Labels less probable than `minimum` are left out; what is missing to 1
-        is the probability that it was none of the others.
+        With `coarse`, only events of these types are refined; all others stay unchanged. An event whose label is known
+        (in the `label` column used for fitting, if the table has it) stays one row with that type. `probability` and
+        `alternatives` name existing columns of the events: the probabilities are multiplied, and existing alternatives
+        still exclude each other. Labels with a probability below `minimum` are dropped; the remaining probabilities
+        then sum to less than 1, and the rest is the probability of none of them.
 
-        `id` names columns that tell events apart. Without it all columns do so, and equal events are counted; on a
-        stream, where they are not, events that are equal in all columns would be one.
+        `id` names the columns that identify an event. Without it, all columns identify the event, and equal events are
+        numbered. On a stream they are not numbered: events that are equal in all columns count as one.
 
         >>> seen = pa.table({"who": ["alice", "alice", "bob"], "room": ["den", "den", "hall"]})
-        >>> from ensue.learn import fit_refinement
-        >>> found = fit_refinement(seen, label="who", context="room").apply(pa.table({"t": [1], "room": ["den"]}))
+        >>> from ensue.learn import fit
+        >>> found = fit(seen, label="who", context="room").apply(pa.table({"t": [1], "room": ["den"]}))
         >>> found.drop_columns("alternatives").to_pylist()[0]
         {'t': 1, 'room': 'den', 'type': 'alice', 'probability': 0.875}
         """
@@ -132,32 +134,32 @@ class Refinement:
             return expand_frame(given, expansion)
         return kind.from_arrow(expansion.expand(given))
 
-    def evaluate(self, events: Any, *, bins: int = BINS, limit: int = LIMIT) -> Evaluation:
-        """Compares the predictions with events whose label is known, of a table or DataFrame; others are left out.
+    def evaluate(self, events: Any, *, bins: int = BINS, most_counts: int = MOST_COUNTS) -> Evaluation:
+        """Compare the predictions with events of a table or DataFrame; events without a label are ignored.
 
-        Take events that were not used for fitting: later ones, say. `bins` is the number of ranges of the reliability.
+        Use events that were not used for fitting, for example later ones. `bins` is the number of reliability ranges.
         """
         _, given = inputs.opened(events)
         schema = inputs.schema_of(given)
         inputs.check_category(schema, self.reading.label, "label")
         inputs.check_columns(schema, self.reading)
-        counts = inputs.count_events(given, self.reading, inputs.checked_number(limit, "limit"))
+        counts = inputs.count_events(given, self.reading, inputs.checked_number(most_counts, "most_counts"))
         return evaluated(self, counts, inputs.checked_number(bins, "bins"))
 
     def save(self, path: str | Path) -> Path:
-        """Writes it to a JSON file, for `ensue.load_refinement`."""
+        """Write the refinement to a JSON file that `ensue.learn.load` reads."""
         from ensue.learn.refinement import write_refinement
 
         return write_refinement(self, Path(path))
 
 
 def evaluated(refinement: Refinement, counts: pa.Table, bins: int = BINS) -> Evaluation:
-    """How well the refinement tells the labels of events, given as counts."""
+    """Evaluate the refinement on counts of labelled events."""
     labels = pa.array(refinement.labels)
     if not pc.any(pc.is_in(counts.column("label"), value_set=labels), min_count=0).as_py():
         raise SchemaError(
             "no-labels",
-            f"no event has a label of the refinement in column `{refinement.reading.label}`",
+            f"no event has a known label in column `{refinement.reading.label}`",
             f"labels: {', '.join(refinement.labels)}",
         )
     return calibrate(refinement.model, labels, counts, bins)
@@ -183,8 +185,8 @@ def _check_expansion(schema: pa.Schema, expansion: Expansion) -> None:
         elif role in schema.names:
             raise SchemaError(
                 "reserved-column",
-                f"the table has a column `{role}`, which is a column of the result",
-                f'pass `{role}="{role}"` if it says so of the events already, or rename it',
+                f"the table already has a column `{role}`, which the result adds",
+                f'pass `{role}="{role}"` if it has this meaning for the events, or rename it',
             )
     if expansion.alternatives is not None:
         inputs.check_category(schema, expansion.alternatives, "alternatives")
@@ -193,8 +195,8 @@ def _check_expansion(schema: pa.Schema, expansion: Expansion) -> None:
         if kind_of(kind) not in (*NUMBERS, Kind.NULL):
             raise SchemaError(
                 "probability-type",
-                f"column `{expansion.probability}` of the table holds {kind}, which is no probability",
-                "probabilities are numbers between 0 and 1",
+                f"column `{expansion.probability}` must be numeric to be used as a probability, but is {kind}",
+                "use numbers between 0 and 1",
             )
     for name in expansion.id or ():
         inputs.check_column(schema, name, "id")
@@ -203,13 +205,13 @@ def _check_expansion(schema: pa.Schema, expansion: Expansion) -> None:
 __all__ = ["Refinement"]
 
 
-# --- Refinements as JSON files.
+# --- JSON files
 
 FORMAT, VERSION = "ensue-refinement", 1
 
 
 def write_refinement(refinement: Refinement, path: Path) -> Path:
-    """Writes the file, whole or not at all."""
+    """Write the file completely or not at all."""
     evaluation = refinement.evaluation
     content = {
         "format": FORMAT,
@@ -244,43 +246,43 @@ def _written_logistic(model: Model) -> dict[str, Any] | None:
     }
 
 
-def load_refinement(path: str | Path) -> Refinement:
-    """The refinement that `Refinement.save` wrote to a file.
+def load(path: str | Path) -> Refinement:
+    """Load a refinement that `Refinement.save` wrote to a file.
 
     >>> import tempfile
-    >>> from ensue.learn import fit_refinement
+    >>> from ensue.learn import fit
     >>> seen = pa.table({"who": ["alice", "alice", "bob"], "room": ["den", "den", "hall"]})
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     load_refinement(fit_refinement(seen, label="who", context="room").save(f"{folder}/who.json"))
+    ...     load(fit(seen, label="who", context="room").save(f"{folder}/who.json"))
     Refinement of `who` to 2 labels by room, from 3 events
     """
     content = _content(Path(path))
     try:
         return _read(content)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, pa.ArrowException) as error:
-        raise _not_a_refinement(f"`{path}` lacks parts of a refinement") from error
+        raise _not_a_refinement(f"`{path}` is not a complete refinement") from error
 
 
 def _content(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise _not_a_refinement(f"there is no file `{path}`") from error
+        raise _not_a_refinement(f"file `{path}` does not exist") from error
     except (OSError, ValueError) as error:
-        raise _not_a_refinement(f"`{path}` is no JSON file") from error
+        raise _not_a_refinement(f"`{path}` is not a JSON file") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise _not_a_refinement(f"`{path}` holds no refinement")
+        raise _not_a_refinement(f"`{path}` does not contain a refinement")
     if content.get("version") != VERSION:
         raise StateError(
             "refinement-version",
-            f"`{path}` is of version {content.get('version')!r}, and this Ensue reads version {VERSION}",
-            "fit and save it again, or use the Ensue that wrote it",
+            f"`{path}` has version {content.get('version')!r}, but this release of Ensue reads version {VERSION}",
+            "fit and save it again, or use the release that wrote it",
         )
     return content
 
 
 def _not_a_refinement(message: str) -> StateError:
-    return StateError("not-a-refinement", message, "pass a file that `Refinement.save` wrote")
+    return StateError("not-a-refinement", message, "pass a file written by `Refinement.save`")
 
 
 def _read(content: dict[str, Any]) -> Refinement:
@@ -314,13 +316,14 @@ def _read_evaluation(given: dict[str, Any] | None) -> Evaluation | None:
     return Evaluation(given["events"], given["unknown"], given["log_loss"], given["brier"], reliability)
 
 
-# --- Fitting a refinement to archived events: `ensue.fit_refinement`.
+# --- `ensue.learn.fit`
 
 COUNTS, LOGISTIC = "counts", "logistic"
 MODELS = (COUNTS, LOGISTIC)
 
 
-def fit_refinement(
+@helpful
+def fit(
     events: Any,
     *,
     label: str,
@@ -332,30 +335,33 @@ def fit_refinement(
     smoothing: float = 1.0,
     holdout: float | None = None,
     seed: int = 0,
-    limit: int = LIMIT,
+    most_counts: int = MOST_COUNTS,
 ) -> Refinement:
-    """Learns from archived events who or what an event is likely to be, given its context.
+    """Learn from archived events who or what an event is, given its context.
 
-    `events` is a pyarrow, pandas or polars table or a Spark DataFrame. The column `label` says what an event was; rows
-    without it are left out. `context` lists features, the most telling first: columns of text, integers or booleans,
-    and, where there is no column of that name, "hour" and "weekday" (Monday is 0) of the column `time`, and
-    "previous": the last known label at an earlier time among the events with the same `partition_by`. Instants are read
-    on the clocks of `zone`. A missing value is a value like any other.
+    `events` is a pyarrow, pandas or polars table or a Spark DataFrame. The column `label` has the known labels; rows
+    without a label are ignored. `context` lists features, the most informative first: columns of text, integers or
+    booleans, and, if there is no column of that name, "hour" and "weekday" (Monday is 0) of the column `time`, and
+    "previous", the last known label at an earlier time among the events with the same `partition_by`. Timestamps with a
+    time zone are converted to local time in `zone`. A missing value counts as a separate value.
 
-    The model "counts" smooths the counts of each context with the distribution of the context without its last
-    feature, with the weight of so many events as `smoothing` says. "logistic" is a classifier of Spark ML for
-    DataFrames, in which each feature has a weight of its own; `smoothing` is the strength of its ridge.
+    The model "counts" smooths the counts of each context with the distribution of the context without its last feature;
+    `smoothing` is the weight of this distribution as a number of events. "logistic" is a Spark ML classifier for
+    DataFrames with a weight for each feature; `smoothing` is the strength of its ridge penalty.
 
-    With `holdout`, each event is held out with this probability, drawn by `seed`, and the `evaluation` of the result
-    is that on those. At most so many contexts times labels as `limit` says are kept.
+    With `holdout`, each event is held out with this probability, drawn with `seed`, and `evaluation` of the result is
+    the evaluation on these events. `most_counts` is the maximum number of contexts times labels.
 
     >>> seen = pa.table({"who": ["alice", "alice", "bob"], "room": ["den", "den", "hall"]})
-    >>> fit_refinement(seen, label="who", context="room")
+    >>> fit(seen, label="who", context="room")
     Refinement of `who` to 2 labels by room, from 3 events
     """
     strength = inputs.checked_share(smoothing, "smoothing", most=float("inf"), open_ended=True)
     share = None if holdout is None else inputs.checked_share(holdout, "holdout", open_ended=True)
-    drawn, most = inputs.checked_number(seed, "seed", least=0), inputs.checked_number(limit, "limit")
+    drawn, most = inputs.checked_number(seed, "seed", least=0), inputs.checked_number(most_counts, "most_counts")
+    if isinstance(events, DescribedEvents):
+        own = events.columns.time
+        events, time = events.table, own if time is None and isinstance(own, str) else time
     _check_model(model, events)
     _, given = inputs.opened(events)
     reading = inputs.checked_reading(inputs.schema_of(given), label, context, time, partition_by, zone)
@@ -367,8 +373,8 @@ def fit_refinement(
     if not held.num_rows:
         raise SchemaError(
             "nothing-held-out",
-            f"there are so few events that none was held out with `holdout={share:g}`",
-            "pass more events, or a larger share; or evaluate on others with `Refinement.evaluate`",
+            f"no event was held out with `holdout={share:g}`: too few events",
+            "pass more events or a larger share, or evaluate on other events with `Refinement.evaluate`",
         )
     return replace(refinement, evaluation=evaluated(refinement, held))
 
@@ -378,14 +384,14 @@ def _fitted(events: Any, reading: ContextColumns, counts: pa.Table, model: str, 
     if not labels:
         raise SchemaError(
             "no-labels",
-            f"no event to learn from has a label in column `{reading.label}`",
-            "pass archived events of which it is known what they were",
+            f"no event has a label in column `{reading.label}`",
+            "pass archived events with known labels",
         )
     if len(labels) == 1:
         raise SchemaError(
             "one-label",
-            f"all events to learn from are `{labels[0]}` by column `{reading.label}`: nothing to tell apart",
-            "pass archived events of at least two labels",
+            f"all events have the same label `{labels[0]}` in column `{reading.label}`",
+            "pass archived events with at least two labels",
         )
     return Refinement(reading, tuple(labels), _model(events, counts, labels, model, smoothing), counts, smoothing)
 
@@ -402,12 +408,12 @@ def _check_model(model: object, events: Any) -> None:
     if model not in MODELS:
         raise SchemaError(
             "model-name",
-            f"{model!r} is no model; models: {', '.join(repr(name) for name in MODELS)}",
-            did_you_mean(model, MODELS) if isinstance(model, str) else "pass one of them",
+            f"unknown model {model!r}; available: {', '.join(repr(name) for name in MODELS)}",
+            did_you_mean(model, MODELS) if isinstance(model, str) else "pass one of these models",
         )
     if model == LOGISTIC and not inputs.is_frame(events):
         raise SchemaError(
             "logistic-table",
-            "the model 'logistic' is fitted by Spark, to a DataFrame",
-            "pass `spark.createDataFrame(...)` of the table; the fitted model needs no Spark",
+            "the model 'logistic' requires a Spark DataFrame",
+            "convert the table with `spark.createDataFrame(...)`; the fitted model does not need Spark",
         )

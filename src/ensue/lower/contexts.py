@@ -1,7 +1,7 @@
-"""The contexts of SNOOP as statements: one declared stream for each operator, so that each chooses among pairs.
+"""Lower the contexts of SNOOP to statements: one declared stream per operator, which chooses among pairs.
 
 `SEQ(SEQ(x, y), z) MATCH RECENT` becomes a stream of the chosen pairs of `x` and `y`, and a pattern over its events and
-`z`. An event of such a stream carries, under names like `a.price`, what is asked of the variables below it.
+`z`. The events of such a stream have columns such as `a.price` for the fields that later operators use.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MATCH = Result()
 
 
 def resolve_contexts(statements: patterns.AnyStatements) -> patterns.AnyStatements:
-    """The statements, with several in the place of each one whose policy is a context."""
+    """The statements, with each one whose policy is a context replaced by several."""
     resolved: list[patterns.PatternQuery] = []
     prefixes: set[str] = set()
     for query in statements.statements:
@@ -42,7 +42,7 @@ def resolve_contexts(statements: patterns.AnyStatements) -> patterns.AnyStatemen
 
 @dataclass(slots=True)
 class _Columns:
-    """What the columns are called that streams carry, each by the variable and the field or mark that it stands for."""
+    """The names of the columns of the streams, by variable and field or mark."""
 
     taken: set[str]
     names: dict[tuple[Name, str | patterns.Mark], str] = field(default_factory=dict)
@@ -60,10 +60,10 @@ class _Columns:
 
 @dataclass(frozen=True, slots=True)
 class _Operand:
-    """What an operator gets: events of a stream, and what is known of the variables they stand for.
+    """An operand of an operator: events of a stream, and the variables that they contain.
 
-    `simple` events are of the user's own streams; others carry columns. `leading` and `trailing` are the NOTs at its
-    edges, which the operators around it judge. `optional` variables may be unbound, `lists` are lists.
+    `simple` events are events of the user's streams; others have carried columns. `leading` and `trailing` are the NOTs
+    at its edges, which the operators around it evaluate. `optional` variables may be unbound, `lists` are lists.
     """
 
     event: patterns.Event
@@ -82,11 +82,11 @@ class _Operand:
         return self.event.variable
 
     def named(self, intervals: tuple[Name, ...]) -> _Operand:
-        """The same with further AS names."""
+        """The operand with more AS names."""
         return replace(self, intervals=(*self.intervals, *intervals))
 
     def value(self, wanted: expression_nodes.Field) -> expression_nodes.Field:
-        """What stands for a field of a variable or AS name."""
+        """The field that replaces a field of a variable or AS name."""
         if wanted.variable in self.intervals:
             return expression_nodes.Field(self.handle, wanted.name, wanted.span)
         if self.simple or wanted.variable is None:
@@ -94,13 +94,13 @@ class _Operand:
         return expression_nodes.Field(self.handle, self.columns.of(wanted.variable, wanted.name), wanted.span)
 
     def mark(self, name: Name, mark: patterns.Mark) -> expression_nodes.Field:
-        """What its events say of a variable."""
+        """The field with a mark of a variable."""
         return expression_nodes.Field(self.handle, self.columns.of(name, mark))
 
 
 @dataclass(frozen=True, slots=True)
 class _Stage:
-    """One operator over its operands, before it is decided whether its matches become a stream.
+    """One operator with its operands. Its matches may become a stream.
 
     `intervals` are the AS names of its matches.
     """
@@ -114,10 +114,10 @@ class _Stage:
 
 _APART = (patterns.Event, patterns.Seq, patterns.Or, patterns.Not, patterns.Within, patterns.NamedPattern)
 _SEPARATE = ("RELATIVE", "APERIODIC", "UNLESS")
-"""The operators whose operands lie one after the other."""
+"""The operators whose operands follow one another."""
 
 _AROUND = ("APERIODIC", "NOTPRECEDES")
-"""The operators whose forbidden events may lie among those of their operands, or end with them."""
+"""The operators whose forbidden events may be between the events of their operands, or end with them."""
 
 
 def _keeps_apart(pattern: patterns.Pattern) -> bool:
@@ -131,7 +131,7 @@ def _keeps_apart(pattern: patterns.Pattern) -> bool:
 
 @dataclass(slots=True)
 class _Resolver:
-    """Resolves one query; `prefix` is what its streams are called by."""
+    """Lowers one query; `prefix` starts the names of its streams."""
 
     written: patterns.PatternQuery
     source: Source | None
@@ -152,7 +152,7 @@ class _Resolver:
             uses = Counter(bound.values())
             self.shared = frozenset(name for name, stream in bound.items() if uses[stream] > 1)
 
-    # -- the parts of the query ----------------------------------------------------------------------------------------
+    # --- The parts of the query
 
     @property
     def _same(self) -> tuple[str, ...]:
@@ -165,11 +165,11 @@ class _Resolver:
 
     @property
     def _handed_on(self) -> tuple[str, ...]:
-        """The columns that every stream has under their own names."""
+        """The columns that all streams have under their own names."""
         return tuple(dict.fromkeys((*self.written.partition_by, *self._same)))
 
     def _asked(self, name: Name) -> tuple[expression_nodes.Field, ...]:
-        """The fields of a variable or AS name that something later may ask for, each where it is asked for first."""
+        """The fields of a variable or AS name that are used later, each where it is used first."""
         expressions = [
             *expression_nodes.conjuncts(self.written.where),
             *(column.expression for column in self.written.returns),
@@ -184,10 +184,10 @@ class _Resolver:
             fields.append(expression_nodes.Field(name, WHOLE_EVENT))
         return tuple({part.name: part for part in (expression_nodes.Field(name, "s"), *reversed(fields))}.values())
 
-    # -- resolving -----------------------------------------------------------------------------------------------------
+    # --- Lowering
 
     def resolved(self) -> list[patterns.PatternQuery]:
-        """The statements that stand for the query, what a statement uses before it."""
+        """The statements that replace the query, each after those that it uses."""
         stage = self._outermost(self.written.pattern, _given(self.written.within))
         if isinstance(stage, _Operand):
             stage = self._with_edges(stage)
@@ -202,14 +202,14 @@ class _Resolver:
         return [*self.stages, final]
 
     def _outermost(self, pattern: patterns.Pattern, windows: tuple[patterns.Window, ...]) -> _Stage | _Operand:
-        """The outermost operator; its own matches are the result unless something has to be judged after the choice."""
+        """The outermost operator. Its matches are the result unless something is evaluated after the choice."""
         found = self._read(pattern, windows)
         if isinstance(found, _Operand):
             return found
         return self._emit(found) if self.written.policy == patterns.CUMULATIVE else found
 
     def _with_edges(self, operand: _Operand) -> _Stage:
-        """The result over the events of one stream, with the NOTs at the edges of everything."""
+        """The result over the events of one stream, with the NOTs at the edges of the whole pattern."""
         edges = (*operand.leading, *operand.trailing)
         pattern: patterns.Pattern = operand.event
         if edges:
@@ -234,7 +234,7 @@ class _Resolver:
     def _read(
         self, pattern: patterns.Pattern, windows: tuple[patterns.Window, ...], intervals: tuple[Name, ...] = ()
     ) -> _Operand | _Stage:
-        """A part with the windows around it and its AS names, which are bound with the last of its items."""
+        """Lower a part with the windows around it and its AS names, which are bound with the last of its items."""
         match pattern:
             case patterns.Event():
                 assert pattern.variable is not None
@@ -252,7 +252,7 @@ class _Resolver:
             case patterns.Operation():
                 return self._operation(pattern, windows, intervals)
             case _:
-                raise AssertionError("checked before")
+                raise AssertionError("the gate refuses this pattern")
 
     def _windowed(
         self, pattern: patterns.Within, windows: tuple[patterns.Window, ...], intervals: tuple[Name, ...]
@@ -352,25 +352,25 @@ class _Resolver:
         return self._stage(replace(pattern, items=tuple(events)), operands, windows, beside, intervals)
 
     def _check_forbidden(self, pattern: patterns.Pattern, operand: _Operand, word: str) -> None:
-        """What must not happen among the events of a composite cannot be told apart from these."""
+        """Forbidden events of a stream cannot be distinguished from the events of a composite of the same stream."""
         own = frozenset(self.streams[name] for name in operand.names if name in self.streams)
         clash = sorted(
             {node.stream for node in patterns.walk(pattern) if isinstance(node, patterns.Event)} & own, key=str
         )
         if clash and not operand.simple:
             raise self._shared(
-                f"{word} forbids events of `{clash[0]}`, and the composite beside them is made of such events",
+                f"{word} forbids events of `{clash[0]}`, but its other operand contains such events",
                 pattern.span,
             )
 
     def _shared(self, message: str, span: Span | None) -> QueryError:
-        hint = "declare the composite as a STREAM of its own, without the policy, or choose another policy"
+        hint = "declare the nested part as a STREAM without the policy, or use another policy"
         return QueryError(
-            [Problem("policy-shared", f"under MATCH {self.written.policy}: {message}", span, hint=hint)], self.source
+            [Problem("policy-shared", f"with MATCH {self.written.policy}, {message}", span, hint=hint)], self.source
         )
 
     def _inner(self, item: patterns.Pattern, windows: tuple[patterns.Window, ...], word: str) -> _Operand:
-        """An operand that leaves no NOT to be judged by others."""
+        """An operand without NOTs at its edges."""
         operand = self._operand(item, windows)
         left = (*operand.leading, *operand.trailing)
         if left:
@@ -382,10 +382,10 @@ class _Resolver:
             [
                 Problem(
                     "policy-negation",
-                    f"under MATCH {self.written.policy} a NOT stands between items of SEQ or at the edges of the whole "
-                    f"pattern, not in {word}",
+                    f"with MATCH {self.written.policy}, NOT is only allowed between items of SEQ or at the edges of "
+                    f"the whole pattern, not in {word}",
                     negation.span,
-                    hint="declare that part as a STREAM of its own, without the policy, and use its events here",
+                    hint="declare that part as a STREAM without the policy, and use its events here",
                 )
             ],
             self.source,
@@ -395,12 +395,12 @@ class _Resolver:
         return found if isinstance(found, _Operand) else self._emit(found)
 
     def _told_apart(self, operands: tuple[_Operand, ...]) -> tuple[_Operand, ...]:
-        """The operands, those as streams that have to say which events they are made of."""
+        """The operands. Those whose events may be shared become streams that record their events."""
         if len(operands) < 2 or all(operand.simple for operand in operands) or not self._meeting(operands):
             return operands
         if self.written.policy == patterns.CUMULATIVE:
             raise self._shared(
-                "two operands that overlap cannot both be made of events of one stream",
+                "two operands that overlap cannot both contain events of the same stream",
                 self.written.policy_span or self.written.span,
             )
         return tuple(
@@ -417,7 +417,7 @@ class _Resolver:
             if {x, y} <= self.shared and self.streams[x] == self.streams[y]
         ]
 
-    # -- stages --------------------------------------------------------------------------------------------------------
+    # --- Stages
 
     def _stage(
         self,
@@ -436,7 +436,7 @@ class _Resolver:
     def _conditions(
         self, operands: tuple[_Operand, ...], beside: Sequence[patterns.Pattern], intervals: tuple[Name, ...] = ()
     ) -> expression_nodes.Expr | None:
-        """The conjuncts that are judged here: those whose names are all bound now, and not before."""
+        """The conjuncts that are evaluated here: those whose names are all bound now, but not earlier."""
         forbidden = frozenset(name for part in beside for name in names_in(part))
         bound = frozenset(name for operand in operands for name in (*operand.names, *operand.intervals))
         bound |= forbidden.union(intervals)
@@ -455,7 +455,7 @@ class _Resolver:
         return reduce(lambda left, right: expression_nodes.Binary("and", left, right), found) if found else None
 
     def _distinct(self, operands: tuple[_Operand, ...]) -> Iterator[expression_nodes.Expr]:
-        """That variables of two operands bind different events, where these are no streams of the user's own."""
+        """The conditions that variables of two operands bind different events, unless both operands are simple."""
         if len(operands) != 2 or any(operand.simple for operand in operands):
             return
         for x, y in self._meeting(operands):
@@ -471,17 +471,17 @@ class _Resolver:
             [
                 Problem(
                     "policy-negation",
-                    f"under MATCH {self.written.policy} a NOT is judged with the items beside it, and this condition "
-                    "names a later one",
+                    f"with MATCH {self.written.policy}, a NOT is evaluated with the items next to it, but this "
+                    "condition uses a later item",
                     conjunct.span,
-                    hint="relate the forbidden event to the items beside it only",
+                    hint="compare the forbidden event only with the items next to it",
                 )
             ],
             self.source,
         )
 
     def _about(self, conjunct: expression_nodes.Expr, operands: tuple[_Operand, ...]) -> expression_nodes.Expr:
-        """A conjunct in terms of the operands; it says nothing where a branch it names was not taken."""
+        """A conjunct over the operands. It is true if it uses a branch that was not taken."""
         result = self._expression(conjunct, operands, in_where=True)
         for operand in operands:
             for name in in_order(expression_nodes.variables_of(conjunct) & operand.optional):
@@ -541,9 +541,9 @@ class _Resolver:
         if name is not None and name in holders and not holders[name].simple:
             problem = Problem(
                 "policy-lineage",
-                f"under MATCH {self.written.policy} the lineage of `{name}` by itself is not kept",
+                f"with MATCH {self.written.policy}, the lineage of the single variable `{name}` is not available",
                 call.span,
-                hint="ask for that of the whole match: `lineage()`",
+                hint="use `lineage()`, the lineage of the whole match",
             )
             raise QueryError([problem], self.source)
 
@@ -552,16 +552,16 @@ class _Resolver:
             [
                 Problem(
                     "policy-list",
-                    f"under MATCH CUMULATIVE `{part.variable}` is a list where this condition is judged",
+                    f"with MATCH CUMULATIVE, `{part.variable}` is a list in this condition",
                     part.span,
-                    hint=f"aggregate it: `max({part.variable}.{part.name})`, say",
+                    hint=f"use an aggregate, for example `max({part.variable}.{part.name})`",
                 )
             ],
             self.source,
         )
 
     def _emit(self, stage: _Stage) -> _Operand:
-        """Declares the stream of the matches that a stage chooses."""
+        """Declare the stream of the matches that a stage chooses."""
         name = ContextStage(self.prefix, len(self.stages) + 1)
         cumulative = self.written.policy == patterns.CUMULATIVE and len(stage.operands) == 2 and not stage.branches
         listed = frozenset(initiating_names(stage.pattern)) if cumulative else frozenset[Name]()
@@ -603,7 +603,7 @@ class _Resolver:
     def _carried(
         self, stage: _Stage, listed: frozenset[Name]
     ) -> Iterator[tuple[patterns.CarriedColumn, expression_nodes.Expr]]:
-        """The columns of the stream of a stage that stand for variables, and their values."""
+        """The columns of the stream of a stage for fields and marks of variables, and their values."""
         for operand in stage.operands:
             for name in (*operand.names, *operand.intervals):
                 for asked in self._asked(name):
@@ -625,7 +625,7 @@ class _Resolver:
         return patterns.CarriedColumn(self.columns.of(name, wanted), name, wanted)
 
     def _common(self, name: str, stage: _Stage, listed: frozenset[Name] = frozenset()) -> expression_nodes.Expr:
-        """A column on which all events agree."""
+        """A column that is equal in all events."""
         fields = tuple(
             expression_nodes.Call("first", (expression_nodes.Field(operand.handle, name),))
             if operand.handle in listed
@@ -634,7 +634,7 @@ class _Resolver:
         )
         return expression_nodes.Call("coalesce", fields) if stage.branches and len(fields) > 1 else fields[0]
 
-    # -- the result ----------------------------------------------------------------------------------------------------
+    # --- The result
 
     def _returns(self, stage: _Stage) -> tuple[patterns.Return, ...]:
         if self.written.returns:
@@ -669,14 +669,14 @@ def _identity(name: Name, operand: _Operand) -> expression_nodes.Expr:
 
 
 def _where_bound(value: expression_nodes.Expr, name: Name, operand: _Operand) -> expression_nodes.Expr:
-    """The value, or as a list of it or of nothing where a branch may not have been taken."""
+    """The value, or a list with zero or one value if its branch is optional."""
     if name not in operand.optional or name in operand.lists:
         return value
     return expression_nodes.Gather((value,), operand.mark(name, patterns.Mark.BOUND))
 
 
 def _words(stage: _Stage) -> str:
-    """What the events of an operator are made of, as the operators around it speak of them."""
+    """The parts of the events of an operator, as a text for messages."""
     words = [_word(operand.event) for operand in stage.operands]
     if len(words) == 1:
         return words[0]

@@ -1,7 +1,7 @@
-"""What the operators mean in terms of items and relations between their ends (docs/semantics.md, sections 6 and 7).
+"""Expand operators to items and relations between their ends (docs/semantics.md, sections 6 and 7).
 
-After this, a pattern holds no `Operation`: each is an OR, an AND, a SEQ or a `Related`. The parts that must not happen
-are NOTs and those of which a list is made are collections, so that whoever looks for scopes finds them.
+An expanded pattern has no `Operation`: each becomes an OR, an AND, a SEQ or `RelatedItems`. Forbidden parts become NOTs
+and parts that are listed become collections, so that they are scopes.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ MOMENT = patterns.Place(patterns.TIMER, "e")
 
 
 def expand_query(query: patterns.PatternQuery) -> patterns.PatternQuery:
-    """The query with every operator replaced by what it means."""
+    """The query with all operators expanded."""
     pattern = expand_pattern(query.pattern)
     return query if pattern is query.pattern else replace(query, pattern=pattern)
 
 
 def expand_pattern(pattern: patterns.Pattern) -> patterns.Pattern:
-    """The pattern with every operator replaced by what it means."""
+    """The pattern with all operators expanded."""
     if not any(isinstance(part, patterns.Operation) for part in patterns.walk(pattern)):
         return pattern
     numbers = count(1)
@@ -40,7 +40,7 @@ def expand_pattern(pattern: patterns.Pattern) -> patterns.Pattern:
 
 
 def as_written(pattern: patterns.Pattern) -> patterns.Pattern:
-    """The pattern with the operators that it was expanded from, for texts."""
+    """The pattern with its original operators, for messages."""
 
     def restore(part: patterns.Pattern) -> patterns.Pattern:
         if not isinstance(part, patterns.RelatedItems):
@@ -145,7 +145,7 @@ def _unless(operation: patterns.Operation, name: Name) -> patterns.Pattern:
 def _until_first(
     operation: patterns.Operation, x: patterns.Pattern, between: patterns.Pattern, z: patterns.Pattern
 ) -> patterns.RelatedItems:
-    """A first `z` after `x`, and something between the two."""
+    """The first `z` after `x`, and an item between the two."""
     relations = (
         before(FIRST_END, THIRD_START),
         before(FIRST_END, SECOND_START),
@@ -196,7 +196,7 @@ def _chain(operation: patterns.Operation, name: Name) -> patterns.Pattern:
 def _pair(
     *relations: patterns.Relation, ends: tuple[int, ...] = (1,)
 ) -> Callable[[patterns.Operation, Name], patterns.Pattern]:
-    """An operator of two items that is nothing but relations between them."""
+    """An operator that consists of two items and relations between them."""
 
     def meaning(operation: patterns.Operation, name: Name) -> patterns.Pattern:
         return patterns.RelatedItems(

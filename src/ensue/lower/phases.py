@@ -33,7 +33,7 @@ Rewrite: TypeAlias = "Callable[[Statements], Statements]"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Phase(Statements):
-    """Statements that went through a phase. They are equal to statements that say the same."""
+    """The statements after a phase. They are equal to `Statements` with the same contents."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Statements) and all(
@@ -45,22 +45,22 @@ class Phase(Statements):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CheckedProgram(Phase):
-    """Statements without a problem. Only `ensue.check.gate` makes them."""
+    """Statements without problems. Only `ensue.check.gate` creates them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoweredProgram(Phase):
-    """Statements in the forms that planning takes: patterns that declare streams or are results. Made by `lower`."""
+    """Statements in the forms that planning accepts: patterns that declare streams or are results. See `lower`."""
 
 
 def fields_of(statements: Statements) -> dict[str, Any]:
-    """What statements are made of, to make the same statements of the next phase."""
+    """The fields of statements, to create the statements of the next phase."""
     return {part.name: getattr(statements, part.name) for part in fields(Statements)}
 
 
 @dataclass(frozen=True, slots=True)
 class Lowering:
-    """A rewrite of a program by one law, which says what is the same as what."""
+    """A rewrite of a program by one law, an equation between two forms."""
 
     name: str
     law: str
@@ -101,34 +101,36 @@ LOWERINGS: tuple[Lowering, ...] = (
     RULES,
     Lowering(
         "contexts",
-        "under MATCH RECENT and the other contexts each operator is a stream of the matches that it chooses",
+        "with MATCH RECENT and the other contexts, each operator is a stream of the matches that it chooses",
         resolve_contexts,
     ),
 )
-"""From checked to lowered, in this order: rules have no contexts."""
+"""From checked to lowered, in this order. Rules have no contexts."""
 
 CATALOG_LOWERINGS: tuple[CatalogLowering, ...] = (
-    CatalogLowering("positions", "an attribute by its place is the column in that place of the table", with_attributes),
+    CatalogLowering(
+        "positions", "an attribute by position is the column at that position of the table", with_attributes
+    ),
     CatalogLowering(
         "keys",
         "the fields that all events of a rule share are its PARTITION BY",
         lambda statements, _: replace(statements, statements=with_keys(statements.statements)),
     ),
 )
-"""What planning does first, in this order: keys are found by the names of attributes."""
+"""The first steps of planning, in this order: finding keys needs the names of attributes."""
 
 GRAPH_LOWERINGS: tuple[GraphLowering, ...] = (
     GraphLowering("window", "PATTERN p WITHIN w is PATTERN (p WITHIN w)", whole_window),
-    GraphLowering("names", "an event without a variable has one of its own", name_anonymous),
+    GraphLowering("names", "an event without a variable gets a unique one", name_anonymous),
     GraphLowering(
-        "operators", "FOLLOWS(x, y, d) and the like are items and relations between their starts and ends", expand_query
+        "operators", "operators such as FOLLOWS(x, y, d) are items and relations between their ends", expand_query
     ),
 )
-"""What graphs are made of, in this order: what an operator means repeats the names in its items."""
+"""The rewrites before graphs are built, in this order: expanded operators repeat the names of their items."""
 
 
 def lower(statements: CheckedProgram) -> LoweredProgram:
-    """The one driver: every lowering in order.
+    """Apply all lowerings in order.
 
     >>> from ensue.check.gate import checked
     >>> from ensue.text.parser import parse_statements
@@ -140,7 +142,7 @@ def lower(statements: CheckedProgram) -> LoweredProgram:
 
 
 def lower_saved(statements: Statements) -> LoweredProgram:
-    """Statements of a saved state. They were checked when they were written; a head is a result only if they say so."""
+    """Lower the statements of a saved state. They are already checked, and contain a result for each wanted head."""
     lowered = lowered_forms(statements)
     made = [query for query in lowered.statements[len(statements.statements) :] if query.declares]
     return LoweredProgram(
@@ -149,24 +151,24 @@ def lower_saved(statements: Statements) -> LoweredProgram:
 
 
 def has_forms_to_lower(statements: Statements) -> bool:
-    """Whether some lowering has something to do: there are rules, or policies that are contexts."""
+    """Whether a lowering applies: the program has rules, or policies that are contexts."""
     return statements.ruleset is not None or any(query.policy in CONTEXTS for query in statements.statements)
 
 
 def lowered_forms(statements: Statements) -> Statements:
-    """What the lowerings make of statements in whatever phase; the gate looks at that before they are checked."""
+    """Apply the lowerings to statements of any phase. The gate uses this before the statements are checked."""
     for lowering in LOWERINGS:
         statements = lowering.apply(statements)
     return statements
 
 
 def rules_lowered(statements: CheckedProgram) -> CheckedProgram:
-    """The statements with rules as patterns and nothing else, for who speaks of patterns as they are written."""
+    """The statements with only their rules lowered, for callers that show patterns as written."""
     return resolve_rules(statements)
 
 
 def settle(statements: AnyStatements, attributes_of: AttributesOf) -> AnyStatements:
-    """The statements with every attribute by its name, and with the keys by which rules can be kept apart."""
+    """The statements with all attributes by name, and with the keys of rules."""
     if statements.ruleset is None:
         return statements
     settled: Any = statements
@@ -176,7 +178,7 @@ def settle(statements: AnyStatements, attributes_of: AttributesOf) -> AnyStateme
 
 
 def spelled_out(query: PatternQuery) -> PatternQuery:
-    """The query in the forms that graphs are made of."""
+    """The query in the forms that graphs are built from."""
     for spelling in GRAPH_LOWERINGS:
         query = spelling.apply(query)
     return query
@@ -184,7 +186,7 @@ def spelled_out(query: PatternQuery) -> PatternQuery:
 
 @dataclass(frozen=True, slots=True)
 class LoweringStage:
-    """A program after a lowering that changed it; the first is as it was written."""
+    """A program after a lowering that changed it. The first stage is the program as written."""
 
     name: str
     law: str
@@ -192,7 +194,7 @@ class LoweringStage:
 
 
 def stages(statements: CheckedProgram) -> Iterator[LoweringStage]:
-    """The program as it is written and after each lowering that changed it, as far as no table is needed.
+    """The program as written and after each lowering that changed it, without lowerings that need data.
 
     >>> from ensue.check.gate import checked
     >>> from ensue.text.parser import parse_statements
@@ -223,8 +225,10 @@ def _of_each(spelling: GraphLowering) -> Rewrite:
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Without a search for garbage, while values are made that stay: it would look through all of them again and again,
-    which takes a fifth of the time of a program of a thousand patterns."""
+    """Pause garbage collection while many long-lived values are created.
+
+    For a program of a thousand patterns, this saves a fifth of the time.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:

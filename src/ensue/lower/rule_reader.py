@@ -1,6 +1,6 @@
-"""One rule as statements: its body as the items of a `Related`, what it says of time as relations between their ends.
+"""Lower one rule to statements: its body becomes `RelatedItems`, with relations between the ends of the items.
 
-A row of a table goes with an event by way of a stream of its own.
+An event that is joined with a row of a table becomes an event of a separate stream.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SIDES = {
     "from_start": (("s", 0), ("s", 1)),
     "from_start_backward": (("s", -1), ("s", 0)),
 }
-"""Of each timer the end of its item that its start and its end go by, and whether they lie after or before it."""
+"""For the start and the end of each timer: the end of its item that it is relative to, and the direction."""
 
 
 _SAME, _LESS = False, True
@@ -51,7 +51,7 @@ _ALLEN = {
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The start or end of an interval: among the places of a `Related`, and as an expression."""
+    """The start or end of an interval: as a place of `RelatedItems`, and as an expression."""
 
     place: patterns.Place
     value: expression_nodes.Expr
@@ -59,7 +59,7 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """Where a name stands: a field of a variable."""
+    """An occurrence of a name: a field of a variable."""
 
     variable: VariableName
     field: str
@@ -71,7 +71,7 @@ class Occurrence:
 
 @dataclass(slots=True)
 class _Row:
-    """A row of a table that goes with the event `host`. `stream` is that of event and row together."""
+    """A row of a table that is joined with the event `host`. `stream` is the stream of the joined events."""
 
     atom: rules.Atom
     host: VariableName
@@ -81,18 +81,18 @@ class _Row:
 
 
 class _Columns:
-    """What the columns are called that Ensue adds to those of events: other than all that the rule says itself."""
+    """The names of the columns that Ensue adds to events. They differ from all names in the rule."""
 
     def __init__(self, taken: set[str]) -> None:
         self._taken = taken
         self._names: dict[int | tuple[WithRow, str], str] = {}
 
     def of_place(self, place: int) -> str:
-        """What stands for the attribute in a place as long as nobody has said which one it is."""
+        """The name of the attribute at a position, as long as its real name is unknown."""
         return self._of(place, f"${place + 1}")
 
     def of_row(self, stream: WithRow, column: str) -> str:
-        """A column of the row that goes with an event."""
+        """The name of a column of the joined row."""
         return self._of((stream, column), f"{stream.table}#{stream.rule}.{stream.number}.{column}")
 
     def _of(self, what: int | tuple[WithRow, str], name: str) -> str:
@@ -105,7 +105,7 @@ class _Columns:
 
 
 class RuleReader:
-    """Reads one rule, which is checked, into statements."""
+    """Lowers one checked rule to statements."""
 
     def __init__(self, rule: rules.Rule, number: int, ruleset: rules.Ruleset, attributes: Attributes) -> None:
         self.rule = rule
@@ -131,7 +131,7 @@ class RuleReader:
         ]
 
     def statements(self) -> Iterator[patterns.PatternQuery]:
-        """What declares the streams of events with rows of tables, and then the head itself."""
+        """The declarations of the joined streams, followed by the declaration of the head."""
         tables = tables_of(self.ruleset)
         atoms = [item for item in self.rule.body if isinstance(item, rules.Atom)]
         for atom in atoms:
@@ -180,10 +180,10 @@ class RuleReader:
             span=self.rule.span,
         )
 
-    # -- events and rows ----------------------------------------------------------------------------------------------
+    # --- Events and rows
 
     def _variable(self, atom: rules.Atom) -> VariableName:
-        """The name of an item; that of its stream for one without, with a number where there are several."""
+        """The name of an item. An item without a name gets that of its stream, with a number if there are several."""
         if atom.name is not None:
             return atom.name
         self._taken.append(atom.stream)
@@ -194,7 +194,7 @@ class RuleReader:
         return patterns.Event(atom.stream, variable, positions=self._positions(atom), span=atom.span)
 
     def _positions(self, atom: rules.Atom) -> tuple[str, ...] | None:
-        """What the attributes are called of which nobody has said the order."""
+        """The names of the attributes if their order is not declared."""
         by_position = atom.arguments and all(argument.attribute is None for argument in atom.arguments)
         if not by_position or atom.stream in self.attributes:
             return None
@@ -230,7 +230,7 @@ class RuleReader:
                     self.conditions.append(expression_nodes.Binary("=", at.value, literal, argument.span))
 
     def attribute(self, atom: rules.Atom, place: int) -> str:
-        """The attribute in a place of an atom, where the data will say what it is by a name of ours."""
+        """The attribute at a position of an atom. If only the data define it, a generated name."""
         known = self.attributes.get(atom.stream)
         return atom.arguments[place].attribute or (known[place] if known is not None else self.columns.of_place(place))
 
@@ -256,7 +256,7 @@ class RuleReader:
         )
 
     def _with_rows(self, item: patterns.Pattern) -> patterns.Pattern:
-        """An event that rows of tables go with is one of a stream of its own."""
+        """Replace an event that is joined with rows of tables by an event of the joined stream."""
         if not isinstance(item, patterns.Event):
             return item
         streams = [row.stream for row in self.rows if row.host == item.variable]
@@ -282,10 +282,10 @@ class RuleReader:
                 span=row.atom.span or self.rule.span,
             )
 
-    # -- names --------------------------------------------------------------------------------------------------------
+    # --- Names
 
     def _equate(self) -> None:
-        """A name in several places is one value."""
+        """Add the conditions that all occurrences of a name are equal."""
         joined = {(row.host, left, row.columns[right]) for row in self.rows for left, right in row.on}
         for places in self.bound.values():
             first, *others = places
@@ -294,7 +294,7 @@ class RuleReader:
                     self.conditions.append(expression_nodes.Binary("=", first.value, other.value, self.rule.span))
 
     def _agree(self, atom: rules.Atom, variable: VariableName) -> Iterator[expression_nodes.Expr]:
-        """That what is forbidden or listed has the values that are bound."""
+        """The conditions that forbidden or listed events have the bound values."""
         seen: dict[str, Occurrence] = {}
         for place, argument in enumerate(atom.arguments):
             if isinstance(argument.term, rules.Name):
@@ -305,7 +305,7 @@ class RuleReader:
                     yield expression_nodes.Binary("=", known.value, at.value, argument.span)
 
     def _require_values(self, atom: rules.Atom) -> None:
-        """A name that stands in several places is never null; where two events share it, being equal says so."""
+        """Require that a repeated name is not null. If two events share it, the equality already requires this."""
         for argument in atom.arguments:
             places = self.bound.get(argument.term.name, []) if isinstance(argument.term, rules.Name) else []
             if len(places) == 1:
@@ -313,7 +313,7 @@ class RuleReader:
                 if required not in self.conditions:
                     self.conditions.append(required)
 
-    # -- intervals ----------------------------------------------------------------------------------------------------
+    # --- Intervals
 
     def _ends_of(self, name: str) -> tuple[End, End]:
         if name not in self.ends:
@@ -375,7 +375,7 @@ class RuleReader:
         groups: Sequence[Occurrence],
         agreed: Sequence[expression_nodes.Expr],
     ) -> OneOf:
-        """One of the events listed, for the values by which they are grouped: all ways to a value are one event."""
+        """One of the listed events, for the values by which they are grouped. Each group results in one event."""
         other = OneOf(variable)
         self.representatives[variable] = other
         self._place_inside(item.interval, self._add_aside(self._event(item.atom, other)))
@@ -387,7 +387,7 @@ class RuleReader:
         self.conditions += [_same_group(at.value, expression_nodes.Field(other, at.field)) for at in groups]
         return other
 
-    # -- the rest of the body, and the head ---------------------------------------------------------------------------
+    # --- The rest of the body, and the head
 
     def _read_item(self, item: rules.Item) -> None:
         self.span, self.words = item.span, _words_of(item)
@@ -434,7 +434,7 @@ class RuleReader:
         self._relate(patterns.Place(place, "e"), effect.place)
 
     def _value(self, part: expression_nodes.Field) -> expression_nodes.Expr:
-        """What a name, or a field of an item or timer, stands for."""
+        """The value of a name, or of a field of an item or timer."""
         if part.variable is None:
             places = self.bound.get(part.name) or self.aside.get(part.name)
             return replace(places[0].value, span=part.span) if places else part
@@ -448,7 +448,7 @@ class RuleReader:
         return part
 
     def _grouping_names(self) -> dict[str, VariableName]:
-        """The names of the head that only a `collect` has, outside of aggregates, and the variable of its events."""
+        """The names of the head, outside aggregates, that only a `collect` binds, and the variable of its events."""
         found: dict[str, VariableName] = {}
         for argument in self.rule.arguments:
             for name in bare_names_outside_aggregates(argument.expression):
@@ -465,7 +465,7 @@ class RuleReader:
         )
 
     def _head_value(self, expression: expression_nodes.Expr) -> expression_nodes.Expr:
-        """Inside of an aggregate a name stands for what is listed, outside of it for the value of its group."""
+        """A value of the head. Inside an aggregate a name is the listed values; outside, the value of its group."""
 
         def value(part: expression_nodes.Expr) -> expression_nodes.Expr | None:
             if is_aggregate(part):
@@ -488,7 +488,7 @@ class RuleReader:
 
 
 def _fields_in(rule: rules.Rule, attributes: Attributes) -> set[str]:
-    """Everything that a field of an event may be called in a rule."""
+    """All names that a field of an event may have in a rule."""
     atoms = [
         item.atom if isinstance(item, rules.While) else item
         for item in rule.body
@@ -511,10 +511,10 @@ def _fields_in(rule: rules.Rule, attributes: Attributes) -> set[str]:
 
 
 def _words_of(item: rules.Item) -> str:
-    """What an item says of time, for messages."""
+    """The temporal condition of an item, for messages."""
     match item:
         case rules.Together():
-            return f"`{{{', '.join(item.names)}}} within` holds them together"
+            return f"`{{{', '.join(item.names)}}} within ...`"
         case rules.Temporal():
             return f"`{item.left} {item.relation} {item.right}`"
         case _:
@@ -527,7 +527,7 @@ def is_nothing(window: patterns.Window) -> bool:
 
 
 def length_of(window: patterns.Window) -> expression_nodes.Expr:
-    """A length in time, as a part of an expression."""
+    """A length of time as an expression."""
     assert isinstance(window, expression_nodes.Duration | patterns.Ticks)
     return (
         window if isinstance(window, expression_nodes.Duration) else expression_nodes.Literal(window.count, window.span)
@@ -535,7 +535,7 @@ def length_of(window: patterns.Window) -> expression_nodes.Expr:
 
 
 def fields_of(variable: VariableName, expressions: Iterable[expression_nodes.Expr]) -> list[str]:
-    """The fields of a variable that expressions name, without those for its time."""
+    """The fields of a variable in expressions, except for its times."""
     found = [
         part for each in expressions for part in expression_nodes.walk(each) if isinstance(part, expression_nodes.Field)
     ]
@@ -544,7 +544,7 @@ def fields_of(variable: VariableName, expressions: Iterable[expression_nodes.Exp
 
 
 def bare_names_outside_aggregates(expression: expression_nodes.Expr) -> Iterator[str]:
-    """The names without a variable that an expression has outside of its aggregates."""
+    """The names without a variable outside the aggregates of an expression."""
     if isinstance(expression, expression_nodes.Field) and expression.variable is None:
         yield expression.name
     if not is_aggregate(expression):
@@ -553,7 +553,7 @@ def bare_names_outside_aggregates(expression: expression_nodes.Expr) -> Iterator
 
 
 def outside_aggregates(expression: expression_nodes.Expr) -> frozenset[VariableName]:
-    """The variables that an expression names outside of its aggregates."""
+    """The variables outside the aggregates of an expression."""
     if is_aggregate(expression):
         return frozenset()
     own = (
@@ -572,13 +572,13 @@ def _about(condition: expression_nodes.Expr, variable: VariableName, other: Vari
 
 
 def _same_group(left: expression_nodes.Field, right: expression_nodes.Field) -> expression_nodes.Expr:
-    """Equal, or both null."""
+    """The condition that two fields are equal or both null."""
     both = expression_nodes.Binary("and", expression_nodes.IsNull(left), expression_nodes.IsNull(right))
     return expression_nodes.Binary("or", expression_nodes.Binary("=", left, right), both)
 
 
 def all_of(conditions: Sequence[expression_nodes.Expr]) -> expression_nodes.Expr | None:
-    """The conjunction; None where there is nothing to hold."""
+    """The conjunction of the conditions, or None if there are none."""
     result: expression_nodes.Expr | None = None
     for condition in conditions:
         result = condition if result is None else expression_nodes.Binary("and", result, condition)

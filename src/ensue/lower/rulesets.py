@@ -1,6 +1,6 @@
-"""Rules as patterns: each becomes a statement that declares the stream of its head.
+"""Lower rules to patterns: each rule becomes a statement that declares the stream of its head.
 
-So nothing below this module knows of rules.
+Later phases do not handle rules. Attributes by position and keys are added when the tables are known.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from ensue.nodes.patterns import AnyStatements, Event, PatternQuery, Return, rew
 from ensue.nodes.rules import Action, Atom, Rule, Ruleset, While, cause_statements
 
 RESULT = "v"
-"""What an event of a head is called in the statement whose matches are the result."""
+"""The variable of an event of a head in the statement whose matches are the result."""
 
 
 def resolve_rules(statements: AnyStatements) -> AnyStatements:
-    """The statements with rules as patterns: those that declare the heads, and one for each head as a result."""
+    """The statements with rules as patterns: the declarations of the heads, and one result for each head."""
     ruleset = statements.ruleset
     if ruleset is None or not ruleset.rules:
         return statements
@@ -38,7 +38,7 @@ def resolve_rules(statements: AnyStatements) -> AnyStatements:
 
 
 def is_result_of(query: PatternQuery, head: Stream) -> bool:
-    """Whether a statement is the one whose matches are the events of a head."""
+    """Whether the matches of a statement are the events of a head."""
     event = query.pattern
     return query.name == head and not query.declares and isinstance(event, Event) and event.stream == head
 
@@ -50,7 +50,7 @@ def unused_heads(ruleset: Ruleset) -> tuple[str, ...]:
 
 
 def heads_below(head: str, ruleset: Ruleset) -> tuple[str, ...]:
-    """A head and all that it stands on, at any depth."""
+    """A head and all heads that it depends on, at any depth."""
     found = [head]
     for current in found:
         used = [stream for rule in ruleset.rules if rule.head == current for stream in _streams_of(rule)]
@@ -59,7 +59,7 @@ def heads_below(head: str, ruleset: Ruleset) -> tuple[str, ...]:
 
 
 def _streams_of(rule: Rule) -> list[str]:
-    """What the body of a rule is about."""
+    """The streams in the body of a rule."""
     atoms = [item.atom if isinstance(item, While) else item for item in rule.body if isinstance(item, While | Atom)]
     return [atom.stream for atom in atoms]
 
@@ -72,7 +72,7 @@ def result_of(head: str, attributes: Sequence[str], rule: Rule) -> PatternQuery:
 
 
 def action_query(action: Action) -> PatternQuery:
-    """The events that an ON statement is about, with the arguments of its call."""
+    """The query for the events of an ON statement, with the arguments of its call."""
     arguments = enumerate(action.arguments, start=1)
     returns = tuple(Return(given.expression, f"arg_{place}", given.span) for place, given in arguments)
     name = f"ON {action.stream} DO {action.action}"
@@ -80,14 +80,14 @@ def action_query(action: Action) -> PatternQuery:
     return PatternQuery(event, name, action.where, returns=returns, span=action.span)
 
 
-# --- What rules leave open until the tables are known: which attribute is in which place, and by what keys they run.
+# --- Attributes by position, and the keys of rules
 
 AttributesOf = Callable[[str], tuple[str, ...] | None]
-"""The attributes of a stream in the order of its table; None where a table has no order of them."""
+"""The attributes of a stream in the order of its table, or None if the table has no defined order."""
 
 
 def with_attributes(statements: AnyStatements, attributes_of: AttributesOf) -> AnyStatements:
-    """The statements with every attribute by its name."""
+    """The statements with all attributes by name."""
     problems = [problem for query in statements.statements for problem in _check_positions(query, attributes_of)]
     if problems:
         raise QueryError(problems, statements.source)
@@ -107,17 +107,17 @@ def _check_positions(query: PatternQuery, attributes_of: AttributesOf) -> Iterat
         if known is None:
             yield Problem(
                 "no-positions",
-                f"nothing says in which order the attributes of `{event.stream}` are",
+                f"the order of the attributes of `{event.stream}` is unknown",
                 event.span,
-                hint=f"name them: `{event.stream}(column=x)`, or declare them: `STREAM {event.stream}(column, ...)`",
+                hint=f"use names, `{event.stream}(column=x)`, or declare `STREAM {event.stream}(column, ...)`",
             )
         elif len(known) != event.arity:
             yield Problem(
                 "arity",
-                f"the table of `{event.stream}` has {len(known)} attributes, not {event.arity}",
+                f"`{event.stream}` has {event.arity} arguments, but its table has {len(known)} attributes",
                 event.span,
                 label=", ".join(known),
-                hint=f"write `_` for one that does not matter, or name those that do: `{event.stream}(column=x)`",
+                hint=f"write `_` for unused arguments, or use names: `{event.stream}(column=x)`",
             )
 
 
@@ -145,7 +145,7 @@ def _with_names(query: PatternQuery, attributes_of: AttributesOf) -> PatternQuer
 
 
 def with_keys(queries: Sequence[PatternQuery]) -> tuple[PatternQuery, ...]:
-    """The statements, those of rules with the keys that all their events share."""
+    """The statements, with the shared keys of all events added to those of rules."""
     keyed = [_keyed(query) if query.rule is not None else query for query in queries]
     for place in reversed(range(len(keyed))):
         query = keyed[place]
@@ -158,12 +158,12 @@ def with_keys(queries: Sequence[PatternQuery]) -> tuple[PatternQuery, ...]:
 
 
 def _is_field(expression: Expr, name: str | None) -> bool:
-    """Whether a column has the name of the field that it holds; what had a place for its name has not."""
+    """Whether an expression is a field with this name. An attribute by position is not."""
     return isinstance(expression, Field) and expression.name == name
 
 
 def _keyed(query: PatternQuery) -> PatternQuery:
-    """A rule with its keys; what they say by themselves is no condition any more."""
+    """A rule with its keys. Conditions that the keys imply are removed."""
     keys = _shared_fields(query)
     left = [condition for condition in conjuncts(query.where) if not _is_about_keys(condition, keys)]
     return replace(query, partition_by=keys, where=all_of(left))
@@ -180,7 +180,7 @@ def _is_about_keys(condition: Expr, keys: Sequence[str]) -> bool:
 
 
 def _shared_fields(query: PatternQuery) -> tuple[str, ...]:
-    """The fields that are equal in all events of a rule: those of its body, the forbidden and the listed ones."""
+    """The fields that are equal in all events of a rule, including the forbidden and the listed events."""
     variables = [event.variable for event in _events(query) if event.variable is not None]
     links: dict[str, list[tuple[Name, Name]]] = {}
     for condition in conjuncts(query.where):

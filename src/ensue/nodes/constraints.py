@@ -1,6 +1,7 @@
-"""What a process guarantees about each of its traces. A trace is the events of one value of PARTITION BY.
+"""Constraints as the user wrote them: immutable values.
 
-What each form means is the contract in docs/semantics.md, section 9; nothing here reasons about anything.
+A constraint is a guarantee about each trace. A trace is the events with one value of PARTITION BY. docs/semantics.md,
+section 9, defines the meaning of each form.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Prior:
 
 @dataclass(frozen=True, slots=True)
 class Exclusive:
-    """`EXCLUSIVE(a, b, c)`: at most one of them occurs in a trace."""
+    """`EXCLUSIVE(a, b, c)`: at most one of these streams occurs in a trace."""
 
     streams: tuple[str, ...]
     span: Span | None = field(default=None, compare=False, repr=False)
@@ -36,7 +37,7 @@ class Exclusive:
 
 @dataclass(frozen=True, slots=True)
 class Require:
-    """`REQUIRE(a, b)`: where `a` occurs, `b` does, before or after."""
+    """`REQUIRE(a, b)`: if `a` occurs, `b` occurs too, before or after it."""
 
     stream: str
     required: str
@@ -49,7 +50,7 @@ class Require:
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """`ENDS(a, b)`: nothing comes after an `a` or a `b`."""
+    """`ENDS(a, b)`: no event follows an `a` or a `b`."""
 
     streams: tuple[str, ...]
     span: Span | None = field(default=None, compare=False, repr=False)
@@ -57,7 +58,7 @@ class Ends:
 
 @dataclass(frozen=True, slots=True)
 class EndsWithin:
-    """`ENDS WITHIN 30 days`: nothing comes later than that after the first event; the key may begin another trace."""
+    """`ENDS WITHIN 30 days`: a trace lasts at most this long. A later event of the key starts another trace."""
 
     window: Window
     span: Span | None = field(default=None, compare=False, repr=False)
@@ -69,7 +70,7 @@ class EndsWithin:
 
 @dataclass(frozen=True, slots=True)
 class Implies:
-    """`a AND b IMPLIES c`: where all of `given` occur, `then` does, or with `negated` never does."""
+    """`a AND b IMPLIES c`: if all of `given` occur, `then` occurs too or, if `negated`, does not occur."""
 
     given: tuple[str, ...]
     then: str
@@ -86,7 +87,7 @@ Constraint = Prior | Exclusive | Require | Ends | EndsWithin | Implies
 
 @dataclass(frozen=True, slots=True)
 class ConstraintStatement:
-    """`CONSTRAINT ... PARTITION BY ...`; without its own PARTITION BY it speaks of the traces of the patterns."""
+    """`CONSTRAINT ... PARTITION BY ...`. Without PARTITION BY, it applies to the traces of the patterns."""
 
     constraint: Constraint
     partition_by: tuple[str, ...] = ()
@@ -95,7 +96,7 @@ class ConstraintStatement:
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """A Horn clause over occurrence: all of `body` imply `head`, or without a head cannot all occur."""
+    """A Horn clause over occurrence: all of `body` imply `head` or, without a head, cannot all occur."""
 
     body: frozenset[str]
     head: str | None
@@ -103,7 +104,7 @@ class Clause:
 
 
 def meaning_of(statement: ConstraintStatement) -> tuple[object, ...]:
-    """What two statements have in common that differ only in the order of their words.
+    """A value that is equal for two statements with the same meaning but another order of streams.
 
     >>> one, other = Exclusive(("A", "B")), Exclusive(("B", "A"))
     >>> meaning_of(ConstraintStatement(one)) == meaning_of(ConstraintStatement(other))
@@ -120,7 +121,7 @@ def meaning_of(statement: ConstraintStatement) -> tuple[object, ...]:
 
 
 def clauses_of(constraint: Constraint) -> Iterator[Clause]:
-    """What a constraint says about which streams occur in a trace."""
+    """The clauses of a constraint about which streams occur in a trace."""
     match constraint:
         case Exclusive(streams):
             for pair in combinations(streams, 2):

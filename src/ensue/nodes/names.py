@@ -1,7 +1,7 @@
-"""Names as values: streams and variables that Ensue makes, apart from those that a user writes.
+"""Generated names of streams and variables, as values.
 
-What a user writes, in backticks perhaps, is a `str`, any text at all. What Ensue makes itself is a value of one of the
-classes here, and so never equal to a written name. `str()` of it is for people to read; nothing reads it back.
+A name that a user writes is a `str` and can be any text. A generated name is a value of one of the classes here, so it
+never equals a written name. Its `str()` is for people and is never parsed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class AnyEvent:
-    """All events but those of some streams, which are in order: `ANY EVENT BUT (A, B)`.
+    """All events except those of some streams, which are sorted: `ANY EVENT BUT (A, B)`.
 
     >>> str(AnyEvent()), str(AnyEvent.but(["B", "A"]))
     ('ANY EVENT', 'ANY EVENT BUT (A, B)')
@@ -32,7 +32,7 @@ class AnyEvent:
 
 @dataclass(frozen=True, slots=True)
 class ContextStage:
-    """The events that an operator under a context gives; the operators of a statement are numbered."""
+    """The results of an operator under a context. The operators of a statement are numbered."""
 
     statement: str
     number: int
@@ -43,7 +43,7 @@ class ContextStage:
 
 @dataclass(frozen=True, slots=True)
 class WithRow:
-    """The events of a stream with a row of a table each; the rules of a program and their rows are numbered."""
+    """The events of a stream joined with rows of a table. The rules of a program and their rows are numbered."""
 
     stream: Stream
     table: str
@@ -56,7 +56,7 @@ class WithRow:
 
 @dataclass(frozen=True, slots=True)
 class Ancestry:
-    """What `causes` looks at: the "parents" that events name, or the "chains" that these make."""
+    """The streams that `causes` uses: the "parents" of events, or the "chains" of parents."""
 
     of: str
 
@@ -65,11 +65,11 @@ class Ancestry:
 
 
 Stream: TypeAlias = str | AnyEvent | ContextStage | WithRow | Ancestry
-"""What a variable binds events of. The user's own streams have texts for names."""
+"""The stream of a variable. The names of the user's streams are texts."""
 
 
 def in_words(stream: Stream) -> str:
-    """A stream as a text speaks of it; one of events with rows of tables by what it is made of.
+    """The name of a stream in messages; a joined stream is described by its parts.
 
     >>> in_words(WithRow("order", "price", 1, 2))
     'order with price'
@@ -78,7 +78,7 @@ def in_words(stream: Stream) -> str:
 
 
 def stream_key(stream: Stream) -> str:
-    """A text that tells the stream apart from every other one. A name without a star, a backtick or `#` is its own.
+    """A unique key of the stream. A name without a star, a backtick or `#` is its own key.
 
     >>> stream_key("A"), stream_key("p#1"), stream_key(ContextStage("p", 1))
     ('A', '`p#1`', 'p#1')
@@ -102,7 +102,7 @@ _LINES = re.compile(r"\n|^`")
 
 
 def covers(wide: Stream, stream: Stream) -> bool:
-    """Whether every event of a stream is one of another stream, too.
+    """Whether all events of `stream` are also events of `wide`.
 
     >>> covers(AnyEvent(("B",)), "A"), covers(AnyEvent(("B",)), "B"), covers("A", AnyEvent())
     (True, False, False)
@@ -113,7 +113,7 @@ def covers(wide: Stream, stream: Stream) -> bool:
 
 
 def may_meet(one: Stream, other: Stream) -> bool:
-    """Whether an event can be of both streams."""
+    """Whether an event can belong to both streams."""
     if isinstance(one, str) and isinstance(other, str):
         return one == other
     both_open = isinstance(one, AnyEvent) and isinstance(other, AnyEvent)
@@ -122,7 +122,7 @@ def may_meet(one: Stream, other: Stream) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class UnnamedVariable:
-    """The variable of an event that has none in the text; events of a query are numbered."""
+    """The variable of an event that has none in the text. The events of a query are numbered."""
 
     stream: Stream
     number: int
@@ -133,7 +133,7 @@ class UnnamedVariable:
 
 @dataclass(frozen=True, slots=True)
 class Further:
-    """The variable of an item of a rule without a name, where its stream has others: the second, the third, ..."""
+    """The variable of an unnamed item of a rule if it is the second, third, ... item of its stream."""
 
     stream: str
     number: int
@@ -144,7 +144,7 @@ class Further:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """The variable of the events that lead from a cause to its effect; those of a rule are numbered."""
+    """The variable of a chain from a cause to its effect. The chains of a rule are numbered."""
 
     number: int
 
@@ -154,7 +154,7 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """One of the events that a list has, for the values by which they are grouped."""
+    """One of the events of a list, for the values by which they are grouped."""
 
     name: Name
 
@@ -164,7 +164,7 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """A variable of a repetition in one of its rounds, counted from zero.
+    """A variable of a repetition in one of its rounds. Rounds start at zero.
 
     >>> str(Round("t", 0)), Round("t", 0) == "t[1]"
     ('t[1]', False)
@@ -179,7 +179,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """Another event in the place of a variable: what FIRST, LAST and UNLESS compare it with."""
+    """Another event that FIRST, LAST and UNLESS compare with the event of a variable."""
 
     name: Name
 
@@ -189,7 +189,7 @@ class Other:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """The moment that an operator makes, such as the end of the window of NOTFOLLOWS; operators are numbered."""
+    """A moment that an operator defines, such as the end of the window of NOTFOLLOWS. Operators are numbered."""
 
     operator: str
     number: int
@@ -200,7 +200,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """The start ("s") or end ("e") of an interval that a rule gives a name to, where it is a moment of its own."""
+    """The start ("s") or end ("e") of a named interval of a rule, as a separate moment."""
 
     interval: str
     side: str
@@ -211,7 +211,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """The whole match, as something with a start and an end."""
+    """The interval of the whole match."""
 
     def __str__(self) -> str:
         return "match"
@@ -227,7 +227,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """The variable of the events that an operator under a context gives; `words` say of what they are made."""
+    """The variable of the results of an operator under a context; `words` describe their parts."""
 
     stream: ContextStage
     words: str
@@ -238,7 +238,7 @@ class Handle:
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """The variable of a list in the element before the one at hand."""
+    """The variable of a list in the element before the current one."""
 
     name: Name
 
@@ -248,7 +248,7 @@ class Before:
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """What stands for a list of values in an expression; those of an expression are numbered."""
+    """A placeholder for a list of values in an expression. The lists of an expression are numbered."""
 
     number: int
 
@@ -258,7 +258,7 @@ class Values:
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """The list of what an uncertain NOT may forbid: the numbers of the NOTs around it, outermost first."""
+    """The list of events that an uncertain NOT may forbid, by the numbers of the NOTs around it, outermost first."""
 
     path: tuple[int, ...]
 
@@ -268,7 +268,7 @@ class Doubt:
 
 @dataclass(frozen=True, slots=True)
 class Spoken:
-    """What a text calls something that is no one event, such as what an operator gives."""
+    """The name in messages of something that is not a single event, such as the result of an operator."""
 
     words: str
 
@@ -294,13 +294,13 @@ Name: TypeAlias = (
     | Doubt
     | Spoken
 )
-"""What an event, an interval or a moment of a pattern is called."""
+"""The name of an event, an interval or a moment of a pattern."""
 
 WHOLE = Whole()
 
 
 def written(name: Name) -> Name:
-    """The variable of the query that a name stands for, whatever the round.
+    """The variable of the query behind a name, without its round.
 
     >>> written(Round("t", 0))
     't'
@@ -311,7 +311,7 @@ def written(name: Name) -> Name:
 
 
 def without_rounds(name: Name) -> Name:
-    """The name, whatever the rounds in it.
+    """The name without its rounds.
 
     >>> str(without_rounds(Other(Round("t", 0))))
     'other t'
@@ -326,11 +326,11 @@ def without_rounds(name: Name) -> Name:
 
 
 def key_of(name: Name) -> str:
-    """A text that tells the name apart from every other name. A word is its own.
+    """A key of the name. The key of a word is the word itself.
 
-    The ids of matches are made of these texts, so they stay as they are. For that reason a moment of an operator, what
-    a statement gives under a context, and an unnamed event have one key where the operator, the statement and the
-    stream are called alike: they are bound to events of different streams, so that the ids differ even so.
+    The ids of matches depend on these keys, so they must not change. For that reason a moment of an operator, the
+    result of a statement under a context, and an unnamed event have the same key if the operator, the statement and the
+    stream have the same name. The ids still differ, because the names are bound to events of different streams.
 
     >>> key_of("b"), key_of("b[1]"), key_of(Round("b", 0))
     ('b', '`b[1]`', 'b[1]')
@@ -358,7 +358,7 @@ def key_of(name: Name) -> str:
         case Handle():
             return str(name.stream)
         case Whole() | Result() | Before() | Values() | Doubt() | Spoken():
-            raise ValueError(f"{name!r} names no event")
+            raise ValueError(f"{name!r} is not the name of an event")
 
 
 def _unnamed_key(stream: Stream) -> str:
@@ -384,7 +384,7 @@ _WORD = re.compile(r"\w+")
 
 
 def called(name: Name) -> str:
-    """A name as the user would say it: an event without one by its stream, whatever the round.
+    """A name in messages. An event without a name is called by its stream.
 
     >>> called("t"), called(Round("t", 0)), called(Round(UnnamedVariable("A", 1), 0))
     ('t', 't[1]', 'A')
@@ -394,5 +394,5 @@ def called(name: Name) -> str:
 
 
 def in_order(names: Iterable[Name]) -> list[Name]:
-    """The names as they would be sorted by what they look like."""
+    """The names sorted by their text."""
     return sorted(names, key=lambda name: (str(name), type(name).__name__))

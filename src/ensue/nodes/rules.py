@@ -1,6 +1,6 @@
-"""Rules, facts and what goes with them, as the user wrote them: immutable values.
+"""Rules, facts, tables, declared input streams and actions as the user wrote them: immutable values.
 
-What each form means is docs/semantics.md, section 8; `ensue.lower.rulesets` turns rules into patterns.
+docs/semantics.md, section 8, defines the meaning of each form. `ensue.lower.rulesets` lowers rules to patterns.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ ALLEN = {
     "finishes": "finished_by",
     "equals": "equals",
 }
-"""Allen's relations, each with the one that says the same of the two the other way round."""
+"""Allen's relations, each with its inverse."""
 
 RELATIONS = frozenset(ALLEN) | frozenset(ALLEN.values())
 
 _BACKWARD = {kind: f"{kind}_backward" for kind in ("extend", "shift", "from_end", "from_start")}
 
 OTHER_WAY = _BACKWARD | {backward: kind for kind, backward in _BACKWARD.items()}
-"""The timers, each with the one that goes the other way."""
+"""The timers, each with the one in the opposite direction."""
 
 TIMERS = frozenset(OTHER_WAY)
 
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A name in an argument's place: what it is bound to is the same wherever it stands."""
+    """A name as an argument. All its occurrences have the same value."""
 
     name: str
     span: Span | None = field(default=None, compare=False, repr=False)
@@ -55,7 +55,7 @@ Term = Name | Anything | Literal
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """`id` or `qty=q`: what the attribute in this place, or of this name, is bound to or has to be."""
+    """`id` or `qty=q`: the name or value of the attribute at this position or with this name."""
 
     term: Term
     attribute: str | None = None
@@ -64,7 +64,7 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """`o: order(id, p, q)`: an event, or a row of a table. The arguments all have an attribute's name, or none has."""
+    """`o: order(id, p, q)`: an event or a row of a table. Either all arguments have an attribute name or none has."""
 
     stream: str
     arguments: tuple[Argument, ...]
@@ -85,7 +85,7 @@ class TimerItem:
 
 @dataclass(frozen=True, slots=True)
 class While:
-    """`while w: not q(...)`, or with `collects` `while w: collect q(...)`: what lies strictly inside of an interval."""
+    """`while w: not q(...)` or, with `collects`, `while w: collect q(...)`: the events strictly inside an interval."""
 
     interval: str
     atom: Atom
@@ -163,7 +163,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class TableDeclaration:
-    """`TABLE price(product, amount)`: a table that does not change, and the columns of it that are used, in order."""
+    """`TABLE price(product, amount)`: a static table, and the columns that are used, in order."""
 
     name: str
     columns: tuple[str, ...]
@@ -172,9 +172,9 @@ class TableDeclaration:
 
 @dataclass(frozen=True, slots=True)
 class StreamDeclaration:
-    """`STREAM span(id, parent, name) ID id PARENT parent`: the attributes of a stream of the input, in order.
+    """`STREAM span(id, parent, name) ID id PARENT parent`: the attributes of an input stream, in order.
 
-    `stream` None is ANY EVENT, which has no attributes in order; `attributes` None: nothing was said of them.
+    `stream` None is ANY EVENT, whose attributes have no order; `attributes` None: no attributes are declared.
     """
 
     stream: str | None
@@ -195,7 +195,7 @@ class ActionArgument:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """`ON overdue o WHERE o.qty > 5 DO notify(o.id)`: a call for every event of a head or declared stream."""
+    """`ON overdue o WHERE o.qty > 5 DO notify(o.id)`: a call for each event of a head or declared stream."""
 
     stream: str
     variable: str
@@ -207,7 +207,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Ruleset:
-    """What a program holds beside its patterns and constraints, each kind in the order of the text."""
+    """The rules, facts, tables, input streams and actions of a program, each kind in the order of the text."""
 
     rules: tuple[Rule, ...] = ()
     facts: tuple[Fact, ...] = ()
@@ -224,15 +224,15 @@ class Ruleset:
         return tuple(dict.fromkeys(rule.head for rule in self.rules))
 
 
-# --- Causality: what `x causes y` stands for.
+# --- Causality: the lowering of `x causes y`
 
 EDGES, CHAINS = Ancestry("parents"), Ancestry("chains")
-"""The streams of what names a parent, and of the chains of parents."""
+"""The stream of events with a parent, and the stream of chains of parents."""
 
 
 @dataclass(frozen=True, slots=True)
 class CauseItem:
-    """A chain as an item of a rule, and what it has to do with cause and effect."""
+    """A chain as an item of a rule, and its conditions on cause and effect."""
 
     event: Event
     conditions: tuple[Expr, ...]
@@ -253,14 +253,14 @@ def cause_item(item: Causes, variable: VariableName, cause: Stream, effect: Stre
 
 
 def identified(stream: Stream, ruleset: Ruleset) -> StreamDeclaration | None:
-    """What says which column identifies an event of a stream and which its parent."""
+    """The declaration of the ID and PARENT columns of a stream."""
     own = [entry for entry in ruleset.streams if entry.stream == stream and entry.identity is not None]
     everyone = [entry for entry in ruleset.streams if entry.stream is None]
     return next(iter([*own, *everyone]), None)
 
 
 def cause_statements(ruleset: Ruleset) -> Iterator[PatternQuery]:
-    """What declares the chains, if a rule asks for any."""
+    """The statements that declare the chains, if a rule uses `causes`."""
     uses = [(rule, item) for rule in ruleset.rules for item in rule.body if isinstance(item, Causes)]
     if not uses:
         return
@@ -276,7 +276,7 @@ def _length(window: Window) -> int:
 
 
 def _window_of(rule: Rule, causes: Causes) -> Window | None:
-    """How long a chain can last, if the rule says so."""
+    """The maximum duration of a chain, if the rule limits it."""
     pair = {causes.cause, causes.effect}
     windows = [item.window for item in rule.body if isinstance(item, Together) and pair <= set(item.names)]
     return min((window for window in windows if isinstance(window, Duration | Ticks)), key=_length, default=None)

@@ -1,6 +1,6 @@
-"""Probabilistic state as the user wrote it: variables with a finite domain, what changes and informs them, questions.
+"""Probabilistic states as the user wrote them: variables with a finite domain, changes, observations and questions.
 
-What each form means is docs/semantics.md, section 10, "State".
+docs/semantics.md, section 10, "State", defines the meaning of each form.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ANYONE, EVERYONE, NOBODY = "anyone", "everyone", "nobody"
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A name of the declaration itself: one of its variables or one of its values."""
+    """A name of the declaration: one of its variables or values."""
 
     name: str
     span: Span | None = field(default=None, compare=False, repr=False)
@@ -32,13 +32,13 @@ class Someone:
 
 
 Who = Someone | Constant | Field
-"""Whom a change or an observation is about; a field of the event names the variable."""
+"""The subject of a change or an observation. A field of the event contains the name of the variable."""
 
 Place = Constant | Field
-"""A value of the domain; a field of the event names it."""
+"""A value of the domain. A field of the event contains the value."""
 
 Number = Literal | Field
-"""A probability; a field of the event holds it."""
+"""A probability. A field of the event contains the number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,10 @@ class Chance:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """`STARTS alice: (outside 0.8, living 0.2)`: how a variable begins; None: all of them, and every value evenly."""
+    """`STARTS alice: (outside 0.8, living 0.2)`: the start of a variable.
+
+    `variable` None: all variables. `chances` None: all values have the same probability.
+    """
 
     variable: str | None
     chances: tuple[Chance, ...] | None
@@ -82,7 +85,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Wander:
-    """`MOVE w.person BY (living -> den 0.3)`: a transition model; what the arrows leave over stays."""
+    """`MOVE w.person BY (living -> den 0.3)`: a transition model. The remaining probability stays."""
 
     who: Who
     arrows: tuple[Arrow, ...]
@@ -91,8 +94,10 @@ class Wander:
 
 @dataclass(frozen=True, slots=True)
 class Observe:
-    """`OBSERVE s.person IN s.room RELIABILITY 0.9`; `errors` say as what each value is read, `false_alarm` how often
-    somebody is seen where nobody is.
+    """`OBSERVE s.person IN s.room RELIABILITY 0.9`.
+
+    `errors` are the probabilities of each reading for each value. `false_alarm` is the probability that somebody is
+    seen where nobody is.
     """
 
     who: Who
@@ -108,7 +113,7 @@ Change = Move | Wander | Observe
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """`ON Moved m: MOVE ...`: what an event of a stream does to the state."""
+    """`ON Moved m: MOVE ...`: how an event of a stream changes the state."""
 
     stream: str
     variable: str
@@ -118,7 +123,7 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """`EVERY 10 minutes MOVE EVERYONE BY (...)`: a transition at every multiple of a length of time."""
+    """`EVERY 10 minutes MOVE EVERYONE BY (...)`: a transition at each multiple of a length of time."""
 
     window: Window
     change: Wander
@@ -140,7 +145,7 @@ class StateStatement:
 
     @property
     def streams(self) -> tuple[str, ...]:
-        """The streams whose events matter, in the order of the text."""
+        """The streams whose events change the state, in the order of the text."""
         return tuple(dict.fromkeys(response.stream for response in self.responses))
 
 
@@ -167,7 +172,7 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class CountTest:
-    """`COUNT(living) >= 2`: how many variables have one of the values."""
+    """`COUNT(living) >= 2`: the number of variables with one of the values."""
 
     places: Places
     operator: str
@@ -223,7 +228,7 @@ class ExpectedCount:
 
 @dataclass(frozen=True, slots=True)
 class MostLikely:
-    """`MOST LIKELY(alice)`: the value of the greatest probability, of equal ones the first that was declared."""
+    """`MOST LIKELY(alice)`: the value with the highest probability; the first declared one if several are equal."""
 
     variable: Constant
     span: Span | None = field(default=None, compare=False, repr=False)
@@ -233,7 +238,7 @@ Measure = ProbabilityOf | ExpectedCount | MostLikely
 
 
 def atoms(condition: StateCondition) -> Iterator[Location | CountTest]:
-    """The parts of a condition that speak of the state itself, from left to right."""
+    """The locations and count tests of a condition, from left to right."""
     match condition:
         case Location() | CountTest():
             yield condition

@@ -1,7 +1,7 @@
-"""`HIERARCHY Object > Person > (alice 0.6, bob 0.4)`: streams at levels of detail.
+"""`HIERARCHY Object > Person > (alice 0.6, bob 0.4)`: streams at levels of detail; and PROBABILITY in queries.
 
-An event of a finer stream is one of all coarser ones. An event of a coarser stream may be one of a finer: with the
-probability that the levels between them say.
+An event of a finer stream is also an event of all coarser streams. An event of a coarser stream is an event of a finer
+one with the probability that the levels between them define.
 """
 
 from __future__ import annotations
@@ -15,12 +15,15 @@ from ensue.nodes.expressions import Call, Expr, Field, rewrite, walk
 from ensue.nodes.names import WHOLE, Stream
 
 ROUNDING = 1e-9
-"""By so much the members of a stream may add up to more than 1."""
+"""The tolerance by which the shares of the members of a stream may exceed 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A finer stream, and how probable it is that an event of the coarser one is of it. None: what its like leave."""
+    """A finer stream, and the probability that an event of the coarser stream belongs to it.
+
+    None: an equal share of what the other members leave.
+    """
 
     stream: str
     share: float | None = None
@@ -29,7 +32,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class HierarchyStatement:
-    """The streams above, from coarse to fine, and the members of the last of them."""
+    """The upper streams, from coarse to fine, and the members of the last one."""
 
     above: tuple[str, ...]
     members: tuple[Member, ...]
@@ -44,13 +47,13 @@ class HierarchyStatement:
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """Which streams are finer than which. `parts` is, of each finer one, the coarser and its stretch of that."""
+    """The order of streams by detail. `parts` maps each finer stream to the coarser one and its interval in [0, 1]."""
 
     parts: Mapping[str, tuple[str, float, float]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, statements: Sequence[HierarchyStatement]) -> Hierarchy:
-        """That of statements which are checked."""
+        """The hierarchy of checked statements."""
         parts: dict[str, tuple[str, float, float]] = {}
         for coarse, members in _members(statements).items():
             begin = 0.0
@@ -74,25 +77,25 @@ class Hierarchy:
             yield stream
 
     def is_finer(self, stream: Stream) -> bool:
-        """Whether an event of some other stream may be one of this."""
+        """Whether an event of another stream may belong to this stream."""
         return stream in self.parts
 
     def is_coarser(self, stream: Stream) -> bool:
         return any(coarse == stream for coarse, _, _ in self.parts.values())
 
     def kinds_of(self, stream: Stream) -> tuple[Stream, ...]:
-        """What an event may be called that is, or may be, one of a stream."""
+        """The streams whose events belong, or may belong, to a stream."""
         if not isinstance(stream, str) or stream not in self.names:
             return (stream,)
         below = (name for name in self.names if stream in self.above(name))
         return (stream, *below, *self.above(stream))
 
     def meet(self, one: Stream, other: Stream) -> bool:
-        """Whether an event may be of both streams, if not in the same world."""
+        """Whether an event may belong to either stream, possibly in different worlds."""
         return not frozenset(self.kinds_of(one)).isdisjoint(self.kinds_of(other))
 
     def stretch(self, kind: str, stream: str) -> tuple[float, float]:
-        """The part of its own stretch in which an event that is called `kind` is one of a stream."""
+        """The part of the interval of `kind` in which its events belong to a stream."""
         if kind == stream or stream in self.above(kind):
             return 0.0, 1.0
         low, high = 0.0, 1.0
@@ -106,7 +109,7 @@ NO_HIERARCHY = Hierarchy()
 
 
 def _members(statements: Sequence[HierarchyStatement]) -> dict[str, tuple[Member, ...]]:
-    """The members of each coarser stream; a level may be said again without anything new."""
+    """The members of each coarser stream. A level may be declared several times."""
     found: dict[str, tuple[Member, ...]] = {}
     for statement in statements:
         for coarse, members in statement.levels():
@@ -116,14 +119,14 @@ def _members(statements: Sequence[HierarchyStatement]) -> dict[str, tuple[Member
 
 
 def _shares(members: Sequence[Member]) -> list[float]:
-    """The share of each member; those without one share evenly what the others leave."""
+    """The share of each member. Members without a share divide the rest equally."""
     left = 1.0 - sum(member.share for member in members if member.share is not None)
     open_ones = sum(member.share is None for member in members)
     return [max(0.0, left) / open_ones if member.share is None else member.share for member in members]
 
 
 def check_hierarchies(statements: Sequence[HierarchyStatement]) -> Iterator[Problem]:
-    """A stream stands below one other, not below itself, and shares are probabilities that add up to at most 1."""
+    """A stream is directly below at most one other, and not below itself. The shares add up to at most 1."""
     parents: dict[str, str] = {}
     for statement in statements:
         for coarse, members in statement.levels():
@@ -133,16 +136,16 @@ def check_hierarchies(statements: Sequence[HierarchyStatement]) -> Iterator[Prob
                 if known != coarse:
                     yield Problem(
                         "two-levels",
-                        f"`{member.stream}` stands below `{known}` and below `{coarse}`",
+                        f"`{member.stream}` is directly below both `{known}` and `{coarse}`",
                         member.span or statement.span,
-                        hint="a stream has one next coarser one: put one of these below the other",
+                        hint=f"put `{known}` below `{coarse}` or the reverse: a stream has one parent",
                     )
                 elif _leads_to(coarse, member.stream, parents):
                     yield Problem(
                         "hierarchy-circle",
-                        f"`{member.stream}` stands below itself",
+                        f"`{member.stream}` is below itself",
                         member.span or statement.span,
-                        hint="levels go from coarse to fine",
+                        hint="order the levels from coarse to fine",
                     )
                     del parents[member.stream]
     for coarse, members in _members(statements).items():
@@ -150,9 +153,9 @@ def check_hierarchies(statements: Sequence[HierarchyStatement]) -> Iterator[Prob
         if total > 1 + ROUNDING:
             yield Problem(
                 "level-sum",
-                f"the members of `{coarse}` add up to {total:.6g}",
+                f"the shares of the members of `{coarse}` must add up to at most 1, but add up to {total:.6g}",
                 members[0].span,
-                hint="an event is one of them at most, so that together they have a probability of at most 1",
+                hint="reduce the shares",
             )
 
 
@@ -160,9 +163,9 @@ def _check_share(member: Member) -> Iterator[Problem]:
     if member.share is not None and not 0 <= member.share <= 1:
         yield Problem(
             "level-share",
-            f"the share of `{member.stream}` is {member.share:g}, which is no probability",
+            f"the share of `{member.stream}` must be between 0 and 1, but is {member.share:g}",
             member.span,
-            hint="write a number between 0 and 1, or none: then it shares what the others leave",
+            hint="write a number between 0 and 1, or omit it to use the rest",
         )
 
 
@@ -176,15 +179,15 @@ def _leads_to(stream: str, wanted: str, parents: Mapping[str, str]) -> bool:
     return False
 
 
-# --- `PROBABILITY()` in RETURN and `HAVING PROBABILITY >= p`: how likely a match is, where events are uncertain.
+# --- `PROBABILITY()` in RETURN and `HAVING PROBABILITY >= p`
 
 PROBABILITY_FUNCTION = "probability"
 
 PROBABILITY_OF_MATCH = Field(WHOLE, "probability")
-"""The field that stands for the probability of a match where values are worked out."""
+"""The field for the probability of a match in evaluated expressions."""
 
 CERTAINTY = "ensue:certainty"
-"""The field of an event that is the probability that it is real."""
+"""The field of an event with the probability that it is real."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,40 +208,41 @@ def asks_probability(expressions: Iterable[Expr]) -> bool:
 
 
 def with_probability_field(expression: Expr) -> Expr:
-    """The expression with a field in the place of each PROBABILITY()."""
+    """Replace each PROBABILITY() by a field."""
     return rewrite(expression, lambda part: PROBABILITY_OF_MATCH if is_probability(part) else None)
 
 
 def check_threshold(threshold: Threshold) -> Iterator[Problem]:
     if 0 <= threshold.least < 1 or (threshold.least == 1 and not threshold.strict):
         return
+    accepted = "at least 0 and less than 1" if threshold.strict else "between 0 and 1"
     yield Problem(
         "probability-threshold",
-        f"a probability lies between 0 and 1, and none is {'> ' if threshold.strict else ''}{threshold.least:g}",
+        f"the threshold of HAVING PROBABILITY must be {accepted}, but is {threshold.least:g}",
         threshold.span,
-        hint="write, for example, `HAVING PROBABILITY >= 0.9`",
+        hint="for example `HAVING PROBABILITY >= 0.9`",
     )
 
 
 def check_calls(expression: Expr) -> Iterator[Problem]:
-    """PROBABILITY() takes nothing: it is about the match as a whole."""
+    """PROBABILITY() takes no arguments: it is the probability of the whole match."""
     for part in walk(expression):
         if isinstance(part, Call) and is_probability(part) and part.arguments:
             yield Problem(
                 "probability-argument",
-                "PROBABILITY() takes nothing: it is that of the whole match",
+                "PROBABILITY() takes no arguments: it is the probability of the whole match",
                 part.span,
-                hint="the probability of one event is the column of its table",
+                hint="for the probability of one event, use the probability column of its table",
             )
 
 
 def misplaced_probabilities(expression: Expr) -> Iterator[Problem]:
-    """Calls of PROBABILITY where no match is complete yet."""
+    """Calls of PROBABILITY outside RETURN."""
     for part in walk(expression):
         if is_probability(part):
             yield Problem(
                 "misplaced-probability",
-                "PROBABILITY() stands in RETURN: it is known when the match is",
+                "PROBABILITY() is only allowed in RETURN",
                 part.span,
-                hint="to filter by it, write `HAVING PROBABILITY >= 0.9`",
+                hint="to filter by probability, write `HAVING PROBABILITY >= 0.9`",
             )

@@ -1,4 +1,4 @@
-"""A plan in words: each stage so that a person can follow it."""
+"""Describes a plan in text, section by section: the output of `explain`."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from ensue.text.render import render_constraint, render_expression, render_patte
 from ensue.text.render_parts import render_rule
 
 MOST_NAMES = 3
-"""How many of the statements are named that share something."""
+"""The maximum number of statements that are named as sharing something."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What there is to say of a statement: its plans, several where its operators choose, and titled lines.
+    """The explanation of a statement: its plans (several if its operators choose matches) and titled lines.
 
-    `given` are the streams and variables of a plan that stand for the events of another one.
+    `given` maps streams of a plan to the events of the operator that produces them.
     """
 
     query: PatternQuery
@@ -49,12 +49,12 @@ class Explanation:
     sections: tuple[tuple[str, tuple[str, ...]], ...]
 
     def to_text(self) -> str:
-        """The sections, a blank line between two."""
+        """The sections as text, separated by blank lines."""
         return "\n\n".join("\n".join((title, *(f"  {line}" for line in lines))) for title, lines in self.sections)
 
     @property
     def drawn(self) -> tuple[QueryPlan, ...]:
-        """The plans whose graphs say something: not those that only hand on what another has chosen."""
+        """The plans whose graphs are shown: not those that only pass on the matches of another operator."""
         return tuple(plan for plan in self.plans if len(self.plans) == 1 or not _hands_on(plan))
 
 
@@ -66,9 +66,9 @@ def explain_without_data(
     program: Sequence[PatternQuery] = (),
     end: str | None = None,
 ) -> Explanation:
-    """What a query means and how it will run, for streams that have whatever it asks of them and a time column.
+    """Explains a query without data; every field is assumed to exist and to have the type that the query needs.
 
-    `program` are the statements among which it stands. Events last if `end` names the column of their ends.
+    `program` has all statements of the program. Events have a duration if `end` names an end column.
     """
     if query.policy in CONTEXTS:
         return _explain_context(query, source, time, law, program, end)
@@ -78,7 +78,7 @@ def explain_without_data(
 
 
 def explain_query(plan: QueryPlan, program: Sequence[PatternQuery] = ()) -> Explanation:
-    """Pattern, graphs with their closed bounds, plan and state, in words."""
+    """Explains pattern, graphs with their closed bounds, plan and state."""
     streams = list(_streams(plan.query, program))
     return Explanation(
         plan.query,
@@ -104,7 +104,7 @@ def _heading(query: PatternQuery) -> str:
 
 
 def _written(query: PatternQuery) -> list[str]:
-    """The statement as the user wrote it; an event with rows of a table in words."""
+    """The statement as the user wrote it; a table look-up is described in words."""
     if query.rule is not None:
         return render_rule(query.rule).splitlines()
     if query.lookup is not None:
@@ -129,7 +129,7 @@ def _explain_context(
     program: Sequence[PatternQuery],
     end: str | None,
 ) -> Explanation:
-    """A query whose operators each choose: as it is written, then what its operators do."""
+    """Explains a query with a context: the query as written, then its operators."""
     stages = resolve_contexts(Statements((query,), source)).statements
     around = (*(other for other in program if other is not query), *stages)
     declared = declarations(stages)
@@ -158,7 +158,7 @@ def _explain_context(
 
 
 def _operators(plans: Sequence[QueryPlan], given: Mapping[Stream, OperatorEvents]) -> Iterator[str]:
-    """The graphs of the operators; one that only hands on what another has chosen is left out."""
+    """The graphs of the operators; an operator that only passes on matches is left out."""
     for number, plan in enumerate(plans, start=1):
         if len(plans) == 1 or not _hands_on(plan):
             indent = "  " if len(plans) > 1 else ""
@@ -182,7 +182,7 @@ def _plan_of_operators(
 ) -> Iterator[str]:
     yield _grouping(query)
     if len(plans) > 1:
-        yield "the operators run one after the other, innermost first, in every step of a stream"
+        yield "the operators run in sequence, innermost first, in every step of a stream"
     columns: dict[Stream, frozenset[str] | None] = {}
     for plan in plans:
         for stream, wanted in plan.columns.items():
@@ -197,13 +197,15 @@ def _plan_of_operators(
 
 
 def _streams(query: PatternQuery, program: Sequence[PatternQuery]) -> Iterator[str]:
-    """The streams by which the statement hangs together with others."""
+    """The streams that connect the statement with other statements."""
     declared = declarations(program)
     for name in used_streams(query, declared):
         made = " or ".join(map(_called, declared[name]))
         yield f"{name}: from {made}, {_used_by(name, program)}"
     if query.declares and query.name in declared:
-        made = "the matches of this pattern" if query.rule is None else "what the rules of this head derive"
+        made = (
+            "the matches of this pattern" if query.rule is None else "the events that the rules with this head derive"
+        )
         yield f"{query.name}: {made}, {_used_by(query.name or '', program)}"
 
 
@@ -213,18 +215,18 @@ def _called(query: PatternQuery) -> str:
     if query.lookup is not None:
         assert isinstance(query.pattern, Event)
         equal = [f"{left} = {query.lookup.table}.{right}" for left, right in query.lookup.on]
-        where = f", by {' and '.join(equal)}" if equal else ""
-        return f"each event of {query.pattern.stream} with rows of the table {query.lookup.table}{where}"
+        where = f", on {' and '.join(equal)}" if equal else ""
+        return f"each event of {query.pattern.stream} joined with the rows of table {query.lookup.table}{where}"
     text = " ".join(line.strip() for line in render_pattern(query.pattern).splitlines())
     return f"PATTERN {text}"
 
 
 def _used_by(name: Stream, program: Sequence[PatternQuery]) -> str:
     users = [other for other in program if name in used_streams(other, [name])]
-    names = [str(other.name or "a pattern without a name") for other in users if not is_result_of(other, name)]
+    names = [str(other.name or "an unnamed pattern") for other in users if not is_result_of(other, name)]
     result = "a result" if any(is_result_of(other, name) for other in users) else ""
     used = f"used by {', '.join(dict.fromkeys(names))}" if names else ""
-    return " and ".join(filter(None, (result, used))) or "used by nothing, so it is not worked out"
+    return " and ".join(filter(None, (result, used))) or "not used, so it is not computed"
 
 
 # -- plan -------------------------------------------------------------------------------------------------------------
@@ -235,7 +237,7 @@ def _plan(plan: QueryPlan) -> Iterator[str]:
     for stream, columns in plan.columns.items():
         yield f"read {stream}: {_columns(columns, plan.query)}"
     if plan.counting:
-        yield "read every event, relevant or not, to count positions"
+        yield "read all events of the partition, to count positions"
     same = further_rounds(plan)
     for number, graph_plan in enumerate(plan.graphs, start=1):
         if number not in same:
@@ -251,7 +253,7 @@ def _grouping(query: PatternQuery) -> str:
 
 def _columns(columns: frozenset[str] | None, query: PatternQuery) -> str:
     if columns is None:
-        asked = "their lineage is asked for" if query.returns else "whole events are returned"
+        asked = "the query returns the lineage" if query.returns else "the query returns whole events"
         return f"all columns, because {asked}"
     return ", ".join(["time", *sorted(columns)])
 
@@ -264,26 +266,26 @@ def _graph_plan(graph_plan: GraphPlan, indent: str) -> Iterator[str]:
     names = ", ".join(map(str, precedence(graph)))
     if graph.succession:
         order = ", ".join(map(str, graph.succession))
-        yield f"{indent}bind {order} in this order, each by a search for the next that fits"
+        yield f"{indent}bind {order} in this order; each binds the next event that fits"
     elif len(graph.variables) > 1:
-        yield f"{indent}join {names}: from the rarest in the data at hand, each next one by a search in its time range"
+        yield f"{indent}join {names}: start with the rarest in the data, then search each next one in its time range"
     if len(graph.variables) > 2 and not graph.succession:
-        yield f"{indent}drop events without a partner in range before joining, where the join would grow"
+        yield f"{indent}if the join would grow, first drop events without a partner in range"
     for absence in graph_plan.absences:
         yield from _absence(absence, indent)
     for collection in graph_plan.collections:
-        how = "looked up for each match" if collection.needed else "not made, because nothing depends on it"
+        how = "built for each match" if collection.needed else "not built, because nothing depends on it"
         yield f"{indent}list of {collection.collection.text}: {how}"
 
 
 def _absence(absence: AbsencePlan, indent: str) -> Iterator[str]:
     text = absence.absence.text
     if absence.lower is None:
-        yield f"{indent}absence of {text}: looked up for each candidate match, because {absence.correlated}"
+        yield f"{indent}absence of {text}: checked for each candidate match, because {absence.correlated}"
     elif absence.chain:
-        yield f"{indent}absence of {text}: by the earliest completion after each start, no enumeration"
+        yield f"{indent}absence of {text}: checked by the earliest completion after each start, without enumeration"
     else:
-        yield f"{indent}absence of {text}: its matches are found once, then by their earliest completion"
+        yield f"{indent}absence of {text}: its matches are found once, then checked by their earliest completion"
     for inner in absence.graph.absences:
         yield from _absence(inner, indent + "  ")
 
@@ -303,21 +305,21 @@ def _state(plans: Sequence[QueryPlan], given: Mapping[Stream, OperatorEvents]) -
     kept = dict(sorted(kept.items(), key=lambda entry: entry[0]))
     for role, (retention, plan) in kept.items():
         earlier = sorted(partners[role]) if not retention.at_once else []
-        where = f", where {' and '.join(earlier)} came before" if earlier else ""
+        where = f" if {' and '.join(earlier)} came before" if earlier else ""
         yield f"{role}: {_retention(retention, plan)}{where}"
     unbounded = [names[role] for role, (retention, _) in kept.items() if not retention.bounded]
     if unbounded and all(plan.monitor is not None and plan.monitor.bounded for plan in plans):
         yield f"events of {', '.join(unbounded)} are kept until their trace fails or ends"
     elif unbounded:
-        yield f"UNBOUNDED: nothing says when events of {', '.join(unbounded)} can be forgotten; a WITHIN would"
+        yield f"UNBOUNDED: events of {', '.join(unbounded)} are kept forever; add WITHIN to limit this"
     else:
         yield "bounded"
     if any(plan.query.consume or plan.query.policy in (CHRONICLE, CONTINUOUS, CUMULATIVE) for plan in plans):
-        yield "with each event is kept whether it is used up"
+        yield "for each kept event, the state records whether it is used up"
 
 
 def _roles(plan: QueryPlan, given: Mapping[Stream, OperatorEvents]) -> Iterator[tuple[str, str, Retention, set[str]]]:
-    """Every variable in words, its name, how long it is kept, and behind what."""
+    """For each variable: its role, its name, its retention, and the variables that must have come before."""
     for number, graph_plan in enumerate(plan.graphs):
         for inner in graph_plan.with_inner():
             for variable in inner.graph.variables:
@@ -342,17 +344,19 @@ def _retention(retention: Retention, plan: QueryPlan) -> str:
             if retention.positions <= 0
             else f"kept for {counted(retention.positions, 'further event', 'further events')} of its group"
         )
-    return " or ".join(dict.fromkeys(parts)) if parts else "kept for ever"
+    return " or ".join(dict.fromkeys(parts)) if parts else "kept forever"
 
 
 # -- constraints ------------------------------------------------------------------------------------------------------
 
 
 def _constraints(plan: QueryPlan, law: Law) -> Iterator[str]:
-    """When a trace is dropped, in words; what follows from the constraints besides."""
+    """When a trace is dropped, and what else follows from the constraints."""
     monitor = plan.monitor
     if monitor is None:
-        reason = "positions are counted" if plan.counting else "matches are made of more than single events in order"
+        reason = (
+            "the query counts positions" if plan.counting else "the pattern is more than a sequence of single events"
+        )
         yield f"traces are not watched, because {reason}"
         return
     for number, (graph_plan, graph) in enumerate(zip(plan.graphs, monitor.graphs, strict=True), start=1):
@@ -361,23 +365,23 @@ def _constraints(plan: QueryPlan, law: Law) -> Iterator[str]:
         yield from (f"{branch}{line} {fate}" for line in dict.fromkeys(_failing(graph_plan.graph, graph, law)))
         yield from (branch + line for line in needless_absences(graph_plan, law, plan.catalog))
     for constraint in needless_constraints(law):
-        yield f"{render_constraint(constraint)} says nothing that the others do not"
+        yield f"{render_constraint(constraint)} is redundant: it follows from the other constraints"
     if len(monitor.graphs) > 1:
         yield "a trace is dropped once every branch has failed"
     if monitor.ends:
         yield f"after {' or '.join(map(str, monitor.ends))}, a trace is dropped"
-    yield f"watched: {', '.join(map(str, dict.fromkeys(plan.watched)))}" if plan.watched else "nothing to watch"
+    yield f"watched: {', '.join(map(str, dict.fromkeys(plan.watched)))}" if plan.watched else "no stream is watched"
     over = list(map(str, monitor.ends))
     if monitor.lifetime is not None:
         over.append(f"{amount(monitor.lifetime, plan.catalog)} after its first event")
     if over:
-        yield f"what is known of a trace is kept until {' or '.join(over)}"
+        yield f"the state of a trace is kept until {' or '.join(over)}"
     else:
-        yield "what is known of a trace is kept for ever; ENDS would say when it can be forgotten"
+        yield "the state of a trace is kept forever; add ENDS to limit this"
 
 
 def _failing(graph: Graph, monitor: GraphMonitor, law: Law) -> Iterator[str]:
-    """Each condition once, with what saves a trace from it. A step may also fail by what was met before."""
+    """Each failing condition once, with the events that prevent it. A step may also fail by an earlier condition."""
     steps = [step for step in monitor.steps if step.bound != frozenset(graph.names)]
     conditions = {(found.seen, found.unseen): None for step in steps for found in step.conditions}
     for seen, unseen in conditions:
@@ -392,7 +396,8 @@ def _failing(graph: Graph, monitor: GraphMonitor, law: Law) -> Iterator[str]:
 
 
 def _savers(graph: Graph, steps: Sequence[MonitorStep], failing: Sequence[MonitorStep]) -> Iterator[str]:
-    """The events with which a trace goes on although the condition is met: those of all steps that do not fail."""
+    """The events with which a trace continues although the condition is met: those common to all steps that do not
+    fail."""
     saved = [step.bound for step in steps if step not in failing]
     common = frozenset[Name].intersection(*saved) if saved else frozenset[Name]()
     for variable in graph.variables:
@@ -409,7 +414,7 @@ def _with_predicate(variable: Variable) -> str:
 
 
 def with_shared(explained: Iterable[Explanation]) -> list[Explanation]:
-    """What there is to say of statements that run together, each with what a step works out once for several."""
+    """The explanations of statements that run together, each with the work it shares with others."""
     every = list(explained)
     declared = {entry.query.name for entry in every if entry.query.declares}
     together: dict[Hashable, list[int]] = {}
@@ -427,7 +432,7 @@ def with_shared(explained: Iterable[Explanation]) -> list[Explanation]:
 
 
 def _shared_lines(plans: Sequence[QueryPlan]) -> list[list[str]]:
-    """For each of some plans that run together, what it shares with which others."""
+    """For each of these plans, which run together, what it shares with which others."""
     graphs = [list(graphs_of([plan])) for plan in plans]
     likeness = alike(graph for own in graphs for graph in own)
     users: dict[Hashable, set[int]] = {}
@@ -457,7 +462,7 @@ def _shared_lines(plans: Sequence[QueryPlan]) -> list[list[str]]:
                 asked = graph.graph.question(variable)
                 if len(users[asked]) > 1:
                     found[f"events of {_with_predicate(variable)}"] = others(asked, number)
-        lines.append([f"{what}: found once, also for {names}" for what, names in found.items()])
+        lines.append([f"{what}: computed once, shared with {names}" for what, names in found.items()])
     return lines
 
 
@@ -472,29 +477,29 @@ def _spark(plan: QueryPlan) -> Iterator[str]:
         cut = f"time slices of {width} that overlap by {overlap}"
         yield f"batch: shuffled by {keys} and {cut}" if keys else f"batch: shuffled by {cut}"
     else:
-        reason = uncut_reason(plan) or "nothing bounds how long a match lasts"
-        uncut = f"time is not cut into slices, because {reason}"
+        reason = uncut_reason(plan) or "the duration of a match is not limited"
+        uncut = f"time is not sliced, because {reason}"
         yield f"batch: shuffled by {keys}; {uncut}" if keys else f"batch: in one task; {uncut}"
     yield f"stream: keys of {keys} in buckets, one state each" if keys else "stream: in one task, with one state"
 
 
 def _spark_together(query: PatternQuery, program: Sequence[PatternQuery]) -> Iterator[str]:
-    """Statements that use each other's matches run in one place, and so do the operators of one with a context."""
+    """Statements that use each other's matches run in one place; so do the operators of a statement with a context."""
     together = connected(query, program)
     if all(other.declares for other in together):
-        yield "not worked out, because no pattern uses it"
+        yield "not computed, because no pattern uses it"
         return
     keys = ", ".join(shared_keys(together))
     if len(together) == 1:
         where = f", shuffled by {keys}" if keys else " in one task"
-        yield f"batch: its operators together{where}; time is not cut into slices"
+        yield f"batch: its operators run together{where}; time is not sliced"
         yield f"stream: keys of {keys} in buckets, one state each" if keys else "stream: in one task, with one state"
         return
     names = list(dict.fromkeys(str(other.name or "the pattern") for other in together))
     those = f"{', '.join(names)} together" if len(names) > 1 else "its rules and their result"
     if keys:
-        yield f"batch: {those}, shuffled by {keys}; time is not cut into slices"
+        yield f"batch: {those}, shuffled by {keys}; time is not sliced"
         yield f"stream: {those}, keys of {keys} in buckets, one state each"
     else:
-        yield f"batch: {those} in one task, because they share no key that their streams hand on"
+        yield f"batch: {those} in one task, because they share no key that their streams keep"
         yield "stream: in one task, with one state, for the same reason"

@@ -1,4 +1,4 @@
-"""A graph in words: its events, what lies between them in time, what must not be there, what is listed."""
+"""Describes graphs in text: their events, time bounds, absences and lists, and how matches are chosen."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from ensue.text.render import render_expression, render_pattern, render_window
 
 
 def amount(ticks: int, catalog: Catalog) -> str:
-    """So many ticks as a text speaks of them."""
+    """A number of ticks as text."""
     if catalog.unit is None:
         return str(ticks)
     sign = "-" if ticks < 0 else ""
@@ -43,7 +43,7 @@ def amount(ticks: int, catalog: Catalog) -> str:
 
 @dataclass(frozen=True, slots=True)
 class OperatorEvents:
-    """Events that another operator gave: what they are called, which operator it was, and what their columns mean."""
+    """The events of another operator: their name, the number of the operator, and the meaning of their columns."""
 
     word: str
     operator: int
@@ -52,7 +52,7 @@ class OperatorEvents:
 
 @dataclass(frozen=True, slots=True)
 class _Distance:
-    """`at most 5 minutes after`, `before`: where something lies, before the word for what it lies by."""
+    """A distance such as `at most 5 minutes after` or `before`, to be followed by the name of a point."""
 
     side: str
     amount: str | None = None
@@ -63,25 +63,25 @@ class _Distance:
 
 @dataclass(frozen=True, slots=True)
 class GraphWords:
-    """The graphs of a plan in words. `given` are the streams that stand for another operator's events."""
+    """Describes the graphs of a plan. `given` are the streams with the events of another operator."""
 
     plan: QueryPlan
     given: Mapping[Stream, OperatorEvents] = field(default_factory=dict)
 
     def lines(self) -> Iterator[str]:
-        """Every branch, and those that are left out."""
+        """Describes every branch, and the branches that were removed."""
         graphs = self.plan.graphs
         same = further_rounds(self.plan)
         for number, graph_plan in enumerate(graphs, start=1):
             if len(graphs) > 1:
-                further = ", each before the next, otherwise the same" if number in same else ""
+                further = ", in order, otherwise the same" if number in same else ""
                 yield f"branch {number} of {len(graphs)}{_rounds(graph_plan.graph)}{further}"
             if number not in same:
                 yield from self._graph(graph_plan, "  " if len(graphs) > 1 else "")
         if self.plan.grows:
-            yield "longer ones are looked for round by round, as long as there are any"
+            yield "longer repetitions are searched round by round until there are no more matches"
         for dropped in self.plan.normal_form.dropped:
-            yield f"left out, because it can never match: {dropped}"
+            yield f"removed, because it can never match: {dropped}"
 
     def word(self, name: Name) -> str:
         return str(name)
@@ -111,7 +111,7 @@ class GraphWords:
                 return None
 
     def _carried(self, field: Field) -> patterns.CarriedColumn | None:
-        """What a field of another operator's events stands for; None for any other field."""
+        """The meaning of a field of another operator's events; None for any other field."""
         name = field.variable.name if isinstance(field.variable, Other) else field.variable
         return self.given[name.stream].carried.get(field.name) if isinstance(name, Handle) else None
 
@@ -151,7 +151,8 @@ class GraphWords:
         yield from (f"{self.word(x)} and {self.word(y)} are different events" for x, y in graph_plan.distinct)
 
     def _condition(self, condition: Expr) -> str:
-        """A condition; one that tells the events of two operators apart is in no text."""
+        """A condition as text; the internal condition that two operators bind different events gets its own
+        sentence."""
         found = [self._carried(part) for part in walk(condition) if isinstance(part, Field)]
         told = dict.fromkeys(
             str(each.variable) for each in found if each is not None and each.field is patterns.Mark.IDENTITY
@@ -164,7 +165,7 @@ class GraphWords:
 
     def _of_stream(self, stream: Stream) -> str:
         if stream in self.given:
-            return f"what operator {self.given[stream].operator} gives"
+            return f"a match of operator {self.given[stream].operator}"
         return f"an event of {stream}" if not isinstance(stream, AnyEvent) else str(stream)
 
     def _moment(self, moment: Moment, graph: Graph) -> str:
@@ -195,7 +196,7 @@ class GraphWords:
                 yield f"{self.word(x)} lasts at most {self.amount(length.value)}"
 
     def _pair(self, graph: Graph, x: Name, y: Name) -> str:
-        """What lies between two variables, in one line."""
+        """The bounds between two variables, in one line."""
         times = graph.times
         least, most = times.limit(end_of(x), start_of(y)), times.limit(end_of(y), start_of(x))
         if least is not None and least.tighter_than(Limit(0, False)):
@@ -215,7 +216,7 @@ class GraphWords:
         return ", ".join(words)
 
     def _ending(self, graph: Graph, x: Name, y: Name, overlap: bool) -> Iterator[str]:
-        """How late `x` ends at most; of two that overlap, only which ends first."""
+        """The upper bound of the end of `x`; for overlapping variables, only which ends first."""
         ends, most = graph.times.limit(end_of(x), end_of(y)), graph.times.limit(end_of(x), start_of(y))
         if ends is not None and (ends.value <= 0 or not overlap) and (most is None or ends.value < most.value):
             yield f"{self.word(x)} ends {self._no_later(ends)} {self.word(y)} ends"
@@ -231,7 +232,7 @@ class GraphWords:
         positions = graph.positions
         most, back = positions.limit(position_of(y), position_of(x)), positions.limit(position_of(x), position_of(y))
         if most is not None and back is not None and most.whole == -back.whole == 1:
-            return f"{y} is the very next event after {x}"
+            return f"{y} is the next event after {x}, with no event between"
         if most is not None and most == back:
             return f"{x} and {y} at most {counted(most.whole, 'position', 'positions')} apart"
         return "" if most is None else f"{y} at most {counted(most.whole, 'position', 'positions')} after {x}"
@@ -240,13 +241,13 @@ class GraphWords:
         return ("less than " if limit.strict else "") + self.amount(limit.value)
 
     def _no_later(self, limit: Limit) -> _Distance:
-        """What `x - y <= limit` says of `x`, before the word for `y`."""
+        """The bound `x - y <= limit` as a statement about `x`, to be followed by the name of `y`."""
         if limit.value == 0:
             return _Distance("before" if limit.strict else "no later than")
         return _Distance("after" if limit.value > 0 else "before", self._amount(limit))
 
     def _no_earlier(self, limit: Limit) -> _Distance:
-        """What `x - y <= limit` says of `y`, before the word for `x`."""
+        """The bound `x - y <= limit` as a statement about `y`, to be followed by the name of `x`."""
         if limit.value == 0:
             return _Distance("after" if limit.strict else "no earlier than")
         return _Distance("before" if limit.value > 0 else "after", self._amount(limit))
@@ -273,7 +274,7 @@ class GraphWords:
     # -- what is beside the match --------------------------------------------------------------------------------------
 
     def _absent(self, absence: Absence, graph: Graph) -> str:
-        """Where something must not be; `graph` is around it."""
+        """Where a forbidden match must not occur; `graph` is the graph around it."""
         stated = absence.scope.stated
         if stated is None:
             return self._scope(absence.scope, graph)
@@ -287,19 +288,19 @@ class GraphWords:
 
     def _listed(self, collection: Collection, graph: Graph) -> str:
         if not collection.graphs:
-            return f"{collection.name}: an empty list, because no {collection.text} can lie there"
+            return f"{collection.name}: an empty list, because no {collection.text} can occur there"
         scope, inner = collection.scopes[0], collection.graphs[0]
         stated = scope.stated
         where = self._scope(scope, graph) if stated is None else f"that {self._stated(stated, inner, graph)}"
         return f"{collection.name}: the list of every {collection.text} {where}, {_number(collection)}"
 
     def _stated(self, bounds: Iterable[Bound], inner: Graph, graph: Graph) -> str:
-        """Where an operator puts what it forbids or lists."""
+        """Where an operator places the forbidden or listed matches."""
         said: dict[str, dict[str, list[_Distance]]] = {}
         for bound in bounds:
             is_upper = bound.left.variable in (*inner.names, *(moment.name for moment in inner.moments))
             own, other = (bound.left, bound.right) if is_upper else (bound.right, bound.left)
-            verb = "lies" if _is_single_point(inner) else f"{_side(own)}s"
+            verb = "occurs" if _is_single_point(inner) else f"{_side(own)}s"
             words = self._no_later(bound.limit) if is_upper else self._no_earlier(bound.limit)
             phrases = said.setdefault(verb, {}).setdefault(self._at(other, graph), [])
             if words not in phrases:
@@ -333,13 +334,13 @@ class GraphWords:
 
 
 def _spoken(field: Field) -> Field:
-    """The field of a variable that nobody writes, but for those without a name, without backticks."""
+    """The field with a readable variable name, without backticks, for variables that Ensue creates."""
     made = isinstance(field.variable, Round | Other | Handle)
     return replace(field, variable=Spoken(str(field.variable))) if made else field
 
 
 def further_rounds(plan: QueryPlan) -> frozenset[int]:
-    """The numbers of the branches in which a repetition only comes more often than in an earlier one."""
+    """The numbers of the branches that differ from an earlier branch only in the number of rounds of a repetition."""
     first: dict[object, Mapping[Name, int]] = {}
     found = set()
     for number, graph_plan in enumerate(plan.graphs, start=1):
@@ -350,7 +351,7 @@ def further_rounds(plan: QueryPlan) -> frozenset[int]:
 
 
 def _without_rounds(graph: Graph) -> object:
-    """What graphs have in common that differ only in how often a repetition comes; nothing, where none does."""
+    """A key that is equal for graphs that differ only in their numbers of rounds."""
     if not graph.rounds:
         return graph.number, graph.extent
     return _events_of(graph), frozenset(_events_of(absence.graph) for absence in graph.absences)
@@ -361,7 +362,7 @@ def _events_of(graph: Graph) -> frozenset[tuple[Name, Stream]]:
 
 
 def _rounds(graph: Graph) -> str:
-    """How often repetitions come, behind the number of a branch."""
+    """The numbers of rounds, to follow the number of a branch."""
     words = [f"{name} {counted(rounds, 'time', 'times')}" for name, rounds in graph.rounds.items()]
     return f": {', '.join(words)}" if words else ""
 
@@ -369,7 +370,7 @@ def _rounds(graph: Graph) -> str:
 def _number(collection: Collection) -> str:
     least, most = collection.least, collection.most
     if most is None:
-        return f"at least {least}" if least else "maybe none"
+        return f"at least {least}" if least else "possibly empty"
     if least == most:
         return f"exactly {least}"
     return f"{least} to {most}" if least else f"at most {most}"
@@ -382,7 +383,7 @@ def _moment_name(moment: Moment, graph: Graph) -> str:
 
 
 def _joined(places: Mapping[str, list[_Distance]]) -> str:
-    """`after b and at most 5 minutes later`: what is said of each place, the place named once."""
+    """`after b and at most 5 minutes later`: the distances to each place, which is named once."""
     return " and ".join(_at_place(place, phrases) for place, phrases in places.items())
 
 
@@ -408,28 +409,28 @@ def _is_single_point(graph: Graph) -> bool:
     return len(graph.variables) == 1 and not graph.moments and _is_point(graph.variables[0].name, graph)
 
 
-# --- Which matches are reported, in words: the policy of a query where it applies, FIRST and LAST, what is used up.
+# --- choice of matches
 
 
 def choice_lines(plan: QueryPlan) -> Iterator[str]:
-    """What a query without a context says about choice; nothing for one that says nothing."""
+    """How a query without a context chooses matches; nothing if it has no policy."""
     query = plan.query
     picks = [node for node in patterns.walk(query.pattern) if isinstance(node, patterns.Pick)]
     if query.policy is None and query.consume is None and not picks:
         return
     for pick in picks:
         which = "latest" if pick.latest else "earliest"
-        yield f"{render_pattern(pick)}: of the matches that differ in nothing else, those in which it ends {which}"
+        yield f"{render_pattern(pick)}: among matches with the same other events, the one in which it ends {which}"
     if picks and any(graph.graph.trailing for graph in plan.graphs):
-        yield "a match is known when its window closes, because something could still come"
+        yield "a match is reported when its window closes, because a later event could still change the choice"
     if query.policy == patterns.NEXT_MATCH:
         yield from _next_match(query.pattern)
     elif query.policy == patterns.STRICT:
         yield from _strict(query.pattern)
     shown = "" if query.policy in (patterns.NEXT_MATCH, patterns.STRICT) or picks else "all matches are reported; "
     if query.consume:
-        yield "CONSUME: an event takes part in one match; matches are taken as they complete, then by their start"
-        yield "a match that needs a used event is not reported, and uses nothing up"
+        yield "CONSUME: each event is used in one match only; matches are taken by completion time, then by start"
+        yield "a match that needs a used event is not reported and uses no event"
     else:
         yield f"{shown}events are shared"
 
@@ -438,15 +439,15 @@ def _next_match(pattern: patterns.Pattern) -> Iterator[str]:
     names = [_event_word(event) for event in _positive_events(pattern)]
     yield f"{names[0]}: every event"
     for place, (before, name) in enumerate(pairwise(names), start=1):
-        yield f"{name}: the earliest after {before} that fits what is bound by then: {', '.join(names[:place])}"
+        yield f"{name}: the earliest event after {before} that fits {', '.join(names[:place])}"
     if any(isinstance(node, patterns.Not) for node in patterns.walk(pattern)):
-        yield "what NOT forbids is looked at when all is bound; then no later event is tried instead"
+        yield "NOT is checked after all events are bound; if it fails, no later event is tried"
 
 
 def _strict(pattern: patterns.Pattern) -> Iterator[str]:
     names = [_event_word(event) for event in _positive_events(pattern)]
     for before, name in pairwise(names):
-        yield f"{name}: the very next event of the partition after {before}, of whatever stream"
+        yield f"{name}: the next event of the partition after {before}, of any stream"
 
 
 def _positive_events(pattern: patterns.Pattern) -> Iterator[patterns.Event]:
@@ -461,7 +462,7 @@ def _positive_events(pattern: patterns.Pattern) -> Iterator[patterns.Event]:
 
 
 def given_by(stages: Sequence[patterns.PatternQuery]) -> dict[Stream, OperatorEvents]:
-    """The events of each operator's stream, by its name, as the operators around it speak of them."""
+    """The events of each operator's stream, by its name."""
     declared = {stage.name: (number, stage) for number, stage in enumerate(stages, start=1) if stage.declares}
     found: dict[Stream, OperatorEvents] = {}
     for user in stages:
@@ -474,7 +475,7 @@ def given_by(stages: Sequence[patterns.PatternQuery]) -> dict[Stream, OperatorEv
 
 
 def context_lines(query: patterns.PatternQuery, stages: Sequence[patterns.PatternQuery]) -> Iterator[str]:
-    """How each operator of a query with a context chooses, innermost first; `stages` are what it is resolved to."""
+    """How each operator of a query with a context chooses, innermost first; `stages` are the resolved operators."""
     given = given_by(stages)
     inside = {stage.name: _bare(stage.pattern) for stage in stages if stage.declares}
     operators = {number: _bare(stage.pattern) for number, stage in enumerate(stages, start=1)}
@@ -484,19 +485,19 @@ def context_lines(query: patterns.PatternQuery, stages: Sequence[patterns.Patter
             text = render_pattern(_inlined(pattern, inside))
             yield f"{number}. {text}: {_chosen(pattern, operands, query.policy or '')}"
     if any(_is_pair(pattern) for pattern in operators.values()):
-        yield "a pair fits if its order, the WITHINs and NOTs hold, and the conditions on what is bound by then"
+        yield "a pair fits if its order, its WITHIN and NOT clauses and the conditions on the events bound so far hold"
     else:
-        yield "there are no pairs to choose among"
+        yield "there are no pairs to choose from"
 
 
 def _chosen(pattern: patterns.Pattern, operands: Sequence[str], policy: str) -> str:
     if isinstance(pattern, patterns.Event):
         return "every event that fits"
     if isinstance(pattern, patterns.Or):
-        return "whatever its items give"
+        return "every match of its items"
     if len(operands) == 1 and isinstance(pattern, patterns.Seq):
-        used = "" if policy == patterns.RECENT else "; what a forbidden one has used up stays used up"
-        return f"judged last, on every {operands[0]} that was chosen{used}"
+        used = "" if policy == patterns.RECENT else "; events that a rejected match used stay used"
+        return f"checked last, for each chosen {operands[0]}{used}"
     if len(operands) == 1:
         return f"each {operands[0]} that fits"
     initiator, terminator = operands
@@ -507,7 +508,7 @@ def _chosen(pattern: patterns.Pattern, operands: Sequence[str], policy: str) -> 
 
 
 def _partners(initiator: str, operator: patterns.Pattern | None, policy: str) -> str:
-    """What a terminator pairs with; without an operator, nothing is said of their order."""
+    """The partners of a terminator; without an operator, their order is not described."""
     fits, fit = "that fits", "that fit"
     match operator:
         case None:
@@ -519,14 +520,14 @@ def _partners(initiator: str, operator: patterns.Pattern | None, policy: str) ->
         case patterns.Operation("SIMULTANEOUS"):
             fits, fit = (f"that {word} with it" for word in _FITS_AND_ENDS)
         case patterns.Operation("UNLESS"):
-            fits, fit = (f"{word}, after which it is a first one" for word in (fits, fit))
+            fits, fit = (f"{word} and for which it is the first partner" for word in (fits, fit))
         case _:
             fits, fit = (f"before it {word}" for word in (fits, fit))
     return {
-        patterns.RECENT: f"the latest {initiator} {fits}; nothing is used up",
-        patterns.CHRONICLE: f"the oldest open {initiator} {fits}; both are used up",
-        patterns.CONTINUOUS: f"every open {initiator} {fits}, a match for each; those are used up",
-        patterns.CUMULATIVE: f"all open {initiator} {fit}, as lists in one match; those are used up",
+        patterns.RECENT: f"the latest {initiator} {fits}; no event is used up",
+        patterns.CHRONICLE: f"the oldest open {initiator} {fits}; both events are used up",
+        patterns.CONTINUOUS: f"every open {initiator} {fits}, one match each; the initiators are used up",
+        patterns.CUMULATIVE: f"all open {initiator} {fit}, as lists in one match; the initiators are used up",
     }[policy]
 
 
@@ -550,7 +551,7 @@ def _bare(pattern: patterns.Pattern) -> patterns.Pattern:
 
 
 def _operands(pattern: patterns.Pattern) -> list[patterns.Event]:
-    """The events that an operator gets, in the order of the text; what it forbids is none."""
+    """The events that an operator combines, in the order of the text, without forbidden ones."""
     if isinstance(pattern, patterns.Event):
         return [pattern]
     forbidden = patterns.OPERATORS[pattern.operator].forbidden if isinstance(pattern, patterns.Operation) else ()
@@ -559,7 +560,7 @@ def _operands(pattern: patterns.Pattern) -> list[patterns.Event]:
 
 
 def _inlined(pattern: patterns.Pattern, inside: Mapping[Stream | None, patterns.Pattern]) -> patterns.Pattern:
-    """The pattern with the operators whose events it gets, as it was written."""
+    """The pattern with its nested operators inlined, as it was written."""
 
     def written(part: patterns.Pattern) -> patterns.Pattern:
         if not isinstance(part, patterns.Event):
@@ -572,5 +573,5 @@ def _inlined(pattern: patterns.Pattern, inside: Mapping[Stream | None, patterns.
 
 
 def _event_word(event: patterns.Event) -> str:
-    """The variable of an event; one that has none is called by its stream."""
+    """The variable of an event, or its stream if it has no variable."""
     return str(event.stream) if event.variable is None else called(event.variable)

@@ -1,4 +1,5 @@
-"""Tables as planning sees them: which of them hold which streams, and what their columns say about time."""
+"""The tables of a run as planning sees them: which streams they contain, and which columns hold time and
+probability."""
 
 from __future__ import annotations
 
@@ -18,16 +19,16 @@ from ensue.nodes.uncertainty import NO_HIERARCHY, Hierarchy
 from ensue.plan.plans import QueryPlan
 
 POSITION = "ensue:position"
-"""The column of the state that holds the position of an event in its partition, -1 while it is not settled."""
+"""The column of the state with the position of an event in its partition; -1 while it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class InputTable:
-    """One table of a run. `stream` names the one stream it holds; None: the values of column `type` are the streams.
+    """One table of a run. `stream` is the only stream in it; None: the column `type` contains the stream of each row.
 
-    The latter holds none of those in `elsewhere`, whatever its type column says. A `derived` table holds the matches of
-    a pattern. Its rows are real with the `probability` in that column; of those that agree on the columns
-    `alternatives` at most one is.
+    A table with a `type` column does not contain the streams in `elsewhere`, whatever its type column contains. A
+    `derived` table contains the matches of a pattern. Its rows are real with the probability in column `probability`;
+    among rows with equal values in the columns `alternatives`, at most one is real.
     """
 
     table: pa.Table
@@ -42,7 +43,7 @@ class InputTable:
     hierarchy: Hierarchy = NO_HIERARCHY
 
     def of(self, table: pa.Table) -> InputTable:
-        """The same with other rows."""
+        """The same input with other rows."""
         return InputTable(
             table,
             self.time,
@@ -57,7 +58,7 @@ class InputTable:
         )
 
     def holds(self, stream: Stream) -> bool:
-        """Whether events of this stream are sought in the table."""
+        """Whether events of this stream are searched in the table."""
         return stream not in self.elsewhere if self.stream is None else stream == self.stream
 
     @property
@@ -66,7 +67,7 @@ class InputTable:
 
 
 def with_rows(inputs: Sequence[InputTable], tables: Mapping[str, pa.Table] | pa.Table) -> tuple[InputTable, ...]:
-    """The tables of a plan, which have no rows, with those that were handed over."""
+    """The inputs of a plan, which have no rows, with the given rows."""
     if isinstance(tables, pa.Table):
         return (replace(inputs[0], table=tables),)
     return tuple(replace(item, table=tables[str(item.stream)]) for item in inputs)
@@ -79,22 +80,22 @@ def input_tables(
     type_column: str | None,
     end: str | Mapping[str, str] | None,
 ) -> tuple[InputTable, ...]:
-    """The tables of a run with their columns checked. `streams` are those that the queries name."""
+    """Checks the columns of the tables of a run. `streams` are those that the queries use."""
     _check_names(time, type_column, end)
     if isinstance(events, pa.Table):
         return (_single_table(events, streams, time, type_column, end),)
     if type_column is not None:
         raise SchemaError(
             "type-and-tables",
-            "`type` goes with one table of all streams, not with one table per stream",
-            "leave it out",
+            "`type` is only supported for one table with all streams, not for one table per stream",
+            "remove `type`",
         )
     for columns in (time, end):
         unknown = [name for name in columns if name not in events] if isinstance(columns, Mapping) else []
         if unknown:
             raise SchemaError(
                 "unknown-stream",
-                f"a column is named for stream `{unknown[0]}`, but there is no such table; tables: {', '.join(events)}",
+                f"unknown stream `{unknown[0]}` in a column mapping; available: {', '.join(events)}",
                 did_you_mean(unknown[0], events),
             )
     return tuple(
@@ -106,12 +107,12 @@ def input_tables(
 
 
 def _check_names(time: object, type_column: object, end: object) -> None:
-    """Columns are named by text, or per stream by a mapping to text."""
+    """Checks that columns are given as strings, or per stream as a mapping to strings."""
     for role, given in (("time", time), ("type", type_column), ("end", end)):
         values = list(given.values()) if isinstance(given, Mapping) and role != "type" else [given]
         optional = role != "time" and given is None
         if not optional and not all(isinstance(value, str) for value in values):
-            raise SchemaError("column-name", f"`{role}` is the name of a column, not {given!r}", "pass a text")
+            raise SchemaError("column-name", f"`{role}` must be a column name, found {given!r}", "pass a string")
 
 
 def _single_table(
@@ -122,15 +123,19 @@ def _single_table(
     end: str | Mapping[str, str] | None,
 ) -> InputTable:
     if not isinstance(time, str) or isinstance(end, Mapping):
-        raise SchemaError("time-column", "one table has one time and one end column", "pass their names as text")
+        raise SchemaError(
+            "time-column",
+            "a single table has one `time` and one `end` column, found a mapping",
+            "pass column names as strings",
+        )
     if type_column is not None:
         return _checked(InputTable(table, time, end, type=type_column))
     named = [name for name in streams if not isinstance(name, AnyEvent)]
     if len(set(named)) > 1:
         raise SchemaError(
             "no-type-column",
-            f"the query names {', '.join(f'`{name}`' for name in named)}, but nothing says which row is which",
-            "pass `type=` with the column that holds the stream's name, or one table per stream",
+            f"the query uses the streams {', '.join(f'`{name}`' for name in named)}, but no `type` column is given",
+            "pass `type=` with the column that contains the stream name, or pass one table per stream",
         )
     return _checked(InputTable(table, time, end, stream=(named or streams)[0]))
 
@@ -139,7 +144,7 @@ def _time_of(time: str | Mapping[str, str], stream: Stream) -> str:
     if isinstance(time, str):
         return time
     if stream not in time:
-        raise SchemaError("time-column", f"no time column is named for stream `{stream}`", "add it to the mapping")
+        raise SchemaError("time-column", f"`time` has no column for stream `{stream}`", "add the stream to the mapping")
     return time[str(stream)]
 
 
@@ -147,14 +152,16 @@ def _checked(item: InputTable) -> InputTable:
     names = item.table.column_names
     check_duplicates(names, item.label)
     if POSITION in names:
-        raise SchemaError("reserved-column", f"column `{POSITION}` of the {item.label} is Ensue's own", "rename it")
+        raise SchemaError(
+            "reserved-column", f"column `{POSITION}` of the {item.label} is reserved by Ensue", "rename the column"
+        )
     for role, name in (("time", item.time), ("end", item.end), ("type", item.type)):
         if name is not None and name not in names:
             guess = did_you_mean(name, names)
             raise SchemaError(
                 "no-such-column",
                 f"the {item.label} has no column `{name}` for `{role}`; columns: {', '.join(names)}",
-                guess or f"pass `{role}=` with one of them",
+                guess or f"pass `{role}=` with one of these columns",
             )
     for name in (item.time, item.end):
         kind = None if name is None else kind_of(item.table.schema.field(name).type)
@@ -166,8 +173,8 @@ def _checked(item: InputTable) -> InputTable:
     ):
         raise SchemaError(
             "stream-type",
-            f"column `{item.type}` holds {item.table.schema.field(item.type).type}; names of streams are text",
-            "cast it to text",
+            f"column `{item.type}` must be text to be used as `type`, but is {item.table.schema.field(item.type).type}",
+            "cast the column to text",
         )
     return item
 
@@ -175,18 +182,18 @@ def _checked(item: InputTable) -> InputTable:
 def _no_time(item: InputTable, name: str) -> SchemaError:
     kind = readable_type(item.table.schema.field(name).type)
     hints = {
-        Kind.TEXT: "parse it first, e.g. with `pyarrow.compute.strptime` or `pandas.to_datetime`",
-        Kind.FLOAT: "times are integers or timestamps: scale and cast the column",
+        Kind.TEXT: "parse it first, for example with `pyarrow.compute.strptime` or `pandas.to_datetime`",
+        Kind.FLOAT: "scale the column and cast it to integers or timestamps",
     }
     return SchemaError(
         "time-type",
-        f"column `{name}` of the {item.label} holds {kind}, which is not a time",
-        hints.get(kind_of(kind), "times are timestamps or integers"),
+        f"column `{name}` of the {item.label} must be a timestamp or an integer column, but is {kind}",
+        hints.get(kind_of(kind), "cast the column to timestamps or integers"),
     )
 
 
 def catalog_of(inputs: tuple[InputTable, ...], queries: Sequence[PatternQuery] = ()) -> Catalog:
-    """What the tables say about their streams; where no table has a time, its type is that of which queries speak."""
+    """The streams of the tables and their columns; if no table has a time column, the queries determine its type."""
     times: list[pa.DataType] = []
     streams: dict[Stream, StreamSchema] = {}
     shared: StreamSchema | None = None
@@ -214,13 +221,13 @@ def catalog_of(inputs: tuple[InputTable, ...], queries: Sequence[PatternQuery] =
 
 
 def _time_of_queries(queries: Sequence[PatternQuery]) -> pa.DataType:
-    """The type of time that the queries speak of, for tables that have none."""
+    """The type of time that the queries imply, for tables without a time."""
     types = [inferred_catalog(query).time_type for query in queries]
     return next((kind for kind in types if pa.types.is_timestamp(kind)), pa.int64())
 
 
 def attributes_of(inputs: tuple[InputTable, ...], stream: Stream) -> tuple[str, ...] | None:
-    """The attributes of a stream with a table of its own, in the order of the columns; None for one without."""
+    """The attributes of a stream with its own table, in column order; None for other streams."""
     own = next((item for item in inputs if item.stream == stream), None)
     if own is None:
         return None
@@ -233,17 +240,19 @@ def _common_time(known: list[pa.DataType]) -> pa.DataType:
         return pa.int64()
     zones = {kind.tz for kind in known if pa.types.is_timestamp(kind)}
     if Kind.INTEGER in kinds:
-        raise SchemaError("time-mix", "some time columns hold integers and others timestamps", "bring them to one type")
+        raise SchemaError(
+            "time-mix", "some time columns contain integers and others timestamps", "convert them to one type"
+        )
     if None in zones and len(zones) > 1:
         raise SchemaError(
-            "time-mix", "some time columns have a time zone and others have none", "bring them to one type"
+            "time-mix", "some time columns have a time zone and others do not", "convert them to one type"
         )
     unit = max((kind.unit for kind in known), key=UNITS.index)
     return pa.timestamp(unit, zones.pop() if len(zones) == 1 else "UTC")
 
 
 def raw_types(plan: QueryPlan, inputs: Sequence[InputTable]) -> dict[Stream, dict[str, pa.DataType]]:
-    """The columns of each stream of the query."""
+    """The column types of each stream of the query."""
     types: dict[Stream, dict[str, pa.DataType]] = {}
     of_tables: dict[int, dict[str, pa.DataType]] = {}
     for stream in plan.columns:
@@ -256,7 +265,7 @@ def raw_types(plan: QueryPlan, inputs: Sequence[InputTable]) -> dict[Stream, dic
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema with dictionaries as their values and every column nullable: what is kept and what is returned."""
+    """The schema with dictionaries decoded and every column nullable, as it is stored and returned."""
     return pa.schema(
         pa.field(item.name, item.type.value_type if pa.types.is_dictionary(item.type) else item.type) for item in schema
     )
@@ -272,17 +281,17 @@ def check_duplicates(names: list[str], label: str) -> None:
 
 
 def uncertain_tables(items: Sequence[InputTable], probability: object, alternatives: object) -> tuple[InputTable, ...]:
-    """The tables with the columns that say how probable their events are; a table without them is certain."""
+    """Adds the probability columns to the tables; a table without them is certain."""
     for role, name in (("probability", probability), ("alternatives", alternatives)):
         if name is not None and not isinstance(name, str):
-            raise SchemaError("column-name", f"`{role}` is the name of a column, not {name!r}", "pass a text")
+            raise SchemaError("column-name", f"`{role}` must be a column name, found {name!r}", "pass a string")
     if probability is None and alternatives is None:
         return tuple(items)
     if probability is None:
         raise SchemaError(
             "no-probability",
-            f"`alternatives` names column `{alternatives}`, but no column says how probable each of them is",
-            "pass `probability=` with the column of their probabilities",
+            f"`alternatives` is column `{alternatives}`, but `probability` is missing",
+            "pass `probability=` with the column that contains the probability of each event",
         )
     for role, name in (("probability", probability), ("alternatives", alternatives)):
         if name is not None and not any(name in item.table.column_names for item in items):
@@ -290,7 +299,7 @@ def uncertain_tables(items: Sequence[InputTable], probability: object, alternati
             raise SchemaError(
                 "no-such-column",
                 f"no table has a column `{name}` for `{role}`; columns: {', '.join(names)}",
-                did_you_mean(str(name), names) or f"pass `{role}=` with one of them",
+                did_you_mean(str(name), names) or f"pass `{role}=` with one of these columns",
             )
     return tuple(
         _uncertain(item, str(probability), None if alternatives is None else str(alternatives)) for item in items
@@ -303,16 +312,16 @@ def _uncertain(item: InputTable, probability: str, alternatives: str | None) -> 
         if alternatives in names:
             raise SchemaError(
                 "no-probability",
-                f"the {item.label} has alternatives, but no column `{probability}` that says how probable each is",
-                "add it, or leave the column of alternatives out",
+                f"the {item.label} has alternatives, but no column `{probability}` for `probability`",
+                "add the column, or remove the column of alternatives",
             )
         return item
     kind = readable_type(item.table.schema.field(probability).type)
     if kind_of(kind) not in NUMBERS and not (kind_of(kind) is Kind.NULL and item.table.num_rows == 0):
         raise SchemaError(
             "probability-type",
-            f"column `{probability}` of the {item.label} holds {kind}, which is no probability",
-            "probabilities are numbers between 0 and 1",
+            f"column `{probability}` of the {item.label} must be numeric to be used as a probability, but is {kind}",
+            "cast the column to numbers between 0 and 1",
         )
     return replace(
         item,

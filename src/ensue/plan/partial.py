@@ -1,7 +1,8 @@
-"""Partial matches as queries: the first items of a sequence have come, and the next one has not.
+"""Partial matches as queries: the first items of a sequence have come, and the next one has not. Also checks
+`emit="eager"`.
 
-The partial matches of `SEQ(x, y, z) WITHIN w` that time out are the matches of `SEQ(x, NOT y) WITHIN w` and of
-`SEQ(x, y, NOT z) WITHIN w`. So they need no engine of their own, and a condition on the missing item keeps its place.
+The partial matches of `SEQ(x, y, z) WITHIN w` that time out are the matches of `SEQ(x, NOT y) WITHIN w` and of `SEQ(x,
+y, NOT z) WITHIN w`. So they need no separate engine, and a condition on the missing item stays valid.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from ensue.nodes.names import Name
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """The first items of a query's sequence, without the next one, which is `missing`."""
+    """The first items of a query's sequence, without the next item `missing`."""
 
     query: patterns.PatternQuery
     missing: patterns.Pattern
 
 
 def partial_queries(query: patterns.PatternQuery) -> tuple[Partial, ...]:
-    """The partial matches of a query, fewest items first; none where the pattern is not a sequence of several."""
+    """The partial matches of a query, fewest items first; none if the pattern is not a sequence of several items."""
     sequence = _sequence(query.pattern)
     return tuple(
         _partial(query, sequence[: last + 1], sequence[last + 1 : following + 1])
@@ -40,9 +41,9 @@ def partial_queries(query: patterns.PatternQuery) -> tuple[Partial, ...]:
 
 
 def open_queries(query: patterns.PatternQuery) -> tuple[Partial, ...]:
-    """The partial matches that can still be extended: as `partial_queries`, and nothing forbidden has come either.
+    """The partial matches that can still be extended: like `partial_queries`, but no forbidden event has come.
 
-    Where that cannot be said it is left out, and so are those that are no pattern of their own.
+    Partial matches that cannot be written as a query are left out.
     """
     sequence = _sequence(query.pattern)
     found: list[Partial] = []
@@ -55,35 +56,35 @@ def open_queries(query: patterns.PatternQuery) -> tuple[Partial, ...]:
 
 
 def _neighbours(sequence: tuple[patterns.Pattern, ...]) -> list[tuple[int, int]]:
-    """The places of each positive item of a sequence but the last, and of the positive item that follows it."""
+    """The place of each positive item of a sequence except the last, and of the positive item after it."""
     return list(pairwise(place for place, item in enumerate(sequence) if not is_aside(item)))
 
 
 def partial_problems(query: patterns.PatternQuery) -> list[Problem]:
-    """Why partial matches of a query cannot be reported."""
+    """The reasons why partial matches of a query cannot be reported."""
     if len(partial_queries(query)) == 0:
         return [
             Problem(
                 "partial-form",
-                "partial matches are those of a SEQ of at least two items",
+                "partial matches require a SEQ of at least two items",
                 query.pattern.span,
-                hint="ask for timed-out partial matches of patterns that are a SEQ",
+                hint="request timed-out partial matches only for patterns that are a SEQ",
             )
         ]
     if query.consume or query.policy in patterns.CONTEXTS:
         return [
             Problem(
                 "partial-form",
-                "what a match uses up decides which other matches there are, and partial matches use up nothing",
+                "partial matches are not supported with CONSUME or a policy that uses up events",
                 query.policy_span or query.span,
-                hint="leave the partial matches out, or the policy",
+                hint="remove the partial matches or the policy",
             )
         ]
     if not whole_windows(query):
         return [
             Problem(
                 "partial-window",
-                "nothing says when a partial match of this pattern has timed out",
+                "partial matches of this pattern never time out, because it has no WITHIN",
                 query.pattern.span,
                 hint="add a WITHIN to the whole pattern",
             )
@@ -92,23 +93,23 @@ def partial_problems(query: patterns.PatternQuery) -> list[Problem]:
     return [
         Problem(
             "partial-form",
-            f"the first items of this pattern are no pattern of their own: {problem.message}",
+            f"a prefix of this pattern is not itself a valid pattern: {problem.message}",
             query.pattern.span,
-            hint="leave the partial matches out, or what they cannot do without",
+            hint="do not request partial matches, or change the pattern so that each prefix is valid",
         )
         for problem in refused[:1]
     ]
 
 
 def eager_problems(query: patterns.PatternQuery) -> list[Problem]:
-    """Why matches of a query cannot be given before the watermark has reached them."""
+    """The reasons why matches of a query cannot be reported before the watermark reaches them."""
     expanded = expand_pattern(query.pattern)
     problems = [
         Problem(
             "eager-not",
-            "whether the forbidden events stay away is known only at the watermark",
+            "NOT can be decided only at the watermark",
             node.span,
-            hint='leave `emit="eager"` out, or the NOT',
+            hint='remove `emit="eager"` or the NOT',
         )
         for node in patterns.walk(expanded)
         if isinstance(node, patterns.Not)
@@ -118,9 +119,9 @@ def eager_problems(query: patterns.PatternQuery) -> list[Problem]:
         problems.append(
             Problem(
                 "eager-rule",
-                "derived events are a set, and what else leads to an event is known only at the watermark",
+                "the events of a rule are complete only at the watermark",
                 query.span or query.rule.span,
-                hint='leave `emit="eager"` out, or write the rule as a STREAM',
+                hint='remove `emit="eager"`, or write the rule as a STREAM',
             )
         )
     if not problems and counts_events(query):
@@ -129,41 +130,41 @@ def eager_problems(query: patterns.PatternQuery) -> list[Problem]:
                 "eager-events",
                 "the positions of events are known only at the watermark",
                 query.pattern.span,
-                hint='leave `emit="eager"` out, or use a WITHIN in time',
+                hint='remove `emit="eager"`, or use a WITHIN in time',
             )
         )
     return problems
 
 
 def _undone_by_later_events(query: patterns.PatternQuery, expanded: patterns.Pattern) -> Iterator[Problem]:
-    """What an event that is still to come could undo or add to, besides a NOT."""
+    """The parts of a pattern, besides NOT, that a later event could change."""
     reasons: list[tuple[str, patterns.Pattern]] = []
     for node in patterns.walk(expanded):
         match node:
             case patterns.Repeat(every=True):
-                reasons.append(("what a collection lists", node))
+                reasons.append(("the elements of a collection", node))
             case patterns.Pick(latest=latest):
-                reasons.append((f"which one is {'LAST' if latest else 'FIRST'}", node))
+                reasons.append((f"the choice of {'LAST' if latest else 'FIRST'}", node))
             case patterns.RelatedItems(rival=int()):
-                reasons.append((f"which closing of {node.operator} comes first", node))
+                reasons.append((f"the first closing event of {node.operator}", node))
             case patterns.RelatedItems(timers=timers) if timers:
-                reasons.append((f"that the moments of {node.operator} have come", node))
+                reasons.append((f"a timer of {node.operator}", node))
     if chooses(query):
-        reasons.append(("which matches the policy chooses", query.pattern))
+        reasons.append(("the matches that the policy chooses", query.pattern))
     for what, node in reasons:
         yield Problem(
-            "eager-later", f"{what} is known only at the watermark", node.span, hint='leave `emit="eager"` out'
+            "eager-later", f"{what} can be decided only at the watermark", node.span, hint='remove `emit="eager"`'
         )
 
 
 def eager_constraint_problems(constraints: Iterable[ConstraintStatement]) -> list[Problem]:
-    """Why matches in traces that end cannot be given before the watermark has reached them."""
+    """The reasons why matches cannot be reported before the watermark if traces end."""
     return [
         Problem(
             "eager-ends",
-            "whether a trace had ended before an event is known only at the watermark",
+            "the end of a trace can be decided only at the watermark",
             entry.span,
-            hint='leave `emit="eager"` out, or this constraint',
+            hint='remove `emit="eager"` or this constraint',
         )
         for entry in constraints
         if isinstance(entry.constraint, Ends | EndsWithin)
@@ -171,7 +172,7 @@ def eager_constraint_problems(constraints: Iterable[ConstraintStatement]) -> lis
 
 
 def _sequence(pattern: patterns.Pattern) -> tuple[patterns.Pattern, ...]:
-    """The items of the SEQ that the pattern is, under any WITHIN and AS."""
+    """The items of the SEQ that the pattern consists of, inside any WITHIN and AS."""
     while isinstance(pattern, patterns.Within | patterns.NamedPattern):
         pattern = pattern.item
     return pattern.items if isinstance(pattern, patterns.Seq) else ()
@@ -207,7 +208,7 @@ def _conjunction(left: Expr, right: Expr) -> Expr:
 
 
 def _names(items: Iterable[patterns.Pattern]) -> Iterator[Name]:
-    """Every variable and AS name in some items."""
+    """Every variable and AS name in these items."""
     for item in items:
         for node in patterns.walk(item):
             if isinstance(node, patterns.Event) and node.variable is not None:

@@ -1,4 +1,5 @@
-"""From a lowered program and the columns of tables to one plan for all statements. Every runtime does this first."""
+"""Plans all statements of a lowered program over the columns of the tables, and groups the results that run
+together."""
 
 from __future__ import annotations
 
@@ -32,9 +33,10 @@ NO_TABLES: FixedTables = {}
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Which columns carry time, the name of the stream and the end of an event, as the user names them.
+    """The columns for time, stream name and end of an event, as given by the user.
 
-    `probability` says how probable an event is, `alternatives` of which events at most one is real.
+    `probability` is the column with the probability of an event; among events with equal `alternatives`, at most one is
+    real.
     """
 
     time: ColumnNames
@@ -46,7 +48,7 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class Emission:
-    """How matches are given out: with an id or without, eagerly or when complete.
+    """How matches are returned: with or without an id, eagerly or when complete.
 
     On a stream, `tick` is the unit of integer time and `buckets` the number of states.
     """
@@ -59,11 +61,11 @@ class Emission:
 
 @dataclass(frozen=True, slots=True)
 class ProgramPlan:
-    """All statements of a program, planned over tables whose columns are known: one output for each plan.
+    """All statements of a program, planned over tables with known columns: one output for each plan.
 
-    `inputs` have no rows, so the same plan is for all batches, here and in the workers of Spark. `derivations` are the
-    declared streams that the plans need; they hold the rows of TABLEs, which are part of the program. `states` are the
-    STATEs that events go through before the plans see them, and what is asked of these.
+    `inputs` have no rows, so the same plan is used for all batches, locally and in Spark workers. `derivations` are the
+    declared streams that the plans need; they contain the rows of TABLEs, which are part of the program. `states` are
+    the STATEs that events pass before the plans see them, and the questions about them.
     """
 
     inputs: tuple[InputTable, ...]
@@ -74,12 +76,12 @@ class ProgramPlan:
 
     @property
     def tables(self) -> tuple[InputTable, ...]:
-        """The inputs as the plans see them: with the columns that states give their events."""
+        """The inputs as the plans see them: with the columns that states add to events."""
         return self.inputs if self.states is None else tuple(map(self.states.widened, self.inputs))
 
     @property
     def lookups(self) -> tuple[Lookup, ...]:
-        """How rows of tables go with events."""
+        """How rows of tables are joined with events."""
         queries = [way.plan.query for derivation in self.derivations for way in derivation.ways]
         return tuple(query.lookup for query in queries if query.lookup is not None)
 
@@ -90,16 +92,17 @@ def plan_queries(
     columns: Columns,
     match_id: bool = False,
     fixed: FixedTables = NO_TABLES,
+    wanted: StateQuestions | None = None,
 ) -> ProgramPlan:
-    """Checks the tables and plans the queries over them; only the columns of the tables are looked at.
+    """Checks the tables and plans the queries over them; reads only the columns of the tables.
 
-    `fixed` are those that do not change, which rules look up.
+    `fixed` are the static tables that rules look up. `wanted` is what the user asks about the STATEs.
     """
     declared = {query.name for query in statements.statements if query.declares}
     if (declared or fixed) and (problems := [*_clashes(declarations(statements.declared), tables, fixed)]):
         raise QueryError(problems, statements.source)
     constrained = (name for entry in statements.constraints for name in entry.constraint.streams)
-    states = questions_of_patterns(statements) if statements.states else None
+    states = questions_of_patterns(statements, wanted=wanted) if statements.states else None
     of_states = () if states is None else states.streams
     parts = (part for query in statements.statements for part in walk(query.pattern))
     named = dict.fromkeys((*(part.stream for part in parts if isinstance(part, Event)), *constrained, *of_states))
@@ -107,7 +110,7 @@ def plan_queries(
     inputs = input_tables(tables, given, columns.time, columns.type, columns.end)
     if columns.probability is not None or columns.alternatives is not None:
         inputs = uncertain_tables(inputs, columns.probability, columns.alternatives)
-    return plan_program(statements, inputs, match_id, fixed=fixed)
+    return plan_program(statements, inputs, match_id, fixed=fixed, wanted=wanted)
 
 
 @collector_paused()
@@ -117,8 +120,9 @@ def plan_program(
     match_id: bool = False,
     lawful: bool = True,
     fixed: FixedTables = NO_TABLES,
+    wanted: StateQuestions | None = None,
 ) -> ProgramPlan:
-    """Plans the queries over tables that are checked; unless `lawful`, their constraints are left aside."""
+    """Plans the queries over checked tables; without `lawful`, their constraints are ignored."""
     inputs = tuple(replace(item, table=item.table.schema.empty_table()) for item in inputs)
     ruleset: Ruleset | None = None
     if statements.ruleset is not None:
@@ -130,7 +134,7 @@ def plan_program(
         replace(item, elsewhere=declared, hierarchy=levels) if item.stream is None else item for item in inputs
     )
     probability = next((item.probability for item in inputs if item.probability is not None), None)
-    states = questions_of_patterns(statements, probability) if statements.states else None
+    states = questions_of_patterns(statements, probability, wanted) if statements.states else None
     seen = inputs if states is None else tuple(map(states.widened, inputs))
     catalog = catalog_of(seen, statements.statements)
     laws = laws_by_query(statements, catalog) if lawful and statements.constraints else {}
@@ -147,20 +151,20 @@ def plan_program(
 
 
 def _hierarchy(statements: LoweredProgram, inputs: tuple[InputTable, ...]) -> Hierarchy:
-    """The levels of detail that the program speaks of: of the values of a type column."""
+    """The hierarchies of the program, over the values of a type column."""
     if not any(item.type is not None for item in inputs):
         problem = Problem(
             "hierarchy-tables",
-            "a HIERARCHY is one of the values of a type column, and here each stream has a table of its own",
+            "HIERARCHY requires a `type` column, but each stream has its own table",
             statements.hierarchies[0].span,
-            hint="put the events into one table, and pass `type=` with the column that holds the stream's name",
+            hint="put the events into one table, and pass `type=` with the column that contains the stream name",
         )
         raise QueryError([problem], statements.source)
     return Hierarchy.of(statements.hierarchies)
 
 
 def _declarations(statements: LoweredProgram, ruleset: Ruleset, inputs: tuple[InputTable, ...]) -> Ruleset:
-    """What rules are written in the light of: the streams and tables, also those that only data or facts tell of."""
+    """The streams and tables that rules may use, including those known only from data or facts."""
     events = [node for query in statements.statements for node in walk(query.pattern) if isinstance(node, Event)]
     by_position = dict.fromkeys(
         event.stream for event in events if event.arity is not None and isinstance(event.stream, str)
@@ -181,21 +185,21 @@ def _clashes(
         if name in given:
             yield Problem(
                 "stream-clash",
-                f"`{name}` is a TABLE or has FACTs, and there is a table of events of this name as well",
-                hint="rename one of them: a table's rows have no time",
+                f"`{name}` is both a TABLE or FACT of the program and a table of events",
+                hint="rename one of them",
             )
     for stream, ways in declared.items():
         if stream in given:
             yield Problem(
                 "stream-clash",
-                f"stream `{stream}` is declared, and there is a table of this name as well",
+                f"stream `{stream}` is both declared in the program and a table of events",
                 ways[0].span,
-                hint="rename one of them: a name stands for one stream",
+                hint="rename one of them",
             )
 
 
 def with_violations(planned: ProgramPlan, statements: LoweredProgram) -> ProgramPlan:
-    """The same with one more plan, the last, for the traces that break a constraint."""
+    """Adds a plan, as the last one, for the traces that violate a constraint."""
     law, keys = Law(tuple(entry.constraint for entry in statements.constraints)), _keys_of_constraints(statements)
     problems = contradictory_constraints(law)
     if problems:
@@ -203,7 +207,7 @@ def with_violations(planned: ProgramPlan, statements: LoweredProgram) -> Program
     taken = [name for name in keys if name in VIOLATION_COLUMNS]
     if taken:
         raise SchemaError(
-            "reserved-column", f"the table of violations has a column `{taken[0]}` of its own", "rename the key"
+            "reserved-column", f"key `{taken[0]}` has the name of a column of the violations table", "rename the key"
         )
     plan = tracking_plan(
         law,
@@ -219,17 +223,17 @@ def with_violations(planned: ProgramPlan, statements: LoweredProgram) -> Program
 def plan_violations(
     tables: Mapping[str, pa.Table] | pa.Table, statements: LoweredProgram, columns: Columns
 ) -> ProgramPlan:
-    """A plan for the traces that break a constraint, and for nothing else."""
+    """A plan only for the traces that violate a constraint."""
     planned = with_violations(plan_queries(tables, statements, columns), statements)
     return ProgramPlan(planned.inputs, planned.plans[-1:], planned.outputs[-1:])
 
 
 def _keys_of_constraints(statements: LoweredProgram) -> tuple[str, ...]:
-    """The one PARTITION BY of which all constraints speak."""
+    """The common PARTITION BY of all constraints."""
     if not any(entry.constraint.streams for entry in statements.constraints):
-        hint = "add a CONSTRAINT; ENDS WITHIN alone cannot be broken, because a later event begins another trace"
+        hint = "add a CONSTRAINT; ENDS WITHIN alone cannot be violated, because a later event starts another trace"
         raise QueryError(
-            [Problem("no-constraint", "there is no constraint to look after", hint=hint)],
+            [Problem("no-constraint", "the program has no constraint to check", hint=hint)],
             statements.source,
         )
     of_patterns = [query.partition_by for query in statements.statements]
@@ -239,9 +243,9 @@ def _keys_of_constraints(statements: LoweredProgram) -> tuple[str, ...]:
                 [
                     Problem(
                         "constraint-partition",
-                        "a constraint speaks of traces, but nothing says what a trace is",
+                        "the constraint has no PARTITION BY, so its traces are unknown",
                         entry.span,
-                        hint="add PARTITION BY with the key of a trace to the constraint",
+                        hint="add PARTITION BY with the trace key to the constraint",
                     )
                 ],
                 statements.source,
@@ -253,9 +257,9 @@ def _keys_of_constraints(statements: LoweredProgram) -> tuple[str, ...]:
                 [
                     Problem(
                         "constraint-partition",
-                        "constraints of different PARTITION BY break in different traces, which is not one table",
+                        "the constraints have different PARTITION BY keys, so their violations do not fit one table",
                         entry.span,
-                        hint="look after the constraints of each PARTITION BY by themselves",
+                        hint="check the constraints of each PARTITION BY separately",
                     )
                 ],
                 statements.source,
@@ -263,14 +267,14 @@ def _keys_of_constraints(statements: LoweredProgram) -> tuple[str, ...]:
     return keys[0]
 
 
-# --- Which queries of a program run in one place: those with the same keys, and those that use each other's matches.
+# --- groups of queries that run together
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Results, by their places, that are found together: events of different `keys` have nothing to do with each other.
+    """Results, by their places, that are computed together: events with different `keys` are independent.
 
-    `derivations` are the declared streams that they use, `states` the STATEs that they ask.
+    `derivations` are the declared streams that they use, `states` the STATEs that they query.
     """
 
     keys: tuple[str, ...]
@@ -280,7 +284,7 @@ class Group:
 
 
 def components(planned: ProgramPlan) -> Iterator[Group]:
-    """The results that hang together by declared streams, and every other one by itself."""
+    """Groups the results that are connected by declared streams; every other result is its own group."""
     grouped: set[int] = set()
     for place, plan in enumerate(planned.plans):
         if place in grouped:
@@ -297,7 +301,7 @@ def components(planned: ProgramPlan) -> Iterator[Group]:
 
 
 def of_result(planned: ProgramPlan, place: int) -> Group:
-    """One result by itself, with the streams that it uses."""
+    """One result with the streams that it uses."""
     plan = planned.plans[place]
     below = needed_derivations([plan], planned.derivations)
     if not below:
@@ -306,7 +310,7 @@ def of_result(planned: ProgramPlan, place: int) -> Group:
 
 
 def _asking(group: Group, planned: ProgramPlan) -> Group:
-    """The group with the STATEs that its plans ask, if they do. Events that one state is about stay together, too."""
+    """The group with the STATEs that its plans query, if any. Events that belong to one state stay together, too."""
     states, plans = planned.states, [planned.plans[place] for place in group.places]
     if states is None or not any(map(states.are_asked_by, all_plans(group.derivations, plans))):
         return group
@@ -314,7 +318,7 @@ def _asking(group: Group, planned: ProgramPlan) -> Group:
 
 
 def by_keys(planned: ProgramPlan) -> list[Group]:
-    """The results by the keys of which their events can be kept apart."""
+    """Groups the results by the keys by which their events can be partitioned."""
     groups: dict[tuple[str, ...], list[Group]] = {}
     for group in components(planned):
         groups.setdefault(group.keys, []).append(group)

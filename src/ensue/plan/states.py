@@ -1,4 +1,5 @@
-"""The STATEs of a program and what is asked of them at every event: `P(anyone IN den)` is a column of the events."""
+"""The STATEs of a program and the questions about them at every event: `P(anyone IN den)` becomes a column of the
+events."""
 
 from __future__ import annotations
 
@@ -18,14 +19,15 @@ from ensue.plan.plans import QueryPlan
 from ensue.text.parser import parse_measure
 
 LARGEST_JOINT = 4096
-"""Joint distributions of more numbers than this are kept as one distribution per variable, unless the user says so."""
+"""Joint distributions with more numbers than this are approximated by one distribution per variable, unless the user
+sets another limit."""
 
 POLICIES = ("error", "skip", "reset")
 
 
 @dataclass(frozen=True, slots=True)
 class StateColumn:
-    """A column that events get: its name, the question that it answers, and the number of the state that knows."""
+    """A column added to events: its name, the question that it answers, and the number of the state."""
 
     name: str
     measure: Measure
@@ -38,12 +40,12 @@ class StateColumn:
 
 @dataclass(frozen=True, slots=True)
 class StateQuestions:
-    """The states that events change, which columns the events get, and what becomes of contradictions.
+    """The states that events change, the columns added to events, and how contradictions are handled.
 
-    With `before` the columns say what was believed before the event. `probability` names a column with the probability
-    that an event happened, `reason` one that says of each event why it changed nothing. A joint distribution has at
-    most `limit` numbers. With `settled`, events of the same time come in the order of the values of their columns,
-    whatever way they came.
+    With `before`, the columns contain the belief before the event. `probability` is a column with the probability that
+    an event happened; `reason` is a column with the reason why an event changed nothing. A joint distribution has at
+    most `limit` numbers. With `settled`, events with equal times are ordered by their values, independent of their
+    arrival. `measured` names the columns that only the user sees, in whole rows; it is None if only patterns ask.
     """
 
     states: tuple[StateStatement, ...]
@@ -55,6 +57,7 @@ class StateQuestions:
     reason: str | None = None
     limit: int = LARGEST_JOINT
     settled: bool = False
+    measured: tuple[str, ...] | None = None
 
     @property
     def fields(self) -> tuple[pa.Field, ...]:
@@ -77,7 +80,7 @@ class StateQuestions:
         return frozenset(named | keys | ({self.probability} if self.probability is not None else set()))
 
     def shared_keys(self, keys: Sequence[str]) -> tuple[str, ...]:
-        """Those of the keys that every state has: events that differ in them have nothing to do with each other."""
+        """The keys that every state has: events that differ in them are independent."""
         return tuple(name for name in keys if all(name in state.partition_by for state in self.states))
 
     def are_asked_by(self, plan: QueryPlan) -> bool:
@@ -86,11 +89,14 @@ class StateQuestions:
         return any(columns is None or not names.isdisjoint(columns) for columns in plan.columns.values())
 
     def widened(self, item: InputTable) -> InputTable:
-        """The table with the columns that its events get; it has no rows."""
+        """The table with the columns that patterns see; it has no rows."""
         taken = [field.name for field in self.fields if field.name in item.table.column_names]
         if taken:
-            raise SchemaError("duplicate-column", f"the {item.label} has a column `{taken[0]}` already", "rename one")
-        schema = pa.schema([*item.table.schema, *self.fields])
+            raise SchemaError(
+                "duplicate-column", f"the {item.label} already has a column `{taken[0]}`", "rename one of them"
+            )
+        seen = [field for field in self.fields if field.name not in (self.measured or ())]
+        schema = pa.schema([*item.table.schema, *seen])
         return replace(item, table=schema.empty_table())
 
 
@@ -101,20 +107,23 @@ def state_questions(
     policy: str = "error",
     probability: str | None = None,
     reason: str | None = None,
-    limit: int = LARGEST_JOINT,
+    largest_joint: int = LARGEST_JOINT,
 ) -> StateQuestions:
-    """The states of a program, with what the user says about them checked."""
+    """The states of a program, with the user's settings checked."""
     if not statements.states:
         hint = "add `STATE location OF alice, bob IN (...)`"
-        raise QueryError([Problem("no-state-declared", "the program declares no STATE", hint=hint)], statements.source)
+        raise QueryError([Problem("no-state-declared", "the program has no STATE", hint=hint)], statements.source)
     if policy not in POLICIES:
-        raise SchemaError("state-policy", f"`policy` is 'error', 'skip' or 'reset', not {policy!r}")
+        raise SchemaError("state-policy", f"`policy` must be 'error', 'skip' or 'reset', found {policy!r}")
     if probability is not None and not isinstance(probability, str):
-        raise SchemaError("column-name", f"`probability` is the name of a column, not {probability!r}", "pass a text")
-    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-        raise SchemaError("limit-type", f"`limit` is how many numbers a joint distribution may have, not {limit!r}")
+        raise SchemaError("column-name", f"`probability` must be a column name, found {probability!r}", "pass a string")
+    if isinstance(largest_joint, bool) or not isinstance(largest_joint, int) or largest_joint < 1:
+        said = f"`largest_joint` must be the maximum size of a joint distribution, found {largest_joint!r}"
+        raise SchemaError("limit-type", said)
     wanted = tuple(_column(name, given, statements) for name, given in (columns or {}).items())
-    return StateQuestions(statements.states, statements.source, wanted, before, policy, probability, reason, limit)
+    return StateQuestions(
+        statements.states, statements.source, wanted, before, policy, probability, reason, largest_joint
+    )
 
 
 def _column(name: str, given: str | Measure, statements: Statements) -> StateColumn:
@@ -126,16 +135,35 @@ def _column(name: str, given: str | Measure, statements: Statements) -> StateCol
     return StateColumn(name, measure, statements.states.index(state))
 
 
-def questions_of_patterns(statements: Statements, probability: str | None = None) -> StateQuestions | None:
-    """What the patterns of a program ask its states, a column for each question; None if they ask nothing."""
+def questions_of_patterns(
+    statements: Statements, probability: str | None = None, wanted: StateQuestions | None = None
+) -> StateQuestions | None:
+    """The questions of the patterns about the states, one column each; None if there are none.
+
+    `wanted` are the questions of the user.
+    """
     if not statements.states:
         return None
     asked = dict.fromkeys(field.name for field in _fields(statements) if field.asks_state)
-    return None if not asked else state_questions(statements, {name: name for name in asked}, probability=probability)
+    if not asked:
+        return wanted
+    own = state_questions(statements, {name: name for name in asked}, probability=probability)
+    if wanted is None:
+        return own
+    if wanted.before:
+        raise SchemaError(
+            "tracking-option",
+            "`before` is not supported for a program whose patterns ask a STATE",
+            "track the measures in another Detector",
+        )
+    taken = [name for name in wanted.measured or () if name in asked]
+    if taken:
+        raise SchemaError("duplicate-column", f"a pattern asks `{taken[0]}` already", "rename the measure")
+    return replace(wanted, columns=(*own.columns, *wanted.columns))
 
 
 def refuse_questions(statements: Statements, why: str, hint: str) -> None:
-    """Raises an error at the first question that a pattern asks a state, if one does."""
+    """Raises an error at the first question of a pattern about a state, if any."""
     asking = next((field for field in _fields(statements) if field.asks_state), None) if statements.states else None
     if asking is not None:
         problem = Problem("state-ahead", f"`{asking.name}` {why}", asking.span, hint=hint)
@@ -143,17 +171,27 @@ def refuse_questions(statements: Statements, why: str, hint: str) -> None:
 
 
 def refuse_ahead(statements: Statements, end: object, eager: bool = False) -> None:
-    """On events that are still to come, a question is answered when the watermark reaches the start of its event."""
+    """Rejects questions that cannot be answered on a stream: they need the watermark at the start of their event."""
     if end is not None:
-        said = "is answered at the start of an event, but events with an `end` column arrive in the order of their ends"
-        refuse_questions(statements, said, "leave out `end`, or use `ensue.detect` on a table")
+        said = (
+            "is evaluated at the start of an event, but events with an `end` column arrive in the order of their ends"
+        )
+        refuse_questions(statements, said, "remove `end`, or use `ensue.detect` on a table")
     if eager:
         said = 'is known only when the watermark reaches the event, which is too late for `emit="eager"`'
         refuse_questions(statements, said, 'use `emit="complete"`')
 
 
+def refuse_ends(questions: StateQuestions, end: object) -> None:
+    """Raises an error for states that are tracked over events with an `end` column, as `refuse_ahead` does."""
+    if end is not None:
+        said = "a STATE changes at the start of an event, but events with an `end` column arrive in order of their ends"
+        hint = "leave out `end`, or use `ensue.beliefs.track` on a table"
+        raise QueryError([Problem("state-ahead", said, questions.states[0].span, hint=hint)], questions.source)
+
+
 def _fields(statements: Statements) -> Iterator[Field]:
-    """The fields that conditions and results of patterns name."""
+    """The fields that conditions and results of patterns use."""
     for query in statements.statements:
         predicates = [node.predicate for node in walk(query.pattern) if isinstance(node, Event)]
         for expression in (query.where, *predicates, *(column.expression for column in query.returns)):

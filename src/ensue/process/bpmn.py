@@ -1,21 +1,21 @@
-"""BPMN 2.0 XML to a diagram.
+"""Read BPMN 2.0 XML as a diagram.
 
-| element | read as |
+| element | meaning |
 | --- | --- |
-| `task` and its kinds, `callActivity` | a task: its `name`, or its `id` if it has none; equal names are one task |
+| `task` and its kinds, `callActivity` | a task with its `name`, or its `id` if it has none; equal names are one task |
 | loop or multi-instance marker | the task one or more times; zero or more with `testBefore` |
-| `subProcess` | its contents; its name is no task; a loop or sequential multi-instance marker repeats all of it |
+| `subProcess` | its contents; its name is not a task; a loop or sequential multi-instance marker repeats its contents |
 | start events | the process starts with any one of them |
 | end events | a token ends; the process is complete when none is left; a terminate event removes all of its scope |
-| intermediate events | passed through; a task if the argument `names` names them, as for start and end events |
+| intermediate events | ignored; a task if the argument `names` contains them, as for start and end events |
 | exclusive and event-based gateway | one of the outgoing flows, whatever incoming flow was taken |
 | parallel gateway | waits for all incoming flows, takes all outgoing ones |
-| inclusive gateway | takes some of its outgoing flows, its `default` only alone; waits as BPMN 2.0.2, table 13.3 says |
-| several flows out of a task | all of them; of those with a condition some; its `default` if none of these |
+| inclusive gateway | takes some of its outgoing flows, its `default` only alone; waits as in BPMN 2.0.2, table 13.3 |
+| several flows out of a task | all of them; some of those with a condition; its `default` if none of these |
 | several flows into a task | it runs for each token |
-| lanes, data, texts, pools, message flows, diagrams, extensions | left out: they order no tasks of one process |
+| lanes, data, texts, pools, message flows, diagrams, extensions | ignored: they do not order the tasks of a process |
 
-Anything else that flows lead to is a problem that names it. Problems of behaviour are in `ensue.process.soundness`.
+Any other element with an incoming flow is reported. `ensue.process.soundness` checks the behaviour.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from xml.parsers import expat
 from ensue.errors import Problem, QueryError, Source, Span, did_you_mean
 from ensue.process.diagram import Flow, Kind, Node, Rounds, Scope
 
-# --- XML text to elements that know their place. A DOCTYPE is refused before any of its declarations.
+# --- XML text to elements with positions; a DOCTYPE is rejected before its declarations are read
 
 MAXIMAL_DEPTH = 100
-"""Levels of elements that a file may have."""
+"""The maximum nesting depth of elements in a file."""
 
 _SHOWN_LINE = 200
 """Longer lines are not shown below a message: some tools write a whole diagram on one line."""
@@ -44,7 +44,7 @@ _TAG = re.compile(r"<[^\s/>]*")
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """An element: its namespace and name, its attributes without a prefix, and the byte at which it starts."""
+    """An element: its namespace and name, its attributes without prefix, and the byte offset at which it starts."""
 
     namespace: str
     name: str
@@ -60,30 +60,30 @@ class Element:
 
 @dataclass(frozen=True, slots=True)
 class Markup:
-    """An XML text, read."""
+    """A parsed XML text."""
 
     root: Element
     source: Source
 
     def span(self, element: Element) -> Span | None:
-        """Where the tag of an element stands, or None on a line too long to show."""
+        """Return the position of an element's tag, or None if its line is too long to show."""
         return _place(self.source, element.start)
 
 
 def decode_markup(content: bytes, name: str) -> str:
-    """The text of a file, in the encoding that it says it has."""
+    """Decode the contents of a file in its declared encoding."""
     declared = _ENCODING.match(content)
     marked = next((encoding for mark, encoding in _MARKS if content.startswith(mark)), None)
     encoding = marked or (declared[1].decode() if declared else "utf-8")
     try:
         return content.decode(encoding)
     except (LookupError, UnicodeDecodeError):
-        problem = Problem("not-xml", f"`{name}` is not text in the encoding {encoding}", hint="is it a .bpmn file?")
+        problem = Problem("not-xml", f"`{name}` is not {encoding} text, as it declares", hint="pass a .bpmn file")
         raise QueryError([problem]) from None
 
 
 def parse_markup(text: str, name: str) -> Markup:
-    """Parse XML. Messages cite the text under `name`."""
+    """Parse XML. Messages cite the text as `name`."""
     source = Source(text, name)
     reader = _MarkupReader(source)
     try:
@@ -92,14 +92,14 @@ def parse_markup(text: str, name: str) -> Markup:
         place = _place(source, reader.parser.ErrorByteIndex)
         words = expat.errors.messages[error.code]
         problem = Problem(
-            "not-xml", f"the text is not XML: {words}", place, hint="BPMN files are XML with tags in pairs"
+            "not-xml", f"the text is not well-formed XML: {words}", place, hint="check that every tag is closed"
         )
         raise QueryError([problem], source) from None
     return Markup(reader.root.children[0], source)
 
 
 class _MarkupReader:
-    """Builds elements while the parser reads, with a stack of its own."""
+    """Builds elements while the parser reads, with its own stack."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -117,14 +117,14 @@ class _MarkupReader:
         self.open[-1].children.append(element)
         self.open.append(element)
         if len(self.open) > MAXIMAL_DEPTH + 1:
-            self.refuse(Problem("too-deep", f"elements nest more than {MAXIMAL_DEPTH} levels deep"))
+            self.refuse(Problem("too-deep", f"XML elements are nested more than {MAXIMAL_DEPTH} levels deep"))
 
     def end(self, name: str) -> None:
         self.open.pop()
 
     def doctype(self, name: str, system: str | None, public: str | None, internal: bool) -> None:
-        hint = "remove the DOCTYPE: BPMN needs none, and entities are never expanded"
-        self.refuse(Problem("xml-doctype", "the file has a DOCTYPE", hint=hint))
+        hint = "remove the DOCTYPE; BPMN does not need one"
+        self.refuse(Problem("xml-doctype", "a DOCTYPE is not supported", hint=hint))
 
     def refuse(self, problem: Problem) -> None:
         place = _place(self.source, self.parser.CurrentByteIndex)
@@ -132,7 +132,7 @@ class _MarkupReader:
 
 
 def _place(source: Source, byte: int) -> Span | None:
-    """The tag that starts at a byte of the text in UTF-8."""
+    """Return the span of the tag that starts at a byte of the text in UTF-8."""
     offset = len(source.text.encode()[:byte].decode(errors="ignore"))
     start = source.text.rfind("\n", 0, offset) + 1
     end = source.text.find("\n", offset)
@@ -142,7 +142,7 @@ def _place(source: Source, byte: int) -> Span | None:
     return Span(offset, tag.end() if tag else offset + 1)
 
 
-# --- bpmn
+# --- elements to a diagram
 
 MODEL = "http://www.omg.org/spec/BPMN/20100524/MODEL"
 
@@ -165,19 +165,19 @@ _LEFT_OUT = frozenset(
      "sequenceFlow", "standardLoopCharacteristics", "multiInstanceLoopCharacteristics")
 )  # fmt: skip
 _WAYS_OUT = {
-    "boundaryEvent": "draw an exclusive gateway behind the task, with a flow for what the event leads to",
-    "complexGateway": "draw it with exclusive, parallel or inclusive gateways",
-    "transaction": "draw it as a sub-process, and its cancellation with an exclusive gateway",
-    "adHocSubProcess": "draw its tasks between inclusive gateways, or leave them out",
-    "compensateEventDefinition": "draw the tasks that compensate behind an exclusive gateway",
-    "cancelEventDefinition": "draw the cancellation with an exclusive gateway",
-    "errorEventDefinition": "draw the error with an exclusive gateway, or an end event that terminates",
-    "linkEventDefinition": "draw the flow that the link stands for",
+    "boundaryEvent": "use an exclusive gateway after the task, with a flow for the event",
+    "complexGateway": "use exclusive, parallel or inclusive gateways instead",
+    "transaction": "use a sub-process, and an exclusive gateway for its cancellation",
+    "adHocSubProcess": "put its tasks between inclusive gateways, or remove them",
+    "compensateEventDefinition": "put the compensating tasks after an exclusive gateway",
+    "cancelEventDefinition": "use an exclusive gateway for the cancellation",
+    "errorEventDefinition": "use an exclusive gateway for the error, or a terminate end event",
+    "linkEventDefinition": "draw the flow that the link replaces",
 }
 
 
 def read_diagram(markup: Markup, process: str | None, names: Mapping[str, str | None]) -> Scope:
-    """The process of that name or id, or the only one. All elements that cannot be read are reported together."""
+    """Read the process with that name or id, or the only one. Reports all unsupported elements together."""
     element = _chosen_process(markup, process)
     reader = _Reader(markup, names)
     scope = reader.scope(element)
@@ -190,19 +190,19 @@ def read_diagram(markup: Markup, process: str | None, names: Mapping[str, str | 
 def _chosen_process(markup: Markup, wanted: str | None) -> Element:
     root = markup.root
     if (root.namespace, root.name) != (MODEL, "definitions"):
-        message = f"the root of the file is `{root.name}`, not `definitions` of BPMN 2.0"
+        message = f"the root element `{root.name}` is not a BPMN 2.0 `definitions` element"
         raise _error(markup, Problem("not-bpmn", message, markup.span(root), hint="export the diagram as BPMN 2.0 XML"))
     found = [child for child in root.children if _is_model(child, "process")]
     if wanted is not None:
         return _named_process(markup, found, wanted)
     drawn = [process for process in found if any(child.name in _KINDS for child in process.children)]
     if not drawn:
-        hint = "a process has tasks, events and gateways; choreographies and conversations are none"
-        raise _error(markup, Problem("no-process", "the file draws no process", markup.span(root), hint=hint))
+        hint = "add a process with tasks, events and gateways; choreographies and conversations are not supported"
+        raise _error(markup, Problem("no-process", "the file has no process", markup.span(root), hint=hint))
     if len(drawn) > 1:
         candidates = ", ".join(f"`{_name_of_process(root, process)}`" for process in drawn)
-        message = f"the file draws {len(drawn)} processes: {candidates}"
-        hint = f'choose one: process="{_name_of_process(root, drawn[0])}"'
+        message = f"the file has {len(drawn)} processes: {candidates}"
+        hint = f'select one: process="{_name_of_process(root, drawn[0])}"'
         raise _error(markup, Problem("several-processes", message, markup.span(drawn[1]), hint=hint))
     return drawn[0]
 
@@ -211,14 +211,14 @@ def _named_process(markup: Markup, processes: list[Element], wanted: str) -> Ele
     names = {name: process for process in processes for name in _names_of_process(markup.root, process)}
     if wanted in names:
         return names[wanted]
-    message = f"the file draws no process `{wanted}`"
+    message = f"the file has no process `{wanted}`"
     label = "processes: " + (", ".join(_name_of_process(markup.root, process) for process in processes) or "none")
     hint = did_you_mean(wanted, reversed(names))
     raise _error(markup, Problem("no-such-process", message, markup.span(markup.root), label, hint))
 
 
 def _names_of_process(root: Element, process: Element) -> list[str]:
-    """The names under which it can be chosen, the one that people read first: its own, its pool's, its id."""
+    """Return the names that select a process, the most readable first: its own, its pool's, its id."""
     pools = (child for child in root.descendants() if _is_model(child, "participant"))
     own = [pool for pool in pools if _local(pool.attributes.get("processRef", "")) == process.attributes.get("id")]
     found = [_plain_name(process), *map(_plain_name, own), process.attributes.get("id", "")]
@@ -230,7 +230,7 @@ def _name_of_process(root: Element, process: Element) -> str:
 
 
 class _Reader:
-    """Reads scopes, and collects what it cannot read."""
+    """Reads scopes and collects the problems."""
 
     def __init__(self, markup: Markup, names: Mapping[str, str | None]) -> None:
         self.markup = markup
@@ -247,7 +247,7 @@ class _Reader:
         flows = [flow for child in children if child.name == "sequenceFlow" if (flow := self.flow(child, by_id))]
         scope = Scope(element.attributes.get("id", ""), _title(element), self.markup.span(element), by_id, tuple(flows))
         if not scope.starts():
-            hint = "draw one, and a flow from it to what happens first"
+            hint = "add a start event, and a flow from it to the first task"
             self.problems.append(Problem("no-start", f"{scope.title} has no start event", scope.span, hint=hint))
         return scope
 
@@ -258,7 +258,7 @@ class _Reader:
         self.claim(identity, element)
         if (reason := _unreadable(element)) is not None:
             self.unread.add(identity)
-            message = f"{_title(element)} cannot be read as an order of tasks"
+            message = f"{_title(element)} is not supported"
             self.problems.append(
                 Problem("unsupported-element", message, self.markup.span(element), hint=_WAYS_OUT.get(reason, reason))
             )
@@ -277,12 +277,12 @@ class _Reader:
     def claim(self, identity: str, element: Element) -> None:
         if identity in self.ids or not identity:
             message = f"two elements have the id `{identity}`" if identity else f"{_title(element)} has no id"
-            hint = "flows name what they join by its id"
+            hint = "give each element a unique id; flows refer to it"
             self.problems.append(Problem("element-id", message, self.markup.span(element), hint=hint))
         self.ids.add(identity)
 
     def task(self, element: Element, identity: str) -> str | None:
-        """The name of the event that an element leaves."""
+        """Return the name of the event that an element produces."""
         if element.name not in _TASKS and element.name not in _EVENTS:
             return None
         name = _plain_name(element)
@@ -299,10 +299,8 @@ class _Reader:
         loose = [end for end in (source, target) if end not in nodes]
         lost = [end for end in loose if end not in self.unread]
         if lost:
-            message = (
-                f"the flow `{identity}` leads from `{source}` to `{target}`: there is no `{lost[0]}` in its process"
-            )
-            hint = "a flow joins two elements of one process or of one sub-process"
+            message = f"the flow `{identity}` from `{source}` to `{target}` has unknown element `{lost[0]}`"
+            hint = "connect two elements of the same process or sub-process"
             self.problems.append(Problem("loose-flow", message, self.markup.span(element), hint=hint))
         if loose:
             return None
@@ -310,23 +308,23 @@ class _Reader:
         return Flow(identity, source, target, self.markup.span(element), conditional)
 
     def unused_names(self) -> Iterator[Problem]:
-        """Names to map that the process does not have."""
+        """Report names in `names` that the process does not have."""
         for name in self.names:
             if name not in self.known:
                 hint = did_you_mean(name, self.known)
-                yield Problem("no-such-task", f"`names` has `{name}`, the process has no such task or event", hint=hint)
+                yield Problem("no-such-task", f"`names` has unknown task or event `{name}`", hint=hint)
 
 
 def _unreadable(element: Element) -> str | None:
-    """Why an element has no meaning here: a key of the ways out or a way out itself; None if it has one."""
+    """Return why an element is not supported: a key of the hints or a hint itself; None if it is supported."""
     if element.name not in _KINDS:
-        return element.name if element.name in _WAYS_OUT else "leave it out, or draw it with tasks and gateways"
+        return element.name if element.name in _WAYS_OUT else "remove it, or use tasks and gateways instead"
     if element.name == "subProcess" and _is_set(element, "triggeredByEvent"):
-        return "an event sub-process starts at any time: draw its tasks in the process, behind an exclusive gateway"
+        return "an event sub-process can start at any time; put its tasks in the process, after an exclusive gateway"
     if _is_set(element, "isForCompensation"):
         return "compensateEventDefinition"
     if element.name == "subProcess" and _runs_in_parallel(element):
-        return "mark it as sequential: its instances overlap, but all constraints are the same"
+        return "mark it as sequential; the constraints are the same"
     return next((child.name for child in element.children if child.name in _WAYS_OUT), None)
 
 
@@ -359,12 +357,12 @@ def _is_model(element: Element, name: str) -> bool:
 
 
 def _plain_name(element: Element) -> str:
-    """Its name on one line: tools break names where the shape ends."""
+    """Return the name on one line, because tools break names at the edge of the shape."""
     return " ".join(element.attributes.get("name", "").split())
 
 
 def _title(element: Element) -> str:
-    """What messages call it, with its name and id."""
+    """Return how messages refer to the element, with its name and id."""
     words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", element.name).lower()
     words = words.replace("sub process", "sub-process")
     name, identity = _plain_name(element), element.attributes.get("id", "")
@@ -375,7 +373,7 @@ def _title(element: Element) -> str:
 
 
 def _local(reference: str) -> str:
-    """A reference without the prefix of its namespace."""
+    """Return a reference without its namespace prefix."""
     return reference.rpartition(":")[2]
 
 

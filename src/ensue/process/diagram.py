@@ -1,4 +1,4 @@
-"""What BPMN draws, without its XML: nodes and flows, and scopes (the process, its sub-processes) that hold them."""
+"""A BPMN diagram without its XML: nodes, flows, and scopes (the process and its sub-processes) that contain them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Kind(Enum):
     END = "end"
     TERMINATE = "terminate"
     STEP = "step"
-    """A task, or an event or task that leaves no event and is passed through."""
+    """A task, or an event or task that produces no event and is ignored."""
     EXCLUSIVE = "exclusive"
     PARALLEL = "parallel"
     INCLUSIVE = "inclusive"
@@ -33,7 +33,7 @@ class Rounds(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """An element that flows lead to. `task` is the name of the event that it leaves, or None."""
+    """An element with flows. `task` is the name of the event that it produces, or None."""
 
     id: str
     kind: Kind
@@ -47,7 +47,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """A sequence flow. `conditional` says that it has a condition."""
+    """A sequence flow; `conditional` if it has a condition."""
 
     id: str
     source: str
@@ -76,7 +76,7 @@ class Scope:
         return [node for node in self.nodes.values() if node.kind is Kind.START]
 
     def reached(self) -> Iterator[Node]:
-        """The nodes that some path leads to, those of sub-processes too, near ones first."""
+        """Yield the reachable nodes, including those of sub-processes, nearest first."""
         waiting = self.starts()
         seen = {node.id for node in waiting}
         for node in waiting:
@@ -89,35 +89,35 @@ class Scope:
                     waiting.append(self.nodes[flow.target])
 
     def all_nodes(self) -> Iterator[Node]:
-        """The nodes, those of sub-processes too."""
+        """Yield the nodes, including those of sub-processes."""
         for node in self.nodes.values():
             yield node
             if node.inner is not None:
                 yield from node.inner.all_nodes()
 
     def all_scopes(self) -> Iterator[Scope]:
-        """This scope and those of its sub-processes."""
+        """Yield this scope and those of its sub-processes."""
         yield self
         for node in self.all_nodes():
             if node.inner is not None:
                 yield node.inner
 
 
-# --- Inclusive gateways in pairs: a split whose branches are separate and all lead to one join.
+# --- pairs of inclusive gateways: a split whose branches are separate and all lead to one join
 
 Pair = dict[Flow, Flow]
-"""For each flow out of a split the last flow of its branch, which leads into the join."""
+"""Maps each flow out of a split to the last flow of its branch, which leads into the join."""
 
 
 def inclusive_pairs(scope: Scope) -> dict[tuple[str, str], Pair]:
-    """The pairs of a scope, by the ids of split and join."""
+    """Return the pairs of a scope, by the ids of split and join."""
     gateways = [node for node in scope.nodes.values() if node.kind is Kind.INCLUSIVE]
     pairs = {(split.id, join.id): _branches(split, join, scope) for split in gateways for join in gateways}
     return {ids: pair for ids, pair in pairs.items() if pair is not None}
 
 
 def _branches(split: Node, join: Node, scope: Scope) -> Pair | None:
-    """The first and last flow of each branch, or None if these two are no pair."""
+    """Return the first and last flow of each branch, or None if the two gateways are not a pair."""
     pair: Pair = {}
     for flow in scope.out_of(split):
         last = _last_flow(flow, split, join, scope)
@@ -128,7 +128,7 @@ def _branches(split: Node, join: Node, scope: Scope) -> Pair | None:
 
 
 def _last_flow(first: Flow, split: Node, join: Node, scope: Scope) -> Flow | None:
-    """The only flow from a branch into the join, if nothing else leads into or out of the branch."""
+    """Return the only flow from a branch into the join, if nothing else leads into or out of the branch."""
     inside: set[str] = set()
     last = [first] if first.target == join.id else []
     waiting = [first.target]

@@ -1,14 +1,14 @@
-"""Which markings a net reaches: as few of the interleavings of parallel branches as the question allows.
+"""Explore the reachable markings of a net with few interleavings of parallel branches, and derive constraints.
 
 After Valmari, Stubborn sets for reduced state space generation (1989). In a marking, a set of transitions is stubborn
-if whatever fires outside of it neither enables a disabled member, nor disables or changes the effect of an enabled one.
-So the first member that a run fires could as well have fired first, and only enabled members need to be followed:
+if no transition outside it can enable a disabled member, disable an enabled member or change its effect. So the first
+member that a run fires could also have fired first, and only enabled members need to be followed:
 
 - Of the complete runs from a marking, one of each class of reorderings is kept (`quiet_graph`). Which tasks occur
   together, and whether a run can end, is the same as in the full graph. This holds without a proviso on cycles,
   because a complete run is finite and ends where nothing is enabled.
 - If the goal itself is a member, the first member to fire is at or before the goal. So nothing that comes after the
-  goal is moved before it, and each way to the goal is kept without what it does not need (`ways_to`).
+  goal is moved before it, and each path to the goal is kept without unnecessary steps (`ways_to`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ensue.nodes.constraints import Constraint, Ends, Exclusive, Prior, Require
 from ensue.process.net import COMPLETE, Net, Transition, bits
 
 MOST_MARKINGS = 100_000
-"""Markings that one question may visit."""
+"""The maximum number of markings that one question may visit."""
 
 Step = tuple[int, int]
 """The number of a transition and the marking after it."""
@@ -33,13 +33,13 @@ Step = tuple[int, int]
 
 @dataclass(frozen=True)
 class Explorer:
-    """Walks the markings of a net. `on_overfill` hears of each transition that would put a second token on a place."""
+    """Explores the markings of a net. Calls `on_overfill` for transitions that would put a second token on a place."""
 
     net: Net
     on_overfill: Callable[[int, int], None] | None = None
 
     def quiet_graph(self, roots: Iterable[int], *, silent_only: bool = False) -> dict[int, list[Step]]:
-        """The steps from each marking on the ways from the roots to complete runs, in order of discovery."""
+        """Return the steps from each marking on the paths from the roots to complete runs, in order of discovery."""
         graph: dict[int, list[Step]] = {}
         waiting = deque(roots)
         while waiting:
@@ -51,9 +51,9 @@ class Explorer:
         return graph
 
     def landings(self, task: int, silently_from: Iterable[int] | None = None) -> Iterator[int]:
-        """Markings right after the first time that a task occurs, on each way to it without what it did not need.
+        """Yield the markings after the first occurrence of a task, on each path to it without unnecessary steps.
 
-        The ways start in the initial marking, or in the given ones and then without any other task.
+        The paths start in the initial marking, or in the given ones and then contain no other task.
         """
         silent_only = silently_from is not None
         roots = (self.net.initial,) if silently_from is None else silently_from
@@ -71,7 +71,7 @@ class Explorer:
         return self.quiet_graph([self.net.initial])
 
     def ways_to(self, goal: Transition, root: int, *, silent_only: bool = False) -> Iterator[int]:
-        """Markings in which `goal` is enabled, before it first fires. It need not be a transition of the net."""
+        """Yield the markings in which `goal` is enabled before it first fires. It may be no transition of the net."""
         seen, waiting = {root}, [root]
         while waiting:
             marking = waiting.pop()
@@ -95,7 +95,7 @@ class Explorer:
                 yield number, transition.fire(marking)
 
     def _fewest(self, marking: int) -> list[int]:
-        """The enabled members of a stubborn set that has few of them; of an entangled net, all that is enabled."""
+        """Return the enabled members of a small stubborn set; in an entangled net, all enabled transitions."""
         consumers = bits(_gather(self._consumers, marking))
         enabled = [number for number in consumers if self.net.transitions[number].is_enabled(marking)]
         fewest = enabled
@@ -108,13 +108,13 @@ class Explorer:
         return fewest
 
     def _towards(self, goal: Transition, marking: int) -> list[int]:
-        """The enabled members of a stubborn set around the goal."""
+        """Return the enabled members of a stubborn set that contains the goal."""
         if goal.is_enabled(marking):
             return self._enabled_members(self._interfering(goal), marking)
         return self._enabled_members(self._reason_disabled(goal, marking), marking)
 
     def _enabled_members(self, members: int, marking: int) -> list[int]:
-        """The enabled transitions of the smallest stubborn set that holds `members`."""
+        """Return the enabled transitions of the smallest stubborn set that contains `members`."""
         closed, enabled = 0, []
         while open_members := members & ~closed:
             lowest = open_members & -open_members
@@ -129,7 +129,7 @@ class Explorer:
         return enabled
 
     def _reason_disabled(self, transition: Transition, marking: int) -> int:
-        """Transitions one of which has to fire before this one can."""
+        """Return transitions of which one must fire before this one can."""
         missing = transition.needs & ~marking
         if missing:
             return _gather(self._producers, missing & -missing)
@@ -137,7 +137,7 @@ class Explorer:
         return _gather(self._removers, hindering & -hindering)
 
     def _interfering(self, transition: Transition) -> int:
-        """Transitions that may disable this one or be disabled by it, or whose order with it may matter."""
+        """Return transitions that may disable this one, that it may disable, or whose order with it may matter."""
         return (
             _gather(self._consumers, transition.needs | transition.clears)
             | _gather(self._makers, transition.forbids | transition.clears)
@@ -182,10 +182,10 @@ class Explorer:
 
 
 def second_tokens(net: Net) -> dict[int, int]:
-    """Transitions that can put a second token on places, with these places; none if the net is safe.
+    """Return the transitions that can put a second token on places, with these places; none if the net is safe.
 
-    Fewer interleavings may miss that two tokens meet, so each place is a question of its own: can a transition that
-    fills it be enabled while it is full? Of an entangled net all markings are visited, which leaves nothing to ask.
+    Fewer interleavings may miss that two tokens meet, so each place is a separate question: can a transition that fills
+    it be enabled while it is full? In an entangled net all markings are visited, so there is nothing else to check.
     """
     found: dict[int, int] = {}
 
@@ -215,26 +215,26 @@ def _check_size(markings: dict[int, list[Step]] | set[int]) -> None:
     if len(markings) > MOST_MARKINGS:
         raise LimitError(
             "workflow-too-large",
-            f"the workflow reaches more than {MOST_MARKINGS:,} states",
-            "choices between parallel branches that wait for each other multiply; read its parts as workflows",
+            f"the workflow has more than {MOST_MARKINGS:,} states",
+            "split the workflow, or use fewer choices between parallel branches that wait for each other",
         )
 
 
-# --- What the complete traces of a net have in common, as constraints.
+# --- constraints that all complete traces of a net obey
 
 Graph = dict[int, list[Step]]
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """For each task, as masks of tasks: which can come `after` it, and which some trace with it does `without`."""
+    """Masks of tasks for each task: those that can come `after` it, those that some trace with it is `without`."""
 
     after: tuple[int, ...]
     without: tuple[int, ...]
 
 
 def find_facts(net: Net) -> Facts:
-    """The facts of a net in which every run can be completed."""
+    """Return the facts of a net in which every run can be completed."""
     explorer = Explorer(net)
     landings = [set(explorer.landings(task)) for task in range(len(net.tasks))]
     graph = explorer.quiet_graph([net.initial, *sorted(set().union(*landings))])
@@ -243,7 +243,7 @@ def find_facts(net: Net) -> Facts:
 
 
 def constraints_of(net: Net) -> tuple[Constraint, ...]:
-    """All of PRIOR, EXCLUSIVE, REQUIRE and ENDS that hold, save a PRIOR between tasks that never occur together."""
+    """Return every PRIOR, EXCLUSIVE, REQUIRE and ENDS that holds, except PRIOR of tasks that never occur together."""
     facts = find_facts(net)
     tasks, after = net.tasks, facts.after
     numbers = range(len(tasks))
@@ -269,7 +269,7 @@ def constraints_of(net: Net) -> tuple[Constraint, ...]:
 
 
 def _futures(net: Net, graph: Graph) -> dict[int, int]:
-    """For each marking the tasks that can still occur."""
+    """Return the tasks that can still occur, for each marking."""
     futures = dict.fromkeys(graph, 0)
 
     def look_ahead(marking: int) -> bool:
@@ -283,7 +283,7 @@ def _futures(net: Net, graph: Graph) -> dict[int, int]:
 
 
 def _without(net: Net, graph: Graph) -> tuple[int, ...]:
-    """For each task the tasks that are missing from some complete trace with it."""
+    """Return, for each task, the tasks that are missing from some complete trace with it."""
     behind, ahead = _avoidable_behind(net, graph), _avoidable_ahead(net, graph)
     without = [0] * len(net.tasks)
     for marking, steps in graph.items():
@@ -294,7 +294,7 @@ def _without(net: Net, graph: Graph) -> tuple[int, ...]:
 
 
 def _avoidable_behind(net: Net, graph: Graph) -> dict[int, int]:
-    """For each marking the tasks that are missing from some way to it."""
+    """Return, for each marking, the tasks that are missing from some path to it."""
     avoidable = dict.fromkeys(graph, 0)
     avoidable[net.initial] = (1 << len(net.tasks)) - 1
 
@@ -311,7 +311,7 @@ def _avoidable_behind(net: Net, graph: Graph) -> dict[int, int]:
 
 
 def _avoidable_ahead(net: Net, graph: Graph) -> dict[int, int]:
-    """For each marking the tasks that are missing from some way from it to the end."""
+    """Return, for each marking, the tasks that are missing from some path from it to the end."""
     avoidable = dict.fromkeys(graph, 0)
     avoidable[COMPLETE] = (1 << len(net.tasks)) - 1
 
@@ -325,7 +325,7 @@ def _avoidable_ahead(net: Net, graph: Graph) -> dict[int, int]:
 
 
 def _settle(markings: list[int], change: Callable[[int], bool]) -> None:
-    """Sweeps over the markings until nothing changes: the least fixed point, as all changes only add."""
+    """Repeat over the markings until nothing changes: the least fixed point, because changes only add."""
     changed = True
     while changed:
         changed = sum(map(change, markings)) > 0
@@ -347,20 +347,20 @@ def _has(mask: int, number: int) -> bool:
     return bool(mask >> number & 1)
 
 
-# --- Constraints for reading: without those that follow from the others.
+# --- constraints without redundant ones
 
 Pair = TypeVar("Pair", Prior, Exclusive, Require)
 
 
 def reduce_constraints(constraints: tuple[Constraint, ...], tasks: tuple[str, ...]) -> tuple[Constraint, ...]:
-    """Leaves out, one at a time, each constraint that follows from those still there:
+    """Remove, one at a time, each constraint that follows from the remaining ones:
 
     - `ENDS(b)` gives `PRIOR(a, b)`;
     - `PRIOR(a, b)` and `PRIOR(b, c)` give `PRIOR(a, c)` if `REQUIRE(a, b)` or `REQUIRE(c, b)`;
     - `REQUIRE(a, b)` and `REQUIRE(b, c)` give `REQUIRE(a, c)`;
     - `REQUIRE(a, b)` and `EXCLUSIVE(b, c)` give `EXCLUSIVE(a, c)`.
 
-    Each step keeps what all of them say together. Far pairs go first, so what is left speaks of neighbours.
+    Each step keeps the meaning of the whole set. Distant pairs are removed first, so neighbours remain.
     """
     order = {task: number for number, task in enumerate(tasks)}
     requires = {item for item in constraints if isinstance(item, Require)}

@@ -1,4 +1,4 @@
-"""A diagram to the net that plays it: a place for each flow, and for what a node remembers between two of its steps."""
+"""Convert diagrams and process trees to nets: a place for each flow, and for the state of a node between steps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ensue.errors import Problem
 from ensue.process.diagram import Flow, Kind, Node, Pair, Rounds, Scope, inclusive_pairs
 from ensue.process.tree import Choice, Maybe, Parallel, Process, Repeat, Sequence, Task, task_names
 
-# --- The one meaning of all workflows: a game of tokens on places.
+# --- nets: the common meaning of all workflows, tokens on places
 
 COMPLETE = 0
 """The marking without tokens."""
@@ -18,7 +18,7 @@ COMPLETE = 0
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """Fires where all of `needs` and none of `forbids` hold tokens: takes `needs`, then `clears`, then `makes` tokens.
+    """Fires if all of `needs` and none of `forbids` have tokens: takes `needs`, then `clears`, then puts `makes`.
 
     `task` is the number of the task that occurs, or None.
     """
@@ -36,15 +36,15 @@ class Transition:
         return marking & ~self.needs & ~self.clears | self.makes
 
     def overfills(self, marking: int) -> int:
-        """The places on which firing would put a second token."""
+        """Return the places on which firing would put a second token."""
         return marking & ~self.needs & ~self.clears & self.makes
 
 
 @dataclass(frozen=True, slots=True)
 class Net:
-    """The tasks, in the order in which people read the workflow, and the transitions.
+    """The tasks, in reading order of the workflow, and the transitions.
 
-    `entangled` says that so many of them forbid each other that it does not pay to look for independent ones.
+    `entangled` is true if so many transitions forbid each other that searching for independent ones does not pay.
     """
 
     tasks: tuple[str, ...]
@@ -54,7 +54,7 @@ class Net:
 
 
 def bits(mask: int) -> Iterator[int]:
-    """The numbers of the bits that are set.
+    """Yield the numbers of the bits that are set.
 
     >>> list(bits(0b1101))
     [0, 2, 3]
@@ -65,15 +65,15 @@ def bits(mask: int) -> Iterator[int]:
         mask ^= lowest
 
 
-# --- net
+# --- diagrams to nets
 
 MOST_BRANCHES = 8
-"""Flows of which a node may take or await any selection: each selection is a transition."""
+"""The maximum number of flows of which a node may select any subset: each subset is a transition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Play:
-    """A net, the node of each of its transitions, and what each of its places stands for."""
+    """A net, the node of each of its transitions, and the meaning of each of its places."""
 
     net: Net
     owners: tuple[Node, ...]
@@ -81,12 +81,12 @@ class Play:
 
 
 def play_diagram(process: Scope) -> Play:
-    """The net whose complete runs are those of the process."""
+    """Return the net whose complete runs are those of the process."""
     return _Player(process).play()
 
 
 def branch_problems(process: Scope) -> Iterator[Problem]:
-    """Nodes with more selections of flows than a net can hold."""
+    """Report nodes with more subsets of flows than a net can hold."""
     for scope in process.all_scopes():
         pairs = inclusive_pairs(scope)
         splits, joins = {split for split, _ in pairs}, {join for _, join in pairs}
@@ -94,8 +94,8 @@ def branch_problems(process: Scope) -> Iterator[Problem]:
             joined = scope.into(node) if node.kind is Kind.INCLUSIVE and node.id not in joins else ()
             selected = _selectable(node, scope) if node.id not in splits else ()
             if max(len(joined), len(selected)) > MOST_BRANCHES:
-                message = f"{node.title} selects among more than {MOST_BRANCHES} flows"
-                yield Problem("workflow-too-large", message, node.span, hint="split them among two gateways")
+                message = f"{node.title} selects from more than {MOST_BRANCHES} flows"
+                yield Problem("workflow-too-large", message, node.span, hint="distribute them over two gateways")
 
 
 class _Player:
@@ -131,12 +131,12 @@ class _Player:
         return self.places[_key(holder)]
 
     def within(self, scope: Scope) -> int:
-        """All places of a scope and of its sub-processes."""
+        """Return all places of a scope and of its sub-processes."""
         own = self.places_of((scope, *scope.flows)) | sum(self.inside(node) for node in scope.nodes.values())
         return own | sum(self.within(node.inner) for node in scope.nodes.values() if node.inner is not None)
 
     def inside(self, node: Node) -> int:
-        """The places of a node itself, without those of a sub-process."""
+        """Return the places of a node itself, without those of a sub-process."""
         return self.place(node) | sum(self.undecided[flow] for flow in self.splits.get(node.id, ()))
 
     def places_of(self, holders: Iterable[Flow | Node | Scope]) -> int:
@@ -176,7 +176,7 @@ class _Player:
         yield from (Transition(again, makes) for makes in exits)
 
     def subprocess(self, node: Node, scope: Scope, entries: list[int]) -> Iterator[Transition]:
-        """Its own place holds a token as long as it runs; it ends when no other place of it does."""
+        """Build a sub-process: its own place has a token while it runs; it ends when no other place of it has one."""
         assert node.inner is not None
         running, start, contents = self.place(node), self.place(node.inner), self.within(node.inner)
         first = 0 if node.rounds is Rounds.ANY else start
@@ -186,7 +186,7 @@ class _Player:
             yield Transition(running, running | start, forbids=contents)
 
     def inclusive(self, node: Node, scope: Scope) -> Iterator[Transition]:
-        """Where it joins what another one split it waits for all, otherwise as the general rule says."""
+        """Build an inclusive gateway: it waits for all branches of a paired split, otherwise by the general rule."""
         if node.id in self.joins:
             yield Transition(self.places_of(self.joins[node.id].values()), self.place(node))
         else:
@@ -197,7 +197,7 @@ class _Player:
             yield from (Transition(self.place(node), makes) for makes in self.exits(node, scope))
 
     def paired_split(self, node: Node, branches: Pair) -> Iterator[Transition]:
-        """Chooses the first branch that it takes; those before it are passed by, those after it decide on their own."""
+        """Select the first branch that is taken; earlier branches are skipped, later ones decide independently."""
         free = {first: last for first, last in branches.items() if first.id != node.default}
         default = {first: last for first, last in branches.items() if first.id == node.default}
         for number, chosen in enumerate(free):
@@ -211,9 +211,10 @@ class _Player:
             yield Transition(self.place(node), self.places_of((*default, *free.values())))
 
     def general_join(self, node: Node, scope: Scope) -> Iterator[Transition]:
-        """The rule of BPMN 2.0.2, table 13.3: it fires for the flows that hold tokens when none can come on another.
+        """Apply BPMN 2.0.2, table 13.3: the join fires for the flows with tokens when no token can reach another flow.
 
-        A token can come if a path leads from it to an empty flow and not to a full one, without the gateway itself.
+        A token can reach a flow if a path leads from it to an empty flow and not to a full one, without the gateway
+        itself.
         """
         self.entangled = self.entangled or len(scope.into(node)) > 1
         sources = {flow: self.place(flow) | self.upstream(flow, node, scope) for flow in scope.into(node)}
@@ -223,7 +224,7 @@ class _Player:
             yield Transition(self.places_of(arrived), self.place(node), forbids=awaited & ~covered)
 
     def upstream(self, flow: Flow, gateway: Node, scope: Scope) -> int:
-        """The places from which a path leads to a flow without visiting the gateway."""
+        """Return the places from which a path leads to a flow without visiting the gateway."""
         found: dict[str, Node] = {}
         waiting = [flow.source]
         while waiting:
@@ -236,7 +237,7 @@ class _Player:
         return self.places_of(flows) | sum(self.inside(node) for node in found.values()) | start
 
     def exits(self, node: Node, scope: Scope) -> list[int]:
-        """The selections of flows out of a node, each as the places that get a token. No flows: tokens end here."""
+        """Return the subsets of flows out of a node, each as the places that get a token; tokens end without flows."""
         selectable = _selectable(node, scope)
         always = [flow for flow in scope.out_of(node) if flow not in selectable and flow.id != node.default]
         otherwise = [flow for flow in scope.out_of(node) if flow.id == node.default]
@@ -247,7 +248,7 @@ class _Player:
 
 
 def _selectable(node: Node, scope: Scope) -> tuple[Flow, ...]:
-    """The flows out of a node of which it takes some."""
+    """Return the flows out of a node of which it takes a subset."""
     if node.kind is Kind.EXCLUSIVE:
         return ()
     takes_some = node.kind is Kind.INCLUSIVE
@@ -255,12 +256,12 @@ def _selectable(node: Node, scope: Scope) -> tuple[Flow, ...]:
 
 
 def _selections(flows: tuple[Flow, ...]) -> list[tuple[Flow, ...]]:
-    """All selections but the empty one."""
+    """Return all subsets except the empty one."""
     return [selection for size in range(1, len(flows) + 1) for selection in combinations(flows, size)]
 
 
 def _key(holder: Flow | Node | Scope) -> str:
-    """A scope has the id of its sub-process, so its own first place needs a key of its own."""
+    """Return the key of a place; a scope has the id of its sub-process, so its first place needs a different key."""
     return f"start of {holder.id}" if isinstance(holder, Scope) else holder.id
 
 
@@ -271,11 +272,11 @@ def _union(masks: Iterable[int]) -> int:
     return found
 
 
-# --- Process trees to nets.
+# --- process trees to nets
 
 
 def weave_net(process: Process) -> Net:
-    """The net whose complete runs are those of the process."""
+    """Return the net whose complete runs are those of the process."""
     loom = _Loom(tuple(dict.fromkeys(task_names(process))))
     first, last = loom.place(), loom.place()
     loom.weave(process, first, last)
@@ -284,7 +285,7 @@ def weave_net(process: Process) -> Net:
 
 
 class _Loom:
-    """Hands out places and collects transitions."""
+    """Creates places and collects transitions."""
 
     def __init__(self, tasks: tuple[str, ...]) -> None:
         self.tasks = tasks
@@ -300,9 +301,9 @@ class _Loom:
         self.transitions.append(Transition(needs, makes))
 
     def weave(self, process: Process, before: int, after: int) -> None:
-        """Moves a token from `before` to `after` by running the process.
+        """Move a token from `before` to `after` by running the process.
 
-        Invariant: nothing that is woven here leads back to `before` or on from `after`, unless they are one place.
+        Invariant: nothing that is built here leads back to `before` or on from `after`, unless they are one place.
         """
         match process:
             case Task(name):

@@ -1,4 +1,4 @@
-"""Constraints that a log obeys: `ensue.mine` proposes them, the user accepts."""
+"""`ensue.process.mine`: propose constraints that a log obeys, for the user to accept."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ensue.api import warn_set_aside
+from ensue.arguments import helpful
 from ensue.engine.sources import load_sources
 from ensue.engine.trace_counts import KINDS, count_traces, proposed_constraints
 from ensue.errors import SchemaError, closest, did_you_mean
@@ -19,16 +20,16 @@ from ensue.kernels.warm_up import compile_missing
 from ensue.nodes.constraints import Constraint, ConstraintStatement, Ends, Exclusive, Prior, Require
 from ensue.plan.inputs import InputTable, catalog_of, input_tables
 from ensue.plan.program_plans import ColumnNames
-from ensue.runtimes.tables import are_frames, arrow_tables
+from ensue.runtimes.tables import are_frames, arrow_tables, described
 from ensue.text.render import render_constraint, render_constraint_statement
 
 MOST_SHOWN = 20
-"""How many constraints the `repr` of a proposal lists."""
+"""The maximum number of constraints in the `repr` of a proposal."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProposedConstraint:
-    """A constraint with the number of traces it applies to (`support`) and of those of them that obey it (`holds`)."""
+    """A constraint, the number of traces it applies to (`support`), and how many of them obey it (`holds`)."""
 
     constraint: Constraint
     kind: str
@@ -43,13 +44,13 @@ class ProposedConstraint:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Proposal:
-    """Constraints that a log obeys, all of it or for the most part, over traces by `partition_by`.
+    """Constraints that all or most traces of a log obey; `partition_by` are the columns that identify a trace.
 
-    `table` has a row for each: its `kind`, its `streams`, its `support` (to how many traces it applies), in how many
-    of these it `holds`, and the `share` of these. Going through a proposal gives the rows with their `constraint`.
+    `table` has a row for each constraint: its `kind`, its `streams`, its `support` (the number of traces it applies
+    to), in how many of these it `holds`, and the `share` of these. Iteration yields the rows with their `constraint`.
 
     A log shows what happened, not what must happen: a constraint is a guess until somebody who knows the process
-    accepts it. Passed as `constraints=` of `ensue.detect` and its like, a proposal stands for `constraints()`.
+    accepts it. Passed as `constraints=` to `ensue.detect` and similar functions, a proposal means its `constraints()`.
     """
 
     table: pa.Table
@@ -73,12 +74,12 @@ class Proposal:
     def constraints(
         self, *, min_share: float = 1.0, min_support: int = 1, kinds: str | Iterable[str] | None = None
     ) -> tuple[ConstraintStatement, ...]:
-        """The constraints to go on with, as statements about the traces that they were counted over.
+        """Return the selected constraints as statements about the traces from which they were mined.
 
-        By default those that hold in all traces they apply to. One that fails in some, however few, makes
-        `ensue.detect` lose the matches of such traces, and several of these can contradict each other.
-        Of those that hold in all, the ones of a small support may do so by chance: see `min_support`. The support of
-        `EXCLUSIVE(a, b)` is no measure of that: it is large where one of the two is frequent, however rare the other.
+        By default these are the constraints that hold in all traces they apply to. If a constraint fails in some
+        traces, `ensue.detect` loses the matches of these traces, and several such constraints can contradict each
+        other. A constraint with a small support may hold by chance: see `min_support`. This does not apply to
+        `EXCLUSIVE(a, b)`: its support is large if one of the two is frequent, however rare the other is.
 
         >>> log = pa.table({"t": [1, 2, 3, 1, 2], "type": ["A", "B", "C", "A", "B"], "id": [1, 1, 1, 2, 2]})
         >>> proposal = mine(log, time="t", type="type", partition_by="id")
@@ -94,7 +95,7 @@ class Proposal:
         return tuple(ConstraintStatement(row.constraint, self.partition_by) for row in _rows(table.filter(chosen)))
 
     def to_text(self) -> str:
-        """The whole proposal as text to read, edit and keep: a statement per line, with the traces that speak for it.
+        """Return the proposal as text to read, edit and save: one statement per line, with its number of traces.
 
         >>> log = pa.table({"t": [1, 2, 1, 2], "type": ["A", "B", "A", "C"], "id": [1, 1, 2, 2]})
         >>> print(mine(log, time="t", type="type", partition_by="id", kinds=("ends", "exclusive")).to_text(), end="")
@@ -106,26 +107,27 @@ class Proposal:
         return "".join(f"{render_constraint_statement(each)}; -- {_evidence(row)}\n" for each, row in statements)
 
 
+@helpful
 def mine(
     events: Any,
     *,
-    time: ColumnNames,
+    time: ColumnNames | None = None,
     type: str | None = None,
     partition_by: str | Iterable[str],
     share: float = 1.0,
     support: int = 1,
     kinds: str | Iterable[str] | None = None,
 ) -> Proposal:
-    """Proposes constraints from a log: those that hold in at least a `share` of at least `support` traces.
+    """Propose constraints from a log: those that hold in at least a `share` of at least `support` traces.
 
-    `events` is a pyarrow, pandas or polars table or a Spark DataFrame whose column `type` names the stream of each
-    row, or one such table per stream in a mapping. A trace is what has the same values in the columns `partition_by`.
-    Rows without a time, a type or a key take no part.
+    `events` is a pyarrow, pandas or polars table or a Spark DataFrame whose column `type` has the stream of each row,
+    or a mapping with one such table per stream. A trace consists of the rows with the same values in the columns
+    `partition_by`. Rows without a timestamp, a type or a key are ignored.
 
-    `PRIOR(a, b)` applies to the traces with both, and holds if no `a` is later than a `b`. `EXCLUSIVE(a, b)` applies to
-    those with any of the two, and holds if it is one. `REQUIRE(a, b)` applies to those with `a`, and holds if `b` is
-    there too. `ENDS(a)` applies to those with `a`, and holds if nothing is later than the first. `kinds` says which of
-    these to look for ("prior", "exclusive", "require", "ends"); all unless given.
+    `PRIOR(a, b)` applies to traces with both, and holds if no `a` is later than a `b`. `EXCLUSIVE(a, b)` applies to
+    traces with at least one of them, and holds if only one occurs. `REQUIRE(a, b)` applies to traces with `a`, and
+    holds if `b` occurs, too. `ENDS(a)` applies to traces with `a`, and holds if nothing is later than the first `a`.
+    `kinds` selects the kinds to propose ("prior", "exclusive", "require", "ends"); the default is all of them.
 
     >>> log = pa.table({"t": [1, 2, 3, 1, 2], "type": ["A", "B", "C", "A", "B"], "id": [1, 1, 1, 2, 2]})
     >>> mine(log, time="t", type="type", partition_by="id", support=2)
@@ -136,13 +138,15 @@ def mine(
     """
     least_share, least_support = _checked_share(share, "share"), _checked_support(support, "support")
     wanted, keys = _checked_kinds(kinds), _checked_names(partition_by)
+    source = described(events, time, type)
+    events, columns = source.table, source.columns
     if are_frames(events):
         from ensue.runtimes.spark.frames import empty_tables
         from ensue.runtimes.spark.trace_counts import count_frames
 
-        counts = count_frames(events, _log_tables(empty_tables(events), time, type, keys), keys)
+        counts = count_frames(events, _log_tables(empty_tables(events), columns.time, columns.type, keys), keys)
     else:
-        inputs = _log_tables(arrow_tables(events)[1], time, type, keys)
+        inputs = _log_tables(arrow_tables(events)[1], columns.time, columns.type, keys)
         time_type = catalog_of(inputs).time_type
         compile_missing()
         sources, report = load_sources(inputs, time_type)
@@ -170,7 +174,7 @@ def _constraint(kind: str, streams: tuple[str, ...]) -> Constraint:
 
 
 def _evidence(row: ProposedConstraint) -> str:
-    """The traces that speak for a constraint; the share is rounded down, because 99.99 % are not all."""
+    """Format the number of traces for a constraint; the share is rounded down, because 99.99 % is not all."""
     traces = f"{row.support} {'trace' if row.support == 1 else 'traces'}"
     return traces if row.holds == row.support else f"{row.holds * 1000 // row.support / 10} % of {traces}"
 
@@ -178,12 +182,12 @@ def _evidence(row: ProposedConstraint) -> str:
 def _log_tables(
     tables: Any, time: ColumnNames, type_column: str | None, keys: tuple[str, ...]
 ) -> tuple[InputTable, ...]:
-    """The tables of a log with their columns checked."""
+    """Return the tables of a log after checking their columns."""
     if isinstance(tables, pa.Table) and type_column is None:
         raise SchemaError(
             "no-type-column",
-            "nothing says which row is of which stream",
-            "pass `type=` with the column that holds the stream's name, or one table per stream",
+            "`type` is required: the stream of each row is unknown",
+            "pass `type=` with the column of stream names, or one table per stream",
         )
     inputs = input_tables(tables, (), time, type_column, None)
     for name in keys:
@@ -192,7 +196,7 @@ def _log_tables(
 
 
 def _check_key(name: str, inputs: tuple[InputTable, ...]) -> None:
-    """A column that all tables have, with types that can be equal."""
+    """Check that all tables have the column, with comparable types."""
     first: tuple[InputTable, Kind] | None = None
     for item in inputs:
         names = item.table.column_names
@@ -200,21 +204,21 @@ def _check_key(name: str, inputs: tuple[InputTable, ...]) -> None:
             raise SchemaError(
                 "no-such-column",
                 f"the {item.label} has no column `{name}` for `partition_by`; columns: {', '.join(names)}",
-                did_you_mean(name, names) or "pass `partition_by=` with columns that say which trace a row is of",
+                did_you_mean(name, names) or "pass `partition_by=` with the columns that identify a trace",
             )
         found = readable_type(item.table.schema.field(name).type)
         kind = Kind.FLOAT if kind_of(found) is Kind.INTEGER else kind_of(found)
         if kind is Kind.OTHER:
             raise SchemaError(
                 "key-type",
-                f"column `{name}` of the {item.label} holds {found}, whose values cannot be compared",
-                "name a column of numbers, text or times",
+                f"column `{name}` of the {item.label} has type {found}, whose values cannot be compared",
+                "use a column of numbers, text or times",
             )
         if first is not None and kind not in (first[1], Kind.NULL):
             raise SchemaError(
                 "key-type",
-                f"column `{name}` is {first[1].word} in the {first[0].label} and {kind.word} in the {item.label}",
-                "bring both to one type",
+                f"column `{name}` is {first[1].word} in the {first[0].label} but {kind.word} in the {item.label}",
+                "convert both to one type",
             )
         if kind is not Kind.NULL and first is None:
             first = (item, kind)
@@ -226,12 +230,12 @@ def _checked_names(partition_by: object) -> tuple[str, ...]:
     if not names:
         raise SchemaError(
             "no-trace-key",
-            "`partition_by` names no column",
-            "name the columns whose values say which trace a row is of",
+            "`partition_by` is empty",
+            "pass the columns that identify a trace",
         )
     for name in names:
         if not isinstance(name, str):
-            raise SchemaError("column-name", f"`partition_by` is the name of a column, not {name!r}", "pass a text")
+            raise SchemaError("column-name", f"`partition_by` must be a column name, found {name!r}", "pass text")
     return tuple(dict.fromkeys(names))
 
 
@@ -239,7 +243,9 @@ def _checked_share(share: object, role: str) -> float:
     if isinstance(share, int | float) and not isinstance(share, bool) and 0 < share <= 1:
         return float(share)
     raise SchemaError(
-        "share-range", f"`{role}` is more than 0 and at most 1, not {share!r}", "1.0 means all traces, 0.98 means 98 %"
+        "share-range",
+        f"`{role}` must be greater than 0 and at most 1, found {share!r}",
+        "1.0 means all traces, 0.98 means 98 % of them",
     )
 
 
@@ -247,24 +253,24 @@ def _checked_support(support: object, role: str) -> int:
     if isinstance(support, int) and not isinstance(support, bool) and support >= 1:
         return support
     raise SchemaError(
-        "support-range", f"`{role}` is a number of traces, at least 1, not {support!r}", "pass a whole number"
+        "support-range", f"`{role}` must be an integer of at least 1, found {support!r}", "pass a number of traces"
     )
 
 
 def _checked_kinds(kinds: object) -> tuple[str, ...]:
-    """The words for kinds, in any case."""
+    """Return the kinds of constraints; upper and lower case are equal."""
     if kinds is None:
         return KINDS
     given = tuple(kinds) if isinstance(kinds, Iterable) and not isinstance(kinds, str) else (kinds,)
-    words = f"kinds: {', '.join(repr(word.lower()) for word in KINDS)}"
+    words = f"available: {', '.join(repr(word.lower()) for word in KINDS)}"
     if not given:
-        raise SchemaError("constraint-kind", "no kind of constraint is named", words)
+        raise SchemaError("constraint-kind", "`kinds` is empty", words)
     for kind in given:
         if not isinstance(kind, str) or kind.upper() not in KINDS:
             guess = closest(kind, KINDS) if isinstance(kind, str) else None
             raise SchemaError(
                 "constraint-kind",
-                f"{kind!r} is no kind of constraint that can be mined",
+                f"unknown kind of constraint {kind!r}",
                 f"did you mean {guess.lower()!r}?" if guess else words,
             )
     return tuple(dict.fromkeys(kind.upper() for kind in given))

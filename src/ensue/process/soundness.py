@@ -1,4 +1,4 @@
-"""Whether a diagram can be played to its end: every problem of behaviour, named by the element that shows it."""
+"""Check that every run of a diagram can be completed; each problem names the element where it occurs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Graph = dict[int, list[Step]]
 
 
 def soundness_problems(process: Scope, play: Play) -> list[Problem]:
-    """What keeps the process from being complete in every run, with one token on a flow at most."""
+    """Return what prevents runs from being completed, or puts more than one token on a flow."""
     problems = [*_missing_ends(process), *_unreachable(process), *_Referee(process, play).problems()]
     return sorted(problems, key=lambda problem: problem.span.start if problem.span else -1)
 
@@ -22,8 +22,8 @@ def _missing_ends(process: Scope) -> Iterator[Problem]:
     for scope in process.all_scopes():
         for node in scope.nodes.values():
             if node.kind not in (Kind.END, Kind.TERMINATE) and not scope.out_of(node):
-                message = f"{node.title} has no outgoing flow and is no end event"
-                yield Problem("missing-end", message, node.span, hint="draw a flow from it to an end event")
+                message = f"{node.title} is not an end event and has no outgoing flow"
+                yield Problem("missing-end", message, node.span, hint="add a flow from it to an end event")
 
 
 def _unreachable(process: Scope) -> Iterator[Problem]:
@@ -32,12 +32,12 @@ def _unreachable(process: Scope) -> Iterator[Problem]:
 
 
 def _never_runs(node: Node) -> Problem:
-    hint = "draw a flow to it that some run takes, or remove it"
+    hint = "add a flow that leads to it, or remove it"
     return Problem("unreachable-task", f"{node.title} can never run", node.span, hint=hint)
 
 
 class _Referee:
-    """Plays all runs and notes where they get stuck, run in circles, or meet on one flow."""
+    """Explores all runs and reports deadlocks, endless loops, and tokens that meet on one flow."""
 
     def __init__(self, process: Scope, play: Play) -> None:
         self.process = process
@@ -55,15 +55,15 @@ class _Referee:
         return found or [*self._circles(), *self._dead_tasks()]
 
     def _meetings(self) -> Iterator[Problem]:
-        """Where two tokens meet first: what they then do to the flows behind goes without saying."""
+        """Report where two tokens first meet; the flows after that point are not reported."""
         full = 0
         for places in self.overfilled.values():
             full |= places
         owners = self.play.owners
         first = [number for number in self.overfilled if not self.play.net.transitions[number].needs & full]
         for node in _distinct([owners[number] for number in first or [*self.overfilled][:1]]):
-            message = f"{node.title} can pass on a second token while the first is still on the flow behind it"
-            hint = "branches that run in parallel are joined by a parallel gateway, and loops leave none of them behind"
+            message = f"{node.title} can send a second token while the first is still on its outgoing flow"
+            hint = "join parallel branches with a parallel gateway, and do not leave a parallel branch through a loop"
             yield Problem("unsynchronized", message, node.span, hint=hint)
 
     def _deadlocks(self, stuck: list[int]) -> Iterator[Problem]:
@@ -78,14 +78,14 @@ class _Referee:
                         yield _deadlock(node, scope, arrived)
 
     def _circles(self) -> Iterator[Problem]:
-        """Markings from which no run is complete, though it never stops."""
+        """Report markings from which no run can be completed, although it never stops."""
         ending = _can_reach(self.graph, COMPLETE)
         endless = [marking for marking in self.graph if marking not in ending]
         if endless:
             steps = [number for marking in endless for number, _ in self.graph[marking]]
             nodes = _distinct([self.play.owners[number] for number in steps])
-            message = f"a run that has come to {nodes[-1].title} never reaches an end event"
-            hint = "draw a way out of the loop, through an exclusive gateway"
+            message = f"a run that reaches {nodes[-1].title} never reaches an end event"
+            hint = "add an exclusive gateway that leaves the loop"
             yield Problem("no-way-to-end", message, nodes[-1].span, hint=hint)
 
     def _dead_tasks(self) -> Iterator[Problem]:
@@ -96,10 +96,10 @@ class _Referee:
 
 def _deadlock(node: Node, scope: Scope, arrived: list[Flow]) -> Problem:
     missing = [flow for flow in scope.into(node) if flow not in arrived]
-    waits = f", when only {_sources(arrived, scope)} has been passed" if missing else ""
+    waits = f" if a run takes only {_sources(arrived, scope)}" if missing else ""
     awaited = f" for {_sources(missing, scope)}" if missing else ""
-    hint = "an exclusive gateway joins what an exclusive gateway split, a parallel one what a parallel one split"
-    return Problem("deadlock", f"{node.title} can wait for ever{awaited}{waits}", node.span, hint=hint)
+    hint = "join the flows of an exclusive gateway by an exclusive one, those of a parallel gateway by a parallel one"
+    return Problem("deadlock", f"{node.title} can wait forever{awaited}{waits}", node.span, hint=hint)
 
 
 def _sources(flows: list[Flow], scope: Scope) -> str:

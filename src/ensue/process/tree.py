@@ -1,18 +1,18 @@
-"""Process trees: what a text in the notation of workflows stands for, and how it is written.
+"""Process trees: the parsed form of a workflow text, and how it is written as text.
 
-| form | runs | binds |
+| form | runs | precedence |
 | --- | --- | --- |
 | `A` or `` `any name` `` | the task | |
-| `x+`, `x*` | `x` one or more times, zero or more times; each time after the time before | tightest |
+| `x+`, `x*` | `x` one or more times, zero or more times; each time after the time before | highest |
 | `x -> y -> z` | one after the other | next |
-| `x \\| y \\| z` | exactly one of them | loosest |
+| `x \\| y \\| z` | exactly one of them | lowest |
 | `{x, y, z}` | all of them, in any order and interleaved | brackets |
 | `[x]` | `x` or nothing | brackets |
 | `(x)` | `x`; groups | brackets |
 | `-- ...` | nothing: a comment up to the end of the line | |
 
 So `A -> B | C` is `(A -> B) | C`, and `A -> B+` repeats `B` alone. Forms nest up to `MAXIMAL_DEPTH` levels deep. A task
-may stand in several places: it is the same event in all of them.
+may occur several times: it is the same event each time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ensue.errors import Problem, QueryError, Source, Span
 from ensue.text.reserved import quote_word, unquote_name
 
 MAXIMAL_DEPTH = 50
-"""Levels of brackets that a workflow may have."""
+"""The maximum nesting depth of brackets in a workflow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Parallel:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """`x+`, or `x*` where it may be left out."""
+    """`x+`, or `x*` if it is optional."""
 
     item: Process
     optional: bool
@@ -71,7 +71,7 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True)
 class Maybe:
-    """`[x]`: it or nothing."""
+    """`[x]`: `x` or nothing."""
 
     item: Process
 
@@ -80,25 +80,25 @@ Process = Task | Sequence | Choice | Parallel | Repeat | Maybe
 
 
 def sequence(*items: Process) -> Process:
-    """`x -> (y -> z) = x -> y -> z`, and a sequence of one is that one."""
+    """`x -> (y -> z) = x -> y -> z`; a sequence of one item is that item."""
     flat = tuple(part for item in items for part in (item.items if isinstance(item, Sequence) else (item,)))
     return Sequence(flat) if len(flat) > 1 else flat[0]
 
 
 def choice(*items: Process) -> Process:
-    """`x | (y | z) = x | y | z`, and a choice of one is that one."""
+    """`x | (y | z) = x | y | z`; a choice of one item is that item."""
     flat = tuple(part for item in items for part in (item.items if isinstance(item, Choice) else (item,)))
     return Choice(flat) if len(flat) > 1 else flat[0]
 
 
 def parallel(*items: Process) -> Process:
-    """`{x, {y, z}} = {x, y, z}`, and a block of one is that one."""
+    """`{x, {y, z}} = {x, y, z}`; a parallel block of one item is that item."""
     flat = tuple(part for item in items for part in (item.items if isinstance(item, Parallel) else (item,)))
     return Parallel(flat) if len(flat) > 1 else flat[0]
 
 
 def task_names(process: Process) -> Iterator[str]:
-    """The task of every leaf, from left to right.
+    """Yield the task of every leaf, from left to right.
 
     >>> list(task_names(sequence(Task("A"), choice(Task("B"), Task("A")))))
     ['A', 'B', 'A']
@@ -114,7 +114,7 @@ def task_names(process: Process) -> Iterator[str]:
 
 
 def render_process(process: Process) -> str:
-    """The text that parses back to this process.
+    """Return the text that parses back to this process.
 
     >>> render_process(sequence(Task("A"), Repeat(choice(Task("B"), Task("order line")), optional=False)))
     'A -> (B | `order line`)+'
@@ -139,7 +139,7 @@ def _grouped(process: Process, *looser: type[Process]) -> str:
     return f"({text})" if isinstance(process, looser) else text
 
 
-# --- Text of a workflow to its process tree, or a `QueryError` that points at the place.
+# --- parsing a workflow, or a `QueryError` with a position
 
 _LEXEME = re.compile(r"(?P<blank>\s+|--(?!>)[^\n]*)|`(?:[^`]|``)+`|\w+|-->|->|=>|\|\||&&|.", re.DOTALL)
 _CLOSING = {"(": ")", "{": "}", "[": "]"}
@@ -149,18 +149,20 @@ _WORDS = {
     "_RSQB": "`]`", "$END": "the end of the text",
 }  # fmt: skip
 _HABITS = {
-    "-->": "the arrow is `->`; `--` starts a comment",
-    "=>": "the arrow is `->`", "→": "the arrow is `->`", ">": "the arrow is `->`", "-": "the arrow is `->`",
-    ";": "tasks follow each other with `->`", "||": "a choice is `A | B`; tasks in parallel are `{A, B}`",
-    "&": "tasks in parallel are `{A, B}`", "&&": "tasks in parallel are `{A, B}`", "?": "`[A]` is A or nothing",
-    "+": "`+` and `*` stand once, after a task or a bracket", "*": "`+` and `*` stand once, after a task or a bracket",
-    "`": "a name in backticks has a closing backtick; one inside a name is doubled",
-    '"': "names that need quotes stand in backticks", "'": "names that need quotes stand in backticks",
+    "-->": "write an arrow as `->`; `--` starts a comment",
+    "=>": "write an arrow as `->`", "→": "write an arrow as `->`", ">": "write an arrow as `->`",
+    "-": "write an arrow as `->`",
+    ";": "separate tasks with `->`", "||": "write a choice as `A | B`, parallel tasks as `{A, B}`",
+    "&": "write parallel tasks as `{A, B}`", "&&": "write parallel tasks as `{A, B}`",
+    "?": "write an optional task as `[A]`",
+    "+": "write `+` or `*` once, after a task or a bracket", "*": "write `+` or `*` once, after a task or a bracket",
+    "`": "close the name with a backtick; double a backtick inside a name",
+    '"': "quote names in backticks", "'": "quote names in backticks",
 }  # fmt: skip
 
 
 def parse_process(text: str, name: str = "workflow") -> Process:
-    """Parse a workflow. Messages cite the text under `name`.
+    """Parse a workflow. Messages cite the text as `name`.
 
     >>> parse_process("A -> [B]")
     Sequence(items=(Task(name='A'), Maybe(item=Task(name='B'))))
@@ -181,7 +183,7 @@ def _parser() -> Lark:
 
 
 class _Builder(Transformer_NonRecursive[Token, Process]):
-    """One method for each rule of the grammar: what its parts stand for in, the process out."""
+    """Builds the process, with one method for each rule of the grammar."""
 
     def start(self, items: list[Process]) -> Process:
         return items[0]
@@ -220,15 +222,17 @@ def _check_depth(source: Source) -> None:
     for found in _lexemes(source.text):
         depth += (found[0] in _CLOSING) - (found[0] in _OPENING)
         if depth > MAXIMAL_DEPTH:
-            message = f"the workflow nests more than {MAXIMAL_DEPTH} levels deep"
-            hint = "brackets that only group can go"
+            message = f"the workflow is nested more than {MAXIMAL_DEPTH} levels deep"
+            hint = "remove brackets that only group"
             raise QueryError([Problem("too-deep", message, Span(*found.span()), hint=hint)], source)
 
 
 def _explain(unexpected: UnexpectedInput, source: Source) -> Problem:
     lexemes = _lexemes(source.text)
     if not lexemes:
-        return Problem("empty-workflow", "the text holds no workflow", Span(0, 0), hint="for example: A -> (B | C)")
+        return Problem(
+            "empty-workflow", "the text contains no workflow", Span(0, 0), hint="for example: `A -> (B | C)`"
+        )
     token = getattr(unexpected, "token", None)
     at_end = token is not None and token.type == "$END"
     offset = len(source.text) if at_end else unexpected.pos_in_stream or 0
@@ -254,18 +258,18 @@ def _hint(before: list[re.Match[str]], found: str, source: Source) -> str:
     if found in _HABITS:
         return _HABITS[found]
     if before and _CLOSING.get(before[-1][0]) == found:
-        return "brackets hold at least one task"
+        return "put at least one task in the brackets"
     opened = _open_bracket(before)
     if found in _OPENING and opened is None:
-        return f"no `{_OPENING[found]}` is open here"
+        return f"remove it; no `{_OPENING[found]}` is open here"
     if opened is not None and (not found or found in _OPENING):
         line, column = source.position(opened.start())
-        return f"the `{opened[0]}` at line {line}, column {column} is not closed"
+        return f"close the `{opened[0]}` at line {line}, column {column}"
     if found == ",":
-        return "`,` stands between tasks in parallel, in `{` and `}`"
+        return "use `,` only between parallel tasks, inside `{` and `}`"
     if before and _is_word(before[-1][0]) and _is_word(found):
-        return "tasks follow each other with `->`; a name with blanks stands in backticks"
-    return "a name that starts with a digit stands in backticks" if found[:1].isdigit() else ""
+        return "separate tasks with `->`; quote names with spaces in backticks"
+    return "quote names that start with a digit in backticks" if found[:1].isdigit() else ""
 
 
 def _is_word(lexeme: str) -> bool:

@@ -1,4 +1,4 @@
-"""A workflow: its tasks, the constraints that all of its traces obey, and the traces themselves."""
+"""Workflows: their tasks, the constraints that all of their traces obey, and the traces."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ensue.text.reserved import quote_word
 
 @dataclass(frozen=True, repr=False)
 class Workflow:
-    """The orders in which the tasks of one case may happen. Made by `workflow` and `read_bpmn`; never changes.
+    """The possible orders of the tasks of one case. Created by `workflow` and `read_bpmn`; immutable.
 
     >>> order = workflow("Order -> {Pack, Bill+} -> (Ship | Cancel)")
     >>> order
@@ -50,14 +50,14 @@ class Workflow:
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """The tasks, in the order in which the workflow names them."""
+        """The tasks, in the order in which the workflow mentions them."""
         return self.net.tasks
 
     def constraints(self, *, reduced: bool = False) -> tuple[Constraint, ...]:
-        """Every PRIOR, EXCLUSIVE, REQUIRE and ENDS that all complete traces obey, and no other.
+        """Return every PRIOR, EXCLUSIVE, REQUIRE and ENDS that all complete traces obey.
 
-        A `PRIOR(a, b)` is given only if `a` and `b` can occur in one trace; if not, `EXCLUSIVE(a, b)` says more.
-        With `reduced`, those are left out that follow from the rest.
+        `PRIOR(a, b)` is included only if `a` and `b` can occur in the same trace; otherwise `EXCLUSIVE(a, b)` is
+        stronger. With `reduced`, constraints that follow from the others are omitted.
         """
         return reduce_constraints(self._constraints, self.tasks) if reduced else self._constraints
 
@@ -66,7 +66,7 @@ class Workflow:
         return constraints_of(self.net)
 
     def to_text(self) -> str:
-        """The workflow in the notation; `workflow` reads it back. One that was read from BPMN has no such text.
+        """Return the workflow as text that `workflow` can parse. A workflow read from BPMN has no such text.
 
         >>> workflow("A->((B->C) | D) -- a comment").to_text()
         'A -> (B -> C | D)'
@@ -74,13 +74,13 @@ class Workflow:
         if self.process is None:
             raise SchemaError(
                 "no-notation",
-                "a workflow that was read from BPMN has no text in the notation of workflows",
-                "its tasks and constraints() say what it demands",
+                "a workflow read from BPMN cannot be written as text",
+                "use its `tasks` and `constraints()`",
             )
         return render_process(self.process)
 
     def accepts(self, trace: Sequence[str]) -> bool:
-        """Whether these events, and no other ones, are a complete trace of the workflow."""
+        """Return True if exactly these events are a complete trace of the workflow."""
         markings = {self.net.initial}
         for event in trace:
             if event not in self.tasks:
@@ -89,7 +89,7 @@ class Workflow:
         return COMPLETE in self._explorer.quiet_graph(markings, silent_only=True)
 
     def sample(self, random: Random, most: int = 100) -> list[str]:
-        """A complete trace, at each step at random; from `most` events on it takes the shortest way to the end.
+        """Return a random complete trace; after `most` events it takes the shortest path to the end.
 
         >>> workflow("A -> B+ -> C").sample(Random(1), most=0)
         ['A', 'B', 'C']
@@ -103,7 +103,7 @@ class Workflow:
         return trace + self._shortest_end(marking)
 
     def _shortest_end(self, marking: int) -> list[str]:
-        """The events of a shortest way from a marking to the end, by breadth where steps without event cost nothing."""
+        """Return the events of a shortest path from a marking to the end; steps without an event cost nothing."""
         graph = self._explorer.quiet_graph([marking])
         waiting: deque[tuple[int, list[str]]] = deque([(marking, [])])
         seen: set[int] = set()
@@ -128,10 +128,10 @@ class Workflow:
 
 
 def workflow(text: str, name: str = "workflow") -> Workflow:
-    """The workflow that a text stands for. Messages cite the text under `name`.
+    """Parse a workflow. Messages cite the text as `name`.
 
-    `A -> B` one after the other, `A | B` one of them, `{A, B}` both in parallel, `[A]` maybe, `A+` one or more times,
-    `A*` zero or more times, `(...)` groups, `--` starts a comment. Names with other signs stand in backticks.
+    `A -> B` is a sequence, `A | B` a choice, `{A, B}` both in parallel, `[A]` is optional, `A+` one or more times, `A*`
+    zero or more times, `(...)` groups, `--` starts a comment. Quote names with other characters in backticks.
 
     >>> workflow("Order -> [`credit check`] -> (Ship | Cancel)").constraints()[-1]
     Ends(streams=('Ship', 'Cancel'))
@@ -143,11 +143,11 @@ def workflow(text: str, name: str = "workflow") -> Workflow:
 def read_bpmn(
     source: str | Path, *, process: str | None = None, names: Mapping[str, str | None] | None = None
 ) -> Workflow:
-    """The workflow that a BPMN 2.0 file, or its text, draws. The table in `ensue.process.bpmn` says how it is read.
+    """Read a workflow from a BPMN 2.0 file or its text. The table in `ensue.process.bpmn` lists the supported elements.
 
-    `process` chooses one of several processes, by its name, the name of its pool, or its id. `names` gives tasks other
-    names, by their name or id; it makes tasks of events, which otherwise are passed through, and with None it leaves
-    out a task that leaves no event.
+    `process` selects one of several processes, by its name, the name of its pool, or its id. `names` renames tasks,
+    given by name or id. It also turns BPMN events into tasks, which are ignored otherwise; None removes a task that
+    produces no event.
 
     >>> drawing = '''<definitions xmlns="http://www.omg.org/spec/BPMN/20100524/MODEL"><process id="order">
     ...   <startEvent id="start"/> <task id="pack" name="Pack the parcel"/> <endEvent id="end"/>

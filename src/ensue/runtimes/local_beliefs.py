@@ -1,4 +1,4 @@
-"""STATEs over the user's tables: a machine that looks for no pattern, and its answers."""
+"""Track STATEs over the user's tables with a machine that has no patterns."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from ensue.runtimes.tables import kind_of_table, without_views
 
 @dataclass(frozen=True, slots=True)
 class BeliefMachine:
-    """A machine that follows states and looks for no pattern."""
+    """A machine that tracks states and has no patterns."""
 
     machine: Machine
 
     @classmethod
     def of(cls, questions: StateQuestions, inputs: Sequence[InputTable]) -> BeliefMachine:
-        """States over tables whose columns are checked."""
+        """Plan states over tables whose columns have been checked."""
         empty = tuple(replace(item, table=item.table.schema.empty_table()) for item in inputs)
         plan = ProgramPlan(empty, (), (), states=questions)
         return cls(compile_plan(plan, Options()))
@@ -46,7 +46,7 @@ class BeliefMachine:
 
     @property
     def inputs(self) -> tuple[InputTable, ...]:
-        """The tables without their rows."""
+        """The empty tables of the inputs."""
         return self.machine.inputs
 
     @property
@@ -58,25 +58,25 @@ class BeliefMachine:
         return self.machine.time_type
 
     def run(self, tables: Sequence[pa.Table]) -> Step:
-        """All rows of the past: one step."""
+        """Process all rows in one step."""
         return self.machine.run(self.machine.read(tables))
 
     def step(self, state: State, tables: Sequence[pa.Table], until: int | None, late_until: int | None = None) -> Step:
-        """Takes rows and moves the watermark to `until`; None: to the end of time."""
+        """Process rows and move the watermark to `until` (None: to the end of time)."""
         return self.machine.step(state, self.machine.read(tables), until, late_until=late_until)
 
     def known(self, state: State, until: int | None = None) -> list[Known]:
-        """What is believed of each state after all events that were followed; or later, at a moment."""
+        """Return the belief of each state after all processed events, or at the later time `until`."""
         assert state.believed is not None
         return self.stage.known(state.believed, until)
 
     def known_at(self, tables: Sequence[pa.Table], moments: Any) -> KnownAt:
-        """What was believed of each state at the moments (key and time) of a table, and the rows that were ignored."""
+        """Return the belief of each state at the keys and times of a table, and the ignored rows."""
         given = without_views(kind_of_table(moments).to_arrow(moments))
         time = self.inputs[0].time
         for name in (name for plan in self.plans for name in (*plan.statement.partition_by, time)):
             if name not in given.column_names:
-                said = f"the table of moments has no column `{name}`; columns: {', '.join(given.column_names)}"
+                said = f"the table passed as `at` has no column `{name}`; columns: {', '.join(given.column_names)}"
                 raise SchemaError("no-such-column", said, did_you_mean(name, given.column_names))
         times, valid = read_times(InputTable(given, time), time, self.time_type)
         return self.stage.known_at(tables, given, times if valid is None else np.where(valid, times, 0))
@@ -85,6 +85,6 @@ class BeliefMachine:
 def open_states(
     tables: Mapping[str, pa.Table] | pa.Table, questions: StateQuestions, columns: Columns
 ) -> tuple[BeliefMachine, tuple[pa.Table, ...]]:
-    """Checks the columns of the tables and plans the states over them; gives the tables by their numbers, too."""
+    """Check the columns of the tables and plan the states over them; also return the tables in order."""
     inputs = input_tables(tables, questions.streams or ("*",), columns.time, columns.type, None)
     return BeliefMachine.of(questions, inputs), tuple(item.table for item in inputs)

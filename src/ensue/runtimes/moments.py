@@ -1,4 +1,4 @@
-"""Moments as users give them: a watermark, or the two between which matches are wanted."""
+"""Times that users pass: watermarks, and the bounds `since` and `until`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ensue.expr.kinds import NANOSECONDS_PER_UNIT
 from ensue.plan.plans import Options
 
 FARTHEST = 2**62
-"""Moments beyond this are before or after everything: times and windows stay below half of it."""
+"""Times beyond this are before or after all events: event times and windows stay below half of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """What completes after `since` and not after `until` is wanted; None: no limit."""
+    """The matches to return: those that complete after `since` and at or before `until` (None: no limit)."""
 
     since: Any = None
     until: Any = None
@@ -29,7 +29,7 @@ class Period:
         return self.since is not None or self.until is not None
 
     def within(self, options: Options, time_type: pa.DataType) -> Options:
-        """The options with the ends of the period in ticks of the time column."""
+        """Return the options with both bounds in ticks of the time column."""
         since, until = (
             None if moment is None else _limit(moment, time_type, role)
             for moment, role in ((self.since, "`since`"), (self.until, "`until`"))
@@ -37,8 +37,8 @@ class Period:
         if since is not None and until is not None and since > until:
             raise SchemaError(
                 "range-order",
-                f"`since` ({self.since!r}) lies after `until` ({self.until!r})",
-                "`since` is the earlier of the two; what completes after it and not after `until` is given",
+                f"`since` ({self.since!r}) is after `until` ({self.until!r})",
+                "matches are returned that complete after `since` and at or before `until`",
             )
         return replace(options, since=since, until=until)
 
@@ -54,7 +54,7 @@ def _limit(moment: Any, time_type: pa.DataType, role: str) -> int:
 
 
 def ticks_of(watermark: Any, time_type: pa.DataType) -> int:
-    """A watermark in ticks of the time column; a moment without a zone is UTC.
+    """Convert a watermark to ticks of the time column; a time without a zone is UTC.
 
     >>> ticks_of("1970-01-01T00:00:01", pa.timestamp("ms"))
     1000
@@ -66,11 +66,11 @@ def ticks_of(watermark: Any, time_type: pa.DataType) -> int:
 
 
 def _no_moment(moment: Any, time_type: pa.DataType, role: str) -> tuple[str, ...]:
-    """What is wrong, and a hint if there is one."""
+    """Return the message and, if there is one, a hint."""
     if pa.types.is_integer(time_type):
-        return (f"time is integer, so {role} is one too, not {moment!r}",)
+        return (f"the time column is integer, so {role} must be an integer, found {moment!r}",)
     hint = "pass a datetime, a timestamp, or ISO text such as '2024-01-31 12:00:00'"
-    return f"time holds timestamps, so {role} is a moment, not {moment!r}", hint
+    return f"the time column holds timestamps, so {role} must be a timestamp, found {moment!r}", hint
 
 
 def _ticks(moment: Any, time_type: pa.DataType) -> int | None:
@@ -84,7 +84,7 @@ def _ticks(moment: Any, time_type: pa.DataType) -> int | None:
 
 
 def _scalar(moment: Any) -> Any:
-    """A timestamp scalar in UTC, or None for what is no moment."""
+    """Convert to a timestamp scalar in UTC; return None if that is not possible."""
     if isinstance(moment, str):
         try:
             moment = datetime.fromisoformat(moment)

@@ -1,4 +1,4 @@
-"""The user's tables: pyarrow, pandas and polars become Arrow, and results become that kind again."""
+"""Events with the columns that describe them; pyarrow, pandas and polars tables as Arrow and back; lookup tables."""
 
 from __future__ import annotations
 
@@ -17,12 +17,61 @@ from ensue.expr.types import common_type, convert, describe, kind_of, readable, 
 from ensue.lower.phases import LoweredProgram
 from ensue.nodes.rules import Fact, Ruleset, TableDeclaration
 from ensue.plan.inputs import check_duplicates
-from ensue.plan.program_plans import FixedTables
+from ensue.plan.program_plans import ColumnNames, Columns, FixedTables
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class DescribedEvents:
+    """A table, or one per stream, with what its columns mean.
+
+    `tables` are those that a call hands over for the TABLEs of its program. `offered` are further ones, of which a
+    program uses those that it declares.
+    """
+
+    table: Any
+    columns: Columns
+    tick: str | None = None
+    tables: Mapping[str, Any] | None = None
+    offered: Mapping[str, Any] | None = None
+
+
+def described(
+    events: Any,
+    time: ColumnNames | None = None,
+    type: str | None = None,
+    end: ColumnNames | None = None,
+    probability: str | None = None,
+    alternatives: str | None = None,
+    *,
+    tick: str | None = None,
+    tables: Mapping[str, Any] | None = None,
+) -> DescribedEvents:
+    """The events with their columns: those of the arguments first, then those that `ensue.events` was told.
+
+    Every public function resolves its column arguments here.
+    """
+    if isinstance(events, DescribedEvents):
+        own = events.columns
+        columns = Columns(
+            own.time if time is None else time,
+            own.type if type is None else type,
+            own.end if end is None else end,
+            own.probability if probability is None else probability,
+            own.alternatives if alternatives is None else alternatives,
+        )
+        return DescribedEvents(events.table, columns, tick or events.tick, tables, events.offered)
+    if time is None:
+        raise SchemaError(
+            "no-time-column",
+            "the time column of the events is missing",
+            'pass `time="..."`, the column with the time of each event',
+        )
+    return DescribedEvents(events, Columns(time, type, end, probability, alternatives), tick, tables)
 
 
 @dataclass(frozen=True, slots=True)
 class TableKind:
-    """How a user's kind of table becomes Arrow and how results become that kind again."""
+    """How to convert a kind of table to Arrow, and results back to that kind."""
 
     name: str
     to_arrow: Callable[[Any], pa.Table]
@@ -30,16 +79,16 @@ class TableKind:
 
 
 def arrow_tables(events: Any) -> tuple[TableKind, Mapping[str, pa.Table] | pa.Table]:
-    """The user's table or tables as Arrow, and the kind to give back."""
+    """Convert the user's table or tables to Arrow; also return the kind for the results."""
     if not isinstance(events, Mapping):
         kind = kind_of_table(events)
         return kind, without_views(kind.to_arrow(events))
     if not events:
-        raise SchemaError("no-tables", "the mapping of streams to tables is empty", "give at least one table")
+        raise SchemaError("no-tables", "the mapping of streams to tables is empty", "pass at least one table")
     for name in events:
         if not isinstance(name, str):
             raise SchemaError(
-                "stream-name", f"the name of a stream is text, not {name!r}", "rename the key of the mapping"
+                "stream-name", f"a stream name must be text, found {name!r}", "use text as the keys of the mapping"
             )
     kinds = {name: kind_of_table(table) for name, table in events.items()}
     tables = {name: without_views(kinds[name].to_arrow(table)) for name, table in events.items()}
@@ -47,7 +96,7 @@ def arrow_tables(events: Any) -> tuple[TableKind, Mapping[str, pa.Table] | pa.Ta
 
 
 def are_frames(events: object) -> bool:
-    """Whether these are Spark DataFrames: one, or nothing but such in a mapping."""
+    """Return True for a Spark DataFrame or a mapping that holds only Spark DataFrames."""
     spark = sys.modules.get("pyspark.sql")
     if spark is None:
         return False
@@ -57,14 +106,14 @@ def are_frames(events: object) -> bool:
     if any(found) and not all(found):
         raise SchemaError(
             "mixed-frames",
-            "some of the tables are Spark DataFrames and others are not",
-            "make all of them DataFrames with `spark.createDataFrame`, or collect them with `.toArrow()`",
+            "some tables are Spark DataFrames and others are not",
+            "convert all of them with `spark.createDataFrame`, or collect the DataFrames with `.toArrow()`",
         )
     return any(found)
 
 
 def kind_of_table(table: object) -> TableKind:
-    """Which kind of table this is; raises a SchemaError for anything that is none."""
+    """Return the kind of a table; raise SchemaError if the table is not supported."""
     if isinstance(table, pa.Table):
         return ARROW
     if isinstance(table, pa.RecordBatch):
@@ -81,13 +130,13 @@ def kind_of_table(table: object) -> TableKind:
     if are_frames(table):
         raise SchemaError(
             "spark-frame",
-            "a Spark DataFrame is not a table in this process",
-            "`ensue.detect`, `ensue.run` and `ensue.start` take it; or collect it with `.toArrow()`",
+            "a Spark DataFrame is not supported here; expected a pyarrow, pandas or polars table",
+            "collect it with `.toArrow()`, or use `ensue.detect`, `ensue.run` or `ensue.start`",
         )
     raise SchemaError(
         "not-a-table",
-        f"events come as a pyarrow, pandas or polars table, not as {type(table).__name__}",
-        "for rows as dictionaries: `pyarrow.Table.from_pylist(rows)`",
+        f"events must be a pyarrow, pandas or polars table, found {type(table).__name__}",
+        "convert a list of dictionaries with `pyarrow.Table.from_pylist(rows)`",
     )
 
 
@@ -108,14 +157,14 @@ def _from_pandas(frame: Any) -> pa.Table:
             found = sorted({type(value).__name__ for value in frame[name].head(10_000) if value is not None})
             raise SchemaError(
                 "mixed-column",
-                f"column `{name}` cannot be read as one type; it holds {', '.join(found)}",
-                "bring the column to one type, or leave it out",
+                f"column `{name}` cannot be converted to one Arrow type; types of its values: {', '.join(found)}",
+                "convert the column to one type, or drop it",
             ) from error
     return pa.table(arrays, names=[str(name) for name in frame.columns])
 
 
 def _to_pandas(table: pa.Table) -> Any:
-    """Integers stay integers where values are missing, and times inside of events stay times."""
+    """Keep integers with nulls as integers, and times inside structs as times."""
     import pandas
 
     frame = table.to_pandas()
@@ -137,7 +186,7 @@ def _is_nanosecond(kind: pa.DataType) -> bool:
 
 
 def _in_microseconds(kind: pa.DataType) -> pa.DataType:
-    """The struct with times that Python can hold: dictionaries of nanoseconds would be plain numbers."""
+    """Return the struct type with times in microseconds: Python shows nanoseconds in a dictionary as plain numbers."""
 
     def coarser(inner: pa.DataType) -> pa.DataType:
         if not _is_nanosecond(inner):
@@ -155,14 +204,14 @@ def _from_polars(frame: Any) -> pa.Table:
         except pa.ArrowException as error:
             raise SchemaError(
                 "mixed-column",
-                f"column `{column.name}` of type {column.dtype} has no counterpart in Arrow",
-                "cast it, or leave it out",
+                f"column `{column.name}` has type {column.dtype}, which Arrow does not support",
+                "cast the column, or drop it",
             ) from error
     return pa.table(columns)
 
 
 def without_views(table: pa.Table) -> pa.Table:
-    """The table with string views and run-end encoding turned into plain columns, which every kernel of Arrow takes."""
+    """Replace string views and run-end encoding by plain columns, which every Arrow kernel supports."""
     if all(map(_is_plain, table.schema.types)):
         return table
     for place, field in enumerate(table.schema):
@@ -197,30 +246,30 @@ def _without_views(kind: pa.DataType) -> pa.DataType:
 
 
 PATTERN = "pattern"
-"""The column that names the pattern of a match, where matches of several patterns are in one table."""
+"""The column with the pattern name in a table with the matches of several patterns."""
 
 
 def together_schema(names: Sequence[str], schemas: Sequence[pa.Schema]) -> pa.Schema:
-    """The columns of one table for the matches of several patterns: the name of the pattern, then those of all."""
+    """Return the columns of one table for several patterns: the pattern name, then the columns of all patterns."""
     fields: dict[str, tuple[pa.Field, str]] = {}
     for name, schema in zip(names, schemas, strict=True):
         for field in schema:
             first, other = fields.setdefault(field.name, (field, name))
             if field.name == PATTERN:
-                problem = f"pattern `{name}` has a column `{PATTERN}`, which says in one table which pattern matched"
+                problem = f"pattern `{name}` has a column `{PATTERN}`, which is reserved for the pattern name"
             elif field.type != first.type:
                 problem = (
-                    f"column `{field.name}` is {first.type} in pattern `{other}` and {field.type} in pattern `{name}`, "
-                    "so their matches do not fit into one table"
+                    f"column `{field.name}` is {first.type} in pattern `{other}` but {field.type} in pattern `{name}`, "
+                    "so one table cannot hold the matches of both"
                 )
             else:
                 continue
-            raise SchemaError("one-table", problem, "give the column another name, with `RETURN ... AS name`")
+            raise SchemaError("one-table", problem, "rename the column with `RETURN ... AS name`")
     return pa.schema([pa.field(PATTERN, pa.string()), *(field for field, _ in fields.values())])
 
 
 def together(names: Sequence[str], tables: Sequence[pa.Table]) -> pa.Table:
-    """The matches of several patterns in one table, null where a pattern lacks a column."""
+    """Put the matches of several patterns in one table; columns that a pattern does not have are null."""
     schema = together_schema(names, [table.schema for table in tables])
     parts = []
     for name, table in zip(names, tables, strict=True):
@@ -232,7 +281,7 @@ def together(names: Sequence[str], tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def conform(table: pa.Table, schema: pa.Schema, label: str) -> pa.Table:
-    """A later batch in the shape of the first: the same columns and kinds; further columns are left out."""
+    """Convert a later batch to the columns and types of the first one; drop additional columns."""
     if table.schema.equals(schema):
         return table
     names = table.column_names
@@ -241,7 +290,7 @@ def conform(table: pa.Table, schema: pa.Schema, label: str) -> pa.Table:
     if missing:
         raise SchemaError(
             "no-such-column",
-            f"the {label} lacks column `{missing[0]}` of earlier batches; columns: {', '.join(names)}",
+            f"the {label} has no column `{missing[0]}`, which earlier batches had; columns: {', '.join(names)}",
             did_you_mean(missing[0], names),
         )
     chosen = table.select(schema.names)
@@ -252,7 +301,7 @@ def conform(table: pa.Table, schema: pa.Schema, label: str) -> pa.Table:
 
 
 def learn_types(schema: pa.Schema, given: pa.Schema) -> pa.Schema:
-    """The schema with the types of a later batch for columns that held nothing before."""
+    """Take the types of columns that held only nulls so far from a later batch."""
     for place, field in enumerate(schema if pa.null() in schema.types else ()):
         if pa.types.is_null(field.type) and given.get_field_index(field.name) >= 0:
             schema = schema.set(place, field.with_type(given.field(field.name).type))
@@ -271,23 +320,30 @@ def _conform_column(column: pa.ChunkedArray, field: pa.Field, label: str) -> pa.
         alike = False
     raise SchemaError(
         "column-type",
-        f"column `{field.name}` of the {label} holds {describe(given)} ({column.type}) where earlier batches held "
-        f"{describe(wanted)} ({field.type})",
+        f"column `{field.name}` of the {label} is {describe(given)} ({column.type}), but was "
+        f"{describe(wanted)} ({field.type}) in earlier batches",
         "cast the column to the type of the first batch",
     )
 
 
-# --- Tables that do not change: those that are handed over for a program's TABLEs, and the rows of its FACTs.
+# --- lookup tables: the tables passed for a program's TABLEs, and the rows of its FACTs
 
 
-def fixed_tables(given: Mapping[str, Any] | None, statements: LoweredProgram) -> FixedTables:
-    """The tables that a program looks up, by name, in the types that expressions see; they are read here and now."""
+def fixed_tables(
+    given: Mapping[str, Any] | None, statements: LoweredProgram, offered: Mapping[str, Any] | None = None
+) -> FixedTables:
+    """Return the lookup tables of a program by name, in the types that expressions use. Reads them immediately.
+
+    A table in `offered` is used if the program declares it and `given` has no such table.
+    """
     if given is None and statements.ruleset is None:
         return {}
     ruleset = statements.ruleset or Ruleset()
     facts = facts_by_table(ruleset)
     declared = {entry.name: entry for entry in ruleset.tables}
     handed_over = _checked_names({} if given is None else given, declared)
+    if offered is not None:
+        handed_over = {name: table for name, table in offered.items() if name in declared} | dict(handed_over)
     if problems := [_no_table(entry) for entry in ruleset.tables if entry.name not in {*handed_over, *facts}]:
         raise QueryError(problems, statements.source)
     tables: dict[str, pa.Table] = {}
@@ -306,28 +362,30 @@ def _checked_names(given: Mapping[str, Any], declared: Mapping[str, TableDeclara
     if not isinstance(given, Mapping):
         raise SchemaError(
             "unknown-table",
-            f"`tables` is a mapping of names to tables, not {type(given).__name__}",
+            f"`tables` must be a mapping of names to tables, found {type(given).__name__}",
             "pass a dictionary",
         )
     for name in given:
         if name not in declared:
-            known = f"it declares {', '.join(declared)}" if declared else f"declare it: TABLE {name}(column, ...)"
+            known = (
+                f"tables of the program: {', '.join(declared)}" if declared else f"declare TABLE {name}(column, ...)"
+            )
             hint = did_you_mean(str(name), declared) or known
-            raise SchemaError("unknown-table", f"the program declares no TABLE `{name}`", hint)
+            raise SchemaError("unknown-table", f"the program has no TABLE `{name}`", hint)
     return given
 
 
 def _no_table(entry: TableDeclaration) -> Problem:
     return Problem(
         "no-table",
-        f"nothing was handed over for TABLE `{entry.name}`",
+        f"TABLE `{entry.name}` has no rows",
         entry.span,
         hint=f'pass `tables={{"{entry.name}": ...}}`, or write its rows as FACTs',
     )
 
 
 def _table_of(facts: Sequence[Fact], columns: Sequence[str]) -> pa.Table:
-    """The rows of a program; the values of a column go together (see `check_tables`)."""
+    """Return the rows of the FACTs; `check_tables` ensures that the values of a column have compatible types."""
     arrays = []
     for column in columns:
         values = [scalar(fact_value(fact, columns, column)) for fact in facts]
@@ -337,7 +395,7 @@ def _table_of(facts: Sequence[Fact], columns: Sequence[str]) -> pa.Table:
 
 
 def _read(name: str, given: Any, columns: Sequence[str]) -> pa.Table:
-    """What was handed over for a TABLE, with the columns that it names."""
+    """Read the table passed for a TABLE, with the columns that the TABLE declares."""
     table = given.toArrow() if are_frames(given) else kind_of_table(given).to_arrow(given)
     table = without_views(table)
     check_duplicates(table.column_names, f"table `{name}`")
@@ -346,13 +404,13 @@ def _read(name: str, given: Any, columns: Sequence[str]) -> pa.Table:
             raise SchemaError(
                 "no-such-column",
                 f"table `{name}` has no column `{column}`; columns: {', '.join(table.column_names)}",
-                did_you_mean(column, table.column_names) or f"TABLE {name} names the columns that are used",
+                did_you_mean(column, table.column_names) or f"TABLE {name} must list columns of the table",
             )
     return pa.table([readable(table.column(column), column) for column in columns], names=list(columns))
 
 
 def _joined(name: str, parts: Sequence[pa.Table], fact: Fact, statements: LoweredProgram) -> pa.Table:
-    """The rows that were handed over and those of the program."""
+    """Concatenate the rows passed by the caller and the rows of the program's FACTs."""
     arrays = []
     for column in parts[0].column_names:
         own = [part.column(column) for part in parts]

@@ -1,4 +1,7 @@
-"""From the parse tree to nodes. The traversal keeps its own stack, so depth is a rule and not a crash."""
+"""Convert the parse tree to nodes.
+
+The traversal has its own stack, so a query that nests too deeply raises a `QueryError`, not a `RecursionError`.
+"""
 
 from __future__ import annotations
 
@@ -43,13 +46,13 @@ from ensue.text.rule_builder import RuleRules, ruleset_of
 from ensue.text.state_builder import StateRules
 
 MAXIMAL_DEPTH = 200
-"""Levels of nesting that a query may have. A chain `x AND y AND z` of n conditions has n levels."""
+"""The maximum nesting depth of a query. A chain `x AND y AND z` of n conditions has n levels."""
 
 _FOLDED_BY_MINUS = ("integer", "real", "duration")
 
 
 class Clause(NamedTuple):
-    """One clause of a statement, before it is known whether it stands there twice."""
+    """One clause of a statement, before duplicates are detected."""
 
     attribute: str
     keyword: str
@@ -67,7 +70,7 @@ class Counts(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """A tree whose children are being built, the children to come, the values so far, and its depth."""
+    """A tree whose children are being built, the remaining children, the values so far, and the depth."""
 
     tree: Tree[Token]
     rest: Iterator[Any]
@@ -76,7 +79,7 @@ class Frame(NamedTuple):
 
 
 class Builder(RuleRules, StateRules):
-    """One method for each rule of the grammar: the values of the children in, the value of the rule out."""
+    """One method per rule of the grammar: it takes the values of the children and returns the value of the rule."""
 
     def build(self, root: Tree[Token]) -> Any:
         frames = [Frame(root, iter(root.children), [], 0)]
@@ -167,8 +170,8 @@ class Builder(RuleRules, StateRules):
                 span,
                 Problem(
                     "probability-threshold",
-                    "HAVING says how likely a match has to be at least",
-                    hint="write, for example, `HAVING PROBABILITY >= 0.9`",
+                    "HAVING requires a lower bound for the probability of a match",
+                    hint="for example `HAVING PROBABILITY >= 0.9`",
                 ),
             )
             least = 0
@@ -237,7 +240,7 @@ class Builder(RuleRules, StateRules):
         return parties
 
     def _streams(self, keyword: str, span: Span, parties: tuple[pattern_nodes.Event, ...]) -> tuple[str, ...]:
-        """The streams of a constraint; a wrong number of them stands for itself until all problems are raised."""
+        """The streams of a constraint. A wrong number of streams is reported later, with the other problems."""
         streams = tuple(str(party.stream) for party in parties)
         problems = [problem for party in parties if (problem := party_problem(party))]
         if not problems and (problem := size_problem(keyword, streams, span)):
@@ -337,7 +340,7 @@ class Builder(RuleRules, StateRules):
 
 
 def of_the_one_event(where: Expr, pattern: pattern_nodes.Pattern) -> Expr:
-    """Questions to a state that do not say at which event are about the only one that has a name."""
+    """Apply questions about a state that name no event to the only event that has a variable."""
     names = {
         node.variable
         for node in pattern_nodes.walk(pattern)
@@ -354,12 +357,12 @@ def of_the_one_event(where: Expr, pattern: pattern_nodes.Pattern) -> Expr:
 
 
 def too_deep(span: Span) -> Problem:
-    """The problem of a query that nests deeper than anything downstream could follow."""
+    """The problem of a query that exceeds the maximum nesting depth."""
     return Problem(
         "too-deep",
-        f"the query nests more than {MAXIMAL_DEPTH} levels deep",
+        f"the query has more than {MAXIMAL_DEPTH} levels of nesting",
         span,
-        hint="a long chain of OR over one field is `field IN (...)`; parts of a pattern can be queries of their own",
+        hint="write `field IN (...)` instead of a long chain of OR, or split the pattern into several queries",
     )
 
 
@@ -369,4 +372,4 @@ def _kind(part: Tree[Token] | Token) -> str:
 
 def _duplicate_clause(clause: Clause) -> Problem:
     hint = "join the conditions with AND" if clause.attribute == "where" else f"keep one {clause.keyword}"
-    return Problem("duplicate-clause", f"the query has a second {clause.keyword}", hint=hint)
+    return Problem("duplicate-clause", f"the query has more than one {clause.keyword} clause", hint=hint)

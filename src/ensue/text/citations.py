@@ -1,7 +1,7 @@
-"""Places in statements that were built in Python. Their text is written and read when an error has to cite it.
+"""Positions in statements that were built in Python. Their text is rendered only when an error has to show it.
 
-Until then each node has a `Mark` where its place would be. Its numbers are used once, so it says which node an error is
-about, wherever the node went in between.
+Until then each node has a `Mark` instead of a position. The numbers of a mark are unique, so a mark identifies its node
+even after rewrites.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from ensue.text.render import render_statements
 from ensue.text.rule_builder import joined_rulesets
 
 LARGEST = 2**63
-"""Whole numbers are below this, so that they fit into 64 bits."""
+"""Integers must be less than this, so that they fit into 64 bits."""
 
 Places = dict[tuple[int, int], Span]
-"""Where the text has what a mark stands for, by the numbers of the mark."""
+"""The position in the text of each mark, by the numbers of the mark."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark(Span):
-    """A place that is not known yet. Its start and end are numbers, in the order of the nodes.
+    """A position that is not known yet. Its start and end are consecutive numbers, in the order of the nodes.
 
-    `cut` is a method of `Span` with its arguments: which part of the place is meant.
+    `cut` is a method of `Span` and its arguments. It selects a part of the position.
     """
 
     cut: tuple[str, tuple[int, ...]] | None = None
@@ -45,10 +45,10 @@ class Mark(Span):
 
 
 class Unwritten(Source):
-    """The text that statements built in Python would have; `parts` are they, and texts beside them."""
+    """The text of statements that were built in Python, rendered on demand. Some of the `parts` may have a text."""
 
     __slots__ = ("_places", "_title", "_written", "parts")
-    __setattr__ = object.__setattr__  # what was written is noted; a source itself never changes
+    __setattr__ = object.__setattr__  # the rendered text is cached; the source itself never changes
 
     def __init__(self, parts: Sequence[Statements], name: str = "query") -> None:
         self.parts = tuple(parts)
@@ -71,7 +71,7 @@ class Unwritten(Source):
         return source
 
     def written(self) -> Statements:
-        """The statements with their text, and with places in it."""
+        """The statements with their text and with positions in it."""
         if self._written is None:
             cited = [*_cited(self.parts, self._title)]
             self._written = cited[0] if len(cited) == 1 else join_cited(cited)
@@ -107,7 +107,7 @@ class Unwritten(Source):
 
 
 def joined(parts: Sequence[Statements], name: str = "query") -> Statements:
-    """The statements of several texts and of values built in Python, which have no text yet; `name` is for theirs.
+    """Join the statements of texts and of values built in Python, which have no text yet and get the name `name`.
 
     >>> from ensue.nodes.patterns import Event
     >>> built = joined([Statements((PatternQuery(Event("A", "a")),)), parse_statements("CONSTRAINT ENDS(B)")])
@@ -117,7 +117,7 @@ def joined(parts: Sequence[Statements], name: str = "query") -> Statements:
     if all(map(_has_text, parts)):
         return parts[0] if len(parts) == 1 else join_cited(parts)
     if (nothing := together(parts)) == Statements(()):
-        return nothing  # there is no text that says nothing
+        return nothing  # an empty program has no text
     if reads_otherwise(parts):
         return Unwritten(parts, name).written()
     marked: Statements = _marked(together(parts), count(1))
@@ -125,7 +125,7 @@ def joined(parts: Sequence[Statements], name: str = "query") -> Statements:
 
 
 def written_out(statements: Statements) -> Statements:
-    """The statements with places in a text, for an error to cite."""
+    """The statements with positions in a text, for an error to show."""
     return statements.source.written() if isinstance(statements.source, Unwritten) else statements
 
 
@@ -134,7 +134,7 @@ def _has_text(part: Statements) -> bool:
 
 
 def _cited(parts: Sequence[Statements], name: str) -> Iterator[Statements]:
-    """The parts with a text each; neighbours without one share theirs, unless they were put together before."""
+    """Give each part a text. Adjacent parts without one share a text, unless they were joined earlier."""
     for _, group in groupby(parts, key=lambda part: id(part.source)):
         members = tuple(group)
         if _has_text(members[0]):
@@ -144,16 +144,16 @@ def _cited(parts: Sequence[Statements], name: str) -> Iterator[Statements]:
 
 
 def reads_otherwise(parts: Sequence[Statements]) -> bool:
-    """Whether the parser has something to say of values built in Python that no later check says."""
+    """Whether only the parser can report a problem of the values built in Python."""
     built = [part for part in parts if not _has_text(part)]
     sizes = (has_a_size(entry.constraint) for part in built for entry in part.constraints)
     return not all(sizes) or any(map(_is_doubtful, built))
 
 
 def _is_doubtful(root: object) -> bool:
-    """Whether nodes nest deeper than a text may, a number is larger, or something that may be a name is empty.
+    """Whether the nodes nest too deeply, a number is too large, or a text that may be a name is empty.
 
-    Keeps its own stack: depth is a rule and not a crash.
+    Uses its own stack, so that deep nesting does not raise a `RecursionError`.
     """
     waiting = [(root, 0)]
     while waiting:
@@ -168,7 +168,7 @@ def _is_doubtful(root: object) -> bool:
 
 
 def _fields(node: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The fields of a node that are places, and those that may hold nodes."""
+    """The fields of a node that are positions, and those that may contain nodes."""
     kind: Any = type(node)
     return _fields_of(kind)
 
@@ -185,7 +185,7 @@ def _is_node(value: object) -> bool:
 
 
 def _marked(value: Any, numbers: Iterator[int]) -> Any:
-    """A node with a mark in the place of each place in it; the end of a node comes after those of its parts."""
+    """Replace each position in a node by a mark. The end of a node is numbered after the ends of its parts."""
     if isinstance(value, tuple):
         parts = [_marked(part, numbers) for part in value]
         if all(new is old for new, old in zip(parts, value, strict=True)):
@@ -206,7 +206,7 @@ def _marked(value: Any, numbers: Iterator[int]) -> Any:
 
 
 def _would_have(value: object, name: str) -> bool:
-    """Whether a node in a text has this place: clauses have one where they are written."""
+    """Whether a node of a text has this position. A clause has one only if it is written."""
     if not isinstance(value, PatternQuery):
         return True
     if name == "policy_span":
@@ -215,7 +215,7 @@ def _would_have(value: object, name: str) -> bool:
 
 
 def _pair(marked: Any, written: Any, places: Places) -> None:
-    """Notes where each mark is in the text; the same node is in the same place of both."""
+    """Record the position of each mark in the text. Both trees have the same shape."""
     if isinstance(marked, tuple) and isinstance(written, tuple):
         for one, other in zip(marked, written, strict=False):
             _pair(one, other, places)
@@ -227,11 +227,11 @@ def _pair(marked: Any, written: Any, places: Places) -> None:
             _pair(getattr(marked, name), getattr(written, name), places)
 
 
-# -- several texts as one program: their places become those of the texts one below the other
+# --- Join several texts into one program, one below the other
 
 
 def together(parts: Sequence[Statements]) -> Statements:
-    """The statements of several programs in order, without a text of their own."""
+    """The statements of several programs in order, without a text."""
     return Statements(
         tuple(query for part in parts for query in part.statements),
         constraints=tuple(entry for part in parts for entry in part.constraints),
@@ -242,7 +242,7 @@ def together(parts: Sequence[Statements]) -> Statements:
 
 
 def join_cited(parts: Sequence[Statements]) -> Statements:
-    """The statements of several texts, cited from all of them under the name of the first.
+    """Join the statements of several texts. Errors show the joined text under the name of the first.
 
     >>> from ensue.text.parser import parse_statements
     >>> joined = join_cited([parse_statements("PATTERN A a"), parse_statements("CONSTRAINT ENDS(B)")])
@@ -261,7 +261,7 @@ def join_cited(parts: Sequence[Statements]) -> Statements:
 
 
 def _shifted(value: Any, offset: int) -> Any:
-    """A value with every place in it so many characters further on."""
+    """A value with all its positions moved by `offset` characters."""
     if isinstance(value, Span):
         return Span(value.start + offset, value.end + offset)
     if isinstance(value, tuple):

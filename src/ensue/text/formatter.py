@@ -1,4 +1,4 @@
-"""A program in the standard form, with its comments and in its own order."""
+"""Format a program. Comments and the order of the statements are kept."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ensue.text.render import render_constraint_statement, render_hierarchy, ren
 from ensue.text.render_parts import render_action, render_fact, render_rule, render_state, render_stream, render_table
 
 _PARTS = re.compile(r"'(?:[^']|'')*'|`(?:[^`]|``)*`|(?P<comment>--[^\n]*)|(?P<semicolon>;)|(?P<lines>\n)|[^\S\n]+|.")
-"""Texts and quoted names are parts of their own, so that `--` and `;` within them are none."""
+"""Quoted text and quoted names are single parts, so that `--` and `;` inside them are ignored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +24,10 @@ class _Statement:
 
 
 def format_text(text: str, name: str = "query") -> str:
-    """The text in the standard form; it means the same and has the same comments in the same order.
+    """Format a program. The result has the same meaning and the same comments in the same order.
 
-    Comments before, after and between statements stay where they are. A statement with a comment inside stays as it
-    is written, because the standard form has no place for it.
+    Comments before, after and between statements stay where they are. A statement with a comment inside is not
+    formatted.
 
     >>> print(format_text("-- pairs\\npattern p seq(A a,B b) within 60 min;   -- of one hour"), end="")
     -- pairs
@@ -37,8 +37,8 @@ def format_text(text: str, name: str = "query") -> str:
     """
     parsed = parse_statements(text, name)
     formatted = "".join(_pieces(text, sorted(_statements(parsed), key=lambda item: item.span.start)))
-    # What would change the program or lose a comment is a mistake of this module, and no file is to suffer from it.
-    assert parse_statements(formatted, name) == parsed, "the formatted program means something else"
+    # A bug in this module must not damage a file.
+    assert parse_statements(formatted, name) == parsed, "formatting changed the meaning of the program"
     assert _comments(formatted) == _comments(text), "a comment was lost"
     return formatted
 
@@ -57,7 +57,7 @@ def _statements(parsed: Statements) -> Iterator[_Statement]:
         *((state.span, render_state(state)) for state in parsed.states),
     ]
     for span, rendered in written:
-        assert span is not None, "what was parsed has a place"
+        assert span is not None, "a parsed statement has a position"
         yield _Statement(span, rendered)
 
 
@@ -66,7 +66,7 @@ def _comments(text: str) -> list[str]:
 
 
 def _pieces(text: str, statements: list[_Statement]) -> Iterator[str]:
-    """The statements and what stands between them."""
+    """The statements and the text between them."""
     end = 0
     for place, statement in enumerate(statements):
         between = text[end : statement.span.start]
@@ -78,7 +78,10 @@ def _pieces(text: str, statements: list[_Statement]) -> Iterator[str]:
 
 
 def _between(text: str, first: bool) -> str:
-    """Comments between two statements: one on the line of the first stays there; at most one blank line in a row."""
+    """The comments between two statements, with at most one blank line in a row.
+
+    A comment on the last line of the first statement stays on that line.
+    """
     lines: list[list[str]] = [[]]
     for found in _PARTS.finditer(text):
         if found["lines"] is not None:

@@ -1,4 +1,7 @@
-"""The place where reading a text stopped, and what stands around it."""
+"""Hints for syntax errors: the tokens around the error, and functions that recognize common mistakes.
+
+The hints cover habits from SQL and other systems, constraints, operators, repetitions, policies and declared streams.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ CLAUSES = ("WHERE", "PARTITION", "WITHIN", "MATCH", "CONSUME", "SHARE", "HAVING"
 
 @dataclass(frozen=True, slots=True)
 class Lexeme:
-    """A word, number, quoted text or sign of the source, read without regard to the grammar."""
+    """A word, number, quoted text or symbol of the source, independent of the grammar."""
 
     text: str
     start: int
@@ -30,7 +33,7 @@ class Lexeme:
 
 @dataclass(frozen=True, slots=True)
 class Slip:
-    """Where reading stopped: what stood before, what was found, and what could have stood there."""
+    """A syntax error: the tokens before it, the token found, and the accepted tokens."""
 
     source: Source
     start: str
@@ -52,7 +55,7 @@ class Slip:
         return self.previous.text.upper() if self.previous else ""
 
     def quote(self, lexemes: tuple[Lexeme, ...]) -> str:
-        """The text of some lexemes that stand side by side, on one line and cut where it is long."""
+        """The text of adjacent lexemes on one line, shortened if it is long."""
         return shorten(" ".join(self.source.text[lexemes[0].start : lexemes[-1].end].split()))
 
     def open_bracket(self) -> Lexeme | None:
@@ -67,18 +70,18 @@ class Slip:
 
     @property
     def statement(self) -> tuple[Lexeme, ...]:
-        """What was read of the statement."""
+        """The part of the statement before the error."""
         return tuple(reversed(tuple(takewhile(lambda lexeme: lexeme.text != ";", reversed(self.before)))))
 
     @property
     def clause(self) -> str:
-        """The first word of the clause that is being read; empty before the first clause."""
+        """The first word of the current clause; empty before the first clause."""
         words = (lexeme.text.upper() for lexeme in reversed(self.before))
         return next((word for word in words if word in (*CLAUSES, "PATTERN", ";")), "")
 
     @property
     def after_pattern(self) -> bool:
-        """Whether a pattern could end here: AS may follow, and no operator unless a query's name was read."""
+        """Whether a pattern could end here: AS may follow, and an operator only after the name of a query."""
         if self.start == "pattern" and self.accepted == {"$END"}:
             return True
         return "_AS" in self.accepted and ("_OR" not in self.accepted or "_SEQ" in self.accepted)
@@ -93,13 +96,13 @@ class Slip:
         return [lexeme.text.upper() for lexeme in self.statement[:1]] == ["CONSTRAINT"]
 
     def item_before(self) -> tuple[Lexeme, ...]:
-        """What stands before the slip, back to the last PATTERN, arrow, comma or bracket that encloses it."""
+        """The tokens before the error, back to the last PATTERN, arrow, comma or enclosing bracket."""
         ends = ("PATTERN", ";", ",", "<-", ":-")
         return tuple(reversed(_until(reversed(self.before), ends, opening=")]", closing="([")))
 
 
 def item_of(lexemes: Iterable[Lexeme], ends: tuple[str, ...]) -> tuple[Lexeme, ...]:
-    """The lexemes up to one of the ends, or to a bracket that closes what encloses them."""
+    """The lexemes up to one of `ends` or to the closing bracket around them."""
     return _until(lexemes, ends, opening="([", closing=")]")
 
 
@@ -114,7 +117,7 @@ def _until(lexemes: Iterable[Lexeme], ends: tuple[str, ...], *, opening: str, cl
     return tuple(taken)
 
 
-# --- Hints for what is right elsewhere: in SQL, in regular expressions, in plain speech.
+# --- Hints for habits from SQL, regular expressions and English
 
 _OPERATORS = {"AND": "AND", "OR": "OR", "THEN": "SEQ", "->": "SEQ", ",": "SEQ"}
 _SQL = {
@@ -123,10 +126,10 @@ _SQL = {
     "ORDER": "sort the resulting table instead",
     "LIMIT": "take the first rows of the resulting table instead",
     "DISTINCT": "remove duplicates from the resulting table instead",
-    "SELECT": "columns are named with RETURN; anything further is done on the resulting table",
-    "MEASURES": "columns are named with RETURN",
-    "DEFINE": "conditions stand in brackets behind an event, or in WHERE",
-    "FROM": "streams are named in the pattern; anything further is done on the resulting table",
+    "SELECT": "list the columns in RETURN; for anything else, query the resulting table",
+    "MEASURES": "list the columns in RETURN",
+    "DEFINE": "write conditions in brackets after an event, or in WHERE",
+    "FROM": "name the streams in the pattern; for anything else, query the resulting table",
 }
 _FOLLOWERS = {"GROUP": "BY", "ORDER": "BY", "LIMIT": "[0-9]+", "DISTINCT": r"[^\W\d]\w*"}
 _TIME = re.compile(r"([0-9]+(?:\.[0-9]+)?)(?:\s*([a-z]+))?", re.IGNORECASE)
@@ -146,7 +149,7 @@ def _infix_pattern(slip: Slip) -> str:
     operator_name, listed = _OPERATORS[slip.word], ", ".join(slip.quote(item) for item in items)
     bracket = slip.open_bracket()
     if operator_name == "SEQ" and bracket and slip.before[slip.before.index(bracket) - 1].text.upper() == "SEQ":
-        return "items of SEQ are separated with `,`"
+        return "separate the items of SEQ with `,`"
     any_order = f", or `AND({listed})` for any order" if slip.word == "," else ""
     return f"write `{operator_name}({listed})`{any_order}"
 
@@ -183,21 +186,21 @@ def _quoted_name(slip: Slip) -> str:
     quote, content = slip.found.text[0], slip.found.text[1:-1]
     if quote not in "'\"" or not content:
         return ""
-    return f"quotes are for texts; as a name, write {quote_name(content.replace(quote * 2, quote))}"
+    return f"quotes enclose text; for a name, write {quote_name(content.replace(quote * 2, quote))}"
 
 
 def _star(slip: Slip) -> str:
     if slip.word != "*" or not (slip.clause == "RETURN" or slip.start == "returns"):
         return ""
     if slip.previous_word in ("RETURN", ",", ".", ""):
-        return "leave RETURN out to get whole events"
+        return "omit RETURN to get whole events"
     return ""
 
 
 def _star_of_call(slip: Slip) -> str:
     if slip.word != "*" or [lexeme.text for lexeme in slip.before[-1:]] != ["("] or "INTEGER" not in slip.accepted:
         return ""
-    return "`count(t)` counts the events of a repetition; matches are counted in the resulting table, a row for each"
+    return "`count(t)` counts the events of a repetition; to count matches, count the rows of the resulting table"
 
 
 def _sql_clause(slip: Slip) -> str:
@@ -211,8 +214,8 @@ def _sql_clause(slip: Slip) -> str:
 
 
 def _quoted_time(slip: Slip) -> str:
-    """`WITHIN '10 seconds'` and `INTERVAL '10' SECOND` are 10 seconds."""
-    # The words before, at and after the slip; the first is WITHIN, INTERVAL or, in a window of its own, the text.
+    """`WITHIN '10 seconds'` and `INTERVAL '10' SECOND`."""
+    # The words before, at and after the error; the first is WITHIN, INTERVAL or, in a separate window, the text.
     lexemes = [lexeme for lexeme in (slip.previous, slip.found, *slip.after[:2]) if lexeme]
     words = [lexeme.text.strip("'") for lexeme in lexemes]
     clause = "WITHIN " if words[0].upper() == "WITHIN" else ""
@@ -240,7 +243,7 @@ HABITS: tuple[Callable[[Slip], str], ...] = (
 )
 
 
-# --- Hints for constraints that are not quite those of the language.
+# --- Hints for constraints
 
 _OTHER_WORDS = {
     "BEFORE": "PRIOR", "PRECEDES": "PRIOR", "PRECEDENCE": "PRIOR", "SEQ": "PRIOR", "THEN": "PRIOR",
@@ -249,9 +252,7 @@ _OTHER_WORDS = {
     "END": "ENDS", "TERMINATES": "ENDS", "TERMINAL": "ENDS", "LAST": "ENDS", "FINAL": "ENDS",
 }  # fmt: skip
 _ARROWS = ("->", "=", "=>", "-")
-_KINDS = (
-    "constraints are PRIOR, EXCLUSIVE, REQUIRE, ENDS and ENDS WITHIN, or streams joined by AND that IMPLIES another"
-)
+_KINDS = "available constraints: PRIOR, EXCLUSIVE, REQUIRE, ENDS, ENDS WITHIN, and `A AND B IMPLIES C`"
 
 
 def _missing_keyword(slip: Slip) -> str:
@@ -274,7 +275,7 @@ def _unknown_form(slip: Slip) -> str:
     form = _form(words[1])
     if slip.word == "(":
         return f"did you mean `{form}`?" if form else _KINDS
-    return "write `ENDS WITHIN` and a time" if words[1] == "ENDS" and slip.word.isdecimal() else ""
+    return "write `ENDS WITHIN` and a duration" if words[1] == "ENDS" and slip.word.isdecimal() else ""
 
 
 def _infix_form(slip: Slip) -> str:
@@ -283,7 +284,7 @@ def _infix_form(slip: Slip) -> str:
     if not slip.in_constraint or len(words) != 3 or slip.found is None:
         return ""
     if words[1] in FORMS and slip.word in (",", ""):
-        return f"the streams of {words[1]} stand in parentheses: `{words[1]}(A, B)`"
+        return f"put the streams of {words[1]} in parentheses: `{words[1]}(A, B)`"
     form = _form(words[2])
     if form is None or not _is_name(slip.found):
         return ""
@@ -311,12 +312,12 @@ def _alternatives(slip: Slip) -> str:
         return (
             "write one constraint for each side of OR"
             if slip.word == "OR"
-            else "streams before IMPLIES are joined by AND"
+            else "join the streams before IMPLIES with AND"
         )
     if "IMPLIES" not in _words(slip):
         return ""
     each = "; write one constraint for each" if slip.word != "OR" else ""
-    return f"one stream stands behind IMPLIES{each}"
+    return f"IMPLIES takes one stream on its right side{each}"
 
 
 def _nested(slip: Slip) -> str:
@@ -324,19 +325,19 @@ def _nested(slip: Slip) -> str:
     if not slip.in_constraint or "_COMMA" not in slip.accepted or slip.open_bracket() is None:
         return ""
     if slip.word == "(":
-        return "constraints are over streams: names, no patterns"
-    return "streams are separated with `,`" if slip.word in ("AND", "OR") else ""
+        return "constraints take names of streams, not patterns"
+    return "separate the streams with `,`" if slip.word in ("AND", "OR") else ""
 
 
 def _misplaced_not(slip: Slip) -> str:
-    return "NOT stands only directly behind IMPLIES" if slip.in_constraint and slip.word == "NOT" else ""
+    return "NOT is only allowed directly after IMPLIES" if slip.in_constraint and slip.word == "NOT" else ""
 
 
 def _foreign_clause(slip: Slip) -> str:
     """`CONSTRAINT PRIOR(A, B) WITHIN 5`."""
     if not slip.after_constraint or slip.word not in CLAUSES:
         return ""
-    return "PARTITION BY is the only clause of a constraint, and stands once"
+    return "a constraint takes only one clause: PARTITION BY"
 
 
 def _words(slip: Slip) -> list[str]:
@@ -363,7 +364,7 @@ CONSTRAINT_SLIPS: tuple[Callable[[Slip], str], ...] = (
 )
 
 
-# --- Hints for operators, repetitions, policies and declared streams that are not quite those of the language.
+# --- Hints for operators, repetitions, policies and declared streams
 
 _SNOOP = {"A": "APERIODIC", "P": "PERIODIC"}
 _PREFIXES = ("FIRST", "LAST", "COLLECT")
@@ -376,11 +377,11 @@ _METHODS = {
     "oneormore": "write `A a+`",
     "times": "write `A a{2}`, or `A a{2,4}`",
     "timesormore": "write `A a{2,} ALL`",
-    "optional": "an item that may be missing is `A a*`, or an OR of both forms",
+    "optional": "write `A a*`, or an OR of the pattern with and without the item",
     "where": "write `A a [condition]`",
     "within": "write `SEQ(A a, B b) WITHIN 10 minutes`",
 }
-"""What the methods of FlinkCEP are here; in small letters."""
+"""What to write instead of the methods of FlinkCEP, by their names in lower case."""
 
 
 def _misspelt_operator(slip: Slip) -> str:
@@ -407,10 +408,10 @@ def _operator_without_brackets(slip: Slip) -> str:
         return ""
     item = slip.item_before()
     if slip.word in OPERATORS and item and slip.after:
-        return f"the patterns of {slip.word} stand in brackets: `{operator_form(slip.word)}`"
+        return f"put the arguments of {slip.word} in parentheses: `{operator_form(slip.word)}`"
     if len(item) == 2 and item[0].text.upper() in OPERATORS and _is_free_name(slip.found):
         name = item[0].text.upper()
-        return f"the patterns of {name} stand in brackets: `{operator_form(name)}`"
+        return f"put the arguments of {name} in parentheses: `{operator_form(name)}`"
     return ""
 
 
@@ -418,7 +419,7 @@ def _prefix_of_the_whole(slip: Slip) -> str:
     """`PATTERN FIRST A a`."""
     words = [lexeme.text.upper() for lexeme in slip.before[-3:]]
     if len(words) == 3 and words[0] == "PATTERN" and words[1] in _PREFIXES and slip.after_pattern:
-        return f"{words[1]} stands before an item of SEQ or AND: `SEQ(A a, {words[1]} B b)`"
+        return f"{words[1]} is only allowed before an item of SEQ or AND: `SEQ(A a, {words[1]} B b)`"
     return ""
 
 
@@ -430,7 +431,7 @@ def _misplaced_repetition(slip: Slip) -> str:
         return ""
     if words[-1].upper() not in ("}", "+", "*", "ALL") or not _is_free_name(slip.found) or slip.word in CLAUSES:
         return ""
-    return f"a repetition stands behind the variable: `{words[0]} {slip.found.text}{slip.quote(item[1:])}`"
+    return f"write the repetition after the variable: `{words[0]} {slip.found.text}{slip.quote(item[1:])}`"
 
 
 def _braces(slip: Slip) -> str:
@@ -440,7 +441,7 @@ def _braces(slip: Slip) -> str:
     if slip.previous_word == "{" or "_RBRACE" in slip.accepted:
         return REPETITIONS
     if slip.word == "ALL" and slip.previous_word in ("+", "*"):
-        return f"`{slip.previous_word}` takes all that there are: leave ALL out"
+        return f"remove ALL: `{slip.previous_word}` already takes all events"
     return ""
 
 
@@ -457,17 +458,17 @@ def _element(slip: Slip) -> str:
     if slip.word != "[" or "_DOT" not in slip.accepted or slip.previous is None:
         return ""
     name = slip.previous.text
-    return f"fields of a list: `first({name}.x)`, `last({name}.x)`, `PREV({name}.x)`, or an aggregate over all of them"
+    return f"elements have no index: use `first({name}.x)`, `last({name}.x)`, `PREV({name}.x)` or an aggregate"
 
 
 def _policy(slip: Slip) -> str:
-    """`AFTER MATCH SKIP PAST LAST ROW`, `MATCH SKIP TILL NEXT MATCH` and MATCH with nothing behind it."""
+    """`AFTER MATCH SKIP PAST LAST ROW`, `MATCH SKIP TILL NEXT MATCH` and MATCH without a policy."""
     if not {"_PARTITION", "_BY"} & slip.accepted or slip.found is None:
         return ""
     before = slip.before[-2:] if slip.previous_word not in ("MATCH", "AFTER") else slip.before[-1:]
     words = " ".join(lexeme.text for lexeme in (*before, slip.found, *slip.after[:5]))
     if slip.word == "MATCH":
-        return foreign_policy(words) or "behind MATCH stands a policy, for example `MATCH RECENT`"
+        return foreign_policy(words) or "write a policy after MATCH, for example `MATCH RECENT`"
     return foreign_policy(words)
 
 
@@ -476,9 +477,9 @@ def _declaration(slip: Slip) -> str:
     words = [lexeme.text.upper() for lexeme in slip.statement[:1]]
     starts = "_PATTERN" in slip.accepted and slip.word in ("CREATE", "INSERT", "DECLARE", "DEFINE")
     if starts or (words == ["STREAM"] and {"NAME", "_FROM", "_PATTERN"} & slip.accepted and len(slip.statement) < 4):
-        return "a stream of matches is declared with `STREAM name FROM PATTERN ...`"
+        return "declare a stream of matches with `STREAM name FROM PATTERN ...`"
     if words == ["STREAM"] and len(slip.statement) > 4 and slip.word in ("AND", "OR", "NOT", "("):
-        return "the name behind STREAM is the only one: leave out the one behind PATTERN"
+        return "remove the name after PATTERN: the name after STREAM is used"
     return ""
 
 

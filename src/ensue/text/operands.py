@@ -1,7 +1,7 @@
-"""What stands between the brackets of an operator such as FOLLOWS, and how often a repetition repeats.
+"""Read and check the arguments of operators and constraints, the counts of repetitions, and policies.
 
-What each operator takes is in `ensue.nodes.patterns`. Nothing here knows one of them by heart but UNLESS, which has
-two pairs of brackets, and PERIODIC, which can do without its last pattern.
+`ensue.nodes.patterns` defines the arguments of each operator. Only UNLESS, which has two pairs of parentheses, and
+PERIODIC, whose last pattern is optional, are special cases here.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from ensue.text.reserved import quote_name
 PATTERN, DURATION, NUMBER = "a pattern", "a duration", "a number"
 _LETTERS = "xyz"
 _FIRST_BRACKETS = {"UNLESS": 1}
-"""How many patterns stand in brackets of their own, before the others."""
-REPETITIONS = "a repetition is `{2}`, `{2,4}` or `{2,} ALL`"
+"""The number of patterns in the first of two pairs of parentheses."""
+REPETITIONS = "write a repetition as `{2}`, `{2,4}` or `{2,} ALL`"
 _OPTIONAL = {"PERIODIC": 1}
-"""How many of its last patterns an operator can do without."""
+"""The number of patterns at the end that are optional."""
 
 
 _FOREIGN_POLICIES = {
@@ -30,15 +30,15 @@ _FOREIGN_POLICIES = {
     "SKIP TILL ANY": "write `MATCH UNRESTRICTED`, which is the default",
     "STRICT CONTIGUITY": "write `MATCH STRICT`",
     "PARTITION CONTIGUITY": "write `MATCH STRICT`",
-    "SKIP PAST LAST": "write `CONSUME`: every event takes part in one match at most",
-    "SKIP TO NEXT": "write `SHARE`, which is the default: matches may share events",
-    "SKIP TO": "write `CONSUME` or `SHARE`: whether matches may share events",
-    "NO SKIP": "write `SHARE`, which is the default: matches may share events",
-    "AFTER MATCH": "write `CONSUME` or `SHARE`: whether matches may share events",
-    "ROWS PER MATCH": "each match is one row; `RETURN list(t.x)` gives the values of a repetition",
-    "ROW PER MATCH": "each match is one row; leave this out",
+    "SKIP PAST LAST": "write `CONSUME`: each event is used in at most one match",
+    "SKIP TO NEXT": "write `SHARE`, which is the default: matches can share events",
+    "SKIP TO": "write `CONSUME` (each event is used once) or `SHARE` (matches can share events)",
+    "NO SKIP": "write `SHARE`, which is the default: matches can share events",
+    "AFTER MATCH": "write `CONSUME` (each event is used once) or `SHARE` (matches can share events)",
+    "ROWS PER MATCH": "each match is one row; `RETURN list(t.x)` returns the values of a repetition",
+    "ROW PER MATCH": "remove this: each match is one row",
 }
-"""What the words of SASE, FlinkCEP and MATCH_RECOGNIZE are here; the first that is found counts."""
+"""What to write instead of the policies of SASE, FlinkCEP and MATCH_RECOGNIZE. The first one found is used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +54,12 @@ Argument = pattern_nodes.Pattern | Quantity
 
 
 def first_brackets(operator: str) -> int:
-    """How many of the operator's patterns stand in brackets of their own: 1 in UNLESS(y)(x, z), otherwise 0."""
+    """The number of patterns in the first of two pairs of parentheses: 1 for UNLESS(y)(x, z), otherwise 0."""
     return _FIRST_BRACKETS.get(operator, 0)
 
 
 def operator_form(name: str) -> str:
-    """How the operator is written.
+    """The syntax of the operator.
 
     >>> [operator_form(name) for name in ("FOLLOWS", "ANY", "PERIODIC", "UNLESS")]
     ['FOLLOWS(x, y, d)', 'ANY(m, x1, ..., xn)', 'PERIODIC(x, d, z)', 'UNLESS(y)(x, z)']
@@ -80,7 +80,7 @@ def operator_form(name: str) -> str:
 def read_operation(
     name: str, groups: tuple[tuple[Argument, ...], ...], span: Span | None
 ) -> tuple[pattern_nodes.Operation, list[Problem]]:
-    """The operation that the arguments make, and what is wrong with them; each pair of brackets is a group."""
+    """The operation with these arguments, and its problems. Each pair of parentheses is a group of arguments."""
     operator = pattern_nodes.OPERATORS[name]
     arguments = tuple(argument for group in groups for argument in group)
     items = tuple(argument for argument in arguments if not isinstance(argument, Quantity))
@@ -97,11 +97,11 @@ def read_operation(
 
 
 def count_problems(name: str, count: int | None, items: int, span: Span | None = None) -> Iterator[Problem]:
-    """ANY asks for one of its items, or more, and not for more than there are."""
+    """The count of ANY is between 1 and the number of its items."""
     if count is None or count < 1:
-        message = f"{name} asks for a whole number of items, 1 or more"
+        message = f"the count of {name} must be an integer of at least 1"
     elif count > items:
-        message = f"{name} asks for {count} of {counted(items, 'item', 'items')}"
+        message = f"{name} requires {count} items but has only {items}"
     else:
         return
     yield Problem("any-count", message, span, hint=f"`{operator_form(name)}`: m of these items, in any order")
@@ -110,51 +110,49 @@ def count_problems(name: str, count: int | None, items: int, span: Span | None =
 def window_problems(
     name: str, window: pattern_nodes.Window | None, span: Span | None = None, *, negative: bool = False
 ) -> Iterator[Problem]:
-    """The duration of an operator is a stretch of time, longer than nothing."""
-    hint = "for example `5 minutes`, or a number where time is one"
+    """The duration of an operator is a positive length of time."""
+    hint = "for example `5 minutes`, or an integer if the time column has integers"
     match window:
         case None:
-            message, hint = f"the duration of {name} is a whole number or has a unit", "add a unit: `1.5 hours`"
+            message, hint = f"the duration of {name} must be an integer or have a unit", "add a unit: `1.5 hours`"
         case pattern_nodes.Events():
-            message = f"the duration of {name} is a time, not a number of events"
+            message = f"the duration of {name} must be a length of time, not a number of events"
         case Duration(size) | pattern_nodes.Ticks(size) if negative or size <= 0:
-            message = f"the duration of {name} is longer than zero"
+            message = f"the duration of {name} must be positive"
         case _:
             return
     yield Problem("window-size", message, span, hint=hint)
 
 
 def repeat_problems(least: int, most: int | None, every: bool, span: Span | None = None) -> Iterator[Problem]:
-    """A repetition has an element, and an end unless it takes all there are."""
+    """A repetition has at least one element, and an upper limit unless it takes all events."""
     if least < 0 or (most is not None and most < 0):
-        message, hint = "a repetition counts from 0 on", REPETITIONS
+        message, hint = "the count of a repetition must not be negative", REPETITIONS
     elif most == 0:
-        message, hint = "a repetition of 0 elements binds nothing", "write NOT for what must not be there"
+        message, hint = "a repetition of 0 elements never binds an event", "write NOT for an event that must not occur"
     elif most is not None and most < least:
-        message, hint = f"no number is at least {least} and at most {most}", f"write `{{{most},{least}}}`"
+        message, hint = f"the minimum {least} is greater than the maximum {most}", f"write `{{{most},{least}}}`"
     elif most is None and not every:
-        message = f"a repetition of {least} or more has no end"
-        hint = (
-            f"write `{{{least},}} ALL` for all that there are, or give the greatest number: `{{{least},{least + 2}}}`"
-        )
+        message = f"a repetition of {least} or more has no upper limit"
+        hint = f"write `{{{least},}} ALL` to bind all events, or set a maximum: `{{{least},{least + 2}}}`"
     elif least == 0 and not every:
-        message = "a repetition has at least 1 element"
-        hint = f"write `{{1,{most}}}`, or `{{0,{most}}} ALL` for all that there are"
+        message = "a repetition without ALL must have at least 1 element"
+        hint = f"write `{{1,{most}}}`, or `{{0,{most}}} ALL` to bind all events"
     else:
         return
     yield Problem("repeat-count", message, span, hint=hint)
 
 
 def policy_problems(word: str, span: Span | None = None) -> Iterator[Problem]:
-    """The word behind MATCH is none of the policies."""
+    """The word after MATCH must be a policy."""
     if word.upper() not in pattern_nodes.POLICIES:
-        listed = f"{', '.join(pattern_nodes.POLICIES[:-1])} or {pattern_nodes.POLICIES[-1]}"
+        listed = ", ".join(pattern_nodes.POLICIES)
         hint = foreign_policy(word) or did_you_mean(word.upper(), pattern_nodes.POLICIES)
-        yield Problem("unknown-policy", f"MATCH takes {listed}, not `{word}`", span, hint=hint)
+        yield Problem("unknown-policy", f"unknown policy `{word}` after MATCH; available: {listed}", span, hint=hint)
 
 
 def foreign_policy(text: str) -> str:
-    """What to write for the policies of other systems; empty if the text names none.
+    """What to write instead of a policy of another system; empty if the text contains none.
 
     >>> foreign_policy("skip_till_next_match")
     'write `MATCH NEXT`'
@@ -164,13 +162,13 @@ def foreign_policy(text: str) -> str:
 
 
 def arguments_hint(name: str) -> str:
-    """The form of an operator and what its arguments are.
+    """The syntax of an operator and the meaning of its arguments.
 
     >>> arguments_hint("NOTFOLLOWS")
     '`NOTFOLLOWS(x, y, d)`: the event, what must not follow, a duration such as `5 minutes`'
     """
     operator = pattern_nodes.OPERATORS[name]
-    words = ["a number m", "the items of which m are asked for"] if operator.any_number else [*operator.parts]
+    words = ["the number of items required", "the items"] if operator.any_number else [*operator.parts]
     if operator.window_at is not None:
         words.insert(operator.window_at, "a duration such as `5 minutes`")
     return f"`{operator_form(name)}`: {', '.join(words)}"
@@ -182,27 +180,27 @@ def _shape_problems(
     arguments: tuple[Argument, ...],
     span: Span | None,
 ) -> list[Problem]:
-    """The kinds of the arguments, and the brackets around them, are not those that the operator takes."""
+    """The number and kinds of the arguments, and their parentheses, must be those of the operator."""
     given = [_kind(argument, operator) for argument in arguments]
     wanted = _wanted(operator, len(given))
     sizes = [len(group) for group in groups]
     hint = arguments_hint(operator.name)
     if len(given) != len(wanted):
-        message = f"{operator.name} takes {_taken(operator)}, not {_listed(given)}"
+        message = f"{operator.name} takes {_taken(operator)}, but has {_listed(given)}"
         return [Problem("operator-arguments", message, span, hint=hint)]
     split = first_brackets(operator.name)
     if sizes != ([split, len(wanted) - split] if split else [len(wanted)]):
-        message = f"the brackets of {operator.name} do not stand as in `{operator_form(operator.name)}`"
+        message = f"{operator.name} must be written as `{operator_form(operator.name)}`"
         return [Problem("operator-arguments", message, span, hint=hint)]
     return [
-        Problem("operator-arguments", f"{operator.name} takes {want} here, not {kind}", argument.span, hint=hint)
+        Problem("operator-arguments", f"{operator.name} expects {want} here, found {kind}", argument.span, hint=hint)
         for want, kind, argument in zip_longest(wanted, given, arguments)
         if want != kind
     ]
 
 
 def _taken(operator: pattern_nodes.Operator) -> str:
-    """What the operator takes, in words."""
+    """A description of the arguments of the operator."""
     if operator.any_number:
         return "a number and patterns"
     optional = _OPTIONAL.get(operator.name, 0)
@@ -212,7 +210,7 @@ def _taken(operator: pattern_nodes.Operator) -> str:
 
 
 def _wanted(operator: pattern_nodes.Operator, given: int) -> list[str]:
-    """What the operator takes, in order; where it can do without some, as many of them as are given."""
+    """The kinds of the arguments in order. Optional arguments are included if they are given."""
     if operator.any_number:
         return [NUMBER] + [PATTERN] * max(given - 1, 1)
     patterns = len(operator.parts)
@@ -233,7 +231,7 @@ def _kind(argument: Argument, operator: pattern_nodes.Operator) -> str:
 
 def _listed(kinds: list[str]) -> str:
     numbers = [(kinds.count(kind), kind.removeprefix("a ")) for kind in dict.fromkeys(kinds)]
-    return " and ".join(counted(number, kind, f"{kind}s") for number, kind in numbers) or "none"
+    return " and ".join(counted(number, kind, f"{kind}s") for number, kind in numbers) or "no arguments"
 
 
 def _count(quantity: Quantity) -> int | None:
@@ -246,7 +244,7 @@ def _window(quantity: Quantity) -> pattern_nodes.Window | None:
     return None if isinstance(quantity.size, float) else quantity.size
 
 
-# --- What stands between the brackets of a constraint: streams and nothing else, as many as the form takes.
+# --- Arguments of constraints
 
 _SIZES: dict[str, tuple[int, int | None]] = {
     "PRIOR": (2, 2),
@@ -255,23 +253,23 @@ _SIZES: dict[str, tuple[int, int | None]] = {
     "ENDS": (1, None),
     "IMPLIES": (2, None),
 }
-"""How many streams each form takes: at least, and at most."""
+"""The minimum and maximum number of streams of each form."""
 _EXAMPLES = {
     "PRIOR": "`PRIOR(A, B)`: no A after a B",
-    "EXCLUSIVE": "`EXCLUSIVE(A, B)`: only one of them occurs",
-    "REQUIRE": "`REQUIRE(A, B)`: where A occurs, B does",
-    "ENDS": "`ENDS(A, B)`: nothing comes after an A or a B",
-    "IMPLIES": "`A AND B IMPLIES C`: where A and B occur, C does",
+    "EXCLUSIVE": "`EXCLUSIVE(A, B)`: A and B do not both occur",
+    "REQUIRE": "`REQUIRE(A, B)`: if A occurs, B occurs too",
+    "ENDS": "`ENDS(A, B)`: no event follows an A or a B",
+    "IMPLIES": "`A AND B IMPLIES C`: if A and B occur, C occurs too",
 }
 FORMS = tuple(form for form in _SIZES if form != "IMPLIES")
-"""The forms whose streams stand in brackets."""
+"""The forms whose streams are written in parentheses."""
 
 
 _FORM_OF = {Prior: "PRIOR", Exclusive: "EXCLUSIVE", Require: "REQUIRE", Ends: "ENDS", Implies: "IMPLIES"}
 
 
 def has_a_size(constraint: Constraint) -> bool:
-    """Whether a constraint has as many streams as its form takes.
+    """Whether the number of streams of a constraint fits its form.
 
     >>> has_a_size(Prior("A", "B")), has_a_size(Exclusive(("A",)))
     (True, False)
@@ -280,10 +278,10 @@ def has_a_size(constraint: Constraint) -> bool:
 
 
 def size_problem(form: str, streams: tuple[str, ...], span: Span | None = None) -> Problem | None:
-    """A form takes a certain number of streams.
+    """The problem of a constraint with too few or too many streams.
 
     >>> size_problem("PRIOR", ("A",)).message
-    'PRIOR takes 2 streams, not 1'
+    'PRIOR takes 2 streams, but has 1'
     """
     least, most = _SIZES[form]
     if least <= len(streams) and (most is None or len(streams) <= most):
@@ -291,25 +289,25 @@ def size_problem(form: str, streams: tuple[str, ...], span: Span | None = None) 
     wanted = counted(least, "stream", "streams")
     return Problem(
         "constraint-size",
-        f"{form} takes {wanted if most == least else f'at least {wanted}'}, not {len(streams)}",
+        f"{form} takes {wanted if most == least else f'at least {wanted}'}, but has {len(streams)}",
         span,
         hint=_EXAMPLES[form],
     )
 
 
 def party_problem(party: pattern_nodes.Event) -> Problem | None:
-    """A constraint is about all events of a stream, so it needs no variable and takes no condition."""
+    """A constraint applies to all events of a stream, so it takes no variables and no conditions."""
     if party.variable is None and party.predicate is None:
         return None
     name = quote_name(str(party.stream))
     if party.predicate is not None:
-        surplus, hint = "a condition", f"write `{name}`; events that differ in a field can be streams of their own"
+        surplus, hint = "a condition", f"write `{name}`: a constraint applies to all events of a stream"
     else:
         variable = quote_name(str(party.variable))
         surplus, hint = (
             f"a variable `{variable}`",
-            f"write `{name}`; two streams have `,` between them, or AND before IMPLIES",
+            f"write `{name}`; separate streams with `,`, or with AND before IMPLIES",
         )
     return Problem(
-        "event-in-constraint", f"constraints are over streams, but `{name}` has {surplus}", party.span, hint=hint
+        "event-in-constraint", f"constraints take streams, but `{name}` has {surplus}", party.span, hint=hint
     )

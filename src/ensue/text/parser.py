@@ -1,10 +1,14 @@
-"""Query text to values. Anything that is not a query becomes a `QueryError` that points at the place."""
+"""Parse query text into nodes. Text that is not a query raises a `QueryError` with a position.
+
+The parser's tables are built from the grammar once and cached on disk.
+"""
 
 from __future__ import annotations
 
 import io
 import os
 import pickle
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -15,7 +19,7 @@ from typing import Any
 import lark
 from lark import Lark, Token, Tree, UnexpectedInput
 
-from ensue.errors import QueryError, Source
+from ensue.errors import Problem, QueryError, Source
 from ensue.nodes.expressions import Expr
 from ensue.nodes.patterns import Pattern, Return, Statements, Window
 from ensue.nodes.rules import Item
@@ -23,16 +27,19 @@ from ensue.nodes.states import Drift, Measure, Response, StateCondition
 from ensue.text.builder import Builder
 from ensue.text.rule_builder import NamedArgument
 
-# --- The parser's tables, made of the grammar once and kept on disk, as Python keeps its bytecode.
+FILE_NAME = re.compile(r"[^\n(){}=;]+\.ensue")
+"""Text that is probably the name of a file, if it is not a query."""
+
+# --- Parser tables, cached on disk like Python's bytecode
 
 GRAMMAR = Path(__file__).with_name("grammar.lark")
 NAME = f"grammar.{sys.implementation.cache_tag}.tables"
 _UNREADABLE = (OSError, EOFError, pickle.UnpicklingError, AttributeError, LookupError, TypeError, ValueError)
-"""What reading a file can end with that is cut off, or was written by something else."""
+"""The errors that loading a truncated or foreign file can raise."""
 
 
 def load_parser(starts: Sequence[str]) -> Lark:
-    """The parser of the grammar, from tables that are there already if possible."""
+    """The parser of the grammar. Uses cached tables if possible."""
     grammar = GRAMMAR.read_text(encoding="utf-8")
     made_of = "\n".join((grammar, *starts, lark.__version__, sys.version))
     folders = _folders()
@@ -50,7 +57,7 @@ def _folders() -> list[Path]:
 
 
 def _is_private(path: Path) -> bool:
-    """Whether only the user or root can write to a folder or a file: reading a pickle runs code."""
+    """Whether only the user or root can write to a folder or a file: loading a pickle runs code."""
     if os.name == "nt":
         return True
     entry = path.stat()
@@ -68,7 +75,7 @@ def _read(path: Path, made_of: str) -> Lark | None:
 
 
 def _keep(parser: Lark, made_of: str, folders: Sequence[Path]) -> None:
-    """Writes the tables to the first folder that takes them; another process sees either none or all of a file."""
+    """Write the tables to the first writable folder. The write is atomic."""
     content = io.BytesIO()
     pickle.dump(made_of, content)
     parser.save(content)
@@ -88,7 +95,7 @@ def _keep(parser: Lark, made_of: str, folders: Sequence[Path]) -> None:
         return
 
 
-# --- parser
+# --- Parse functions
 
 _STARTS = (
     "statements", "pattern", "expression", "window", "returns", "rule_items", "given_argument", "measure",
@@ -97,7 +104,7 @@ _STARTS = (
 
 
 def parse_statements(text: str, name: str = "query") -> Statements:
-    """Parse queries separated by `;`. Messages cite the text under `name`.
+    """Parse statements separated by `;`. Error messages show the text under `name`.
 
     >>> parse_statements("PATTERN SEQ(A a, B b) WITHIN 5").statements[0].within
     Ticks(count=5)
@@ -106,8 +113,18 @@ def parse_statements(text: str, name: str = "query") -> Statements:
     return statements
 
 
+def file_statements(path: Path, name: str | None = None) -> Statements:
+    """Parse the statements of a file. Error messages show the file name, or `name`."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "the file is not UTF-8"
+        raise QueryError([Problem("query-file", f"cannot read `{path}`: {reason}")]) from error
+    return parse_statements(text, name or path.name)
+
+
 def parse_pattern(text: str) -> Pattern:
-    """Parse one pattern; here WITHIN belongs to the pattern.
+    """Parse one pattern. WITHIN is part of the pattern.
 
     >>> parse_pattern("A a WITHIN 5")
     Within(item=Event(stream='A', variable='a', predicate=None), window=Ticks(count=5))
@@ -127,7 +144,7 @@ def parse_expression(text: str) -> Expr:
 
 
 def parse_window(text: str) -> Window:
-    """Parse what follows WITHIN.
+    """Parse the window after WITHIN.
 
     >>> parse_window("1 hour 30 minutes"), parse_window("100"), parse_window("100 events")
     (Duration(nanoseconds=5400000000000), Ticks(count=100), Events(count=100))
@@ -137,7 +154,7 @@ def parse_window(text: str) -> Window:
 
 
 def parse_returns(text: str) -> tuple[Return, ...]:
-    """Parse what follows RETURN.
+    """Parse the columns after RETURN.
 
     >>> parse_returns("a.id AS id")
     (Return(expression=Field(variable='a', name='id'), alias='id'),)
@@ -147,7 +164,7 @@ def parse_returns(text: str) -> tuple[Return, ...]:
 
 
 def parse_items(text: str) -> tuple[Item, ...]:
-    """Parse items of the body of a rule.
+    """Parse the items of the body of a rule.
 
     >>> parse_items("o before s, q < 10")[0]
     Temporal(left='o', relation='before', right='s')
@@ -157,7 +174,7 @@ def parse_items(text: str) -> tuple[Item, ...]:
 
 
 def parse_argument(text: str) -> NamedArgument:
-    """Parse one argument of the head of a rule, or of an action.
+    """Parse one argument of the head of a rule or of an action.
 
     >>> parse_argument("total = sum(q)")[:2]
     (Call(name='sum', arguments=(Field(variable=None, name='q'),)), 'total')
@@ -167,7 +184,7 @@ def parse_argument(text: str) -> NamedArgument:
 
 
 def parse_measure(text: str) -> Measure:
-    """Parse a question to a state whose answer is one value per key.
+    """Parse a question about a state whose answer is one value per key.
 
     >>> parse_measure("most likely(alice)")
     MostLikely(variable=Constant(name='alice'))
@@ -187,7 +204,7 @@ def parse_state_condition(text: str) -> StateCondition:
 
 
 def parse_response(text: str) -> Response:
-    """Parse what an event does to a state.
+    """Parse how an event changes a state.
 
     >>> parse_response("ON M m: MOVE a TO x").stream
     'M'
@@ -197,7 +214,7 @@ def parse_response(text: str) -> Response:
 
 
 def parse_drift(text: str) -> Drift:
-    """Parse what time alone does to a state.
+    """Parse how the passing of time changes a state.
 
     >>> parse_drift("EVERY 5 MOVE BY (x -> y 0.5)").window
     Ticks(count=5)
@@ -207,13 +224,16 @@ def parse_drift(text: str) -> Drift:
 
 
 def _parse(text: str, start: str, name: str) -> Any:
-    """The value of a text; every problem found on the way is raised at once."""
+    """The value of a text. Raises all problems at once."""
     source = Source(text, name)
     try:
         tree: Tree[Token] = _parser().parse(text, start=start)
     except UnexpectedInput as unexpected:
         from ensue.text.syntax_errors import explain_syntax
 
+        if start == "statements" and FILE_NAME.fullmatch(text):
+            said, hint = f"`{text}` is the name of a file, not a query", f'pass `pathlib.Path("{text}")`'
+            raise QueryError([Problem("file-name", said, hint=hint)]) from None
         raise explain_syntax(unexpected, source, start) from None
     builder = Builder(source)
     value = builder.build(tree)

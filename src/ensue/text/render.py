@@ -1,4 +1,7 @@
-"""Values back to query text, with as few parentheses as reading it back allows: `parse(render(x)) == x`."""
+"""Render statements and patterns as query text, with as few parentheses as possible: `parse(render(x)) == x`.
+
+`render_stage` also renders lowered programs, for `explain`.
+"""
 
 from __future__ import annotations
 
@@ -48,9 +51,9 @@ _INDENT = "  "
 
 
 def render_statements(statements: patterns.Statements) -> str:
-    """Every statement, ended with `;`, and a blank line between two of different kinds or with several lines.
+    """All statements, each ending with `;`. Blank lines separate kinds of statements and multi-line statements.
 
-    What is declared comes first, then the states, the constraints, the patterns, the rules and the actions.
+    Declarations come first, then states, constraints, patterns, rules and actions.
 
     >>> from ensue.text.parser import parse_statements
     >>> render_statements(parse_statements("pattern A a; pattern p (B b)"))
@@ -74,7 +77,7 @@ def _lines(statements: Iterable[str]) -> str:
 
 
 def render_hierarchy(statement: HierarchyStatement) -> str:
-    """Levels of detail as a statement.
+    """A hierarchy as a statement.
 
     >>> from ensue.nodes.uncertainty import Member
     >>> render_hierarchy(HierarchyStatement(("Object", "Person"), (Member("alice", 0.6), Member("bob"))))
@@ -99,7 +102,7 @@ def render_constraint_statement(statement: ConstraintStatement) -> str:
 
 
 def render_constraint(constraint: Constraint) -> str:
-    """What a constraint says, without the word CONSTRAINT.
+    """A constraint without the word CONSTRAINT.
 
     >>> render_constraint(Implies(("A", "order line"), "B", negated=True))
     'A AND `order line` IMPLIES NOT B'
@@ -120,7 +123,7 @@ def render_constraint(constraint: Constraint) -> str:
 
 
 def render_query(query: patterns.PatternQuery) -> str:
-    r"""One query, each clause on a line of its own.
+    r"""One query, each clause on its own line.
 
     >>> from ensue.text.parser import parse_statements
     >>> print(render_query(parse_statements("pattern seq(A a, B b) within 60 min where a.x=b.x").statements[0]))
@@ -183,7 +186,7 @@ def render_pattern(pattern: patterns.Pattern) -> str:
         case patterns.NamedPattern():
             return f"{_postfixed(pattern.item)} AS {render_variable(pattern.name)}"
         case patterns.RelatedItems():
-            # Nobody writes it; where it came from no text, messages cite it as the operator it stands for.
+            # Generated. Without an original text, messages show it as its operator.
             written = pattern.origin or patterns.Operation(pattern.operator, pattern.items)
             return render_pattern(written)
 
@@ -219,7 +222,7 @@ def _event(event: patterns.Event) -> str:
 
 
 def _argument_groups(operation: patterns.Operation, render: Callable[[patterns.Pattern], str]) -> list[list[str]]:
-    """The arguments as they stand in the brackets; UNLESS has two pairs of them."""
+    """The arguments of each pair of parentheses; UNLESS has two pairs."""
     items = [render(item) for item in operation.items]
     if operation.count is not None:
         items.insert(0, str(operation.count))
@@ -261,7 +264,7 @@ def _heading(query: patterns.PatternQuery) -> str:
 
 
 def _headed_pattern(query: patterns.PatternQuery) -> str:
-    """The pattern as it stands behind PATTERN, in parentheses where it would be read as something else."""
+    """The pattern after PATTERN, in parentheses where it would be ambiguous."""
     pattern = _layout_pattern(query.pattern, _INDENT)
     named = query.name is not None and not query.declares
     in_parentheses = (
@@ -273,7 +276,7 @@ def _headed_pattern(query: patterns.PatternQuery) -> str:
 
 
 def _stands_in_parts(pattern: patterns.Pattern) -> bool:
-    """Whether a WITHIN of the pattern would be read as the query's clause, or it starts with FIRST or LAST."""
+    """Whether the pattern needs parentheses: its WITHIN would be read as a clause, or it starts with FIRST or LAST."""
     while isinstance(pattern, patterns.Not | patterns.NamedPattern):
         pattern = pattern.item
     return isinstance(pattern, patterns.Within | patterns.Pick)
@@ -287,7 +290,7 @@ def _starts_with_event(pattern: patterns.Pattern) -> bool:
 
 
 def _is_bare_event(pattern: patterns.Pattern) -> bool:
-    """Whether CONSUME or SHARE behind the pattern would be read as its variable."""
+    """Whether CONSUME or SHARE after the pattern would be read as its variable."""
     while isinstance(pattern, patterns.Not):
         pattern = pattern.item
     return isinstance(pattern, patterns.Event) and pattern.variable is None and pattern.predicate is None
@@ -315,12 +318,11 @@ def _layout_pattern(pattern: patterns.Pattern, indent: str) -> str:
             return text
 
 
-# --- Lowered programs as text, for people: what Ensue makes has names that nobody can write, and comments say the
-#     rest.
+# --- Lowered programs as text for people. Generated names cannot be parsed; comments hold what the text cannot express.
 
 
 def render_stage(statements: patterns.Statements) -> str:
-    """The program as text; a comment above a statement says what its text cannot.
+    """The program as text. A comment above a statement holds what the text cannot express.
 
     >>> from ensue.text.parser import parse_statements
     >>> print(render_stage(parse_statements("PATTERN A a; CONSTRAINT ENDS(A)")))
@@ -345,11 +347,11 @@ def _items(part: patterns.Pattern) -> patterns.Pattern:
 def _looked_up(query: patterns.PatternQuery) -> Iterator[str]:
     if query.lookup is not None:
         on = " and ".join(f"{column} = {query.lookup.table}.{of_table}" for column, of_table in query.lookup.on)
-        yield f"each with the rows of table {query.lookup.table}" + (f" of which {on}" if on else "")
+        yield f"joined with the rows of table {query.lookup.table}" + (f" where {on}" if on else "")
 
 
 def _relations(pattern: patterns.Pattern) -> Iterator[str]:
-    """What the operators of a pattern say of the ends of their items."""
+    """The relations that the operators of a pattern set between the ends of their items."""
     for part in patterns.walk(pattern):
         if isinstance(part, patterns.RelatedItems):
             moments = [
@@ -364,7 +366,7 @@ def _relations(pattern: patterns.Pattern) -> Iterator[str]:
 def _relation(part: patterns.RelatedItems, relation: patterns.Relation) -> str:
     left, right = _place(part, relation.left), _place(part, relation.right)
     if relation.adjacent:
-        return f"{left} is the position after {right}"
+        return f"{left} is directly after {right}"
     sign = "<" if relation.strict else "<="
     if relation.window is None:
         return f"{left} {sign} {right}"
@@ -372,7 +374,7 @@ def _relation(part: patterns.RelatedItems, relation: patterns.Relation) -> str:
 
 
 def _place(part: patterns.RelatedItems, place: patterns.Place) -> str:
-    """The start or end of an item: by its variable, or by its number among the items of the operator."""
+    """The start or end of an item: its variable, or its number within the operator."""
     if place.item < 0:
         return str(part.timers[-1 - place.item].name)
     events = [node for node in patterns.walk(part.items[place.item]) if isinstance(node, patterns.Event)]

@@ -1,4 +1,4 @@
-"""State and questions to it back to query text: `parse(render(x)) == x`."""
+"""Render expressions, windows, rules, actions and states as query text: `parse(render(x)) == x`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ensue.nodes.patterns import Events, Ticks, Window
 from ensue.text.reserved import quote_always, quote_name, quote_word, render_variable
 from ensue.text.values import render_duration, render_timestamp
 
-# --- Expressions and windows back to query text, with as few parentheses as reading it back allows.
+# --- Expressions and windows, with as few parentheses as possible
 
 _LINE = 100
 _INDENT = "  "
@@ -36,7 +36,7 @@ def render_expression(expression: expression_nodes.Expr) -> str:
 
 
 def render_window(window: Window) -> str:
-    """What stands after WITHIN.
+    """The window after WITHIN.
 
     >>> render_window(expression_nodes.Duration(5_400_000_000_000)), render_window(Ticks(5)), render_window(Events(1))
     ('90 minutes', '5', '1 EVENT')
@@ -51,7 +51,7 @@ def render_window(window: Window) -> str:
 
 
 def layout_condition(condition: expression_nodes.Expr) -> str:
-    """A condition on one line or, where it is long, each part of its AND on a line of its own."""
+    """A condition on one line or, if it is long, with each part of its AND on its own line."""
     text = render_expression(condition)
     if len(text) <= _LINE:
         return text
@@ -64,7 +64,7 @@ def layout_condition(condition: expression_nodes.Expr) -> str:
 
 
 def _expression(expression: expression_nodes.Expr, context: int) -> str:
-    """The text of an operand; `context` is the loosest precedence that needs no parentheses there."""
+    """The text of an operand; `context` is the lowest precedence that needs no parentheses."""
     text, precedence = _with_precedence(expression)
     return text if precedence >= context else f"({text})"
 
@@ -167,7 +167,7 @@ def _listed(expressions: tuple[expression_nodes.Expr, ...]) -> str:
 
 
 def render_names(names: tuple[str, ...]) -> str:
-    """Names with commas between."""
+    """Names separated by commas."""
     return ", ".join(map(quote_name, names))
 
 
@@ -175,11 +175,11 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-# --- Rules, facts, declarations and actions back to query text: `parse(render(x)) == x`.
+# --- Rules, facts, declarations and actions
 
 
 def render_declarations(ruleset: rules.Ruleset) -> Iterator[str]:
-    """The streams, tables and facts, without the `;` that ends each.
+    """The streams, tables and facts, without `;`.
 
     >>> list(render_declarations(rules.Ruleset(facts=(rules.Fact("vip", (expression_nodes.Literal(7),)),))))
     ['FACT vip(7)']
@@ -190,7 +190,7 @@ def render_declarations(ruleset: rules.Ruleset) -> Iterator[str]:
 
 
 def render_rule(rule: rules.Rule) -> str:
-    """A rule, on one line if it is short, otherwise each item on a line of its own.
+    """A rule on one line or, if it is long, with each item on its own line.
 
     >>> from ensue.text.parser import parse_statements
     >>> render_rule(parse_statements("rule late(id) :- o:order(id,_), q<10").ruleset.rules[0])
@@ -248,7 +248,7 @@ def render_table(table: rules.TableDeclaration) -> str:
 
 
 def render_stream(declaration: rules.StreamDeclaration) -> str:
-    """The declaration of a stream of the input as a statement.
+    """The declaration of an input stream as a statement.
 
     >>> render_stream(rules.StreamDeclaration(None, None, "id", "parent"))
     'STREAM ANY EVENT ID id PARENT parent'
@@ -278,7 +278,7 @@ def render_action(action: rules.Action) -> str:
 
 
 def _atom(atom: rules.Atom, other_meanings: Container[str]) -> str:
-    """An atom; a stream that is called like something else that could stand there has backticks."""
+    """An atom. The name of its stream is in backticks if it would be ambiguous."""
     label = "" if atom.name is None else f"{quote_name(atom.name)}: "
     quote = quote_always if atom.stream.lower() in other_meanings else quote_name
     return f"{label}{quote(atom.stream)}({', '.join(map(_argument, atom.arguments))})"
@@ -313,7 +313,7 @@ def _given(expression: expression_nodes.Expr, name: str | None) -> str:
 
 
 def _looks_named(expression: expression_nodes.Expr) -> bool:
-    """Whether an expression begins like an argument with a name: `x = ...`."""
+    """Whether an expression starts like a named argument: `x = ...`."""
     match expression:
         case expression_nodes.Binary("=", expression_nodes.Field(None, asks_state=False)):
             return True
@@ -325,7 +325,7 @@ def _looks_named(expression: expression_nodes.Expr) -> bool:
             return False
 
 
-# --- render parts
+# --- States
 
 _KEYWORDS = re.compile("ANYONE|EVERYONE|NOBODY|EVENLY|BY|COUNT", re.IGNORECASE)
 _NUMBER = re.compile("[0-9]+")
@@ -333,7 +333,7 @@ _LOOSEST, _JOINED, _SINGLE = range(3)
 
 
 def render_state(state: states.StateStatement) -> str:
-    """A state as a statement, each clause on a line of its own.
+    """A state as a statement, each clause on its own line.
 
     >>> from ensue.text.parser import parse_statements
     >>> text = "state s of a,b in (x,y) starts x on M m: move anyone from m.f to y"
@@ -358,7 +358,7 @@ def render_state(state: states.StateStatement) -> str:
 
 
 def render_change(change: states.Change) -> str:
-    """What an event does to the state.
+    """How an event changes the state.
 
     >>> render_change(states.Observe(states.Someone("anyone"), states.Constant("den")))
     'OBSERVE ANYONE IN den'
@@ -465,7 +465,7 @@ def _values(values: Iterable[str]) -> str:
 
 
 def render_value(value: str) -> str:
-    """A value of a domain as it stands in a text.
+    """A value of a domain as query text.
 
     >>> render_value("den"), render_value("7"), render_value("living room"), render_value("")
     ('den', '7', '`living room`', "''")

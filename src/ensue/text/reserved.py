@@ -11,7 +11,7 @@ RESERVED = (
     "AND", "AS", "BETWEEN", "CASE", "ELSE", "FALSE", "IN", "IS", "LIKE", "NOT", "NULL", "OR", "PARTITION",
     "RETURN", "THEN", "TRUE", "WHEN", "WHERE", "WITHIN",
 )  # fmt: skip
-"""The words that are a name only in backticks or after a dot, in any case."""
+"""The words that can only be names in backticks or after a dot, in any case."""
 
 # The same test as in the grammar, by the same engine: `re.IGNORECASE` equates more letters than `str.casefold`.
 _WORD = re.compile(r"[^\W\d]\w*")
@@ -25,7 +25,7 @@ _BEFORE_ITEM = re.compile("FIRST|LAST|COLLECT|ANY", re.IGNORECASE)
 
 
 def is_reserved(word: str) -> bool:
-    """Whether the word is a keyword wherever a name could stand.
+    """Whether the word is a keyword wherever a name is allowed.
 
     >>> is_reserved("where"), is_reserved("count")
     (True, False)
@@ -34,7 +34,7 @@ def is_reserved(word: str) -> bool:
 
 
 def quote_name(name: str) -> str:
-    """The name as it stands in query text.
+    """The name as query text.
 
     >>> quote_name("amount"), quote_name("order line"), quote_name("in")
     ('amount', '`order line`', '`in`')
@@ -45,7 +45,7 @@ def quote_name(name: str) -> str:
 
 
 def quote_stream(name: str) -> str:
-    """The name of a stream as it stands in a pattern.
+    """The name of a stream as text of a pattern.
 
     >>> quote_stream("Transfer"), quote_stream("First")
     ('Transfer', '`First`')
@@ -54,12 +54,12 @@ def quote_stream(name: str) -> str:
 
 
 def render_stream(stream: Stream) -> str:
-    """A stream in a text; one that nobody writes stands in backticks."""
+    """A stream as query text. Generated streams are in backticks."""
     return quote_stream(stream) if isinstance(stream, str) else quote_always(str(stream))
 
 
 def render_variable(name: Name) -> str:
-    """A variable in a text; one that nobody writes stands in backticks too, but for words."""
+    """A variable as query text. Generated variables are in backticks, except for words."""
     match name:
         case str():
             return quote_name(name)
@@ -72,7 +72,7 @@ def render_variable(name: Name) -> str:
 
 
 def quote_query_name(name: str) -> str:
-    """The name of a query as it stands behind PATTERN, where a bracket may follow.
+    """The name of a query as text after PATTERN, where a parenthesis may follow.
 
     >>> quote_query_name("late"), quote_query_name("next")
     ('late', '`next`')
@@ -81,7 +81,7 @@ def quote_query_name(name: str) -> str:
 
 
 def quote_word(name: str) -> str:
-    """The name as it stands after a dot, where keywords need no backticks.
+    """The name as text after a dot, where keywords need no backticks.
 
     >>> quote_word("in"), quote_word("order line")
     ('in', '`order line`')
@@ -90,7 +90,7 @@ def quote_word(name: str) -> str:
 
 
 def unquote_name(text: str) -> str:
-    """The name that the text stands for.
+    """The name without its backticks.
 
     >>> unquote_name("`order line`")
     'order line'
@@ -99,7 +99,7 @@ def unquote_name(text: str) -> str:
 
 
 def read_name(text: str, start: int) -> str:
-    """The name that stands at a place of a text, with its backticks.
+    """The name at a position of a text, with its backticks.
 
     >>> read_name("f(`order line`)", 2), read_name("f(x)", 0)
     ('`order line`', 'f')
@@ -109,11 +109,11 @@ def read_name(text: str, start: int) -> str:
 
 
 def quote_always(name: str) -> str:
-    """The name in backticks, where it would be something else without them.
+    """The name in backticks.
 
     >>> quote_always("_")
     '`_`'
     """
     if not name:
-        raise ValueError("a name is not empty")
+        raise ValueError("a name must not be empty")
     return quoted(name)

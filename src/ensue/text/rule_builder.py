@@ -1,4 +1,4 @@
-"""The rules of RULE, FACT, TABLE, STREAM and ON: from what the parser read to nodes."""
+"""Convert parsed RULE, FACT, TABLE, STREAM and ON statements, their arguments and timers to nodes."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from ensue.text.builder import Clause
 
 
-# --- What stands in the brackets of a rule's atoms and head, of a FACT and of an action.
+# --- Arguments of atoms, heads, facts and actions
 
-ARGUMENT_FORM = "an argument of an item is a name, `_`, a number, a text, TRUE, FALSE or NULL"
-VALUE_FORM = "a value of a FACT is a number, a text, TRUE, FALSE or NULL"
+ARGUMENT_FORM = "an argument of an item must be a name, `_`, a number, text, TRUE, FALSE or NULL"
+VALUE_FORM = "a value of a FACT must be a number, text, TRUE, FALSE or NULL"
 
 Arguments = Sequence[Expr | Events]
 
 
 def read_arguments(expressions: Arguments, text: str, span: Span) -> tuple[tuple[rules.Argument, ...], list[Problem]]:
-    """The arguments of an atom; one that is none is `_` until all problems are raised."""
+    """The arguments of an atom, and their problems. An argument with a problem is replaced by `_`."""
     arguments: list[rules.Argument] = []
     problems: list[Problem] = []
     for attribute, value, place in map(_named, expressions):
@@ -46,7 +46,7 @@ def read_arguments(expressions: Arguments, text: str, span: Span) -> tuple[tuple
 def read_values(
     expressions: Sequence[Expr], span: Span
 ) -> tuple[tuple[Literal, ...], tuple[str, ...] | None, list[Problem]]:
-    """The values of a FACT and the columns they are for, if they are named."""
+    """The values of a FACT, the names of their columns if they are given, and the problems."""
     named = [_named(expression) for expression in expressions]
     values = tuple(value if isinstance(value, Literal) else Literal(None) for _, value, _ in named)
     problems = [_value_problem(value) for _, value, _ in named if not isinstance(value, Literal)]
@@ -57,17 +57,17 @@ def read_values(
 
 
 def mixed_arguments(names: Sequence[str | None], span: Span | None = None) -> Iterator[Problem]:
-    """`order(id, qty=q)`: of the arguments, those with a name and those with none."""
+    """`order(id, qty=q)`: arguments by position and by name."""
     named = next((name for name in names if name is not None), None)
     if named is not None and None in names:
-        message = "arguments are given by name or by position, not some by one and some by the other"
-        hint = f"name all of them, such as `{quote_name(named)}=...`, or none"
+        message = "arguments by name and by position cannot be mixed"
+        hint = f"name all arguments, as in `{quote_name(named)}=...`, or none"
         yield Problem("mixed-arguments", message, span, hint=hint)
 
 
 def window_problem(window: Events) -> Problem:
     """`{o, s} within 5 EVENTS`."""
-    message = "what a rule puts within a window is measured in time, not in events"
+    message = "a window in a rule must be a length of time, not a number of events"
     return Problem("rule-window", message, window.span, hint="for example `within 2 hours`")
 
 
@@ -76,7 +76,7 @@ def repeated_columns(columns: Sequence[str], span: Span) -> Iterator[Problem]:
     for place, column in enumerate(columns):
         if column in columns[:place]:
             yield Problem(
-                "duplicate-column", f"`{quote_name(column)}` stands here twice", span, hint="keep one of them"
+                "duplicate-column", f"column `{quote_name(column)}` is listed twice", span, hint="keep one of them"
             )
 
 
@@ -84,21 +84,21 @@ def positions_behind_names(arguments: Sequence[tuple[str | None, Span]]) -> Iter
     """`notify(order = o.id, 5)`."""
     for (before, _), (name, span) in pairwise(arguments):
         if before is not None and name is None:
-            message = "an argument without a name stands behind one that has a name"
-            yield Problem("mixed-arguments", message, span, hint="arguments without a name come first")
+            message = "an argument without a name follows an argument with a name"
+            yield Problem("mixed-arguments", message, span, hint="write the arguments without a name first")
 
 
 def head_problem(expression: Expr, text: str) -> Iterator[Problem]:
     """`_` in a head."""
     for part in walk(expression):
         if isinstance(part, Field) and _is_anything(part, text):
-            message = "`_` stands for anything, so a head has no value of it"
-            hint = "give the argument of the body a name, and use that"
+            message = "`_` has no value, so it cannot be used in the head of a rule"
+            hint = "use a name instead of `_` in the body, and use that name in the head"
             yield Problem("argument-form", message, part.span, hint=hint)
 
 
 def misjoined_items(condition: Expr) -> Iterator[Problem]:
-    """`order(id) AND shipped(id)`, `NOT shipped(id)` and the like: events that stand in a condition."""
+    """`order(id) AND shipped(id)` or `NOT shipped(id)`: events inside a condition."""
     pending: list[tuple[Expr, str]] = [(condition, "")]
     while pending:
         part, around = pending.pop()
@@ -111,7 +111,7 @@ def misjoined_items(condition: Expr) -> Iterator[Problem]:
                 pending.append((call, quote_name(label)))
             case Call(name) if around and not _is_function(name):
                 yield Problem(
-                    "unknown-function", f"there is no function `{name}`", part.span, hint=_item_hint(part, around)
+                    "unknown-function", f"unknown function `{name}`", part.span, hint=_item_hint(part, around)
                 )
 
 
@@ -120,11 +120,11 @@ def _item_hint(call: Call, around: str) -> str:
         return f"did you mean `{meant}`?"
     text = shorten(render_expression(call))
     hints = {
-        "and": f"an event is an item of its own: write `,` around `{text}`",
-        "or": "write a rule for each of the alternatives, with the same head",
-        "not": f"name the interval in which there is none: `while w: not {text}`",
+        "and": f"if `{text}` is an event, separate it with `,` instead of AND",
+        "or": "write one rule for each alternative, with the same head",
+        "not": f"name the interval without such events: `while w: not {text}`",
     }
-    return hints.get(around, f"the name of an item stands before a colon: `{around}: {text}`")
+    return hints.get(around, f"write a colon after the name of an item: `{around}: {text}`")
 
 
 def _is_function(name: str) -> bool:
@@ -132,7 +132,7 @@ def _is_function(name: str) -> bool:
 
 
 def _named(expression: Expr | Events) -> tuple[str | None, Expr | Events, Span | None]:
-    """`qty = q` is what the attribute `qty` is."""
+    """The attribute, the value and the position of `qty = q`."""
     match expression:
         case Binary("=", Field(None, attribute), value):
             return attribute, value, expression.span
@@ -159,24 +159,24 @@ def _argument_problem(value: Expr | Events) -> Problem:
     if isinstance(value, Events):
         return Problem("argument-form", ARGUMENT_FORM, value.span)
     if any(isinstance(part, Call) and part.name in AGGREGATES for part in walk(value)):
-        return Problem("argument-form", ARGUMENT_FORM, value.span, hint="aggregates stand in the head of a rule")
-    hint = f"write a name and, as an item of its own, a condition: `value = {shorten(render_expression(value))}`"
+        return Problem("argument-form", ARGUMENT_FORM, value.span, hint="write aggregates in the head of the rule")
+    hint = f"write a name here and add a condition as an item: `value = {shorten(render_expression(value))}`"
     return Problem("argument-form", ARGUMENT_FORM, value.span, hint=hint)
 
 
 def _value_problem(value: Expr | Events) -> Problem:
-    hint = f"a text stands in single quotes: `'{shorten(value.name)}'`" if isinstance(value, Field) else ""
+    hint = f"write text in single quotes: `'{shorten(value.name)}'`" if isinstance(value, Field) else ""
     return Problem("argument-form", VALUE_FORM, value.span, hint=hint)
 
 
-# --- Timers of a rule: `w: extend(o, 6 hours)`, and what is nearly one.
+# --- Timers of a rule: `w: extend(o, 6 hours)`
 
 _FORM = "for example `w: extend(o, 6 hours)`"
-_STREAM = "a stream of this name stands in backticks"
+_STREAM = "for a stream of this name, use backticks"
 
 
 class Occurrence(NamedTuple):
-    """`order(id, p, q)`, before it is known whether it is an event or a timer; `quoted`: the name has backticks."""
+    """`order(id, p, q)`, which may be an event or a timer. `quoted`: the name has backticks."""
 
     name: str
     quoted: bool
@@ -185,17 +185,17 @@ class Occurrence(NamedTuple):
 
     @property
     def takes_time(self) -> bool:
-        """Whether a length of time stands among the arguments: no event has one."""
+        """Whether an argument is a length of time. Events take none."""
         return any(isinstance(argument, Duration | Events) for argument in self.arguments)
 
 
 def is_timer(occurrence: Occurrence) -> bool:
-    """Whether what stands behind a name and a colon is a timer, or is meant to be one."""
+    """Whether the item after a name and a colon is a timer or is meant as one."""
     return not occurrence.quoted and (occurrence.name.lower() in rules.TIMERS or occurrence.takes_time)
 
 
 def read_timer(name: str, occurrence: Occurrence, span: Span) -> tuple[rules.TimerItem, list[Problem]]:
-    """The timer, and what is wrong with it; then a length of zero stands in for the one that is none."""
+    """The timer and its problems. A timer with a problem has length zero."""
     kind = occurrence.name.lower()
     if kind not in rules.TIMERS:
         return rules.TimerItem(name, kind, name, Ticks(0), span), [_unknown_timer(occurrence)]
@@ -204,7 +204,7 @@ def read_timer(name: str, occurrence: Occurrence, span: Span) -> tuple[rules.Tim
             problems = list(_length_problems(kind, length))
             window = Ticks(0) if problems else _window(length)
             return rules.TimerItem(name, kind, base, window, span), problems
-    message = f"`{kind}` takes the name of an item or a timer, and a length"
+    message = f"`{kind}` takes 2 arguments: the name of an item or timer, and a length of time"
     problem = Problem("timer-arguments", message, occurrence.span, hint=f"{_FORM}; {_STREAM}")
     return rules.TimerItem(name, kind, name, Ticks(0), span), [problem]
 
@@ -213,17 +213,17 @@ def unnamed_timer(occurrence: Occurrence) -> Problem | None:
     """The problem of `extend(o, 6 hours)` without a name."""
     if occurrence.quoted or occurrence.name.lower() not in rules.TIMERS or not occurrence.takes_time:
         return None
-    return Problem("timer-arguments", "a timer has a name", occurrence.span, hint=_FORM)
+    return Problem("timer-arguments", "a timer must have a name", occurrence.span, hint=_FORM)
 
 
 def _unknown_timer(occurrence: Occurrence) -> Problem:
     hint = did_you_mean(occurrence.name, sorted(rules.TIMERS))
     return Problem(
         "unknown-timer",
-        f"there is no timer `{occurrence.name}`",
+        f"unknown timer `{occurrence.name}`",
         occurrence.span,
         f"timers: {', '.join(sorted(rules.TIMERS))}",
-        hint or "only timers take a length of time; for an event, write a condition on a name",
+        hint or "only timers take a length of time; for an event, use a name here and a condition on that name",
     )
 
 
@@ -231,25 +231,26 @@ def _length_problems(kind: str, length: Expr | Events) -> Iterator[Problem]:
     message, hint = "", ""
     match length:
         case Events():
-            message, hint = "a timer lasts a time, not a number of events", f"for example `{kind}(o, 6 hours)`"
+            message = "the length of a timer must be a length of time, not a number of events"
+            hint = f"for example `{kind}(o, 6 hours)`"
         case Duration(size) if size < 0:
-            message, hint = "the length of a timer is not negative", _other_way(kind)
+            message, hint = "the length of a timer must not be negative", _other_way(kind)
         case Literal(bool()):
-            message, hint = "the length of a timer is a time", f"for example `{kind}(o, 6 hours)`"
+            message, hint = "the length of a timer must be a length of time", f"for example `{kind}(o, 6 hours)`"
         case Literal(int(size)) if size < 0:
-            message, hint = "the length of a timer is not negative", _other_way(kind)
+            message, hint = "the length of a timer must not be negative", _other_way(kind)
         case Literal(float()):
-            message, hint = "a length without a unit is a whole number", "add a unit: `1.5 hours`"
+            message, hint = "a length without a unit must be an integer", "add a unit: `1.5 hours`"
         case Duration() | Literal(int()):
             return
         case _:
-            message = "the length of a timer is written out"
+            message = "the length of a timer must be a constant"
             hint = f"for example `6 hours`; {_STREAM}"
     yield Problem("timer-length", message, length.span, hint=hint)
 
 
 def _other_way(kind: str) -> str:
-    return f"`{rules.OTHER_WAY[kind]}` goes the other way"
+    return f"use `{rules.OTHER_WAY[kind]}` for the opposite direction"
 
 
 def _window(length: Expr | Events) -> Window:
@@ -261,7 +262,7 @@ def _window(length: Expr | Events) -> Window:
     raise TypeError(f"{length!r} is not a length of time")
 
 
-# --- rule builder
+# --- Statements and items of rules
 
 RulesetStatement = rules.Rule | rules.Fact | rules.TableDeclaration | rules.StreamDeclaration | rules.Action
 _KINDS = (rules.Rule, rules.Fact, rules.TableDeclaration, rules.StreamDeclaration, rules.Action)
@@ -277,7 +278,7 @@ class NamedArgument(NamedTuple):
 
 
 def ruleset_of(statements: Iterable[object]) -> rules.Ruleset | None:
-    """The rules and what goes with them among the statements of a text; None: there are none."""
+    """The rules, facts, declarations and actions among the statements of a text, or None if there are none."""
     listed = tuple(statements)
 
     def of_kind(kind: type[Any]) -> tuple[Any, ...]:
@@ -287,7 +288,7 @@ def ruleset_of(statements: Iterable[object]) -> rules.Ruleset | None:
 
 
 def joined_rulesets(rulesets: Iterable[rules.Ruleset | None]) -> rules.Ruleset | None:
-    """The rules of several texts as those of one."""
+    """Join the rules of several texts."""
     given = [ruleset for ruleset in rulesets if ruleset is not None]
     return ruleset_of(
         statement
@@ -297,7 +298,7 @@ def joined_rulesets(rulesets: Iterable[rules.Ruleset | None]) -> rules.Ruleset |
 
 
 class RuleRules(ValueRules):
-    """One method for each rule of the grammar: the values of the children in, the value of the rule out."""
+    """One method per rule of the grammar: it takes the values of the children and returns the value of the rule."""
 
     # Statements
 
@@ -373,7 +374,7 @@ class RuleRules(ValueRules):
         return items
 
     def condition(self, span: Span, expression: Expr) -> rules.Item:
-        # In parentheses, it is a condition whatever it calls.
+        # In parentheses, it is always a condition.
         if isinstance(expression, Call) and expression.span == span:
             name = read_name(self.source.text, span.start)
             if name.startswith("`") or name.lower() not in FUNCTIONS:

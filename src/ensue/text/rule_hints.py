@@ -1,4 +1,4 @@
-"""Hints for rules that are not quite those of the language: those of ETALIS, XChangeEQ, Prolog and SQL."""
+"""Hints for mistakes in rules, such as the syntax of ETALIS, XChangeEQ, Prolog and SQL."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _ARROWS = ("<-", ":-")
 _STATEMENTS = ("RULE", "FACT", "TABLE", "STREAM", "ON", "PATTERN", "CONSTRAINT")
 _WORDS = (*sorted(RELATIONS), "causes")
 _BETWEEN_EVENTS = {"SEQ": "before", "THEN": "before", "->": "before", "EQ": "equals"}
-"""What stands between events elsewhere, and the relation between their names that it is here."""
+"""Operators between events in other systems, and the relation to use instead."""
 _INSTEAD_OF_CLAUSES = {
-    "WHERE": "a condition is an item like the others: write `,` before it, without WHERE",
-    "WITHIN": "write `{o, s} within 5 minutes` as an item, with the names of the items that it is about",
-    "RETURN": "what a rule gives stands in its head: `RULE name(id, total = p * q) <- ...`",
-    "PARTITION": "a name that stands in several items is the same in all of them; PARTITION BY is for patterns",
-    "AS": "the name of an item stands before it: `c: shipped(id)`",
-    "OR": "write a rule for each of the alternatives, with the same head",
-    "AND": "items are separated with `,`",
-    "&": "items are separated with `,`",
+    "WHERE": "write `,` instead of WHERE: a condition is an item",
+    "WITHIN": "write `{o, s} within 5 minutes` as an item, with the names of the items",
+    "RETURN": "write the output columns in the head: `RULE name(id, total = p * q) <- ...`",
+    "PARTITION": "use the same name in several items to require equal values; PARTITION BY is only for patterns",
+    "AS": "write the name of an item before it: `c: shipped(id)`",
+    "OR": "write one rule for each alternative, with the same head",
+    "AND": "separate items with `,`",
+    "&": "separate items with `,`",
 }
 _WHILE = "write `while w: not a(...)` or `while w: collect a(...)`, where `w` is the name of an item or a timer"
 
@@ -34,11 +34,11 @@ def _without_keyword(slip: Slip) -> str:
     rest = item_of((slip.found, *slip.after), (";",))
     words = [lexeme.text.upper() for lexeme in rest]
     if slip.word == "DETECT":
-        return "a rule is `RULE head(...) <- item, item`: the head first, and no ON and END"
+        return "write `RULE head(...) <- item, item`: the head first, without ON and END"
     if slip.word == "CREATE" and words[1:2] == ["TABLE"]:
-        return "a table is declared with `TABLE price(product, amount)`: the names of its columns alone"
+        return "declare a table with `TABLE price(product, amount)`: only the names of its columns"
     if slip.word in ("WHEN", "IF") and "DO" in words:
-        return "an action is `ON head variable WHERE condition DO action(...)`"
+        return "write an action as `ON head variable WHERE condition DO action(...)`"
     if not _is_name(slip.found) or words[1:2] != ["("]:
         return ""
     rule = any(word in _ARROWS for word in words)
@@ -51,7 +51,7 @@ def _without_body(slip: Slip) -> str:
         return ""
     head = tuple(lexeme for lexeme in slip.statement[1:] if lexeme.text not in _ARROWS)
     if "_ARROW" in slip.accepted or slip.previous_word in _ARROWS:
-        return f"a rule has items behind `<-`; what always holds is a fact: `FACT {slip.quote(head)}`"
+        return f"a rule needs items after `<-`; write a fact as `FACT {slip.quote(head)}`"
     return ""
 
 
@@ -60,7 +60,7 @@ def _other_arrow(slip: Slip) -> str:
     if _first(slip) != "RULE":
         return ""
     if slip.word in _ARROWS and slip.accepted == {"_LPAR"} and slip.previous:
-        return f"a head has brackets, also where nothing stands in them: `{slip.previous.text}()`"
+        return f"the head of a rule needs parentheses, even without arguments: `{slip.previous.text}()`"
     return "write `<-` between the head and the items" if "_ARROW" in slip.accepted and slip.found else ""
 
 
@@ -83,16 +83,16 @@ def _named_column(slip: Slip) -> str:
 
 
 def _next_statement(slip: Slip) -> str:
-    """A statement that begins where the one before has no `;`."""
+    """A statement after one that does not end with `;`."""
     if slip.word not in _STATEMENTS or "_SEMICOLON" not in slip.accepted or _first(slip) not in _STATEMENTS[:5]:
         return ""
-    return "statements are separated with `;`" if slip.after and _is_name(slip.after[0]) else ""
+    return "separate statements with `;`" if slip.after and _is_name(slip.after[0]) else ""
 
 
 def _full_stop(slip: Slip) -> str:
     """`RULE late(id) <- order(id).`"""
     if slip.word == "." and "_SEMICOLON" in slip.accepted and _first(slip) in _STATEMENTS[:5]:
-        return "a statement ends with `;`"
+        return "end a statement with `;`"
     return ""
 
 
@@ -103,7 +103,7 @@ def _pattern_in_body(slip: Slip) -> str:
         return ""
     if slip.before[slip.before.index(bracket) - 1].text.upper() != "SEQ":
         return ""
-    return "a pattern is a statement, `STREAM name FROM PATTERN SEQ(...)`, and its name an item; or write `x before y`"
+    return "declare `STREAM name FROM PATTERN SEQ(...)` and use its name as an item, or write `x before y`"
 
 
 def _between_events(slip: Slip) -> str:
@@ -114,13 +114,13 @@ def _between_events(slip: Slip) -> str:
     relation = _BETWEEN_EVENTS.get(slip.word) or (slip.word.lower() if slip.word.lower() in _WORDS else "")
     if len(item) > 1 and item[1].text.lower() in _WORDS:
         if relation and len(item) == 3:
-            return f"relations do not chain: write `, {item[2].text} {relation} ...`"
+            return f"relations cannot be chained: write `, {item[2].text} {relation} ...`"
         if slip.word == "(":
-            return f"a relation is between names of items: `y: {item[-1].text}(...), {item[0].text} {item[1].text} y`"
+            return f"relations take names of items: `y: {item[-1].text}(...), {item[0].text} {item[1].text} y`"
     if relation and "_COMMA" in slip.accepted:
         return (
-            f"name the items and relate the names: `x: a(...), y: b(...), x {relation} y`; or use the name of a "
-            "`STREAM name FROM PATTERN ...`"
+            f"name the items and relate the names: `x: a(...), y: b(...), x {relation} y`; or declare "
+            "`STREAM name FROM PATTERN ...` and use its name"
         )
     return ""
 
@@ -136,8 +136,8 @@ def _misspelt_relation(slip: Slip) -> str:
     if relation and slip.after and _is_name(slip.after[0]):
         return f"did you mean `{relation}`?"
     if slip.after[:1] and slip.after[0].text == ":":
-        return f"leave `{item[0].text}` out: a name, a colon, and what it is"
-    return f"an event is written `{slip.found.text}: {item[0].text}(...)`"
+        return f"remove `{item[0].text}`: write an event as `name: stream(...)`"
+    return f"write an event as `{slip.found.text}: {item[0].text}(...)`"
 
 
 def _while(slip: Slip) -> str:
@@ -158,7 +158,7 @@ def _together(slip: Slip) -> str:
     if not _in_body(slip):
         return ""
     if "_RBRACE" in slip.accepted:
-        return "names are separated with `,`: `{o, s} within 5`"
+        return "separate names with `,`: `{o, s} within 5`"
     bracket = slip.open_bracket()
     closing = [*(lexeme.text.upper() for lexeme in slip.after), ""]
     ends = [place for place, word in enumerate(closing[:-1]) if word == ")" and closing[place + 1] == "WITHIN"]
@@ -179,13 +179,13 @@ def _arguments(slip: Slip) -> str:
     if first not in _STATEMENTS[:5] and slip.start != "rule_items":
         return ""
     if slip.accepted == {"_LPAR"} and slip.word in ("+", "-"):
-        return "an interval is a timer, such as `w: extend(o, 6 hours)`"
+        return "write an interval as a timer, such as `w: extend(o, 6 hours)`"
     if slip.accepted == {"_LPAR"} and slip.previous:
-        return f"what belongs to `{slip.previous.text}` stands in brackets: `{slip.previous.text}(...)`"
+        return f"put the arguments of `{slip.previous.text}` in parentheses: `{slip.previous.text}(...)`"
     if slip.word == "{" and "_LPAR" in slip.accepted:
-        return "arguments stand in `(` and `)`"
+        return "put arguments in `(` and `)`"
     if first in ("TABLE", "STREAM") and {"_COMMA", "_RPAR"} <= slip.accepted and slip.found and _is_name(slip.found):
-        return "columns have no type here: write their names, with `,` between"
+        return "write only the names of the columns, separated by `,`: columns have no types here"
     return ""
 
 
@@ -194,23 +194,23 @@ def _declaration(slip: Slip) -> str:
     if _first(slip) != "STREAM":
         return ""
     if slip.word == "ID" and "PARENT" in {lexeme.text.upper() for lexeme in slip.statement}:
-        return "ID stands before PARENT"
+        return "write ID before PARENT"
     if len(slip.statement) == 2 and slip.word in ("", ";"):
-        return "say something of it: its attributes, `STREAM order(id, qty)`, or what it is made of, FROM PATTERN"
+        return "list the attributes, as in `STREAM order(id, qty)`, or define the stream with FROM PATTERN"
     return ""
 
 
 def _action(slip: Slip) -> str:
-    """`ON overdue DO notify()`, `ON overdue o IF ...`, `ON overdue o notify()` and a WHERE behind DO."""
+    """`ON overdue DO notify()`, `ON overdue o IF ...`, `ON overdue o notify()` and a WHERE after DO."""
     words = [lexeme.text.upper() for lexeme in slip.statement]
     if words[:1] != ["ON"]:
         return ""
     if len(words) == 2 or (len(words) == 3 and words[2] == "DO"):
         return f"name the event: `ON {slip.statement[-1 if len(words) == 2 else 1].text} o WHERE ... DO ...`"
     if slip.word == "WHERE":
-        return "WHERE stands before DO"
+        return "write WHERE before DO"
     if slip.word in ("IF", "WHEN", "HAVING"):
-        return "a condition stands behind WHERE"
+        return "write the condition after WHERE"
     return "write DO before the action" if "_DO" in slip.accepted and slip.found else ""
 
 

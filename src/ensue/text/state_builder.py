@@ -1,4 +1,4 @@
-"""The rules of STATE and of questions to it: from what the parser read to nodes."""
+"""Convert parsed STATE statements and questions about states to nodes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ensue.text.values import LiteralError, ValueRules, read_real
 
 
 class Domain(NamedTuple):
-    """The values behind IN."""
+    """The values after IN."""
 
     values: tuple[str, ...]
 
@@ -36,7 +36,7 @@ class Starts(NamedTuple):
 
 
 class StateRules(ValueRules):
-    """One method for each rule of the grammar: the values of the children in, the value of the rule out."""
+    """One method per rule of the grammar: it takes the values of the children and returns the value of the rule."""
 
     def state(self, span: Span, name: str, *parts: Any) -> states.StateStatement:
         place = next(place for place, part in enumerate(parts) if isinstance(part, Domain))
@@ -47,7 +47,7 @@ class StateRules(ValueRules):
         keys = [clause for clause in clauses if isinstance(clause, Keys)]
         again = [*((c.span, "PARTITION BY") for c in keys[1:]), *((c.span, "STARTS") for c in starts[1:])]
         for place_again, keyword in (*again, *((c.span or span, "EVERY") for c in drifts[1:])):
-            said = f"the state has a second {keyword}"
+            said = f"the state has more than one {keyword} clause"
             self._report(place_again, Problem("duplicate-clause", said, hint=f"keep one {keyword}"))
         return states.StateStatement(
             name,
@@ -145,7 +145,7 @@ class StateRules(ValueRules):
     # Questions
 
     def believed(self, span: Span, measure: states.Measure) -> Field:
-        """A question in a condition is a field of the event: what is believed when it has happened."""
+        """A question in a condition is a field of the event: the belief after the event."""
         return Field(None, render_measure(measure), span, asks_state=True)
 
     def believed_of(self, span: Span, variable: str, measure: states.Measure) -> Field:
@@ -187,7 +187,7 @@ class StateRules(ValueRules):
 
 
 def _distribution(chances: tuple[Any, ...], span: Span) -> tuple[states.Chance, ...] | None:
-    """The chances of a start; one value is certain, and EVENLY is None."""
+    """The probabilities of a start. A single value is certain; EVENLY is None."""
     if isinstance(chances[0], Token):
         return None
     return (states.Chance(chances[0], 1.0, span),) if isinstance(chances[0], str) else chances

@@ -1,4 +1,4 @@
-"""What the parser expected and found, in the words of the language, with a hint for the common slips."""
+"""Syntax errors: what the parser expected and found, in terms of the language, with hints for common mistakes."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _END = "$END"
 _CONTENTS = {
     "pattern": "pattern", "expression": "expression", "window": "window", "returns": "columns to return",
     "rule_items": "item of a rule", "given_argument": "argument",
-    "measure": "question to a state", "state_condition": "condition on a state",
+    "measure": "question about a state", "state_condition": "condition on a state",
     "response": "change of a state", "drift": "change of a state",
 }  # fmt: skip
 _COMPARISONS = ("=", "==", "!=", "<>", "<", "<=", ">", ">=")
 
 _STATEMENTS = ("_RULE", "_PATTERN", "_STREAM", "_CONSTRAINT", "_FACT", "_TABLE", "_HIERARCHY", "_STATE", "_ON")
 _KEYWORDS = frozenset(terminal.strip("_") for terminal in _STATEMENTS)
-# Sets of terminals that one phrase names; the first terminal of each stands only where all the others may.
+# Sets of terminals with one phrase for each; the first terminal is only accepted where all the others are.
 _EXPRESSION = (
     "SCIENTIFIC", "INTEGER", "DECIMAL", "STRING", "_TRUE", "_FALSE", "_NULL", "_TIMESTAMP", "_SAME", "_CASE", "NAME",
     "QUOTED", "MINUS", "_LPAR", "_NOT", "_P", "_E", "_MOST_LIKELY",
@@ -64,7 +64,7 @@ _GROUPS = (
 )  # fmt: skip
 _WORDS = {
     "_COMMA": "`,`", "_RPAR": "`)`", "_RSQB": "`]`", "_LPAR": "`(`", "_LSQB": "`[`", "_DOT": "`.`",
-    "_SEMICOLON": "`;`", "UNIT": "a unit of time", "STRING": "a text in single quotes",
+    "_SEMICOLON": "`;`", "UNIT": "a unit of time", "STRING": "text in single quotes",
     "COMPARISON": "a comparison", "CONCAT": "`||`", "PLUS": "`+`", "MINUS": "`-`", "_RBRACE": "`}`", "EVENTS": "EVENTS",
     "_PARTITION": "PARTITION BY", "_PATTERN": "PATTERN", "_STREAM": "STREAM", "_CONSTRAINT": "CONSTRAINT",
     "_ARROW": "`<-`", "_COLON": "`:`", "_EQUALS": "`=`", "RELATION": "a relation", "_LBRACE": "`{`",
@@ -72,7 +72,7 @@ _WORDS = {
 
 
 def explain_syntax(unexpected: UnexpectedInput, source: Source, start: str) -> QueryError:
-    """The error to raise in place of the parser's own."""
+    """The error to raise instead of the parser's exception."""
     lexemes = tuple(_lexemes(source.text))
     if not lexemes:
         return QueryError([_empty(start)], source)
@@ -94,7 +94,7 @@ def _slip(unexpected: UnexpectedInput, source: Source, start: str, lexemes: tupl
     found, *after = lexemes[len(before) :] or (None,)
     slip = Slip(source, start, _accepted(unexpected), before, found, tuple(filter(None, after)))
     if slip.in_constraint and "_LSQB" in slip.accepted:
-        # The variable and the condition that the grammar reads there are none that one may write.
+        # The grammar reads a variable and a condition there, but they are never accepted.
         return replace(slip, accepted=slip.accepted - {"NAME", "QUOTED", "_LSQB"})
     return slip
 
@@ -107,8 +107,8 @@ def _accepted(unexpected: UnexpectedInput) -> frozenset[str]:
 
 def _empty(start: str) -> Problem:
     if start == "statements":
-        return Problem("empty-query", "the text holds no query", Span(0, 0), hint="a query starts with PATTERN")
-    return Problem("empty-query", f"the text holds no {_CONTENTS[start]}", Span(0, 0))
+        return Problem("empty-query", "the text contains no query", Span(0, 0), hint="start a query with PATTERN")
+    return Problem("empty-query", f"the text contains no {_CONTENTS[start]}", Span(0, 0))
 
 
 def _unclosed_quote(slip: Slip) -> Problem | None:
@@ -116,7 +116,7 @@ def _unclosed_quote(slip: Slip) -> Problem | None:
         return None
     quote, span = slip.found.text, Span(slip.found.start, slip.found.end)
     kind = "text" if quote == "'" else "name"
-    hint = "a `'` inside a text is written `''`" if quote == "'" else "a backtick inside a name is doubled"
+    hint = "write `''` for a `'` inside text" if quote == "'" else "write a backtick inside a name twice"
     return Problem("syntax", f"the {kind} that starts here has no closing quote", span, hint=hint)
 
 
@@ -124,7 +124,7 @@ def _unexpected(slip: Slip) -> Problem:
     expectation = _expectation(slip.accepted)
     after = f" after `{shorten(slip.previous.text)}`" if slip.previous else ""
     if slip.found is None:
-        found, end = "the end of the text", slip.previous.end if slip.previous else 0
+        found, end = "end of input", slip.previous.end if slip.previous else 0
         span = Span(end, end)
     else:
         found, span = f"`{shorten(slip.found.text)}`", Span(slip.found.start, slip.found.end)
@@ -141,18 +141,18 @@ def _expectation(accepted: frozenset[str]) -> str:
     singles = [terminal for terminal in _WORDS if terminal in rest]
     keywords = sorted(rest.difference(_WORDS, {_END}))
     phrases += [_WORDS[terminal] for terminal in singles] + [terminal.strip("_") for terminal in keywords]
-    phrases += ["the end of the text"] if _END in rest else []
+    phrases += ["end of input"] if _END in rest else []
     return " or ".join(filter(None, (", ".join(phrases[:-1]), phrases[-1])))
 
 
-# Hints: each looks for one slip and gives its remedy, or nothing.
+# Hints: each function recognizes one mistake and returns its fix, or an empty text.
 
 
 def _foreign_sign(slip: Slip) -> str:
     signs = {
-        "&&": "write AND", "&": "write AND", "|": "write OR; `||` joins texts", "!": "write NOT, or `!=`",
-        "{": "parts are grouped with `(` and `)`", "~": "write NOT",
-        "``": "a name is not empty",
+        "&&": "write AND", "&": "write AND", "|": "write OR; `||` joins text", "!": "write NOT, or `!=`",
+        "{": "use `(` and `)` to group", "~": "write NOT",
+        "``": "a name must not be empty",
     }  # fmt: skip
     return signs.get(slip.word, "")
 
@@ -160,7 +160,7 @@ def _foreign_sign(slip: Slip) -> str:
 def _double_quotes(slip: Slip) -> str:
     if not slip.word.startswith('"'):
         return ""
-    return "texts stand in single quotes, and names in backticks where they need quotes"
+    return "use single quotes for text, and backticks for names"
 
 
 def _reversed_comparison(slip: Slip) -> str:
@@ -187,35 +187,35 @@ def _partition_variable(slip: Slip) -> str:
 
 def _chained_comparison(slip: Slip) -> str:
     if slip.word in _COMPARISONS and "_AND" in slip.accepted and "COMPARISON" not in slip.accepted:
-        return "comparisons do not chain: join two of them with AND"
+        return "comparisons cannot be chained: join two of them with AND"
     return ""
 
 
 def _keyword_as_name(slip: Slip) -> str:
-    # Where a value is expected, AND and OR say that their left or right side is missing.
+    # Where a value is expected, AND or OR means that an operand is missing.
     operand_missing = slip.word in ("AND", "OR") and "INTEGER" in slip.accepted
     if slip.found and is_reserved(slip.found.text) and "NAME" in slip.accepted and not operand_missing:
-        return f"{slip.word} is a keyword; as a name it stands in backticks"
+        return f"{slip.word} is a keyword; to use it as a name, put it in backticks"
     return ""
 
 
 def _not_a_statement(slip: Slip) -> str:
     if "_PATTERN" in slip.accepted and slip.found:
-        return did_you_mean(slip.found.text, _KEYWORDS) or "a query starts with PATTERN"
+        return did_you_mean(slip.found.text, _KEYWORDS) or "start a query with PATTERN"
     return ""
 
 
 def _missing_semicolon(slip: Slip) -> str:
-    # Behind a stream of a constraint, PATTERN was read as a variable.
+    # After a stream of a constraint, PATTERN was read as a variable.
     starts = {slip.word, slip.previous_word if slip.after_constraint else ""} & _KEYWORDS
-    return "statements are separated with `;`" if starts and "_SEMICOLON" in slip.accepted else ""
+    return "separate statements with `;`" if starts and "_SEMICOLON" in slip.accepted else ""
 
 
 def _named_event(slip: Slip) -> str:
     words = [lexeme.text for lexeme in (*slip.before[-3:], *([slip.found] if slip.found else []))]
     if len(words) == 4 and words[0].upper() == "PATTERN" and all(map(_is_name, words)):
         named = f"PATTERN {words[1]} ({words[2]} {words[3]})"
-        return f"the name of a query stands before parentheses, `{named}`; {_blanks(words[1:])}"
+        return f"to name the query, write `{named}`; {_blanks(words[1:])}"
     return ""
 
 
@@ -223,12 +223,12 @@ def _name_with_blanks(slip: Slip) -> str:
     words = [*slip.item_before(), *([slip.found] if slip.found else [])]
     follows_name = bool(slip.after) and _is_name(slip.after[0].text)
     if slip.after_pattern and len(words) == 3 and all(_is_name(word.text) for word in words) and not follows_name:
-        return f"{_blanks([word.text for word in words])}; items are separated with `,`"
+        return f"{_blanks([word.text for word in words])}; separate items with `,`"
     return ""
 
 
 def _blanks(words: list[str]) -> str:
-    return f"a name with blanks stands in backticks, {quote_name(' '.join(words[:-1]))} {words[-1]}"
+    return f"for a name with spaces, use backticks: {quote_name(' '.join(words[:-1]))} {words[-1]}"
 
 
 def _is_name(word: str) -> bool:
@@ -246,7 +246,7 @@ def _unclosed_bracket(slip: Slip) -> str:
 
 def _unopened_bracket(slip: Slip) -> str:
     opening = {")": "(", "]": "["}.get(slip.word)
-    return f"no `{opening}` is open here" if opening and slip.open_bracket() is None else ""
+    return f"there is no open `{opening}` here" if opening and slip.open_bracket() is None else ""
 
 
 def _surplus_comma(slip: Slip) -> str:
@@ -258,7 +258,7 @@ def _surplus_comma(slip: Slip) -> str:
 
 def _missing_comma(slip: Slip) -> str:
     if "_COMMA" in slip.accepted and slip.found and (slip.word[0].isalpha() or slip.word[0] in "_`("):
-        return "items are separated with `,`"
+        return "separate items with `,`"
     return ""
 
 
@@ -271,11 +271,11 @@ def _clause_word(slip: Slip) -> str:
 def _name_after_window(slip: Slip) -> str:
     if slip.word != "AS" or "_PARTITION" not in slip.accepted:
         return ""
-    return "WITHIN is a clause of the query here; a part with WITHIN and AS stands in parentheses"
+    return "put the part with WITHIN in parentheses before AS: here WITHIN is a clause of the query"
 
 
 def _missing_operator(slip: Slip) -> str:
-    return "conditions are joined with AND or OR" if "_OR" in slip.accepted and slip.word.isidentifier() else ""
+    return "join conditions with AND or OR" if "_OR" in slip.accepted and slip.word.isidentifier() else ""
 
 
 _HINTS: tuple[Callable[[Slip], str], ...] = (

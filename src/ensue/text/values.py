@@ -1,4 +1,4 @@
-"""Numbers, durations and timestamps: from text to exact integers, and back."""
+"""Read and render numbers, durations and timestamps, and convert parsed windows, expressions and names to nodes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ UNITS = {
     "d": "day", "day": "day", "days": "day",
     "week": "week", "weeks": "week",
 }  # fmt: skip
-"""Every spelling of a unit of time, and the unit of `NANOSECONDS_PER` that it means."""
+"""Each spelling of a unit of time, and its unit in `NANOSECONDS_PER`."""
 
 _TIMESTAMP = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})"
@@ -39,7 +39,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class LiteralError(ValueError):
-    """A literal that means no value; the problem has no place yet."""
+    """A literal without a value. Its problem has no position yet."""
 
     def __init__(self, code: str, message: str, hint: str = "") -> None:
         self.problem = Problem(code, message, hint=hint)
@@ -67,7 +67,7 @@ def read_real(text: str, negative: bool = False) -> float:
 
 
 def read_duration(amounts: list[tuple[str, str]], negative: bool = False) -> int:
-    """Nanoseconds of a sum of (number, unit).
+    """The sum of (number, unit) pairs in nanoseconds.
 
     >>> read_duration([("1", "hour"), ("30", "minutes")])
     5400000000000
@@ -80,23 +80,23 @@ def read_duration(amounts: list[tuple[str, str]], negative: bool = False) -> int
 
 
 def read_timestamp(text: str) -> tuple[int, bool]:
-    """Nanoseconds since 1970 in UTC, and whether the text names an offset.
+    """Nanoseconds since 1970 in UTC, and whether the text contains an offset.
 
     >>> read_timestamp("1970-01-01 00:00:01.5")
     (1500000000, False)
     """
     found = _TIMESTAMP.fullmatch(text)
     if found is None:
-        raise _timestamp_error(text, "is not of the form YYYY-MM-DD HH:MM:SS")
+        raise _timestamp_error(text, "does not have the form YYYY-MM-DD HH:MM:SS")
     year, month, day, hour, minute, second = (int(part or 0) for part in found.groups()[:6])
     fraction, offset = found.group(7) or "", found.group(8)
     try:
         moment = datetime(year, month, day, hour, minute, second, tzinfo=_zone(offset))
     except ValueError:
-        raise _timestamp_error(text, "is not a day and time that exists") from None
+        raise _timestamp_error(text, "is not an existing date and time") from None
     nanoseconds = (moment - _EPOCH) // timedelta(seconds=1) * 10**9 + int(fraction.ljust(9, "0"))
     if not INT64_MIN <= nanoseconds <= INT64_MAX:
-        raise _timestamp_error(text, "lies outside the years 1678 to 2261")
+        raise _timestamp_error(text, "is not between the years 1678 and 2261")
     return nanoseconds, offset is not None
 
 
@@ -118,7 +118,7 @@ def render_duration(nanoseconds: int) -> str:
 
 
 def render_timestamp(nanoseconds: int, zoned: bool) -> str:
-    """The text between the quotes of a TIMESTAMP.
+    """The quoted text of a TIMESTAMP literal.
 
     >>> render_timestamp(1_500_000_000, True)
     '1970-01-01 00:00:01.5Z'
@@ -130,14 +130,14 @@ def render_timestamp(nanoseconds: int, zoned: bool) -> str:
 
 
 def unit_hint(word: str) -> str:
-    """What to write in place of a word that is no unit of time."""
+    """A hint for an unknown unit of time."""
     if word.casefold() == "m":
         return "write `min` for minutes, `ms` for milliseconds"
     return did_you_mean(word, UNITS) or "units: ns, us, ms, second, minute, hour, day, week"
 
 
 def shorten(text: str, limit: int = 40) -> str:
-    """At most `limit` characters of a text that is cited in a message."""
+    """At most `limit` characters of a text that a message quotes."""
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
@@ -156,7 +156,7 @@ def _in_range(value: int, text: str) -> int:
         raise LiteralError(
             "number-too-large",
             f"`{shorten(text)}` does not fit into 64 bits",
-            hint=f"whole numbers, and durations in nanoseconds, go up to {INT64_MAX}",
+            hint=f"the maximum is {INT64_MAX}, for integers and for durations in nanoseconds",
         )
     return value
 
@@ -177,16 +177,16 @@ def _timestamp_error(text: str, reason: str) -> LiteralError:
     )
 
 
-# --- The rules of windows, expressions, literals and names: from what the parser read to nodes.
+# --- Parsed windows, expressions, literals and names to nodes
 
 _OPERATORS = {"==": "=", "<>": "!="}
 
 
 class ValueRules:
-    """One method for each rule of the grammar: the values of the children in, the value of the rule out.
+    """One method per rule of the grammar: it takes the values of the children and returns the value of the rule.
 
-    `negative`: a minus stands directly before what is being read. `folded`: it became part of the number. `collected`:
-    COLLECT stands before a repetition.
+    `negative`: a minus is directly before the current rule. `folded`: it became part of the number. `collected`:
+    COLLECT is before a repetition.
     """
 
     def __init__(self, source: Source) -> None:
@@ -203,22 +203,22 @@ class ValueRules:
 
     def time_window(self, span: Span, minus: Token | None, duration: expressions.Duration) -> expressions.Duration:
         if minus is not None and duration.nanoseconds:
-            self._report(span, _window_size("a window of time is not negative"))
+            self._report(span, _window_size("a window of time must not be negative"))
         return replace(duration, span=span)
 
     def ticks(self, span: Span, minus: Token | None, number: Token) -> Ticks:
         if number.type == "DECIMAL":
-            self._report(span, _window_size("a window without a unit is a whole number", "add a unit: `1.5 hours`"))
+            self._report(span, _window_size("a window without a unit must be an integer", "add a unit: `1.5 hours`"))
             return Ticks(0, span)
         count = self._integer(span, number)
         if minus is not None and count:
-            self._report(span, _window_size("a window of time is not negative"))
+            self._report(span, _window_size("a window of time must not be negative"))
         return Ticks(count, span)
 
     def events(self, span: Span, minus: Token | None, number: Token, word: Token) -> Events:
         count = self._integer(span, number)
         if minus is not None or count < 1:
-            self._report(span, _window_size("a window of events holds at least 1 event"))
+            self._report(span, _window_size("a window of events must contain at least 1 event"))
         return Events(count, span)
 
     def duration(self, span: Span, *amounts: tuple[str, str]) -> expressions.Duration:

@@ -23,6 +23,7 @@ from ensue.apps.cli.files import read_sources
 from ensue.apps.cli.program_files import choose_pattern, name_patterns
 from ensue.apps.cli.terminal import counted, messages, open_console, show
 from ensue.kernels.warm_up import warm_up
+from ensue.plan.plans import NO_LIMITS
 from ensue.programs import Program, parse
 
 # --- Generated events, patterns and timing, shared by `ensue bench` and the benchmarks
@@ -189,7 +190,7 @@ def _measure_in_process(work: Work, repeat: int) -> Speed:
     found: dict[str, pa.Table] = {}
 
     def once() -> None:
-        found.update(run(work.program, work.sources, time=work.time, type=work.type, end=work.end, limit=None))
+        found.update(run(work.sources, work.program, time=work.time, type=work.type, end=work.end, limits=NO_LIMITS))
 
     once()
     matches = sum(table.num_rows for table in found.values())
@@ -226,7 +227,7 @@ def _measure_frames(work: Work, spark: Any, folder: Path, repeat: int) -> Speed:
     frames = _frames(work.sources, spark, folder)
 
     def found() -> Any:
-        results = run(work.program, frames, time=work.time, type=work.type, end=work.end, limit=None)
+        results = run(frames, work.program, time=work.time, type=work.type, end=work.end, limits=NO_LIMITS)
         (frame,) = results.values()
         return frame
 

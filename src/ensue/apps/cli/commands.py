@@ -59,6 +59,12 @@ def _complete_pattern(context: typer.Context, incomplete: str) -> Iterator[str]:
     yield from (name for name in program.names if name.startswith(incomplete))
 
 
+def _complete_code(incomplete: str) -> Iterator[str]:
+    from ensue.apps.cli.catalogue import read_catalogue
+
+    yield from (code for code in read_catalogue() if code.startswith(incomplete))
+
+
 PatternName = Annotated[
     str | None, typer.Option(help="only this pattern or rule", show_default=False, autocompletion=_complete_pattern)
 ]
@@ -436,6 +442,27 @@ def schema() -> None:
     from ensue.apps.pipelines.definition import published_schema
 
     show(published_schema().rstrip("\n"))
+
+
+@app.command(epilog="Examples: `ensue errors open-scope`; all codes: `ensue errors`")
+def errors(
+    code: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[CODE]", help="the code of a message", show_default=False, autocompletion=_complete_code
+        ),
+    ] = None,
+    format: Annotated[
+        ProblemFormat, typer.Option(help="json: one object, or a list of all codes, on stdout")
+    ] = ProblemFormat.TEXT,
+) -> None:
+    """Explain an error code with an example and its output, or list all codes.
+
+    Exit code 0: explained; 2: unknown code.
+    """
+    from ensue.apps.cli.catalogue import run_errors
+
+    raise typer.Exit(run_errors(code, format is ProblemFormat.JSON))
 
 
 @app.command(epilog="Examples: `ensue fmt *.ensue`; in a build: `ensue fmt --check *.ensue`")

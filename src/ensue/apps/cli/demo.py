@@ -105,7 +105,7 @@ def _total(events: pa.Table, found: Findings) -> str:
 def find_in_process(program: Program, events: pa.Table) -> Findings:
     """Runs the program over all events at once, without Spark."""
     messages(f"Processing {counted(events.num_rows, 'event')} ...")
-    matches = run(program, events, time="t", type="type")
+    matches = run(events, program, time="t", type="type")
     return Findings(matches, violations(events, program, time="t", type="type"))
 
 

@@ -24,7 +24,7 @@ from ensue.apps.cli.program_files import name_patterns
 from ensue.apps.cli.terminal import UsageError, counted, messages, open_console, show
 from ensue.explanation import why_not
 from ensue.explanation.report import HtmlReport, report
-from ensue.plan.plans import DEFAULT_LIMIT
+from ensue.plan.plans import DEFAULT_LIMITS, Limits
 from ensue.programs import Program
 
 # --- `ensue detect` and `ensue violations`
@@ -52,17 +52,17 @@ def detect_in_files(
     after `until` are returned.
     """
     sources = read_sources(events, [name for name in (time, end) if name is not None])
-    most = DEFAULT_LIMIT if limit is None else limit
+    limits = DEFAULT_LIMITS if limit is None else Limits(matches=limit)
     named = read_tables(tables) if tables else None
     return run(
-        name_patterns(program),
         sources,
+        name_patterns(program),
         time=time,
         type=type,
         end=end,
         probability=probability,
         alternatives=alternatives,
-        limit=most,
+        limits=limits,
         tables=named,
         since=_moment(since),
         until=_moment(until),

@@ -202,19 +202,19 @@ def _run(program: Program, spark: Any, folder: str, expected: int, told: StopReq
     orders = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(f"{folder}/orders")
     to = {name: f"{folder}/found/{name}" for name in program.names}
     running = start(
-        program,
         orders.withWatermark("t", WATERMARK),
+        program,
         to=to,
         violations=f"{folder}/{BROKEN}",
-        checkpoint=f"{folder}/checkpoint",
+        checkpointLocation=f"{folder}/checkpoint",
         time="t",
         type="type",
-        available_now=True,
+        trigger={"availableNow": True},
         buckets=BUCKETS,
         status=False,
     )
     with running, ProgressBar(expected) as shown:
-        while not running.wait(LOOK):
+        while not running.awaitTermination(LOOK):
             if told.signal is not None:
                 raise typer.Exit(STOPPED + told.signal)
             shown.look(running.queries)

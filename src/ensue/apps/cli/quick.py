@@ -1,4 +1,4 @@
-"""A fast path for the common forms of `ensue check`, `ensue fmt` and `ensue --version`.
+"""A fast path for the common forms of `ensue check`, `ensue fmt`, `ensue errors` and `ensue --version`.
 
 The library that parses options takes longer to load than a check takes. This module parses the common forms itself and
 leaves everything else to the library: other options, help and mistakes. Both run the same commands.
@@ -21,6 +21,8 @@ def quick_command(arguments: Sequence[str]) -> Callable[[], int] | None:
     match arguments:
         case ["--version"]:
             return show_version
+        case ["errors", *rest] if len(rest) < 2 and not any(word.startswith("-") for word in rest):
+            return partial(_explain_code, rest[0] if rest else None)
         case ["check" | "fmt" as name, *rest]:
             files = [word for word in rest if not word.startswith("-") or word == "-"]
             options = [word for word in rest if word not in files]
@@ -35,6 +37,12 @@ def show_version() -> int:
 
     show(f"ensue {__version__}")
     return 0
+
+
+def _explain_code(code: str | None) -> int:
+    from ensue.apps.cli.catalogue import run_errors
+
+    return run_errors(code, as_json=False)
 
 
 def _look_at(name: str, files: Sequence[str], only_check: bool) -> int:

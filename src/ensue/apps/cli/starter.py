@@ -373,8 +373,9 @@ outputs:
 # To run it as a stream, set `mode: stream`, remove `mode: overwrite` above, set `path` to a folder of files, and add
 #   to the source:   schema: {columns}
 #                    watermark: 10 minutes
-#   to the pipeline: checkpoint: checkpoint
-#                    trigger: 10 seconds
+#   to the pipeline: checkpointLocation: checkpoint
+#                    trigger:
+#                      processingTime: 10 seconds
 """
 
 

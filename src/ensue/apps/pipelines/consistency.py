@@ -32,7 +32,7 @@ KNOWN_FORMATS = (
 NEEDS_SCHEMA = ("avro", "csv", "json", "orc", "parquet", "xml")
 """Formats that require a schema in a stream."""
 
-STREAM_ONLY = ("timed_out", "checkpoint", "trigger", "emit", "tick", "buckets")
+STREAM_ONLY = ("timed_out", "checkpointLocation", "trigger", "emit", "tick", "buckets")
 SOURCE_STREAM_ONLY = ("watermark", "watermark_column", "late")
 RESULTS = ("outputs", "timed_out", "violations", "actions")
 KAFKA_CHOICES = ("subscribe", "subscribePattern", "assign")
@@ -87,9 +87,9 @@ class _Fit:
                     yield _option(
                         f"`{key}` requires `mode: stream`", self.values.places[key], "add `mode: stream`, or remove it"
                     )
-        elif "checkpoint" not in self.values.places:
-            hint = "add `checkpoint: checkpoint`, a folder that only this pipeline uses"
-            yield _option("a stream requires `checkpoint`", self.values.places["mode"], hint)
+        elif "checkpointLocation" not in self.values.places:
+            hint = "add `checkpointLocation: checkpoint`, a folder that only this pipeline uses"
+            yield _option("a stream requires `checkpointLocation`", self.values.places["mode"], hint)
 
     def _sources(self) -> Iterator[Problem]:
         sources = [item for item in _list(self.values, "sources") if isinstance(item, CheckedMapping)]

@@ -27,7 +27,9 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """`true` or `false`."""
+    """`true` or `false`; with `only`, only `true`."""
+
+    only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +148,13 @@ SPARK = Record(
         Key("config", Settings(), "Spark settings"),
     ),
 )
-TRIGGER = TextOf(
-    pattern=rf"available-now|once|{LENGTH.pattern}",
-    expected="`available-now`, `once` or a duration such as `10 seconds`",
+TRIGGER = Record(
+    "a trigger",
+    (
+        Key("processingTime", LENGTH, "the time between the starts of two micro-batches, such as `10 seconds`"),
+        Key("availableNow", Flag(only=True), "true to process all available rows, then stop"),
+    ),
+    one_of=("processingTime", "availableNow"),
 )
 PIPELINE = Record(
     "the pipeline",
@@ -168,8 +174,8 @@ PIPELINE = Record(
         Key("violations", OUTPUT, "the output for traces that break a constraint of the program"),
         Key("actions", MapOf(ACTION, "actions of ON statements"), "the receivers of the actions in ON statements"),
         Key("delivery", DELIVERY, "how calls of actions and webhooks are delivered"),
-        Key("checkpoint", PATH, "the folder for the progress and state of a stream"),
-        Key("trigger", TRIGGER, "when a stream runs a micro-batch (default: as soon as rows arrive)"),
+        Key("checkpointLocation", PATH, "the folder for the progress and state of a stream"),
+        Key("trigger", TRIGGER, "when a stream runs a micro-batch, in Spark's words (default: as soon as rows arrive)"),
         Key("limit", Number(0), "the maximum number of matches of a pattern (default: 10 million)"),
         Key("match_id", Flag(), "whether outputs start with an id that is the same in every run (default: false)"),
         Key(
@@ -210,7 +216,8 @@ def _schema(shape: Shape) -> dict[str, Any]:
             number = {"type": "integer", "minimum": shape.least}
             return {"anyOf": [number, {"type": "string", "pattern": f"^{VARIABLE}$"}]}
         case Flag():
-            return {"anyOf": [{"type": "boolean"}, {"type": "string", "pattern": f"^{VARIABLE}$"}]}
+            flag = {"const": True} if shape.only else {"type": "boolean"}
+            return {"anyOf": [flag, {"type": "string", "pattern": f"^{VARIABLE}$"}]}
         case Settings():
             return {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}
         case ListOf(item):

@@ -23,8 +23,8 @@ def described(pipeline: model.Pipeline) -> dict[str, Any]:
         "violations": None if pipeline.violations is None else _sink(pipeline.violations),
         "actions": _sinks(pipeline.actions),
         "delivery": _delivery(pipeline.delivery) if pipeline.calls else None,
-        "checkpoint": _raw(pipeline.checkpoint),
-        "trigger": _raw(pipeline.trigger),
+        "checkpointLocation": _raw(pipeline.checkpoint),
+        "trigger": _shown(pipeline.trigger),
         "spark": _session(pipeline.session),
         "variables": list(pipeline.variables),
         "explain": _explained(pipeline),
@@ -49,8 +49,8 @@ def describe(pipeline: model.Pipeline) -> str:
         lines += [
             "",
             "STREAM",
-            f"  checkpoint: {plan['checkpoint']}",
-            f"  trigger: {plan['trigger'] or 'as soon as rows arrive'}",
+            f"  checkpointLocation: {plan['checkpointLocation']}",
+            f"  trigger: {_pairs(plan['trigger']) or 'as soon as rows arrive'}",
         ]
     if any(plan["spark"].values()):
         lines += ["", "SPARK", f"  {_line(plan['spark'])}"]
@@ -61,6 +61,10 @@ def describe(pipeline: model.Pipeline) -> str:
 
 def _title(key: str) -> str:
     return key.upper().replace("_", " ")
+
+
+def _pairs(given: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}: {text}" for name, text in given.items())
 
 
 def _indented(text: str) -> list[str]:

@@ -110,7 +110,8 @@ class Pipeline:
     actions: Mapping[str, Sink]
     delivery: Delivery
     checkpoint: FileValue | None
-    trigger: FileValue | None
+    trigger: Options
+    """Spark's word for when micro-batches start, and its value."""
     limit: int | None
     match_id: bool
     emit: str | None

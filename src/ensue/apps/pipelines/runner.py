@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from ensue.actions import act, spark_sink, webhook
-from ensue.actions.bindings import courier_of
+from ensue.actions.bindings import Delivery, courier_of
 from ensue.actions.delivery import Courier, Deliveries, Route
 from ensue.actions.receivers import ACTION, ID, RESERVED
 from ensue.api import run, violations
@@ -28,6 +28,7 @@ from ensue.apps.pipelines.model import (
 from ensue.apps.pipelines.yaml_tree import FileValue, redact
 from ensue.errors import CodedError, Problem, QueryError
 from ensue.explanation.report import HtmlReport, report
+from ensue.plan.plans import Limits
 from ensue.streams import start
 
 # --- The Spark session and its packages
@@ -201,14 +202,14 @@ class _Job:
             columns = {key: reading[key] for key in ("time", "type") if key in reading}
             total = _sum(total, self._write("violations", own.violations, violations(events, own.program, **columns)))
         if own.outputs:
-            found = run(own.program, events, match_id=self._needs_ids, **reading)
+            found = run(events, own.program, match_id=self._needs_ids, **reading)
             try:
                 for name, sink in own.outputs.items():
                     total = _sum(total, self._write(name, sink, found[name]))
             finally:
                 found.release()
         if own.actions:
-            total = _sum(total, act(own.program, events, self._receivers(), **reading, **self._delivery_options()))
+            total = _sum(total, act(events, own.program, self._receivers(), delivery=self._delivery(), **reading))
         return Ran(deliveries=total)
 
     def report(self, title: str, most_keys: int) -> HtmlReport:
@@ -252,7 +253,7 @@ class _Job:
             rows = violations(events, own.program, **columns, **states)
             yield partial(self._start_frame, rows, "violations", own.violations, f"{place}/violations")
         if self._finds_results:
-            options = {**reading, **states, **self._others(sources), "checkpoint": f"{place}/program"}
+            options = {**reading, **states, **self._others(sources), "checkpointLocation": f"{place}/program"}
             yield partial(self._start_program, events, {**options, "upgrade": upgrade, "emit": own.emit or "complete"})
 
     @property
@@ -264,13 +265,17 @@ class _Job:
     def _start_program(self, events: Any, options: dict[str, Any]) -> Any:
         """Starts one stream for results, partial matches, late rows, violations and calls of actions."""
         own = self.pipeline
-        trigger = _value(own.trigger)
-        options |= {"available_now": True} if trigger in ("available-now", "once") else {"every": trigger}
+        options["trigger"] = self._trigger()
         if own.outputs or own.timed_out or not own.actions:
             options["to"] = {name: self._stream_sink(name, own.outputs.get(name)) for name in own.program.names}
         if own.actions:
-            return act(own.program, events, self._receivers(), **options, **self._delivery_options())
-        return start(own.program, events, match_id=self._needs_ids, **options)
+            return act(events, own.program, self._receivers(), delivery=self._delivery(), **options)
+        return start(events, own.program, match_id=self._needs_ids, **options)
+
+    def _trigger(self) -> dict[str, Any] | None:
+        """The trigger as `ensue.start` takes it."""
+        given = values_of(self.pipeline.trigger)
+        return {"availableNow": True} if "availableNow" in given else given or None
 
     def _others(self, sources: list[_Source]) -> dict[str, Any]:
         """Returns the sinks of late rows, partial matches and violations."""
@@ -289,10 +294,7 @@ class _Job:
     def _start_frame(self, rows: Any, name: str, sink: Sink, checkpoint: str) -> Any:
         from ensue.runtimes.spark.connectors import start_frame
 
-        trigger = _value(self.pipeline.trigger)
-        once = trigger in ("available-now", "once")
-        paced = {"availableNow": True} if once else {"processingTime": trigger} if trigger else {}
-        return start_frame(rows, self._stream_sink(name, sink), checkpoint, paced)
+        return start_frame(rows, self._stream_sink(name, sink), checkpoint, self._trigger() or {})
 
     def _stream_sink(self, name: str, sink: Sink | None) -> Callable[[Any, int], None]:
         from ensue.runtimes.spark.connectors import MicroBatchSink
@@ -362,7 +364,7 @@ class _Job:
         )
 
     def _reading(self) -> dict[str, Any]:
-        """Returns the arguments of `ensue.run`, `ensue.start` and `ensue.act` that describe the events."""
+        """Returns the arguments of `ensue.run`, `ensue.start` and `ensue.actions.act` that describe the events."""
         from ensue.runtimes.spark.connectors import read_frame
 
         sources = self.pipeline.sources
@@ -370,7 +372,7 @@ class _Job:
             name: read_frame(self.spark, self._reading_of(table), streaming=False)
             for name, table in self.pipeline.tables.items()
         }
-        common = {"limit": self.pipeline.limit, "tables": tables or None}
+        common = {"limits": Limits(matches=self.pipeline.limit), "tables": tables or None}
         first = sources[0]
         if first.stream is None:
             return {"time": first.time.value, "type": _value(first.type), "end": _value(first.end), **common}
@@ -381,18 +383,12 @@ class _Job:
     def _receivers(self) -> dict[str, Any]:
         return {name: _receiver(sink) for name, sink in self.pipeline.actions.items()}
 
-    def _delivery_options(self) -> dict[str, Any]:
+    def _delivery(self) -> Delivery:
         own = self.pipeline.delivery
-        return {
-            "retries": own.retries,
-            "backoff": own.backoff,
-            "patience": own.patience,
-            "dead_letters": _value(own.dead_letters),
-            "delivered": _value(own.journal),
-        }
+        return Delivery(own.retries, own.backoff, own.patience, _value(own.dead_letters), _value(own.journal))
 
     def _courier(self, name: str, sink: WebhookSink) -> RowCourier:
-        return RowCourier(name, _receiver(sink), self._delivery_options())
+        return RowCourier(name, _receiver(sink), self._delivery())
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,12 +407,12 @@ class RowCourier:
 
     name: str
     receiver: Any
-    options: Mapping[str, Any]
+    delivery: Delivery
 
     def deliver(self, rows: pa.Table) -> Deliveries:
         calls = row_calls(rows, self.name)
         parameters = tuple(calls.column_names[2:])
-        courier: Courier = courier_of([Route(self.name, parameters, self.receiver)], **self.options)
+        courier: Courier = courier_of([Route(self.name, parameters, self.receiver)], self.delivery)
         return courier.deliver([calls])
 
 
@@ -459,7 +455,7 @@ def _wait(running: list[Any], stop: Callable[[], bool]) -> bool:
     """Waits until all streams have ended. Returns False if a request stopped it before."""
     while not stop():
         # Wait for each, so that the error of one stream is raised while the others are running.
-        ended = [query.wait(PAUSE) for query in running]
+        ended = [query.awaitTermination(PAUSE) for query in running]
         if all(ended):
             return True
     return False

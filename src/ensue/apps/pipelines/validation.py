@@ -193,7 +193,7 @@ def _fits(value: str, shape: definition.TextOf) -> bool:
 
 def _fits_plain(value: str, shape: definition.Number | definition.Flag) -> bool:
     if isinstance(shape, definition.Flag):
-        return value in ("true", "false")
+        return value == "true" or (value == "false" and not shape.only)
     return re.fullmatch("[0-9]+", value) is not None and int(value) >= shape.least
 
 
@@ -207,7 +207,7 @@ def _described(shape: definition.Shape) -> str:
         case definition.Number():
             return f"an integer of at least {shape.least}"
         case definition.Flag():
-            return "`true` or `false`"
+            return "`true`" if shape.only else "`true` or `false`"
         case definition.ListOf():
             return "a list"
         case definition.Record(short=definition.TextOf() as short):
@@ -223,8 +223,12 @@ def _advice(shape: definition.Shape) -> str:
             return "put it in quotes"
         case definition.TextOf(choices=()):
             return f"write {shape.expected}"
+        case definition.Flag(only=True):
+            return "write `true`, or leave it out"
         case definition.TextOf() | definition.Flag():
             return "write one of these values"
+        case definition.Record(short=None, one_of=(_, *_) as names):
+            return f"write a mapping with {' or '.join(f'`{name}`' for name in names)}"
         case definition.Number():
             return "write an integer without a unit"
         case definition.ListOf():

@@ -1,4 +1,4 @@
-"""A run as one HTML page: what happened to each key, what was found and why, the patterns and how they ran."""
+"""A run as one HTML page: the timeline of each key, the matches and their proofs, the patterns and their plans."""
 
 from ensue.explanation.report.page import HtmlReport, report
 

@@ -1,4 +1,4 @@
-"""Everything that a page says about a run, as one value that JSON can hold."""
+"""The content of a page as one value of JSON types."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ensue.explanation.report.lanes import (
     Int64s,
     Key,
     LaneGroup,
-    Limits,
+    PageLimits,
     ResultMatches,
     choose_keys,
     group_lanes,
@@ -36,15 +36,16 @@ from ensue.plan.picture import drawings
 from ensue.plan.program_plans import Columns, FixedTables, plan_queries
 from ensue.plan.states import refuse_questions
 from ensue.programs import Program
+from ensue.runtimes.tables import DescribedEvents
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What there is in all, where a page is made of a part of it that was chosen elsewhere, such as by Spark.
+    """The total counts, if the page shows only a sample selected elsewhere, for example by Spark.
 
-    `rows` and `streams` are rows in all and by stream, `keys` by columns, and so are the keys that are `shown`. By
-    pattern there are `matches`, how many of them end in each step of time, and those that may be shown, by their keys,
-    starts and ends.
+    `rows` and `streams` count all rows and the rows of each stream; `keys` counts keys by their columns, and `shown`
+    are the keys on the page. For each pattern there are the number of `matches`, how many of them end in each step of
+    time, and the matches that may be shown, by key, start and end.
     """
 
     rows: int
@@ -60,17 +61,17 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Puts together what a page says. `explained` are the statements of the program by name, as they are written."""
+    """Builds the content of a page. `explained` are the statements of the program by name, as written."""
 
     loaded: LoadedProgram
     found: Sequence[ResultMatches]
     explained: Sequence[tuple[str, Explanation]]
-    limits: Limits
+    limits: PageLimits
     title: str
     counts: Counts | None = None
 
     def collected(self) -> dict[str, Any]:
-        """All of it: lanes, events, matches with their proofs, patterns with their plans, and what was left out."""
+        """Return the whole content: lanes, events, matches with proofs, patterns with plans, and what was omitted."""
         chosen = None if self.counts is None else self.counts.shown
         groups = group_lanes(self.found, self.loaded, self.limits.keys, chosen)
         marks = Marks(self.loaded)
@@ -102,7 +103,7 @@ class Facts:
             "leftOut": [*self._left_out(groups, lanes, events, len(shown.matches))],
         }
 
-    # -- time ----------------------------------------------------------------------------------------------------------
+    # --- time
 
     @property
     def _time_type(self) -> pa.DataType:
@@ -113,7 +114,7 @@ class Facts:
         return [source for source in self.loaded.sources if not source.input.derived]
 
     def _range(self) -> tuple[int | None, int | None]:
-        """The first start and the last end of all events."""
+        """Return the first start and the last end of all events."""
         if self.counts is not None:
             return self.counts.first, self.counts.last
         valid = [slice(None) if source.valid is None else source.valid for source in self._given]
@@ -137,7 +138,7 @@ class Facts:
             "words": words[0] if first == last else " to ".join(words),
         }
 
-    # -- patterns and streams ------------------------------------------------------------------------------------------
+    # --- patterns and streams
 
     def _pattern(self, one: ResultMatches, first: int | None, last: int | None) -> dict[str, Any]:
         count = len(one) if self.counts is None else self.counts.matches[one.name]
@@ -160,12 +161,12 @@ class Facts:
             "keys": list(one.keys),
             "count": count,
             "bars": bars,
-            # On Spark only a part of the events has come into this process, which says nothing about all of them.
+            # With Spark, this process has only a sample of the events, so its counts do not cover all events.
             "read": read if self.counts is None else [],
         }
 
     def _streams(self, groups: Sequence[LaneGroup], events: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """The streams that the program looks at, and those of events that are shown beside, with their rows."""
+        """Describe the streams that the program uses, and other streams whose events are shown, with row counts."""
         known = {name for group in groups for name in group.streams if not isinstance(name, AnyEvent)}
         derived = {in_words(derivation.name) for derivation in self.loaded.planned.derivations}
         inner = {
@@ -173,7 +174,7 @@ class Facts:
         }
         shown = {str(event["stream"]) for event in events} - inner
         names = sorted({str(name) for name in known if isinstance(name, str)} | shown)
-        # Spark counts the events of heads as matches, those of other declared streams it hands on uncounted.
+        # Spark counts the events of heads as matches; it does not count those of other declared streams.
         rows = self._rows() if self.counts is None else {**self.counts.matches, **self.counts.streams}
         unknown = None if self.counts is not None else 0
         return [
@@ -192,7 +193,7 @@ class Facts:
                 rows |= dict(zip(map(str, counts.field(0).to_pylist()), counts.field(1).to_pylist(), strict=True))
         return rows
 
-    # -- what was left out ---------------------------------------------------------------------------------------------
+    # --- what was omitted
 
     def _left_out(
         self, groups: Sequence[LaneGroup], lanes: Sequence[Mapping[str, Any]], events: Sequence[Any], matches: int
@@ -200,7 +201,7 @@ class Facts:
         for group in groups:
             total = group.total if self.counts is None else self.counts.keys.get(group.keys, group.total)
             if group.keys and total > len(group.shown):
-                yield f"{len(group.shown):,} of {counted(total, 'key', 'keys')} of {', '.join(group.keys)}"
+                yield f"{len(group.shown):,} of {counted(total, 'key', 'keys')} ({', '.join(group.keys)})"
         in_lanes = sum(int(lane["events"]) for lane in lanes)
         drawn = sum(len(event["lanes"]) for event in events)
         if in_lanes > drawn:
@@ -211,7 +212,7 @@ class Facts:
 
 
 def step_of(first: int, last: int) -> int:
-    """The length of one of `BINS` parts of the time between two moments.
+    """Return the length of each of `BINS` equal parts of the time between two times.
 
     >>> step_of(0, 119), step_of(0, 120), step_of(7, 7)
     (2, 3, 1)
@@ -220,7 +221,7 @@ def step_of(first: int, last: int) -> int:
 
 
 def bars_of(times: Int64s, first: int, last: int) -> list[int]:
-    """How many times lie in each part of an interval; what lies outside counts at its edge.
+    """Count the times in each part of an interval; times outside count in the first or last part.
 
     >>> sum(bars_of(np.array([0, 5, 99, 200]), 0, 99))
     4
@@ -240,12 +241,12 @@ def _statement(name: str, entry: Explanation) -> dict[str, Any]:
     }
 
 
-# --- A program over Spark DataFrames: Spark finds and counts the matches, a few keys come into this process.
+# --- Spark: find and count the matches there, collect a sample of the keys
 
 
 @dataclass(frozen=True, slots=True)
 class FrameRequest:
-    """The DataFrames and the program; `options` are those that `ensue.run` takes besides."""
+    """The DataFrames and the program; `options` are the other arguments of `ensue.run`."""
 
     events: Any
     written: CheckedProgram
@@ -253,10 +254,11 @@ class FrameRequest:
     columns: Columns
     fixed: FixedTables
     options: Mapping[str, Any]
+    offered: Mapping[str, Any] | None = None
 
 
-def sample(asked: FrameRequest, limits: Limits) -> tuple[Any, Counts]:
-    """The events of the keys that are shown as Arrow tables, and what there is in all."""
+def sample(asked: FrameRequest, limits: PageLimits) -> tuple[Any, Counts]:
+    """Collect the events of the keys on the page as Arrow tables; also return the total counts."""
     from ensue.runtimes.spark.frames import empty_tables, refuse_stream
     from ensue.runtimes.spark.sample import Sampler, found_frame
 
@@ -265,19 +267,13 @@ def sample(asked: FrameRequest, limits: Limits) -> tuple[Any, Counts]:
     refuse_questions(
         asked.statements,
         "needs all events of the state, but a report on a DataFrame reads only the keys that it shows",
-        "add the answer as a column with `ensue.track` first, and use that column in the pattern",
+        "add the answer as a column with `ensue.beliefs.track` first, and use that column in the pattern",
     )
     planned = plan_queries(empty_tables(asked.events), asked.statements, asked.columns, True, asked.fixed)
     heads = {made.name: keys_of_head(made) for made in planned.derivations if made.name in asked.written.heads}
     columns = asked.columns
-    results = run(
-        Program(_without_returns(asked.written)),
-        asked.events,
-        time=columns.time,
-        type=columns.type,
-        end=columns.end,
-        **asked.options,
-    )
+    source = DescribedEvents(asked.events, columns, offered=asked.offered)
+    results = run(source, Program(_without_returns(asked.written)), **asked.options)
     plans = zip(results.items(), planned.plans, strict=True)
     found = [
         found_frame(name, heads.get(name, plan.query.partition_by), name in heads, frame)
@@ -292,13 +288,13 @@ def sample(asked: FrameRequest, limits: Limits) -> tuple[Any, Counts]:
 
 
 def _without_returns(statements: CheckedProgram) -> CheckedProgram:
-    """The statements with results that show their keys and times."""
+    """Return the statements with results that have their keys and times."""
     shown = (node if node.declares else replace(node, returns=()) for node in statements.statements)
     return replace(statements, statements=tuple(shown))
 
 
 def _streams(statements: LoweredProgram) -> Sequence[str] | None:
-    """The streams that the program looks at; None: all."""
+    """Return the streams that the program uses; None for all."""
     declared = declarations(statements.statements)
     streams = [name for name in streams_of(statements.statements) if name not in declared]
     constrained = [name for entry in statements.constraints for name in entry.constraint.streams]
@@ -309,7 +305,7 @@ def _streams(statements: LoweredProgram) -> Sequence[str] | None:
     return list(dict.fromkeys((*named, *constrained)))
 
 
-def _sampled(sampler: Any, limits: Limits) -> tuple[Any, Counts]:
+def _sampled(sampler: Any, limits: PageLimits) -> tuple[Any, Counts]:
     rows, streams, first, last = sampler.rows()
     step = 1 if first is None or last is None else step_of(first, last)
     bars = {one.name: sampler.bars(one, first or 0, step, BINS) for one in sampler.found}

@@ -1,4 +1,4 @@
-"""Which keys a page shows, each in a lane: those with matches first, of every pattern in turn."""
+"""The keys that a page shows, one lane for each: keys with matches first, taken from every pattern in turn."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ from ensue.plan.derivations import Derivation
 from ensue.plan.outputs import OutputSchema
 from ensue.plan.plans import Options, QueryPlan
 
-# --- How much of a run a page shows.
+# --- limits of a page
 
 MOST_FIELDS = 30
-"""Columns of an event or of a match that are shown."""
+"""The maximum number of columns to show for an event or a match."""
 MOST_LETTERS = 160
-"""Letters of a value that are shown."""
+"""The maximum number of characters to show for a value."""
 MOST_PARTS = 60
-"""Parts of a proof, such as the events of a list, that are shown below one another."""
+"""The maximum number of parts to show at one level of a proof, such as the events of a list."""
 MOST_ROWS_WITH_IDS = 500_000
-"""Rows of the tables up to which matches have their ids: these take a hash of every event."""
+"""Up to this number of rows, matches have ids; an id requires a hash of every event."""
 BINS = 60
-"""Bars of the matches over time."""
+"""The number of bars in the histogram of matches over time."""
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """How many keys, events and matches are shown, over all patterns."""
+class PageLimits:
+    """The maximum number of keys, events and matches to show, over all patterns."""
 
     keys: int
     events: int
@@ -57,14 +57,14 @@ class Limits:
     def __post_init__(self) -> None:
         for name, value in (("most_keys", self.keys), ("most_events", self.events), ("most_matches", self.matches)):
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise LimitError("limit-type", f"`{name}` is a number of at least 1, not {value!r}")
+                raise LimitError("limit-type", f"`{name}` must be an integer of at least 1, found {value!r}")
 
 
-# --- Values of events, matches and proofs as JSON can hold them, cut where they are long.
+# --- values as JSON, shortened if they are long
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON holds it; what JSON does not know, and what is long, as text.
+    """Convert a value to JSON; long values and types that JSON does not have become text.
 
     >>> plain({"at": float("nan"), "parts": [b"ab", None, True]})
     {'at': 'NaN', 'parts': ['0x6162', None, True]}
@@ -85,12 +85,12 @@ def plain(value: Any) -> Any:
 
 
 def cut(text: str, most: int = MOST_LETTERS) -> str:
-    """The text, or its beginning with dots."""
+    """Shorten a text and mark the cut with dots."""
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def on_axis(ticks: int, time_type: pa.DataType) -> float | int:
-    """A time as the page draws it: milliseconds since 1970, or the number.
+    """Convert a time for the page: milliseconds since 1970, or the integer itself.
 
     >>> on_axis(1_500_250, pa.timestamp("us")), on_axis(7, pa.int64())
     (1500.25, 7)
@@ -102,7 +102,7 @@ def on_axis(ticks: int, time_type: pa.DataType) -> float | int:
 
 
 def proof_tree(proof: Proof, events: list[int]) -> dict[str, Any]:
-    """A proof as nested dictionaries; `events` are the numbers of its events, in the order in which it names them."""
+    """Convert a proof to nested dictionaries; `events` are the numbers of its events, in the order of the proof."""
     tree: dict[str, Any] = {"kind": proof.kind, "text": cut(proof.text, 4 * MOST_LETTERS)}
     if proof.kind == "event":
         tree["event"] = events.pop(0)
@@ -114,7 +114,7 @@ def proof_tree(proof: Proof, events: list[int]) -> dict[str, Any]:
     return tree
 
 
-# --- The matches of each pattern and head of a run, as the engine has found them.
+# --- matches of each pattern and head
 
 Int64s = npt.NDArray[np.int64]
 MATCH_ID = "match_id"
@@ -122,7 +122,7 @@ MATCH_ID = "match_id"
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What was read for a variable: its stream, how many events that has, and how many can be bound by themselves."""
+    """The events read for a variable: its stream, its number of events, and how many of them meet its predicates."""
 
     stream: Stream
     variable: str
@@ -132,9 +132,9 @@ class Read:
 
 @dataclass
 class ResultMatches:
-    """The matches of one result. `keys` are the columns that say to which lane a match belongs.
+    """The matches of one result. `keys` are the columns that determine the lane of a match.
 
-    Where the user gave no name (`is_named`), the ids of matches are not those that other calls give.
+    If the user gave the pattern no name (`is_named` is false), the match ids differ from those of other calls.
     """
 
     name: str
@@ -157,7 +157,7 @@ class ResultMatches:
 
     @cached_property
     def completions(self) -> Int64s:
-        """When each match was certain."""
+        """The completion time of each match."""
         return _joined([completion_times(chunk, self.plan) for chunk in self.chunks])
 
     @cached_property
@@ -174,14 +174,14 @@ class ResultMatches:
         return int(self.offsets[-1])
 
     def one(self, number: int) -> MatchChunk:
-        """A match by its number, as a chunk of its own."""
+        """Return a match by its number, as a chunk of one row."""
         place = int(np.searchsorted(self.offsets, number, side="right")) - 1
         chunk = self.chunks[place]
         return replace(chunk, rows=chunk.rows.take(np.array([number - self.offsets[place]], np.int32)))
 
 
 def one_array(parts: Sequence[pa.Array]) -> pa.Array:
-    """The parts one after the other, in a type that holds all of them."""
+    """Concatenate arrays in a type that holds all of them."""
     kinds = [part.type for part in parts]
     kind = kinds[0] if len({*kinds}) == 1 else common_type(kinds) or pa.string()
     return pa.concat_arrays([part.cast(kind) for part in parts])
@@ -202,7 +202,7 @@ def _key_of(chunk: MatchChunk, name: str) -> pa.Array:
 def find_all(
     loaded: LoadedProgram, names: Mapping[str, bool], heads: Sequence[str]
 ) -> tuple[LoadedProgram, list[ResultMatches]]:
-    """Runs a program: its events, and the matches of every result in order; `names` say whether they are the user's."""
+    """Run a program; return its events and the matches of every result. `names` say whether the user gave the name."""
     derived = {derivation.name: derivation for derivation in loaded.planned.derivations}
     step = loaded.run(_collected)
     found = []
@@ -218,7 +218,7 @@ def find_all(
 def _collected(
     member: Member, watched: WatchedEvents, chunks: Iterator[MatchChunk], options: Options
 ) -> tuple[list[MatchChunk], tuple[Read, ...]]:
-    """The matches of a result as they are, and what was read for it."""
+    """Return the matches of a result and the counts of events read for it."""
     found: list[MatchChunk] = []
     count = 0
     with citing(member.plan.source):
@@ -231,7 +231,7 @@ def _collected(
 
 
 def _read(plan: QueryPlan, watched: WatchedEvents) -> tuple[Read, ...]:
-    """What was read for each variable, for those of forbidden and listed events as well; rounds of one only once."""
+    """Count the events read for each variable, including forbidden and listed events; count rounds only once."""
     store, found = watched.store, watched.completing
     read = {}
     for graph in plan.graphs:
@@ -244,7 +244,7 @@ def _read(plan: QueryPlan, watched: WatchedEvents) -> tuple[Read, ...]:
 
 
 def keys_of_head(derivation: Derivation) -> tuple[str, ...]:
-    """The columns of a head by which all of its rules keep events apart."""
+    """Return the columns of a head that are part of the key in all of its rules."""
     ways = [way.plan.query.partition_by for way in derivation.ways]
     return tuple(key for key in ways[0] if key in derivation.used and all(key in other for other in ways))
 
@@ -252,15 +252,15 @@ def keys_of_head(derivation: Derivation) -> tuple[str, ...]:
 # --- lanes
 
 Lanes = npt.NDArray[np.int64]
-"""The lane of each row, -1 where it is in none."""
+"""The lane of each row, -1 if it is in none."""
 Key = tuple[Any, ...]
 
 
 @dataclass
 class LaneGroup:
-    """The lanes of the patterns with the same key columns; without such columns one lane with everything.
+    """The lanes of the patterns with the same key columns; a single lane with all events if there are no key columns.
 
-    `total` is how many keys there are in the data, `first` the number of the first lane on the page.
+    `total` is the number of keys in the data, `first` the number of the first lane on the page.
     """
 
     keys: tuple[str, ...]
@@ -272,7 +272,7 @@ class LaneGroup:
     first: int = 0
 
     def lanes(self, columns: Sequence[pa.Array], length: int) -> Lanes:
-        """The lane of each row of these key columns."""
+        """Return the lane of each row of these key columns."""
         if not self.keys:
             return np.full(length, self.first, np.int64)
         if not self.shown:
@@ -300,7 +300,7 @@ class LaneGroup:
             yield str(plain(key[0])) if len(key) == 1 else key_in_words(dict(zip(self.keys, key, strict=True)))
 
     def rows_of(self, source: EventSource) -> tuple[Int64s, Lanes]:
-        """The rows of a table that stand in a lane of the group, and which."""
+        """Return the rows of a table that are in a lane of the group, and their lanes."""
         table = source.input.table
         wanted = self._takes_part(source)
         if not wanted.any() or not {*self.keys} <= {*table.column_names}:
@@ -310,7 +310,7 @@ class LaneGroup:
         return rows, lanes[rows]
 
     def _takes_part(self, source: EventSource) -> Mask:
-        """The rows whose streams the patterns of the group look at."""
+        """Return which rows belong to streams that the patterns of the group use."""
         item, count = source.input, source.input.table.num_rows
         nothing = np.zeros(count, bool)
         if item.stream is not None:
@@ -325,7 +325,7 @@ class LaneGroup:
         return wanted if source.valid is None else wanted & source.valid
 
     def keys_of(self, source: EventSource) -> tuple[list[pa.Array], Int64s] | None:
-        """The keys of the rows of a table that take part, column by column, and their starts; None without keys."""
+        """Return the keys of the used rows of a table, column by column, and their starts; None without keys."""
         if not {*self.keys} <= {*source.input.table.column_names}:
             return None
         mask = self._takes_part(source)
@@ -338,7 +338,7 @@ def group_lanes(
     most: int,
     chosen: Mapping[tuple[str, ...], Sequence[Key]] | None = None,
 ) -> list[LaneGroup]:
-    """The lanes of all patterns, by their key columns; `chosen` are the keys, if they are chosen already."""
+    """Create the lanes of all patterns, by their key columns; `chosen` are the keys, if they were already selected."""
     derived: dict[Stream, Derivation] = {derivation.name: derivation for derivation in loaded.planned.derivations}
     together: dict[tuple[str, ...], list[ResultMatches]] = {}
     for one in found:
@@ -360,7 +360,7 @@ def group_lanes(
 
 
 def _streams_below(streams: Sequence[Stream], derived: Mapping[Stream, Derivation]) -> set[Stream]:
-    """The streams, and those that the declared ones among them are made of."""
+    """Return the streams, and the streams from which the declared ones are derived."""
     found: set[Stream] = set()
     waiting = list(streams)
     while waiting:
@@ -385,7 +385,7 @@ def _choose(group: LaneGroup, loaded: LoadedProgram, most: int) -> None:
 
 
 def choose_keys(matched: Sequence[Sequence[Key]], others: Sequence[Key], most: int) -> list[Key]:
-    """Keys with matches, of each pattern in turn, then others.
+    """Select keys with matches, from each pattern in turn, then other keys.
 
     >>> choose_keys([[(1,), (2,), (3,)], [(9,)]], [(1,), (7,)], 5)
     [(1,), (9,), (2,), (3,), (7,)]
@@ -395,9 +395,9 @@ def choose_keys(matched: Sequence[Sequence[Key]], others: Sequence[Key], most: i
 
 
 def first_keys(columns: Sequence[pa.Array], order: Int64s, most: int) -> tuple[list[Key], int]:
-    """The different keys, those of the least `order` first, `most` of them, and how many there are in all.
+    """Return the first `most` distinct keys in the order of `order`, and the number of all keys.
 
-    Rows without a key have none.
+    Rows without a key are ignored.
 
     >>> first_keys([pa.array(["x", "y", None, "x"])], np.array([3, 2, 1, 0]), 1)
     ([('x',)], 2)
@@ -405,7 +405,7 @@ def first_keys(columns: Sequence[pa.Array], order: Int64s, most: int) -> tuple[l
     codes, count = _codes(columns)
     by_order = np.argsort(order, kind="stable")[::-1]
     by_order = by_order[codes[by_order] >= 0]
-    # Of several assignments to one place the last one stays: the row that comes first.
+    # If several assignments have the same target, the last one wins: the first row.
     first = np.full(count, -1, np.int64)
     first[codes[by_order]] = by_order
     present = first[first >= 0]
@@ -414,7 +414,7 @@ def first_keys(columns: Sequence[pa.Array], order: Int64s, most: int) -> tuple[l
 
 
 def _codes(columns: Sequence[pa.Array]) -> tuple[Int64s, int]:
-    """A number for each row, equal for equal keys, -1 where a part of the key is missing; all are below the other."""
+    """Number the rows so that equal keys have equal numbers below the returned count; -1 if part of the key is null."""
     codes, count = np.zeros(len(columns[0]), np.int64), 1
     missing = np.zeros(len(codes), bool)
     for column in columns:

@@ -1,4 +1,4 @@
-"""The events of a page, each once, in the lanes of its keys."""
+"""The events and matches that a page shows, in the lanes of their keys."""
 
 from __future__ import annotations
 
@@ -32,15 +32,16 @@ from ensue.plan.requirements import column_in_words
 
 @dataclass
 class Marks:
-    """Events by table and row, numbered as they are first asked for, with the lanes that they stand in."""
+    """Events by table and row, numbered in the order of first use, with their lanes."""
 
     loaded: LoadedProgram
     numbers: dict[tuple[int, int], int] = field(default_factory=dict)
     lanes: list[set[int]] = field(default_factory=list)
 
     def number(self, source: EventSource, row: int, lane: int) -> int:
-        """The number of an event, which from now on stands in this lane too."""
-        place = next(place for place, own in enumerate(self.loaded.sources) if own is source)
+        """Return the number of an event and add the event to this lane."""
+        # ENDS splits the rows of a source by trace: another source, with the same rows and the same times.
+        place = next(place for place, own in enumerate(self.loaded.sources) if own.starts is source.starts)
         return self._number(place, row, lane, drawn=isinstance(source.input.stream, str | None))
 
     def _number(self, place: int, row: int, lane: int, drawn: bool = True) -> int:
@@ -52,9 +53,9 @@ class Marks:
         return number
 
     def add(self, group: LaneGroup, most: int, first_matches: dict[int, int]) -> dict[int, int]:
-        """The events of the lanes of a group, `most` in each at most; gives how many there are in each.
+        """Add the events of the lanes of a group, at most `most` in each; return the number of events of each lane.
 
-        Where a lane has more, those from its first match on come first.
+        If a lane has more events, those from its first match on have priority.
         """
         places, rows, lanes, starts = [], [], [], []
         for place, source in enumerate(self.loaded.sources):
@@ -76,7 +77,7 @@ class Marks:
         return dict(zip(known.tolist(), counts.tolist(), strict=True))
 
     def shown(self) -> tuple[list[dict[str, Any]], list[list[str]]]:
-        """The events in the order of their numbers, and the names of fields that several of them share."""
+        """Return the events in the order of their numbers, and the lists of field names that events share."""
         events: list[dict[str, Any]] = [{}] * len(self.lanes)
         field_names: list[list[str]] = []
         for place, source in enumerate(self.loaded.sources):
@@ -118,21 +119,21 @@ class Marks:
 
 
 def rank_in_runs(values: Int64s) -> Int64s:
-    """The number of each element within its run of equal ones."""
+    """Return the position of each element within its run of equal elements."""
     firsts = np.flatnonzero(np.r_[True, values[1:] != values[:-1]])
     lengths = np.diff(np.r_[firsts, len(values)])
     return np.arange(len(values)) - np.repeat(firsts, lengths)
 
 
-# --- Which matches a page shows, each with its row of the result, its events and what proves it.
+# --- matches of a page, each with its result row, its events and its proof
 
 WAYS = 3
-"""Ways to one derived event that a proof shows."""
+"""The maximum number of derivations of one derived event in a proof."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShownMatches:
-    """The matches of a page; of each lane how many it has in all, and when the first of those shown starts."""
+    """The matches of a page; for each lane the number of all its matches, and the start of the first one shown."""
 
     matches: list[dict[str, Any]]
     totals: dict[int, int]
@@ -141,10 +142,7 @@ class ShownMatches:
 
 @dataclass(frozen=True, slots=True)
 class Chooser:
-    """Chooses and shows matches. `allowed` are those of each pattern that may be shown, where not all may.
-
-    They are known by their keys, starts and ends.
-    """
+    """Selects and formats matches. `allowed` limits the matches of each pattern, identified by key, start and end."""
 
     loaded: LoadedProgram
     found: Sequence[ResultMatches]
@@ -153,7 +151,7 @@ class Chooser:
     allowed: Mapping[str, Sequence[tuple[Key, int, int]]] | None = None
 
     def shown(self, most: int) -> ShownMatches:
-        """The first matches of each pattern in each lane, `most` in all."""
+        """Return the first matches of each pattern in each lane, `most` in total."""
         patterns, numbers, lanes = self._candidates()
         starts = np.concatenate(
             [self.found[place].starts[numbers[patterns == place]] for place in range(len(self.found))]
@@ -171,7 +169,7 @@ class Chooser:
         return ShownMatches(matches, dict(zip(known.tolist(), counts.tolist(), strict=True)), first)
 
     def _candidates(self) -> tuple[Int64s, Int64s, Int64s]:
-        """The matches in lanes that are shown: their patterns, their numbers there, and their lanes."""
+        """Return the matches in visible lanes: their patterns, their numbers there, and their lanes."""
         patterns, numbers, lanes = [], [], []
         for place, one in enumerate(self.found):
             group = next(group for group in self.groups if one in group.found)
@@ -217,4 +215,4 @@ def _in_words(start: int, end: int, complete: int, time_type: pa.DataType) -> st
     words = moment_in_words(start, time_type)
     if end != start:
         words += f" to {moment_in_words(end, time_type)}"
-    return words + (f", certain at {moment_in_words(complete, time_type)}" if complete != end else "")
+    return words + (f", complete at {moment_in_words(complete, time_type)}" if complete != end else "")

@@ -1,4 +1,4 @@
-"""The page itself: one file with its styles, its script and its data, which asks the network for nothing."""
+"""`ensue.report`: one HTML file with styles, script and data, which needs no network."""
 
 from __future__ import annotations
 
@@ -11,34 +11,32 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from ensue.api import checked_limit, load_tables, warn_set_aside
+from ensue.api import load_tables, match_limit, warn_set_aside
+from ensue.arguments import helpful
 from ensue.constraints import ConstraintsLike
 from ensue.errors import counted
 from ensue.explanation.report.facts import Facts
-from ensue.explanation.report.lanes import MOST_ROWS_WITH_IDS, Limits, find_all
+from ensue.explanation.report.lanes import MOST_ROWS_WITH_IDS, PageLimits, find_all
 from ensue.lower.phases import CheckedProgram
-from ensue.plan.plans import DEFAULT_LIMIT, Options
-from ensue.plan.program_plans import ColumnNames, Columns
+from ensue.plan.plans import DEFAULT_LIMITS, Limits, Options
+from ensue.plan.program_plans import ColumnNames
 from ensue.programs import Program, QueryLike, explained_statements, program_statements, written_statements
 from ensue.runtimes.moments import Period
-from ensue.runtimes.tables import are_frames, arrow_tables, fixed_tables
+from ensue.runtimes.tables import are_frames, arrow_tables, described, fixed_tables
 
 FRAME_HEIGHT = 760
-"""Pixels of the page in a notebook."""
+"""Height of the page in a notebook, in pixels."""
 
 
 @dataclass(frozen=True)
 class HtmlReport:
-    """A run as one HTML page: `save` writes it, a notebook shows it, `facts` is what it says.
-
-    `facts` holds nothing but what JSON can.
-    """
+    """A run as one HTML page: `save` writes it, a notebook displays it, `facts` is its content as JSON values."""
 
     facts: Mapping[str, Any] = field(repr=False)
 
     @cached_property
     def html(self) -> str:
-        """The whole page."""
+        """The complete HTML text."""
         assets = files("ensue.explanation.report").joinpath("assets")
         parts = {
             "title": escape(str(self.facts["title"])),
@@ -51,13 +49,13 @@ class HtmlReport:
         return first + "".join(parts[name] + text for name, text in (piece.split("}}", 1) for piece in rest))
 
     def save(self, path: str | Path) -> Path:
-        """Writes the page to a file and gives its path."""
+        """Write the page to a file and return the path."""
         target = Path(path)
         target.write_text(self.html, encoding="utf-8")
         return target
 
     def _repr_html_(self) -> str:
-        """The page in a frame of its own, so that its styles and those of a notebook do not meet."""
+        """Return the page in an iframe, so that its styles do not affect the notebook."""
         return (
             f'<iframe title="{escape(str(self.facts["title"]), quote=True)}" sandbox="allow-scripts" '
             f'style="width:100%;height:{FRAME_HEIGHT}px;border:0" srcdoc="{escape(self.html, quote=True)}"></iframe>'
@@ -69,7 +67,7 @@ class HtmlReport:
 
 
 def embedded(facts: Mapping[str, Any]) -> str:
-    """A value as JSON that can stand in a script: nothing in it ends the script or begins a comment.
+    """Return a value as JSON that is safe inside a script element: nothing in it ends the script or starts a comment.
 
     >>> embedded({"name": "</script><!--"})
     '{"name":"\\\\u003c/script\\\\u003e\\\\u003c!--"}'
@@ -78,17 +76,18 @@ def embedded(facts: Mapping[str, Any]) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-# --- `ensue.report`: a program over events, and what it found as one page.
+# --- `ensue.report`
 
 
+@helpful
 def report(
     events: Any,
-    program: Program | QueryLike,
+    query: QueryLike,
     *,
-    time: ColumnNames,
+    time: ColumnNames | None = None,
     type: str | None = None,
     end: ColumnNames | None = None,
-    limit: int | None = DEFAULT_LIMIT,
+    limits: Limits = DEFAULT_LIMITS,
     constraints: ConstraintsLike | None = None,
     tables: Mapping[str, Any] | None = None,
     since: Any = None,
@@ -98,12 +97,12 @@ def report(
     most_events: int = 5_000,
     most_matches: int = 500,
 ) -> HtmlReport:
-    """Runs a program and shows what happened as one HTML page that needs nothing else: `.save("report.html")`.
+    """Run a program and return the result as one self-contained HTML page: `.save("report.html")`.
 
-    The page has a timeline for each key with its events and matches, what proves each match, the matches over time,
-    the patterns as graphs, and how they ran. It shows `most_keys` keys, those with matches first, `most_events` events
-    and `most_matches` matches, and says what it leaves out. The other arguments are those of `ensue.run`. Of Spark
-    DataFrames only the events of the keys that are shown are brought into this process.
+    The page has a timeline for each key with its events and matches, the proof of each match, the matches over time,
+    the patterns as graphs, and their plans. It shows `most_keys` keys (those with matches first), `most_events` events
+    and `most_matches` matches, and says what it omits. The other arguments are those of `ensue.run`. For Spark
+    DataFrames, only the events of the keys on the page are collected into this process.
 
     >>> import pyarrow as pa
     >>> table = pa.table({"t": [1, 5], "type": ["Order", "Paid"], "id": [7, 7]})
@@ -111,40 +110,44 @@ def report(
     >>> page
     HtmlReport('paid': 1 match)
     """
-    given = written_statements(program, constraints)
+    given = written_statements(query, constraints)
     written = _with_names(given)
     statements = program_statements(Program(written))
-    limits = Limits(most_keys, most_events, most_matches)
-    columns, options, period = Columns(time, type, end), Options(limit=checked_limit(limit)), Period(since, until)
-    fixed = fixed_tables(tables, statements)
+    shown = PageLimits(most_keys, most_events, most_matches)
+    source = described(events, time, type, end, tables=tables)
+    events, columns = source.table, replace(source.columns, probability=None, alternatives=None)
+    options, period = Options(limit=match_limit(limits)), Period(since, until)
+    fixed = fixed_tables(source.tables, statements, source.offered)
     names = dict.fromkeys(Program(statements).names, True)
     names |= {name: node.name is not None for name, node in zip(names, given.results, strict=False)}
     counts = None
     if are_frames(events):
         from ensue.explanation.report.facts import FrameRequest, sample
 
-        further = {"limit": limit, "tables": tables, "since": since, "until": until}
-        events, counts = sample(FrameRequest(events, written, statements, columns, fixed, further), limits)
-        # Spark has found all matches and kept to the limit; these are some of them.
-        limit = None
+        further = {"limits": limits, "tables": source.tables, "since": since, "until": until}
+        events, counts = sample(
+            FrameRequest(events, written, statements, columns, fixed, further, source.offered), shown
+        )
+        # Spark has found all matches and applied the limit; this is a sample of them.
+        options = replace(options, limit=None)
     _, events = arrow_tables(events)
     rows = sum(table.num_rows for table in (events.values() if isinstance(events, Mapping) else (events,)))
     ids = counts is not None or rows <= MOST_ROWS_WITH_IDS
-    loaded = load_tables(events, statements, columns, ids, fixed, replace(options, limit=limit), period, whole=True)
+    loaded = load_tables(events, statements, columns, ids, fixed, options, period, whole=True)
     loaded, found = find_all(loaded, names, written.heads)
     for one in found:
         warn_set_aside(one.report)
-    named_time, named_end = (name if isinstance(name, str) else None for name in (time, end))
-    lasts = named_end or ("e" if end is not None else None)
+    named_time, named_end = (name if isinstance(name, str) else None for name in (columns.time, columns.end))
+    lasts = named_end or ("e" if columns.end is not None else None)
     explained = [
         (str(entry.query.name or ""), entry) for entry in explained_statements(written, named_time or "t", lasts)
     ]
-    facts = Facts(loaded, found, explained, limits, title or _title((*names,)), counts)
+    facts = Facts(loaded, found, explained, shown, title or _title((*names,)), counts)
     return HtmlReport(facts.collected())
 
 
 def _with_names(statements: CheckedProgram) -> CheckedProgram:
-    """The statements with a name for each pattern, so that its matches are called the same wherever they are found."""
+    """Give each pattern a name, so that its matches have the same name everywhere."""
     names = iter(Program(statements).names)
     named = (node if node.declares else replace(node, name=next(names)) for node in statements.statements)
     return replace(statements, statements=tuple(named))

@@ -1,4 +1,4 @@
-"""Detection on DataFrames of the past: filter and project in Spark, shuffle by key and time slice, match in workers."""
+"""Detection on static DataFrames: filter and project in Spark, shuffle by key and time slice, match in workers."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ def match_frames(
     keys: Sequence[str],
     derivations: Sequence[Derivation] = (),
 ) -> DataFrame:
-    """The matches of queries whose events are kept apart by `keys`, by one scan and one shuffle.
+    """Return the matches of queries with the keys `keys`, with one scan and one shuffle.
 
-    A single query gives its own columns; several give those of a `Carrier`. Time is not cut into slices where there are
-    declared streams: a match of one reaches as far as all that it is made of.
+    The result has the columns of the query, or those of a `Carrier` if there are several queries. Time is not sliced if
+    there are declared streams, because a match of a declared stream reaches as far as everything it is made of.
     """
     everything = all_plans(derivations, plans)
     slicing = None if derivations else slicing_of(plans)
@@ -73,14 +73,14 @@ def match_frames(
 
 
 def carrier_of(outputs: Sequence[OutputSchema]) -> worker.Carrier:
-    """The columns in which matches of several queries travel together."""
+    """Return the columns in which matches of several queries travel together."""
     return worker.Carrier.of([result_schema(output) for output in outputs])
 
 
 def of_patterns(matches: DataFrame, carrier: worker.Carrier, places: Sequence[int], names: Sequence[str]) -> DataFrame:
-    """The matches of some of the queries that were found together, all with columns of these names.
+    """Select the matches of some of the queries and give their columns these names.
 
-    As texts, because a program may have hundreds of queries, and every column is several calls to Java.
+    The columns are SQL text: a program may have hundreds of queries, and every Column needs several calls to Java.
     """
     own = [_quoted(carrier.schema.names[number]) for number in carrier.places[places[0]]]
     columns = [f"{column} AS {_quoted(name)}" for column, name in zip(own, names, strict=True)]
@@ -94,7 +94,7 @@ def all_patterns(
     schemas: Sequence[pa.Schema],
     whole: pa.Schema,
 ) -> DataFrame:
-    """The matches of the queries of these names and columns, in the columns of one table for all of them."""
+    """Return the matches of the named queries in one table, with the columns of all of them."""
     pattern, others = column(worker.PATTERN), len(names) < len(carrier.places)
     where: dict[str, dict[int, list[int]]] = {name: {} for name in whole.names[1:]}
     for place, schema in zip(names, schemas, strict=True):
@@ -113,7 +113,7 @@ def all_patterns(
 
 
 def one_pattern(matches: DataFrame, name: str, whole: pa.Schema) -> DataFrame:
-    """The matches of one query in the columns of a table for several."""
+    """Return the matches of one query with the columns of a table for several."""
     places = {own: worker.struct_name(place) for place, own in enumerate(matches.columns)}
     columns = [
         (column(places[field.name]) if field.name in places else F.lit(None).cast(from_arrow_type(field.type))).alias(
@@ -121,7 +121,7 @@ def one_pattern(matches: DataFrame, name: str, whole: pa.Schema) -> DataFrame:
         )
         for field in list(whole)[1:]
     ]
-    # By number, because Spark need not tell `x` and `X` apart.
+    # By position, because Spark may not distinguish `x` and `X`.
     return matches.toDF(*places.values()).select(F.lit(name).alias(whole.names[0]), *columns)
 
 
@@ -130,12 +130,12 @@ def _quoted(name: str) -> str:
 
 
 def result_schema(output: OutputSchema) -> pa.Schema:
-    """The columns in which matches go back to Spark."""
+    """The columns in which matches are returned to Spark."""
     return pa.schema([pa.field(field.name, carried(field.type)) for field in output.schema])
 
 
 def travelling(inputs: Sequence[FrameInput], plans: Sequence[QueryPlan]) -> worker.Layout:
-    """The inputs with the columns that the queries use and nothing else."""
+    """Return the inputs with only the columns that the queries use."""
     return worker.Layout(
         tuple(
             replace(entry.item, table=plain_schema(needed_columns(plans, entry.item).schema).empty_table())
@@ -152,7 +152,7 @@ def shuffled(
     keys: Sequence[str],
     bounds: Sequence[Bounds],
 ) -> DataFrame:
-    """All rows that matter, those of one key and slice together."""
+    """Shuffle the relevant rows by key and time slice."""
     ends_with_rows = all(own.until is None for own in bounds)
     horizon = [_last_end(inputs).alias(worker.HORIZON)] if ends_with_rows and any(map(is_endless, plans)) else []
     beside = [*([column(worker.NEXT)] if slicing is not None else []), *horizon]
@@ -169,7 +169,7 @@ def shuffled(
         names = layout.inputs[0].table.column_names
         chosen = frame.select(*map(column, names), *beside)
         shuffled = chosen.repartition(*by) if by else chosen.repartition(1)
-        # By number, because `mapInArrow` asks for columns by names in which dots and the like have a meaning.
+        # By position, because `mapInArrow` selects columns by names in which dots and backticks have a meaning.
         numbered = [worker.struct_name(place) for place in range(len(names))]
         return shuffled.toDF(*numbered, *chosen.columns[len(names) :])
     parts = [
@@ -186,7 +186,7 @@ def shuffled(
 
 
 def _last_end(inputs: Sequence[FrameInput]) -> Column:
-    """The end of the last event of all inputs, whether a query uses it or not."""
+    """Return the end of the last event of all inputs, whether a query uses the event or not."""
     ends = []
     for entry in inputs:
         start, end = (ticks(entry, name) for name in (entry.item.time, entry.item.end or entry.item.time))
@@ -195,19 +195,19 @@ def _last_end(inputs: Sequence[FrameInput]) -> Column:
 
 
 def relevant_rows(entry: FrameInput, plans: Sequence[QueryPlan]) -> DataFrame:
-    """The rows that some query can use."""
+    """Keep the rows that some query can use."""
     condition = needed_rows(plans, entry.item, entry.frame.schema)
     return entry.frame if condition is None else entry.frame.filter(condition)
 
 
 def _rows_in_time(entry: FrameInput, frame: DataFrame, bounds: Bounds, time_type: pa.DataType) -> DataFrame:
-    """The rows of the frame that can lie within the bounds, told by comparisons that a scan can skip files by."""
+    """Keep the rows that can be within the bounds, with comparisons that let a scan skip files."""
     condition = rows_between(bounds, entry.item, entry.frame.schema, time_type)
     return frame if condition is None else frame.filter(condition)
 
 
 def as_structs(items: Sequence[InputTable], place: int) -> list[Column]:
-    """The columns in which rows of several inputs travel together: the number of the input, and one struct for each."""
+    """Return the columns in which rows of several inputs travel: the number of the input, and one struct per input."""
     own = F.struct(*map(column, items[place].table.column_names))
     kinds = [spark_schema(item.table.schema) for item in items]
     structs = [own if number == place else F.lit(None).cast(kind) for number, kind in enumerate(kinds)]
@@ -218,7 +218,7 @@ def as_structs(items: Sequence[InputTable], place: int) -> list[Column]:
 
 
 def route(inputs: Sequence[FrameInput], place: int, keys: Sequence[str]) -> list[Column]:
-    """Columns that are equal for rows of equal keys, whatever their types; they need not tell others apart."""
+    """Return columns that are equal for rows with equal keys, whatever their types; other rows may be equal, too."""
     return [_routed(inputs, place, key) for key in keys]
 
 
@@ -232,12 +232,12 @@ def _routed(inputs: Sequence[FrameInput], place: int, key: str) -> Column:
         return ticks(inputs[place], own[place])
     if isinstance(kind, StringType):
         return value.cast(StringType())
-    # Other types are no keys: then no query uses the input.
+    # Other types cannot be keys, so no query uses the input.
     return value if isinstance(kind, _KEYS) else F.lit(0)
 
 
 def _key_column(entry: FrameInput, key: str) -> str:
-    """A partition column; the words for time stand for the time columns."""
+    """Return the column of a partition key; `s`, `e` and `t` mean the time columns."""
     item = entry.item
     if key in item.table.column_names:
         return key
@@ -245,7 +245,7 @@ def _key_column(entry: FrameInput, key: str) -> str:
 
 
 def _needed_again(entry: FrameInput, slicing: TimeSlices) -> Column:
-    """Whether a row stands for the slice after its own; a row that is needed in both comes twice."""
+    """Return True for the copy of a row in the slice after its own; a row that both slices need occurs twice."""
     if slicing.overlap == 0:
         return F.lit(False)
     item = entry.item
@@ -257,14 +257,14 @@ def _needed_again(entry: FrameInput, slicing: TimeSlices) -> Column:
 
 
 def _slice_start(entry: FrameInput, slicing: TimeSlices) -> Column:
-    """The first tick of the slice for which a row stands."""
+    """Return the first tick of a row's slice."""
     item = entry.item
     own = _floor(ticks(entry, item.end or item.time), slicing.width)
     return own + F.when(column(worker.NEXT), F.lit(slicing.width).cast("long")).otherwise(F.lit(0).cast("long"))
 
 
 def _last_use(entry: FrameInput, slicing: TimeSlices, start: Column, end: Column) -> Column:
-    """The latest time at which a match around a row completes; null where the row is not needed after its end."""
+    """Return the latest time at which a match with a row completes; null if the row is not needed after its end."""
     item = entry.item
     if item.stream is not None:
         return _latest(slicing.reach.get(item.stream), start, end)
@@ -290,7 +290,7 @@ def _floor(value: Column, width: int) -> Column:
 
 
 def ticks(entry: FrameInput, name: str) -> Column:
-    """A time column as the number that the engine makes of it, whatever the session's zone."""
+    """Convert a time column to the engine's ticks, independent of the session's time zone."""
     value, kind = column(name), entry.frame.schema[name].dataType
     if isinstance(kind, NumericType):
         return value.cast("long")

@@ -1,4 +1,4 @@
-"""Probabilistic state on DataFrames: a shuffle by key and the machine of this process in every worker."""
+"""Track STATEs on DataFrames: shuffle the rows by key and run a `BeliefMachine` in every worker."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ from ensue.runtimes.spark.stream import (
 from ensue.runtimes.spark.worker import Layout, spare_imports, struct_name
 
 CALLERS = 4
-"""How many calls up from the notice about settings the user's line is."""
+"""Stack level of the user's line for the notice about settings."""
 
-LATE = "came at or before the watermark"
+LATE = "arrived at or before the watermark"
 
 Answering = tuple[Callable[[Ask], DataFrame], list[bool], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class StateTask(ABC):
-    """Leads the rows of a partition through states; what of it goes out is the matter of the subclasses."""
+    """Updates states with the rows of a partition; subclasses choose what to return."""
 
     questions: StateQuestions
     layout: Layout
@@ -69,18 +69,18 @@ class StateTask(ABC):
 
     @abstractmethod
     def answer(self, tables: Sequence[pa.Table]) -> pa.Table:
-        """What goes out for the rows of some keys."""
+        """Return the result for the rows of some keys."""
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns that go out, known from a run over no rows."""
+        """The columns of the result, found by a run without rows."""
         found = self.answer([item.table for item in self.layout.inputs]).schema
         return pa.schema([pa.field(field.name, carried(field.type)) for field in found])
 
 
 @dataclass(frozen=True, slots=True)
 class AskTask(StateTask):
-    """Answers one question, after all rows or those up to a moment."""
+    """Answers one question after all rows, or after the rows up to a time."""
 
     ask: Ask
     until: int | None = None
@@ -93,7 +93,7 @@ class AskTask(StateTask):
 
 @dataclass(frozen=True, slots=True)
 class RowsTask(StateTask):
-    """Gives the rows of one input with their columns, or those that took no part."""
+    """Returns the rows of one input with the answer columns, or the ignored rows."""
 
     place: int
     aside: bool = False
@@ -105,21 +105,21 @@ class RowsTask(StateTask):
 
 
 def is_stream(events: Mapping[str, DataFrame] | DataFrame) -> bool:
-    """Whether some of the frames are streams."""
+    """Return True if any of the DataFrames is a stream."""
     return any(frame.isStreaming for frame in (events.values() if isinstance(events, Mapping) else [events]))
 
 
 def frame_beliefs(
     events: Mapping[str, DataFrame] | DataFrame, questions: StateQuestions, columns: Columns, at: Any
 ) -> Answering:
-    """What answers questions by DataFrames, which states are exact, and the rows that took no part."""
+    """Return the function that answers questions, which states are exact, and the ignored rows."""
     tracking, inputs, layout = _opened(events, questions, columns)
     if inputs[0].frame.isStreaming:
-        said = "the DataFrame is a stream, of which there is no state after all events"
-        raise SchemaError("state-stream", said, "`ensue.track` gives what is believed at every event of a stream")
+        said = "`ensue.beliefs.of` is not supported on a streaming DataFrame"
+        raise SchemaError("state-stream", said, "use `ensue.beliefs.track`, which returns the belief at every event")
     if hasattr(at, "columns") or hasattr(at, "column_names"):
-        said = "on Spark `at` is one moment, not a table of them"
-        raise SchemaError("state-stream", said, "use `ensue.track`, or collect the events of the keys that matter")
+        said = "`at` must be a single time on Spark, not a table"
+        raise SchemaError("state-stream", said, "use `ensue.beliefs.track`, or collect the events of the keys you need")
     until = None if at is None else ticks_of(at, tracking.time_type)
 
     def answer(ask: Ask) -> DataFrame:
@@ -138,7 +138,10 @@ def track_frames(
     tick: str | None,
     buckets: int | None,
 ) -> Any:
-    """Every event with its columns, as a DataFrame or one per stream; of a stream, when the watermark reaches it."""
+    """Return every event with its answer columns, as one DataFrame or one per stream.
+
+    On a stream, an event is returned when the watermark reaches it.
+    """
     tracking, inputs, layout = _opened(events, questions, columns)
     if inputs[0].frame.isStreaming:
         found, task = _stream(inputs, questions, layout, clock_of(tracking.time_type, tick), buckets)
@@ -149,8 +152,10 @@ def track_frames(
 def answered(
     events: Mapping[str, DataFrame] | DataFrame, statements: AnyStatements, columns: Columns
 ) -> tuple[Any, AnyStatements]:
-    """Events of the past with a column for every question that the patterns of a program ask its states; and the
-    program without these: they have keys of their own, by which the events are brought together first."""
+    """Add a column for every question that the patterns ask the states, and remove the states from the program.
+
+    States have their own keys, so the events are shuffled by these keys first. Streams are returned unchanged.
+    """
     questions = questions_of_patterns(statements, columns.probability)
     if questions is None or is_stream(events):
         return events, statements
@@ -187,12 +192,12 @@ def _rows(
 
 
 def _common_keys(questions: StateQuestions) -> tuple[str, ...]:
-    """The columns that are part of every state's key: rows that agree on one key agree on them."""
+    """The columns that are in the key of every state: rows with the same key have the same values there."""
     return questions.shared_keys(questions.states[0].partition_by)
 
 
 def _run(inputs: Sequence[FrameInput], task: StateTask, keys: Sequence[str]) -> DataFrame:
-    """The rows of all inputs, those of one key together, through a task."""
+    """Shuffle the rows of all inputs by key and run a task on them."""
     layout, schema = task.layout, task.schema
     if layout.is_flat:
         names = layout.inputs[0].table.column_names
@@ -211,14 +216,14 @@ def _run(inputs: Sequence[FrameInput], task: StateTask, keys: Sequence[str]) -> 
     return shuffled.drop(ROUTE).mapInArrow(task, spark_schema(schema))
 
 
-# Streams
+# --- streams
 
 
 @dataclass(frozen=True, slots=True)
 class TrackTask:
-    """One bucket of keys on a stream: rows and a watermark in, rows with their columns out, beliefs between.
+    """One bucket of keys on a stream: updates beliefs with rows and a watermark, and returns the rows with answers.
 
-    Output `n` are the rows of input `n`; those that came too late are among them, without values.
+    Output `n` holds the rows of input `n`, including late rows, which have null answers.
     """
 
     questions: StateQuestions
@@ -230,12 +235,12 @@ class TrackTask:
         return BeliefMachine.of(replace(self.questions, settled=True), self.inputs)
 
     def carried(self, place: int) -> pa.Schema:
-        """The columns of an output."""
+        """Return the columns of an output."""
         found = self.questions.widened(self.inputs[place]).table.schema
         return pa.schema([pa.field(field.name, carried(field.type)) for field in found])
 
     def step(self, saved: bytes | None, payloads: Iterable[Payload], watermark: int) -> bucket.BucketStep:
-        """Takes the rows of a micro-batch and the watermark in milliseconds that holds for it."""
+        """Process the rows of a micro-batch and its watermark in milliseconds."""
         machine = self.tracking.machine
         state = machine.start() if saved is None else restore(machine, read_state(saved))
         tables = tables_of(self.inputs, payloads)
@@ -248,12 +253,12 @@ class TrackTask:
             rows = pa.concat_tables([step.told.rows[place], self._late(step, tables, place)])
             outputs += [Output(place, count, data) for count, data in packed(rows.cast(self.carried(place)))]
         kept = as_bytes(snapshot(machine, step.state, len(self.inputs) > 1), step.state)
-        # A machine that follows states alone has no stages.
+        # A machine that only tracks states has no stages.
         moment = next_moment(machine, step.state, until, ())
         return bucket.BucketStep(kept, None if moment is None else self.clock.milliseconds(moment), tuple(outputs))
 
     def _late(self, step: Step, tables: Sequence[pa.Table], place: int) -> pa.Table:
-        """The rows that came too late, without values."""
+        """Return the late rows with null answers."""
         late = tables[place].filter(pa.array(step.late[place]))
         for field in self.questions.fields:
             values = pa.nulls(late.num_rows, field.type)

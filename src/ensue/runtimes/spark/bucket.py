@@ -1,6 +1,6 @@
-"""One bucket of keys on a stream: rows and a watermark in, matches and late rows out, a saved state between.
+"""One bucket of keys on a stream: processes rows and a watermark, returns matches and late rows, and saves its state.
 
-Everything here is a function of bytes, so that it runs the same in a worker, in a test and after a restart.
+Everything here is a function of bytes, so it runs the same in a worker, in a test and after a restart.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from ensue.plan.states import StateQuestions
 from ensue.runtimes.spark.worker import Carrier, in_settled_order
 
 NO_WATERMARK = -(2**62)
-"""The watermark before Spark has one: nothing is late, nothing is complete."""
+"""The watermark before Spark has one: no row is late and no match is complete."""
 
 LARGEST_STATE = 1 << 29
-"""A state of more bytes than this would not reach the worker any more."""
+"""Spark cannot send a state with more bytes than this to a worker."""
 
 CARRIED = -1
-"""The number of the output that holds the matches of several queries together."""
+"""The number of the output with the matches of several queries."""
 
 Payload = tuple[int, bytes]
-"""The number of an input, and rows of it as an Arrow record batch without its schema."""
+"""The number of an input, and some of its rows as an Arrow record batch without a schema."""
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Rows that a step gives out, as a record batch without its schema; None where only their count is wanted."""
+    """Rows returned by a step, as a record batch without a schema; None if only the count is needed."""
 
     number: int
     rows: int
@@ -53,24 +53,24 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """How Spark's milliseconds and the ticks of the time column relate: `nanoseconds` is the length of a tick."""
+    """Converts between Spark's milliseconds and ticks of the time column; `nanoseconds` is the length of a tick."""
 
     nanoseconds: int
 
     def ticks(self, watermark: int) -> int:
-        """The last tick that the watermark has reached; Spark's first watermark, zero, is none."""
+        """Return the last tick that the watermark has reached; Spark's initial watermark, zero, means none."""
         return NO_WATERMARK if watermark <= 0 else watermark * 1_000_000 // self.nanoseconds
 
     def milliseconds(self, tick: int) -> int:
-        """The first millisecond at which the watermark has reached a tick."""
+        """Return the first millisecond at which the watermark has reached a tick."""
         return -(-tick * self.nanoseconds // 1_000_000)
 
 
 @dataclass(frozen=True, slots=True)
 class BucketStep:
-    """What one call gave. `outputs` are numbered: one per query, then one per input for its late rows.
+    """The result of one call. `outputs` are numbered: one per query, then one per input for its late rows.
 
-    Where there are several queries, theirs are only counted, and CARRIED has the rows of all.
+    If there are several queries, their outputs only have counts, and CARRIED has the rows of all.
     """
 
     state: bytes | None
@@ -80,12 +80,12 @@ class BucketStep:
 
 @dataclass(frozen=True)
 class BucketTask:
-    """The queries of a stream, ready to work on any bucket. `inputs` hold empty tables with the columns that travel.
+    """The queries of a stream, ready to process any bucket. `inputs` hold empty tables with the columns that travel.
 
-    Late rows are given out in these columns if `gives_late`, otherwise only counted. `matches` are the columns in which
-    each query's matches go back to Spark. Events of different `keys` have nothing to do with each other. `derivations`
-    are the declared streams that the queries use, `states` the STATEs that they ask. States of `predecessors`, other
-    queries as texts, are known to suffice.
+    Late rows are returned in these columns if `gives_late`, otherwise only counted. `matches` are the columns in which
+    the matches of each query are returned to Spark. Events with different `keys` are independent. `derivations` are the
+    declared streams that the queries use, `states` the STATEs that they ask. States saved by `predecessors`, which are
+    earlier queries as text, are sufficient for these queries.
     """
 
     inputs: tuple[InputTable, ...]
@@ -103,34 +103,34 @@ class BucketTask:
 
     @cached_property
     def machine(self) -> Machine:
-        """The compiled queries, once for all buckets that a worker sees."""
+        """The queries, compiled once for all buckets of a worker."""
         plan = ProgramPlan(self.inputs, self.plans, self.outputs, self.derivations, self.states)
         return compile_plan(plan, self.options, self.eager)
 
     @cached_property
     def text(self) -> str:
-        """The queries by which a saved state is known."""
+        """The text of the queries, which identifies a saved state."""
         return text_of(self.machine)
 
     @cached_property
     def times(self) -> tuple[Times, ...]:
-        """When the queries of each stage have something to do."""
+        """The times at which the queries of each stage have something to do."""
         return tuple(map(times_of, self.machine.stages))
 
     @cached_property
     def carrier(self) -> Carrier:
-        """How matches of several queries travel together."""
+        """The columns in which matches of several queries travel together."""
         return Carrier.of(self.matches)
 
     def schema_of(self, number: int) -> pa.Schema:
-        """The columns of an output."""
+        """Return the columns of an output."""
         if number == CARRIED:
             return self.carrier.schema
         plans = len(self.plans)
         return self.matches[number] if number < plans else self.inputs[number - plans].table.schema
 
     def step(self, saved: bytes | None, payloads: Iterable[Payload], watermark: int) -> BucketStep:
-        """Takes the rows of a micro-batch and the watermark in milliseconds that holds for it."""
+        """Process the rows of a micro-batch and its watermark in milliseconds."""
         machine, state, tables = self.machine, self.state(saved), self._tables(payloads)
         fresh = [table.select(item.table.column_names) for table, item in zip(tables, machine.inputs, strict=True)]
         reached = self.clock.ticks(watermark)
@@ -161,7 +161,7 @@ class BucketTask:
         return [Output(number, count, data) for count, data in packed(rows)]
 
     def state(self, saved: bytes | None) -> State:
-        """The state of a bucket as it was saved, or a new one."""
+        """Restore the saved state of a bucket, or create a new one."""
         if saved is None:
             return self.machine.start()
         return restore(self.machine, read_state(saved), self.predecessors, self.text)
@@ -178,13 +178,13 @@ class BucketTask:
         return as_bytes(snapshot(self.machine, state, len(self.inputs) > 1, text=self.text), state)
 
     def _wake(self, state: State, until: int) -> int | None:
-        """The millisecond at which the bucket has something to do without a new row, None if it never has."""
+        """Return the millisecond at which the bucket has something to do without a new row; None if never."""
         moment = next_moment(self.machine, state, until, self.times)
         return None if moment is None else self.clock.milliseconds(moment)
 
 
 def tables_of(inputs: Sequence[InputTable], payloads: Iterable[Payload]) -> list[pa.Table]:
-    """The rows of each input."""
+    """Read the rows of each input."""
     parts: list[list[pa.RecordBatch]] = [[] for _ in inputs]
     for number, data in payloads:
         parts[number].append(pa.ipc.read_record_batch(pa.py_buffer(data), inputs[number].table.schema))
@@ -192,7 +192,7 @@ def tables_of(inputs: Sequence[InputTable], payloads: Iterable[Payload]) -> list
 
 
 def as_bytes(table: pa.Table, state: State) -> bytes:
-    """A saved state as a bucket keeps it."""
+    """Serialize the state of a bucket."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
@@ -201,30 +201,31 @@ def as_bytes(table: pa.Table, state: State) -> bytes:
         kept = counted(state.kept_rows, "event", "events")
         raise LimitError(
             "state-size",
-            f"one bucket of keys holds {kept} in {data.size} bytes of state, more than {LARGEST_STATE}",
-            "use more buckets (`buckets=`), a PARTITION BY or a shorter WITHIN",
+            f"the state of one bucket has {kept} and {data.size} bytes; the maximum is {LARGEST_STATE} bytes",
+            "use more buckets (`buckets=`), add PARTITION BY, or use a shorter WITHIN",
         )
     return bytes(data.to_pybytes())
 
 
 def read_state(saved: bytes) -> pa.Table:
-    """The table that a bucket was saved as."""
+    """Read the serialized state of a bucket."""
     try:
         with pa.ipc.open_stream(pa.py_buffer(saved)) as reader:
             return reader.read_all()
     except pa.ArrowInvalid as error:
-        raise StateError("not-a-state", "this is not a state that Ensue has saved", "give its checkpoint") from error
+        hint = "pass the checkpoint of a stream started by Ensue"
+        raise StateError("not-a-state", "this is not a state saved by Ensue", hint) from error
 
 
 def packed(table: pa.Table) -> Iterator[tuple[int, bytes]]:
-    """The rows as record batches without their schema, each with its count."""
+    """Yield the rows as record batches without a schema, each with its count."""
     for batch in table.combine_chunks().to_batches():
         if batch.num_rows:
             yield batch.num_rows, batch.serialize().to_pybytes()
 
 
 class Times(NamedTuple):
-    """When events may complete a match of some plans, and how long they are kept; equal ones of many plans once."""
+    """When events may complete matches of some plans, and how long they are kept; without duplicates."""
 
     wakes: tuple[Wake, ...]
     kept: tuple[Retention, ...]
@@ -237,7 +238,7 @@ def times_of(stage: Stage) -> Times:
 
 
 def next_moment(machine: Machine, state: State, until: int, times: Sequence[Times]) -> int | None:
-    """The first tick after `until` at which a match may complete or a trace is over, or else all can be forgotten."""
+    """Return the first tick after `until` at which a match may complete or a trace ends, or when all events expire."""
     candidates: list[int] = []
     forgotten: list[int | None] = []
     for stage, part, of_stage in zip(machine.stages, state.stages, times, strict=True):
@@ -254,7 +255,7 @@ def next_moment(machine: Machine, state: State, until: int, times: Sequence[Time
 
 
 def _moments(stage: Stage, state: StageState, until: int, times: Times) -> tuple[list[int], list[int | None]]:
-    """When something may happen in one stage, and when each of its tables can be forgotten."""
+    """Return when something may happen in one stage, and when all rows of each of its tables expire."""
     candidates: list[int] = []
     forgotten: list[int | None] = []
     for source in stage.loaded(state):
@@ -271,7 +272,7 @@ def _moments(stage: Stage, state: StageState, until: int, times: Times) -> tuple
 
 
 def _wake_times(source: EventSource, wake: Wake, until: int) -> np.ndarray:
-    """When a match of each event that is spoken of may complete, for the first time after `until` if it can."""
+    """Return when a match of each event of the stream may complete, the first time after `until` if possible."""
     if not source.input.holds(wake.stream):
         return np.empty(0, np.int64)
     times: np.ndarray = (source.starts if wake.side == "s" else source.ends) + wake.ticks
@@ -289,7 +290,7 @@ def _first_after(moments: np.ndarray, until: int) -> list[int]:
 
 
 def _all_forgotten(retentions: Sequence[Retention], starts: np.ndarray, ends: np.ndarray) -> int | None:
-    """When nothing of a table is needed any more; None if nothing says so."""
+    """Return when no row of a table is needed any more; None if unknown."""
     moments: list[int] = []
     latest = int(starts.max()), int(ends.max())
     for kept in retentions:

@@ -1,4 +1,4 @@
-"""Tables and streams by format and options, as pipeline files name them, and what Spark says when it fails."""
+"""Read and write tables and streams by format and options, as in pipeline files; convert Spark's errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ensue.runtimes.spark.session import running_session, spark_session
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from ensue.runtimes.spark.handle import Running
+    from ensue.runtimes.spark.handle import StreamHandle
 
 FILES = ("avro", "csv", "json", "orc", "parquet", "text", "xml")
 ID = "match_id"
@@ -25,7 +25,7 @@ _CITED_RECORD = "error[pipeline-record]: "
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What to read. `value` are the columns in the JSON of a column `value`, `columns` expressions by their names."""
+    """What to read. `value` is the schema of the JSON in the column `value`; `columns` are expressions by name."""
 
     format: str
     path: str | None
@@ -36,7 +36,7 @@ class SourceOptions:
 
 
 def read_frame(spark: SparkSession, reading: SourceOptions, *, streaming: bool) -> DataFrame:
-    """The DataFrame, or the streaming one."""
+    """Return the static or streaming DataFrame."""
     reader: Any = spark.readStream if streaming else spark.read
     reader = reader.format(reading.format).options(**reading.options)
     if reading.schema is not None:
@@ -53,7 +53,7 @@ def read_frame(spark: SparkSession, reading: SourceOptions, *, streaming: bool) 
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """Where rows go. Without `keeps_id`, the id of a match is left out."""
+    """Where to write rows. Without `keeps_id`, the id of a match is dropped."""
 
     format: str
     path: str | None
@@ -63,13 +63,13 @@ class SinkOptions:
 
 
 def write_frame(rows: DataFrame, writing: SinkOptions) -> None:
-    """Writes a DataFrame of the past."""
+    """Write a static DataFrame."""
     _write(rows, writing, writing.path, writing.mode)
 
 
 @dataclass(frozen=True, slots=True)
 class MicroBatchSink:
-    """Writes micro-batches. Each has a folder of files of its own: a repeated one takes the place of the first."""
+    """Writes each micro-batch to its own folder, so that a retry overwrites the first attempt."""
 
     writing: SinkOptions
 
@@ -96,7 +96,7 @@ def _write(rows: DataFrame, writing: SinkOptions, path: str | None, mode: str) -
 
 
 def _kafka_records(rows: DataFrame) -> DataFrame:
-    """A record per row: the row as JSON, and its id as key."""
+    """Return one record per row: the row as JSON, with its id as the key."""
     from pyspark.sql import functions as spark_functions
 
     value = spark_functions.to_json(spark_functions.struct(*rows.columns)).alias("value")
@@ -104,7 +104,7 @@ def _kafka_records(rows: DataFrame) -> DataFrame:
 
 
 def identified(rows: DataFrame) -> DataFrame:
-    """The rows with an id in front: that of the match, or, for rows that are no matches, a hash of their contents."""
+    """Add an id as the first column: the id of the match, or a hash of the contents for other rows."""
     from pyspark.sql import functions as spark_functions
 
     if ID in rows.columns:
@@ -115,13 +115,13 @@ def identified(rows: DataFrame) -> DataFrame:
 
 def start_frame(
     frame: DataFrame, sink: Callable[[DataFrame, int], None], checkpoint: str, trigger: Mapping[str, Any]
-) -> Running:
-    """Starts a stream whose micro-batches go to a function."""
-    from ensue.runtimes.spark.handle import Running
+) -> StreamHandle:
+    """Start a stream and pass its micro-batches to a function."""
+    from ensue.runtimes.spark.handle import StreamHandle
 
     writer: Any = frame.writeStream.foreachBatch(sink).option("checkpointLocation", checkpoint)
     query = (writer.trigger(**trigger) if trigger else writer).start()
-    return Running(frame.sparkSession, checkpoint, (query,), status=False)
+    return StreamHandle(frame.sparkSession, checkpoint, (query,), status=False)
 
 
 def with_watermark(frame: DataFrame, column: str, length: str) -> DataFrame:
@@ -130,7 +130,7 @@ def with_watermark(frame: DataFrame, column: str, length: str) -> DataFrame:
 
 @contextmanager
 def spark_errors() -> Iterator[None]:
-    """What Spark raises comes as an error of one code, without Java's part of the message."""
+    """Convert Spark's exceptions to an error with one code, without the Java stack trace."""
     from pyspark.errors import PySparkException
 
     try:
@@ -145,7 +145,7 @@ def _as_ours(error: Exception) -> SchemaError:
     text = str(error)
     if _CITED_RECORD in text:
         message = text.rpartition(_CITED_RECORD)[2].partition("\n")[0]
-        hint = "add `rejected` to the source: a place for such records, or `ignore`; the run then goes on"
+        hint = "add `rejected` to the source, with a sink for such records or `ignore`, to continue after them"
         return SchemaError("pipeline-record", message, hint)
     return SchemaError("pipeline-spark", _said(error))
 
@@ -155,26 +155,26 @@ def _said(error: Exception) -> str:
     if text.startswith("An error occurred while calling"):
         text = text.partition("\n: ")[2] or text
     if "error[" in text:
-        # An error of Ensue in a worker: Spark puts its own words before it.
+        # An error of Ensue in a worker: Spark adds text before it.
         text = text[text.rindex("error[") :]
-    return f"Spark says: {text[:_LONGEST]}"
+    return f"Spark failed: {text[:_LONGEST]}"
 
 
-# --- Records of JSON, as Kafka and text files have them: their columns, and what happens to those that are no events.
+# --- JSON records from Kafka and text files: their columns, and records that cannot be read
 
 KAFKA_COLUMNS = ("key", "topic", "timestamp")
-"""What Kafka knows of a record and events have as `kafka_key`, `kafka_topic`, ..."""
+"""The columns of a Kafka record that events get as `kafka_key`, `kafka_topic`, ..."""
 
 PLACE = ("topic", "partition", "offset", "timestamp")
-"""Where Kafka has a record."""
+"""The columns that locate a Kafka record."""
 
 _RECORD, _CORRUPT, _ROW = "_ensue_record", "_ensue_corrupt", "_ensue_row"
-NOT_JSON = "it is not JSON of the columns of `value`"
-NO_TIME = "it has no time"
+NOT_JSON = "not JSON with the columns of `value`"
+NO_TIME = "no timestamp"
 
 
 def parsed_values(frame: DataFrame, schema: str) -> DataFrame:
-    """The columns in the JSON of `value`, what Kafka knows, and the record itself, for `accepted` and `rejected`."""
+    """Return the columns in the JSON of `value`, Kafka's columns, and the record for `accepted` and `rejected`."""
     from pyspark.sql import functions as spark_functions
     from pyspark.sql.types import StructType
 
@@ -182,7 +182,7 @@ def parsed_values(frame: DataFrame, schema: str) -> DataFrame:
         raise SchemaError(
             "no-such-column",
             f"the source has no column `value` with JSON; columns: {', '.join(frame.columns)}",
-            "`value` is for Kafka and for text files; leave it out, or say the columns with `schema`",
+            "remove `value` (it is for Kafka and text files), or specify the columns with `schema`",
         )
     column = spark_functions.col
     text = column("value").cast("string").alias("value")
@@ -196,20 +196,20 @@ def parsed_values(frame: DataFrame, schema: str) -> DataFrame:
 
 
 def accepted(frame: DataFrame, time: str, *, failing: bool) -> DataFrame:
-    """The events among records. With `failing` a record that is none ends the run, otherwise it is left out."""
+    """Return the records that are events. Other records end the run if `failing`, otherwise they are ignored."""
     from pyspark.sql import functions as spark_functions
 
     there, problem = frame.where(_has_text()), _problem(time)
     if not failing:
         return _events(there.where(problem.isNull()))
-    # Every column is one of the checked row: whichever is looked at first, the record has been checked.
+    # Every column comes from the checked row, so the record is checked whichever column is read first.
     row = spark_functions.struct(*(name for name in frame.columns if name not in (_RECORD, _CORRUPT)))
     checked = spark_functions.when(problem.isNotNull(), spark_functions.raise_error(_message(frame, problem)))
     return there.select(checked.otherwise(row).alias(_ROW)).select(f"{_ROW}.*")
 
 
 def rejected(frame: DataFrame, time: str) -> DataFrame:
-    """The records that are no events: their text, where Kafka has them, and why."""
+    """Return the records that are not events: their text, their location in Kafka, and the reason."""
     found = frame.where(_has_text()).withColumn("problem", _problem(time))
     return found.where("problem IS NOT NULL").select(f"{_RECORD}.*", "problem")
 
@@ -219,7 +219,7 @@ def _events(frame: DataFrame) -> DataFrame:
 
 
 def _has_text() -> Column:
-    """Empty lines, and records with which Kafka marks a key as deleted, are neither events nor mistakes."""
+    """Return False for empty lines and for Kafka records that mark a key as deleted; they are ignored."""
     from pyspark.sql import functions as spark_functions
 
     return spark_functions.trim(f"{_RECORD}.value") != ""
@@ -234,36 +234,36 @@ def _problem(time: str) -> Column:
 
 
 def _message(frame: DataFrame, problem: Column) -> Column:
-    """Says which record it is, in one line; its text may be anybody's secret, so it is not in it."""
+    """Return one line that locates the record. It does not contain the text, which may be secret."""
     from pyspark.sql import functions as spark_functions
 
     record: Any = frame.schema[_RECORD].dataType
-    text = [spark_functions.lit("error[pipeline-record]: a record is no event: "), problem]
+    text = [spark_functions.lit("error[pipeline-record]: a record cannot be read as an event: "), problem]
     for name in PLACE[:3]:
         if name in record.fieldNames():
             text += [spark_functions.lit(f", {name} "), spark_functions.col(f"{_RECORD}.{name}").cast("string")]
     return spark_functions.concat(*text, spark_functions.lit("\n"))
 
 
-# --- Tables of calls to the sinks of Spark.
+# --- writing tables with Spark
 
 
 def write_rows(
     session: SparkSession | None, rows: pa.Table, format: str, mode: str, options: Mapping[str, Any]
 ) -> None:
-    """Writes a table by way of a session: the one given, else the one of this process, else a new one."""
-    # Spark loses what stands behind a chunk without rows.
+    """Write a table with the given session, or the running one, or a new one."""
+    # Spark loses the rows after an empty chunk.
     frame: Any = (session or running_session() or spark_session()).createDataFrame(rows.combine_chunks())
     frame.write.format(format).mode(mode).options(**options).save()
 
 
 def session_of(frames: Any) -> SparkSession:
-    """The session of a DataFrame, or of those of a mapping."""
+    """Return the session of a DataFrame, or of the DataFrames of a mapping."""
     frame = next(iter(frames.values())) if isinstance(frames, Mapping) else frames
     session: SparkSession = frame.sparkSession
     return session
 
 
 def is_streaming(frames: Any) -> bool:
-    """Whether any of these DataFrames is a stream."""
+    """Return True if any of the DataFrames is a stream."""
     return any(frame.isStreaming for frame in (frames.values() if isinstance(frames, Mapping) else [frames]))

@@ -1,4 +1,4 @@
-"""Which way queries over DataFrames go: batch or stream, one scan for all that share their keys."""
+"""Run queries over DataFrames in batch or streaming mode; queries with the same keys share one scan."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ from ensue.runtimes.spark.worker import Carrier, Layout, spare_imports
 from ensue.runtimes.tables import fixed_tables, together_schema
 
 CALLERS = 4
-"""How many calls up from the notice about settings the user's line is."""
+"""Stack level of the user's line for the notice about settings."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedMatches:
-    """Matches that several queries have in one frame, which Spark keeps for them, by the places of the queries."""
+    """Matches of several queries in one cached DataFrame, by the positions of the queries."""
 
     frame: DataFrame
     carrier: Carrier
@@ -51,7 +51,7 @@ class SharedMatches:
 
 
 class Frames(Sequence[DataFrame]):
-    """The frames of queries, each made when it is asked for: Spark takes some milliseconds to look at each."""
+    """The DataFrames of queries, each created on first use, because Spark takes milliseconds to analyze each."""
 
     def __init__(
         self, made: Mapping[int, DataFrame], shared: Sequence[SharedMatches], schemas: Sequence[pa.Schema]
@@ -71,14 +71,14 @@ class Frames(Sequence[DataFrame]):
 
 @dataclass(frozen=True, slots=True)
 class MatchFrames:
-    """The matches of each query, the columns they have, and what several of them share."""
+    """The matches of each query, their columns, and the DataFrames that queries share."""
 
     frames: Sequence[DataFrame]
     schemas: tuple[pa.Schema, ...]
     shared: tuple[SharedMatches, ...] = ()
 
     def together(self, names: Sequence[str]) -> DataFrame:
-        """The matches of all queries in one frame."""
+        """Return the matches of all queries in one DataFrame."""
         whole = together_schema(names, self.schemas)
         parts, rest = [], dict.fromkeys(range(len(names)))
         for group in self.shared:
@@ -100,7 +100,7 @@ def detect_frames(
     fixed: program_plans.FixedTables,
     period: Period,
 ) -> MatchFrames:
-    """The matches of each query as a DataFrame; nothing runs before one of them is used."""
+    """Return the matches of each query as a lazy DataFrame."""
     require_pyspark()
     if is_stream(events):
         refuse_ahead(statements, columns.end, emission.eager)
@@ -111,8 +111,8 @@ def detect_frames(
     if streaming and period.is_limited:
         raise SchemaError(
             "range-stream",
-            "`since` and `until` ask about the past, and the DataFrame is a stream",
-            "read the archive with `spark.read`; a stream gives what completes from its start on",
+            "`since` and `until` are not supported on a streaming DataFrame",
+            "read the history with `spark.read`; a stream returns the matches that complete after it starts",
         )
     options = period.within(options, planned.plans[0].catalog.time_type)
     advise(inputs[0].frame.sparkSession, streaming=streaming, stacklevel=CALLERS)
@@ -127,7 +127,7 @@ def frame_violations(
     columns: program_plans.Columns,
     emission: program_plans.Emission,
 ) -> DataFrame:
-    """The traces that break a constraint, as a DataFrame; nothing runs before it is used."""
+    """Return the traces that violate a constraint as a lazy DataFrame."""
     require_pyspark()
     planned = program_plans.plan_violations(empty_tables(events), statements, columns)
     inputs = frame_inputs(events, planned.inputs)
@@ -141,7 +141,7 @@ def frame_violations(
 def match_stream(
     inputs: Sequence[FrameInput], planned: program_plans.ProgramPlan, options: Options, emission: program_plans.Emission
 ) -> MatchFrames:
-    """Each query as a stream of its own; `ensue.start` runs several on one."""
+    """Run each query as its own stream; `ensue.start` runs several queries on one stream."""
     frames = []
     for place, (plan, output) in enumerate(zip(planned.plans, planned.outputs, strict=True)):
         group = program_plans.of_result(planned, place)
@@ -162,9 +162,9 @@ def match_stream(
 
 
 def match_batch(inputs: Sequence[FrameInput], planned: program_plans.ProgramPlan, options: Options) -> MatchFrames:
-    """Queries with the same keys share one scan and one shuffle, whose matches Spark keeps until they are released.
+    """Run queries with the same keys on one scan and one shuffle; Spark caches the matches until they are released.
 
-    So do queries that hang together by declared streams.
+    Queries connected by declared streams share them, too.
     """
     together: dict[tuple[tuple[str, ...], bool], list[int]] = {}
     groups: list[program_plans.Group] = []
@@ -190,10 +190,10 @@ def match_batch(inputs: Sequence[FrameInput], planned: program_plans.ProgramPlan
     return MatchFrames(Frames(frames, shared, schemas), schemas, tuple(shared))
 
 
-# --- How probable any match of a key is, on DataFrames: Spark brings each key together, Python workers work it out.
+# --- any_match on DataFrames: Spark groups the events by key, Python workers compute the probabilities
 
 InProcess = Callable[[Any], pa.Table]
-"""What works the probabilities out for the tables of some keys."""
+"""The function that computes the probabilities for the tables of some keys."""
 
 
 def any_match_of_frames(
@@ -202,12 +202,12 @@ def any_match_of_frames(
     columns: program_plans.Columns,
     in_process: InProcess,
 ) -> DataFrame:
-    """A row for each key, as a DataFrame; nothing runs before it is used."""
+    """Return one row for each key as a lazy DataFrame."""
     require_pyspark()
     refuse_questions(
         statements,
         "needs all events of the state, but `any_match` on a DataFrame processes each key separately",
-        "add the answer as a column with `ensue.track` first, and use that column in the pattern",
+        "add the answer as a column with `ensue.beliefs.track` first, and use that column in the pattern",
     )
     tables = empty_tables(events)
     planned = program_plans.plan_queries(tables, statements, columns, fixed=fixed_tables(None, statements))
@@ -215,8 +215,8 @@ def any_match_of_frames(
     if inputs[0].frame.isStreaming:
         raise SchemaError(
             "streaming-frame",
-            "whether a key has any match is known when all its events have come, and a stream has no end",
-            "read the DataFrame with `spark.read`; `ensue.detect` gives each match of a stream its probability",
+            "`any_match` needs all events of a key, but the DataFrame is a stream",
+            "read the DataFrame with `spark.read`; on a stream `ensue.detect` returns the probability of each match",
         )
     advise(inputs[0].frame.sparkSession, stacklevel=CALLERS)
     plans = all_plans(planned.derivations, planned.plans)
@@ -230,7 +230,7 @@ def any_match_of_frames(
 
 @dataclass(frozen=True, slots=True)
 class _AnyTask:
-    """Works out all keys of a partition at once."""
+    """Computes all keys of a partition at once."""
 
     layout: Layout
     in_process: InProcess

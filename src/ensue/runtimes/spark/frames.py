@@ -1,4 +1,4 @@
-"""Spark DataFrames as Ensue sees them: empty Arrow tables for planning, Spark schemas for results."""
+"""Spark DataFrames in Ensue: empty Arrow tables for planning, Spark schemas for results, collecting events."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from ensue.plan.inputs import InputTable
 from ensue.plan.program_plans import Columns
 
 OWN = "ensue:"
-"""What the names of columns begin with that travel beside those of the user."""
+"""The prefix of Ensue's own columns, which travel together with the user's columns."""
 
 _TAKES_ZONE = "timezone" in inspect.signature(to_arrow_type).parameters
 
 
 @dataclass(frozen=True, slots=True)
 class FrameInput:
-    """A DataFrame of a run. `item` says which streams it holds, by an empty table of the same columns."""
+    """A DataFrame of a run. `item` describes its streams, with an empty table of the same columns."""
 
     frame: DataFrame
     item: InputTable
 
 
 def empty_tables(events: Mapping[str, DataFrame] | DataFrame) -> dict[str, pa.Table] | pa.Table:
-    """An empty table with the columns of each DataFrame: all that planning asks of it."""
+    """Return an empty table with the columns of each DataFrame, for planning."""
     if isinstance(events, DataFrame):
         return empty_table(events, "table")
     for name in events:
         if not isinstance(name, str):
             raise SchemaError(
-                "stream-name", f"the name of a stream is text, not {name!r}", "rename the key of the mapping"
+                "stream-name", f"a stream name must be text, found {name!r}", "use text as the keys of the mapping"
             )
     return {name: empty_table(frame, f"table of stream `{name}`") for name, frame in events.items()}
 
@@ -50,30 +50,31 @@ def empty_table(frame: DataFrame, label: str) -> pa.Table:
 
 
 def _check_names(frame: DataFrame, label: str) -> None:
-    """Names that Spark can tell apart and that are not Ensue's own; a name that stands twice is found by planning."""
+    """Check that Spark can distinguish the column names and that none is reserved; planning finds exact duplicates."""
     for name in frame.columns:
         if name.startswith(OWN):
-            raise SchemaError("reserved-column", f"column `{name}` of the {label} is Ensue's own", "rename it")
+            problem = f"column `{name}` of the {label} has the reserved prefix `{OWN}`"
+            raise SchemaError("reserved-column", problem, "rename the column")
     names: dict[str, str] = {}
     for name in frame.columns:
         other = names.setdefault(name.lower(), name)
         if other != name and frame.sparkSession.conf.get("spark.sql.caseSensitive") != "true":
             raise SchemaError(
                 "duplicate-column",
-                f"the {label} has columns `{other}` and `{name}`, which Spark does not tell apart",
+                f"the {label} has columns `{other}` and `{name}`, which Spark does not distinguish",
                 "rename one of them, or set `spark.sql.caseSensitive` to true",
             )
 
 
 def frame_inputs(events: Mapping[str, DataFrame] | DataFrame, items: Sequence[InputTable]) -> tuple[FrameInput, ...]:
-    """The frames with what is known of them, in the same order."""
+    """Pair the DataFrames with their descriptions, in the same order."""
     frames = list(events.values()) if isinstance(events, Mapping) else [events]
     kinds = {frame.isStreaming for frame in frames}
     if len(kinds) > 1:
         raise SchemaError(
             "mixed-frames",
-            "some of the DataFrames are streams and others are not",
-            "read all of them as streams, or none",
+            "some DataFrames are streams and others are not",
+            "read all of them with `spark.readStream`, or all with `spark.read`",
         )
     return tuple(FrameInput(frame, item) for frame, item in zip(frames, items, strict=True))
 
@@ -84,18 +85,18 @@ def _arrow_field(field: StructField, label: str) -> pa.Field:
     except PySparkTypeError as error:
         raise SchemaError(
             "column-type",
-            f"column `{field.name}` of the {label} holds {field.dataType.simpleString()}, which Arrow cannot carry",
-            f"cast it, or leave it out with `.drop({field.name!r})`",
+            f"column `{field.name}` of the {label} is {field.dataType.simpleString()}, which Arrow does not support",
+            f"cast the column, or drop it with `.drop({field.name!r})`",
         ) from error
 
 
 def arrow_type(kind: DataType) -> pa.DataType:
-    """The Arrow type of a column; instants are read in UTC, as `DataFrame.toArrow` gives them, whatever the session."""
+    """Return the Arrow type of a column; timestamps are in UTC, as in `DataFrame.toArrow`, whatever the session."""
     return to_arrow_type(kind, timezone="UTC") if _TAKES_ZONE else to_arrow_type(kind)
 
 
 def _nullable(kind: pa.DataType) -> pa.DataType:
-    """The type with every nested value nullable, so that any column of it can be cast to it."""
+    """Make every nested value nullable, so that any column of the type can be cast to it."""
     return _map_children(kind, _nullable)
 
 
@@ -110,12 +111,12 @@ def _map_children(kind: pa.DataType, change: Any) -> pa.DataType:
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
-    """The schema of a DataFrame of such results."""
+    """Return the Spark schema of results with this Arrow schema."""
     return StructType([StructField(field.name, from_arrow_type(carried(field.type)), True) for field in schema])
 
 
 def carried(kind: pa.DataType) -> pa.DataType:
-    """The type in which results go back to Spark: that of the engine, but for what Spark does not have."""
+    """Return the type in which results are sent to Spark: the engine's type, or the nearest one that Spark supports."""
     if pa.types.is_unsigned_integer(kind):
         return pa.int64() if kind != pa.uint64() else pa.decimal128(20, 0)
     if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
@@ -125,7 +126,7 @@ def carried(kind: pa.DataType) -> pa.DataType:
     return _map_children(kind, carried)
 
 
-# --- Events of Spark DataFrames in this process, for questions about them.
+# --- collecting events in this process
 
 
 def collect_events(
@@ -135,7 +136,7 @@ def collect_events(
     where: Column | str | None,
     most: int,
 ) -> dict[str, pa.Table] | pa.Table:
-    """The rows of the streams (None: of all) for which the condition holds, `most` of each DataFrame at most."""
+    """Collect the rows of the streams (None: all) that meet the condition, at most `most` rows of each DataFrame."""
     if isinstance(events, Mapping):
         wanted = {name: frame for name, frame in events.items() if streams is None or name in streams}
         return {name: _collected(frame, where, most, f"of stream `{name}` ") for name, frame in wanted.items()}
@@ -146,12 +147,12 @@ def collect_events(
 
 
 def refuse_stream(frame: DataFrame) -> None:
-    """A question about events that are there has no answer on a stream."""
+    """Raise SchemaError if the DataFrame is a stream."""
     if frame.isStreaming:
         raise SchemaError(
             "streaming-frame",
-            "the question is about events that are there, and the DataFrame is a stream",
-            "read its source with `spark.read`; `ensue.waiting` says what a running stream waits for",
+            "expected a static (batch) DataFrame, found a stream",
+            "read the source with `spark.read`; `ensue.waiting` shows what a running stream waits for",
         )
 
 
@@ -163,7 +164,7 @@ def _collected(frame: DataFrame, where: Column | str | None, most: int, whose: s
     if found.num_rows > most:
         raise SchemaError(
             "rows-in-process",
-            f"there are more than {most:,} events {whose}to look into",
-            "narrow them with `where=`, such as the key or the time that the question is about",
+            f"more than {most:,} events {whose}would be collected",
+            "select fewer events with `where=`, for example by key or time",
         )
     return found

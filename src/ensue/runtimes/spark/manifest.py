@@ -1,4 +1,4 @@
-"""What a checkpoint of `ensue.start` says about itself, so that another query is refused before it starts."""
+"""The description that `ensue.start` stores in a checkpoint, so that a different query is rejected before it starts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MANIFEST_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The queries of one stateful stream, the inputs they read, and the queries whose state they went on from."""
+    """The queries of one stateful stream, their inputs, and the earlier queries whose state they continue."""
 
     keys: tuple[str, ...]
     buckets: int
@@ -50,7 +50,7 @@ def _described(item: InputTable) -> dict[str, str | None]:
 
 
 def read_manifests(spark: SparkSession, checkpoint: str) -> dict[tuple[str, ...], Manifest]:
-    """The newest manifest of each stream under a checkpoint, by its keys; empty for a new checkpoint."""
+    """Return the newest manifest of each stream in a checkpoint, by its keys; empty for a new checkpoint."""
     try:
         lines = [row[0] for row in spark.read.text(f"{checkpoint}/{MANIFEST}").collect()]
     except AnalysisException as error:
@@ -64,8 +64,8 @@ def read_manifests(spark: SparkSession, checkpoint: str) -> dict[tuple[str, ...]
         if entry.get("version") != MANIFEST_VERSION:
             raise StateError(
                 "state-version",
-                f"the checkpoint was written by a release with version {entry.get('version')} of its manifest",
-                "go on with that release, or start from a new checkpoint",
+                f"the checkpoint was written by a release with manifest version {entry.get('version')}",
+                "continue with that release, or use a new checkpoint",
             )
         manifest = Manifest(**{**entry, **{name: tuple(entry[name]) for name in ("keys", "inputs", "predecessors")}})
         found[manifest.keys] = manifest
@@ -80,51 +80,51 @@ def write_manifests(spark: SparkSession, checkpoint: str, manifests: Sequence[Ma
 def succeed(
     before: Manifest, after: Manifest, plans: Sequence[QueryPlan], inputs: Sequence[InputTable], upgrade: bool
 ) -> Manifest:
-    """The manifest with which queries go on from a checkpoint, or an error that says why they cannot."""
+    """Return the manifest with which queries continue from a checkpoint; raise an error if they cannot."""
     if before.buckets != after.buckets:
         raise StateError(
             "bucket-count",
-            f"the state in the checkpoint has keys in {before.buckets} buckets, not {after.buckets}",
-            f"pass `buckets={before.buckets}`, or start from a new checkpoint",
+            f"the checkpoint has {before.buckets} buckets, but `buckets` is {after.buckets}",
+            f"pass `buckets={before.buckets}`, or use a new checkpoint",
         )
     if _by_columns(before) != _by_columns(after):
         raise StateError(
             "state-shape",
-            "the checkpoint was made with other tables or other names for their columns",
-            "give the same tables in the same order and the same `time`, `type` and `end`",
+            "the checkpoint was written with different tables or column names",
+            "pass the same tables in the same order, with the same `time`, `type` and `end`",
         )
     if before.queries == after.queries and before.eager == after.eager:
         return before
     if not upgrade:
         raise StateError(
             "state-query",
-            "the checkpoint belongs to another query",
-            "use a new checkpoint, or pass `upgrade=True` to go on from the events that it kept; it was:\n"
+            "the checkpoint belongs to a different query",
+            "use a new checkpoint, or pass `upgrade=True` to continue with the kept events; the query was:\n"
             + before.queries,
         )
     if before.eager != after.eager:
         raise StateError(
             "state-emit",
-            "the checkpoint belongs to a query with another `emit`, so some matches would come twice or never",
-            "keep `emit` as it was, or start from a new checkpoint",
+            "the checkpoint belongs to a query with another `emit`, so some matches would be reported twice or never",
+            "keep the same `emit`, or use a new checkpoint",
         )
     if _has_constraints(before) or _has_constraints(after):
         raise StateError(
             "state-constraints",
-            "what a checkpoint knows of traces belongs to one query and its constraints, so neither can be changed",
-            "keep both as they were, or start from a new checkpoint; it was:\n" + before.queries,
+            "a query with constraints on traces cannot be changed in an existing checkpoint",
+            "keep the query and its constraints, or use a new checkpoint; the query was:\n" + before.queries,
         )
     if _declares_streams(before) or _declares_streams(after):
         raise StateError(
             "state-streams",
-            "what a checkpoint keeps of declared streams belongs to one program, so that cannot be changed",
-            "keep it as it was, or start from a new checkpoint; it was:\n" + before.queries,
+            "a program with declared streams cannot be changed in an existing checkpoint",
+            "keep the program, or use a new checkpoint; the program was:\n" + before.queries,
         )
     if _asks_states(before) or _asks_states(after):
         raise StateError(
             "state-streams",
-            "what a checkpoint believes of STATEs belongs to one program, so that cannot be changed",
-            "keep it as it was, or start from a new checkpoint; it was:\n" + before.queries,
+            "a program with STATEs cannot be changed in an existing checkpoint",
+            "keep the program, or use a new checkpoint; the program was:\n" + before.queries,
         )
     for text in (*before.predecessors, before.queries):
         check_succession(text, before, plans, inputs)
@@ -147,7 +147,7 @@ def _declares_streams(manifest: Manifest) -> bool:
 
 
 def check_succession(text: str, before: Manifest, plans: Sequence[QueryPlan], inputs: Sequence[InputTable]) -> None:
-    """Raises a StateError that names what the events kept for the earlier queries lack."""
+    """Raise a StateError if the events kept for the earlier queries are not sufficient."""
     old_inputs = tuple(_input(entry) for entry in before.inputs)
     catalog = catalog_of(old_inputs)
     statements = parse_statements(text)
@@ -166,8 +166,8 @@ def check_succession(text: str, before: Manifest, plans: Sequence[QueryPlan], in
     if missing:
         raise StateError(
             "state-reach",
-            "the events in the checkpoint do not suffice for the changed query; it needs " + "; ".join(missing),
-            "start from a new checkpoint, or keep the query within what was kept; it was:\n" + text,
+            "the events in the checkpoint are not sufficient for the changed query; it needs " + "; ".join(missing),
+            "use a new checkpoint, or a query that needs no more than the kept events; the query was:\n" + text,
         )
 
 

@@ -1,4 +1,4 @@
-"""Packages of formats that Spark does not have by itself: which a session needs, and what to add where one lacks."""
+"""Maven packages for formats that Spark does not include: what a session needs, and hints about missing ones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BUILT_IN = (
     "text",
 )
 OF_SPARK = {"kafka": "spark-sql-kafka-0-10_2.13", "avro": "spark-avro_2.13"}
-"""Formats whose packages have the version of Spark itself."""
+"""Formats whose packages have the same version as Spark."""
 
 OTHERS = {
     "delta": "io.delta:delta-spark_2.13:VERSION",
@@ -47,9 +47,9 @@ _SETTINGS = {
 def package_settings(
     formats: Iterable[str], packages: Sequence[str], config: Mapping[str, str], known: Mapping[str, str]
 ) -> dict[str, str]:
-    """The settings `config` with all packages of a new session: those asked for, and Spark's own for its formats.
+    """Return `config` with all packages of a new session: the requested ones, and those of Spark's own formats.
 
-    `known` is what the environment says. A package that comes in another way already is not added.
+    `known` are the settings of the environment. Packages that are already available are not added.
 
     >>> made = package_settings(["kafka", "csv"], ["a:b:1"], {}, {})
     >>> made["spark.jars.packages"].split(":")[:4]
@@ -70,7 +70,7 @@ def package_settings(
 
 
 class NotFetchedError(Exception):
-    """Spark did not start, and it had to fetch packages for that."""
+    """Spark did not start, probably because it could not download packages."""
 
     def __init__(self, packages: str) -> None:
         self.packages = packages
@@ -78,7 +78,7 @@ class NotFetchedError(Exception):
 
 
 def session_with_packages(name: str, master: str | None, memory: str | None, config: Mapping[str, str]) -> SparkSession:
-    """`ensue.spark_session`; NotFetchedError where Spark did not start and had packages to fetch."""
+    """Call `ensue.spark_session`; raise NotFetchedError if Spark did not start and had packages to download."""
     from pyspark.errors import PySparkRuntimeError
 
     try:
@@ -90,7 +90,7 @@ def session_with_packages(name: str, master: str | None, memory: str | None, con
 
 
 def takes_packages() -> bool:
-    """Whether the process of Spark is still to be started here; one that runs takes no packages any more."""
+    """Return True if Spark has not started yet in this process; a running Spark cannot add packages."""
     import pyspark
 
     context = getattr(pyspark, "SparkContext", None)
@@ -99,14 +99,14 @@ def takes_packages() -> bool:
 
 
 def package_of(format: str) -> str:
-    """The package of a format of Spark's own, for the PySpark that is installed."""
+    """Return the package of one of Spark's own formats, for the installed PySpark."""
     import pyspark
 
     return f"org.apache.spark:{OF_SPARK[format]}:{pyspark.__version__}"
 
 
 def _with_spark(artifact: str) -> bool:
-    """Whether the Spark of this machine has the jar among its own."""
+    """Return True if the local Spark installation includes the jar."""
     import pyspark
 
     home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
@@ -114,7 +114,7 @@ def _with_spark(artifact: str) -> bool:
 
 
 def lacks_format(spark: SparkSession, format: str) -> bool:
-    """Whether Spark does not find a format; nothing is read or written."""
+    """Return True if Spark does not find the format; does not read or write anything."""
     from pyspark.errors import PySparkException
 
     if format in BUILT_IN:
@@ -124,27 +124,27 @@ def lacks_format(spark: SparkSession, format: str) -> bool:
     except Exception as error:
         if not isinstance(error, PySparkException) and not hasattr(error, "java_exception"):
             raise
-        # A format that is there wants options, in words of its own: only this one says that there is none.
+        # An available format fails with other errors, for example about missing options.
         return "DATA_SOURCE_NOT_FOUND" in str(error)
     return False
 
 
 def missing_package_hint(format: str, *, running: bool) -> str:
-    """What to add so that Spark finds a format; to the pipeline, or to what has started Spark, if it was `running`."""
+    """Return what to add for a format: to the pipeline, or to the command that started Spark if it was `running`."""
     if format in OF_SPARK:
         package, rest = package_of(format), ""
     elif format in OTHERS:
-        package, rest = OTHERS[format].replace("SPARK", _spark_line()), " (the version for this Spark)"
+        package, rest = OTHERS[format].replace("SPARK", _spark_line()), " (with the version for this Spark)"
     else:
         package, rest = "GROUP:ARTIFACT:VERSION", " (the package of this format)"
     settings = f", and {_SETTINGS[format]} to its `config`" if format in _SETTINGS else ""
     if running:
-        return f"Spark was running before: start it with `--packages {package}`{rest}{settings}"
+        return f"Spark was already running; start it with `--packages {package}`{rest}{settings}"
     return f"add `packages: [{package}]`{rest} to `spark`{settings}"
 
 
 def _spark_line() -> str:
-    """Spark's version without its last number, as packages of others name it."""
+    """Return Spark's version without the last number, as in the names of other packages."""
     import pyspark
 
     return ".".join(pyspark.__version__.split(".")[:2])

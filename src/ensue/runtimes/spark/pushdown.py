@@ -1,8 +1,8 @@
-"""Which rows of a DataFrame can matter to queries, as one filter that Spark pushes down to its files.
+"""Build the filter for rows that queries can use, which Spark pushes down to its files.
 
-The filter may keep rows that the engine turns down, for the engine filters again; it never drops one that the engine
-takes. So what has no exact counterpart in Spark counts as true (None here), which is safe because `NOT` is moved
-inwards, down to the atoms, first. Nothing here can fail on a row: there is no arithmetic and no cast of a column.
+The filter may keep rows that the engine rejects, because the engine filters again; it never drops a row that the
+engine accepts. A condition without an exact counterpart in Spark counts as true (None here). This is safe because
+`NOT` is first moved inwards to the atoms. The filter cannot fail on a row: it has no arithmetic and casts no column.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from ensue.plan.inputs import InputTable
 from ensue.plan.plans import QueryPlan
 
 Demands = Mapping[Stream, Mapping[tuple[expressions.Expr, ...], None]]
-"""What is asked of the rows of each stream: one conjunction per variable, as the keys of an ordered set."""
+"""The conditions on the rows of each stream: one conjunction per variable, as the keys of an ordered set."""
 
 Constant = expressions.Literal | expressions.Duration | expressions.Timestamp
-"""What `constant` finds."""
+"""The results of `constant`."""
 
 _COMPARE: Mapping[str, Callable[[Any, Any], Column]] = MappingProxyType(
     {"=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
@@ -51,20 +51,20 @@ _TICKS: Mapping[type[T.DataType], int] = MappingProxyType(
         T.TimestampNTZType: NANOSECONDS_PER_UNIT["us"],
     }
 )
-"""The nanoseconds between two neighbouring values of Spark's times."""
+"""Nanoseconds between neighbouring values of Spark's time types."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EXACT_FLOATS = 2**53
-"""Below this, an integer equals its float64, so that comparing as floats is comparing exactly."""
+"""Integers below this equal their float64, so comparing floats is exact."""
 _CHAR_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
-"""Where Spark notes that a string column is CHAR(n): it pads literals that such a column is compared with."""
+"""The metadata key of CHAR(n) columns: Spark pads literals that are compared with such a column."""
 
 
 def needed_rows(plans: Sequence[QueryPlan], item: InputTable, schema: T.StructType) -> Column | None:
-    """The rows of a DataFrame that can matter to some plan, or None if all can.
+    """Return the condition for rows that some plan can use, or None if all can be used.
 
-    `item` describes the DataFrame, by an empty table of its Arrow schema; `schema` is its Spark schema. A row matters
-    if it has its times and the partition keys of a plan, and can be one of the plan's events, forbidden ones included.
-    A plan that counts events counts every row.
+    `item` describes the DataFrame with an empty table of its Arrow schema; `schema` is its Spark schema. A plan can use
+    a row that has its times and the partition keys, and can be one of the plan's events, forbidden ones included.
+    A plan that counts events needs every row.
     """
     if any(plan.counting for plan in plans):
         return None
@@ -80,7 +80,7 @@ def needed_rows(plans: Sequence[QueryPlan], item: InputTable, schema: T.StructTy
 
 
 def rows_between(bounds: Bounds, item: InputTable, schema: T.StructType, time_type: pa.DataType) -> Column | None:
-    """The rows of a DataFrame that can lie within the bounds, which are ticks of `time_type`; None if all can."""
+    """Return the condition for rows that can be within the bounds, in ticks of `time_type`; None if all can."""
     end = item.end or item.time
     compared = dict.fromkeys(
         [
@@ -107,12 +107,12 @@ def _compared_ticks(comparison: str, cell: _Cell, moment: int, time_type: pa.Dat
 
 
 def column(name: str) -> Column:
-    """The top-level column of this name, whatever characters the name holds."""
+    """Return the top-level column with this name, which may contain any characters."""
     return F.col(f"`{name.replace('`', '``')}`")
 
 
 def in_streams(item: InputTable, streams: Sequence[Stream]) -> Column:
-    """The rows of a table with a type column that belong to some of the streams."""
+    """Return the condition that a row of a table with a type column belongs to one of the streams."""
     assert item.type is not None
     name = column(item.type)
     plain = [stream for stream in streams if not isinstance(stream, AnyEvent)]
@@ -129,7 +129,7 @@ def in_streams(item: InputTable, streams: Sequence[Stream]) -> Column:
 
 
 def _variables(plan: QueryPlan, item: InputTable) -> Iterable[tuple[Stream, tuple[expressions.Expr, ...]]]:
-    """The stream and the predicates of every variable whose events can be in the table; all events that are watched."""
+    """Yield the stream and predicates of every variable whose events can be in the table, and all watched streams."""
     for graph in plan.graphs:
         for inner in graph.with_inner():
             for variable in inner.graph.variables:
@@ -143,11 +143,11 @@ def _variables(plan: QueryPlan, item: InputTable) -> Iterable[tuple[Stream, tupl
 
 
 def _is_about_certainty(predicate: expressions.Expr) -> bool:
-    """Whether a predicate asks how probable an event is, which is known when its probability has been checked."""
+    """Return True if a predicate is about the probability of an event, which is only known after it is checked."""
     return any(isinstance(part, expressions.Field) and part.name == CERTAINTY for part in expressions.walk(predicate))
 
 
-# --- conditions; None is a condition that is always true
+# --- conditions; None is always true
 
 
 def _all_of(conditions: Iterable[Column | None]) -> Column | None:
@@ -184,7 +184,7 @@ class _Cell:
 
     @property
     def is_plain(self) -> bool:
-        """True if Spark compares the values as the engine does."""
+        """Return True if Spark compares the values as the engine does."""
         if type(self.type) is T.StringType:
             return self.type.isUTF8BinaryCollation() and _CHAR_TYPE not in (self.field.metadata or {})
         return (
@@ -192,7 +192,7 @@ class _Cell:
         )
 
     def is_missing(self, negated: bool) -> Column:
-        """Where the engine reads null; NaN is one for it."""
+        """Return where the engine reads null, which includes NaN."""
         if not _is_float(self.type):
             return self.column.isNotNull() if negated else self.column.isNull()
         if negated:
@@ -205,7 +205,7 @@ def _is_float(kind: T.DataType) -> bool:
 
 
 class _Rows:
-    """The rows of one DataFrame, seen as events."""
+    """The rows of one DataFrame as events."""
 
     def __init__(self, item: InputTable, schema: T.StructType) -> None:
         self.item = item
@@ -214,19 +214,19 @@ class _Rows:
         self.names = StreamSchema(item.stream or "*", fields, item.time, item.end)
 
     def cell(self, name: str) -> _Cell:
-        """The column that a name in a query stands for; the words for time stand for the time columns."""
+        """Return the column for a name in a query; `s`, `e` and `t` mean the time columns."""
         side = self.names.endpoint(name)
         if side is not None:
             name = self.item.end if side == "e" and self.item.end is not None else self.item.time
         return _Cell(column(name), self.schema[name])
 
     def with_keys(self, keys: tuple[str, ...], demands: Demands) -> Column | None:
-        """The rows that have these keys and meet the demands on some stream."""
+        """Return the condition for rows that have these keys and meet the demands of some stream."""
         present = [self.cell(key).is_missing(negated=True) for key in keys]
         return _all_of([*present, self.of_streams(demands)])
 
     def of_streams(self, demands: Demands) -> Column | None:
-        """The rows that meet the demands on some stream."""
+        """Return the condition for rows that meet the demands of some stream."""
         accepted = {stream: self._of_variables(choices) for stream, choices in demands.items()}
         if self.item.type is None:
             return _any_of(accepted.values())
@@ -241,11 +241,11 @@ class _Rows:
         ]
         if whole and arms:
             arms.append(in_streams(self.item, whole))
-        # The names come first by themselves: where files cannot be skipped by one of the arms, they still can by name.
+        # A separate condition on the names: files can be skipped by name even if the arms cannot skip them.
         return _all_of([names, _any_of(arms) if arms else None])
 
     def _of_variables(self, choices: Iterable[tuple[expressions.Expr, ...]]) -> Column | None:
-        """The rows that meet one of some conjunctions."""
+        """Return the condition for rows that meet one of the conjunctions."""
         choices = list(choices)
         if () in choices:
             return None
@@ -254,7 +254,7 @@ class _Rows:
     # --- predicates
 
     def accepted(self, expr: expressions.Expr, negated: bool) -> Column | None:
-        """Where the expression is true (or false, if `negated`), or is not known to be otherwise."""
+        """Return where the expression is true (false, if `negated`) or may be."""
         match expr:
             case expressions.Literal(None):
                 return _never()
@@ -286,7 +286,7 @@ class _Rows:
         return None
 
     def compared(self, comparison: str, left: expressions.Expr, right: expressions.Expr) -> Column | None:
-        """`left comparison right` of fields and literals."""
+        """Translate `left comparison right` for fields and literals."""
         literals = constant(left), constant(right)
         if expressions.Literal(None) in literals:
             return _never()
@@ -299,7 +299,7 @@ class _Rows:
         return None
 
     def listed(self, operand: expressions.Expr, items: tuple[expressions.Expr, ...], negated: bool) -> Column | None:
-        """`operand IN items`: one list for the literals that Spark knows too, a comparison for each of the others."""
+        """Translate `operand IN items`: one list for literals that Spark supports, a comparison for each other item."""
         conditions: list[Column | None] = []
         values: list[Column] = []
         for item in items:
@@ -338,13 +338,13 @@ def _compared_literal(comparison: str, cell: _Cell, literal: Constant) -> Column
         case expressions.Literal(int() | float() as number) if _is_float(cell.type) and number == 0:
             return _compared_zero(comparison, cell.column)
         case expressions.Literal(float() as number) if isinstance(cell.type, T.IntegralType):
-            # Here integers are compared as floats, in Spark too.
+            # Here Spark compares integers as floats, like the engine.
             return _COMPARE[comparison](cell.column, F.lit(number))
     return None
 
 
 def _same_value(cell: _Cell, literal: Constant) -> Column | None:
-    """A value of the column's own type that is the literal for every comparison, if there is one."""
+    """Return a value of the column's type that equals the literal in every comparison, or None."""
     match literal:
         case expressions.Literal(bool() as value) if isinstance(cell.type, T.BooleanType):
             return F.lit(value)
@@ -357,7 +357,7 @@ def _same_value(cell: _Cell, literal: Constant) -> Column | None:
 
 
 def _place(kind: T.DataType, literal: Constant) -> Fraction | None:
-    """Where a literal lies among the values of an integer or time column, counted from zero or 1970."""
+    """Return the position of a literal among the values of an integer or time column, counted from zero or 1970."""
     match literal:
         case expressions.Timestamp(nanoseconds) if type(kind) in _TICKS:
             return Fraction(nanoseconds, _TICKS[type(kind)])
@@ -367,7 +367,7 @@ def _place(kind: T.DataType, literal: Constant) -> Fraction | None:
 
 
 def _compared_place(comparison: str, cell: _Cell, place: Fraction) -> Column | None:
-    """Compares with a literal between two values of the column: `x < 2.5` iff `x < 3`, and `x > 2.5` iff `x > 2`."""
+    """Compare with a literal between two values of the column: `x < 2.5` iff `x < 3`, and `x > 2.5` iff `x > 2`."""
     if comparison == "=":
         return _never()
     if comparison == "!=":
@@ -377,7 +377,7 @@ def _compared_place(comparison: str, cell: _Cell, place: Fraction) -> Column | N
 
 
 def _compared_zero(comparison: str, number: Column) -> Column:
-    """Parquet skips by an order in which -0.0 is less than 0.0 and loses rows; equal in Spark and here, both count."""
+    """Compare with both zeros: Parquet orders -0.0 before 0.0 when it skips files, and would lose rows."""
     least, greatest = F.lit(-0.0), F.lit(0.0)
     if comparison == "=":
         return (number >= least) & (number <= greatest)
@@ -385,7 +385,7 @@ def _compared_zero(comparison: str, number: Column) -> Column:
 
 
 def _whole_value(kind: T.DataType, place: int) -> Column | None:
-    """The value of an integer or time column at a place; a time is text with its zone, for any session's zone."""
+    """Return the value of an integer or time column at a position; a time is text with its zone."""
     if isinstance(kind, T.IntegralType):
         return F.lit(place)
     try:
@@ -400,7 +400,7 @@ def _whole_value(kind: T.DataType, place: int) -> Column | None:
 
 
 def _like(cell: _Cell, pattern: str, negated: bool) -> Column | None:
-    """What a text must start with, end with and contain: all of LIKE if there is one such word and no `_`."""
+    """Return what a text must start with, end with and contain; this is all of LIKE for a single word without `_`."""
     if not (isinstance(cell.type, T.StringType) and cell.is_plain):
         return None
     parts = like_parts(pattern) or [("text", "")]

@@ -1,4 +1,4 @@
-"""Learned refinement on DataFrames: Spark counts contexts and fits classifiers, workers apply models on Arrow."""
+"""Learned refinement on DataFrames: Spark counts contexts and fits classifiers; workers apply models to Arrow data."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ from ensue.runtimes.spark.stream import DELAY
 from ensue.runtimes.spark.worker import spare_imports
 
 CALLERS = 4
-"""How many calls up from the notice about settings the user's line is."""
+"""Stack level of the user's line for the notice about settings."""
 
 PREVIOUS_LABEL, NUMBER = "ensue:previous", "ensue:number"
 HOUR_MICROS = 3_600_000_000
 FIRST_WEEKDAY = 3
-"""The first day of time, in 1970, was a Thursday; Monday is 0."""
+"""1970-01-01 was a Thursday; Monday is 0."""
 
 NESTED = (ArrayType, MapType, StructType, VariantType)
 
 
 def columns_of(frame: DataFrame) -> pa.Table:
-    """An empty table with the columns of a DataFrame."""
+    """Return an empty table with the columns of a DataFrame."""
     require_pyspark()
     return empty_table(frame, "table")
 
 
 def count_frame(frame: DataFrame, reading: refinement.ContextColumns, limit: int) -> pa.Table:
-    """How often each context came with each label, in one job; at most one row more than `limit`."""
+    """Count how often each context has each label, in one job; return at most `limit` + 1 rows."""
     if frame.isStreaming:
         raise SchemaError(
             "streaming-frame",
-            "what events were is learned from those of the past, and a stream has no end",
-            "read the DataFrame with `spark.read`; `Refinement.apply` takes streams",
+            "fitting needs a static (batch) DataFrame, but this one is a stream",
+            "read the DataFrame with `spark.read`; `Refinement.apply` supports streams",
         )
     advise(frame.sparkSession, stacklevel=CALLERS)
     label = column(reading.label).cast("string")
@@ -60,7 +60,7 @@ def count_frame(frame: DataFrame, reading: refinement.ContextColumns, limit: int
 
 
 def _context(frame: DataFrame, reading: refinement.ContextColumns) -> list[Column]:
-    """The same texts that `context_of` gives for tables."""
+    """Return the same texts that `context_of` returns for tables."""
     found = []
     for feature in reading.features:
         if feature.kind == refinement.COLUMN:
@@ -76,7 +76,7 @@ def _context(frame: DataFrame, reading: refinement.ContextColumns) -> list[Colum
 
 
 def _on_the_clock(frame: DataFrame, reading: refinement.ContextColumns) -> Column:
-    """The time that the clocks of the zone show, in microseconds."""
+    """Return the local time of the zone in microseconds."""
     assert reading.time is not None
     if isinstance(frame.schema[reading.time].dataType, TimestampType):
         return F.unix_micros(F.from_utc_timestamp(column(reading.time), reading.zone))
@@ -88,7 +88,7 @@ def _ticks(frame: DataFrame, name: str) -> Column:
 
 
 def _previous_label(frame: DataFrame, reading: refinement.ContextColumns, label: Column) -> Column:
-    """The same label that `previous_labels` gives for tables."""
+    """Return the same label that `previous_labels` returns for tables."""
     assert reading.time is not None
     moment = _ticks(frame, reading.time)
     keys = [column(name) for name in reading.partition_by]
@@ -102,7 +102,7 @@ def _previous_label(frame: DataFrame, reading: refinement.ContextColumns, label:
 
 
 def fit_logistic(frame: DataFrame, counts: pa.Table, labels: pa.Array, ridge: float) -> refinement.Logistic:
-    """Multinomial logistic regression by Spark ML, on contexts weighted by how often they came."""
+    """Fit a multinomial logistic regression with Spark ML, on contexts weighted by their counts."""
     from pyspark.ml.classification import LogisticRegression
     from pyspark.ml.feature import OneHotEncoder, VectorAssembler
 
@@ -126,14 +126,14 @@ def fit_logistic(frame: DataFrame, counts: pa.Table, labels: pa.Array, ridge: fl
 
 
 def expand_frame(frame: DataFrame, expansion: refinement.Expansion) -> DataFrame:
-    """Coarse events of a DataFrame or a stream as alternatives; nothing runs before it is used."""
+    """Expand coarse events of a static or streaming DataFrame into alternatives; the result is lazy."""
     table = columns_of(frame)
     reading = expansion.reading
     if frame.isStreaming and reading.looks_back:
         raise SchemaError(
             "previous-on-stream",
-            "what the event before was is not known on a stream without state",
-            "fit without 'previous', or with a column `previous` that the source gives",
+            "the feature 'previous' is not supported on a stream",
+            "fit without 'previous', or with a column `previous` that the source provides",
         )
     returned = expansion.expand(table).schema
     returned = pa.schema([pa.field(field.name, carried(field.type)) for field in returned])
@@ -160,14 +160,14 @@ def _number_among_equals(frame: DataFrame) -> Column:
 
 
 def _marked(frame: DataFrame, name: str) -> Column:
-    """The column with the watermark that it had, which workers do not pass on."""
+    """Restore the watermark of the column, because workers do not preserve it."""
     metadata = frame.schema[name].metadata if name in frame.columns else {}
     return column(name).alias(name, metadata=metadata) if DELAY in metadata else column(name)
 
 
 @dataclass(frozen=True, slots=True)
 class _ExpandTask:
-    """Expands the rows of a partition, a batch at a time."""
+    """Expands the rows of a partition, one batch at a time."""
 
     expansion: refinement.Expansion
     names: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Counts over the matches and events of Spark DataFrames, and a few of their keys in this process, for reports."""
+"""Count matches and events of Spark DataFrames and collect a sample of their keys, for reports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pyspark.sql.types import TimestampNTZType, TimestampType
 from ensue.plan.program_plans import Columns, ProgramPlan
 
 MOST_ROWS = 200_000
-"""Rows of each DataFrame that are brought into this process at most."""
+"""The maximum number of rows to collect from each DataFrame."""
 
 EPOCH = "TIMESTAMP_NTZ'1970-01-01 00:00:00'"
 Key = tuple[Any, ...]
@@ -25,7 +25,7 @@ Key = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class FoundFrame:
-    """The matches of a result: their keys, starts and ends; `keys` are the columns of events that these are."""
+    """Keys, starts and ends of the matches of one result; `keys` are the event columns that form the key."""
 
     name: str
     keys: tuple[str, ...]
@@ -37,7 +37,10 @@ class FoundFrame:
 
 
 def found_frame(name: str, keys: tuple[str, ...], is_head: bool, frame: DataFrame) -> FoundFrame:
-    """A result as `ensue.run` gives it without RETURN: keys, start, end, events; of a head start, end, attributes."""
+    """Select keys, start and end from a result of `ensue.run` without RETURN.
+
+    A pattern has the columns keys, start, end, events; a rule has start, end, attributes.
+    """
     columns = frame.columns
     places = [columns.index(key) for key in keys] if is_head else list(range(len(keys)))
     start = 0 if is_head else len(keys)
@@ -48,19 +51,19 @@ def found_frame(name: str, keys: tuple[str, ...], is_head: bool, frame: DataFram
 
 @dataclass
 class Sampler:
-    """Looks at events and matches. Every answer is bounded by what it is asked for, however large the tables are."""
+    """Samples events and matches. The caller bounds the size of every answer, however large the tables are."""
 
     events: Mapping[str, DataFrame] | DataFrame
     columns: Columns
     planned: ProgramPlan
     streams: Sequence[str] | None
-    """The streams that the program looks at; None: all."""
+    """The streams that the program uses; None for all."""
     found: Sequence[FoundFrame]
     kept: list[DataFrame] = field(default_factory=list)
 
     @contextmanager
     def keeping(self) -> Iterator[Sampler]:
-        """Spark keeps the matches while they are asked about."""
+        """Cache the matches in Spark while they are queried."""
         self.kept = [one.frame.persist() for one in self.found]
         try:
             yield self
@@ -68,7 +71,7 @@ class Sampler:
             for frame in self.kept:
                 frame.unpersist()
 
-    # -- events --------------------------------------------------------------------------------------------------------
+    # --- events
 
     def _frames(self) -> dict[str | None, DataFrame]:
         if isinstance(self.events, Mapping):
@@ -85,7 +88,7 @@ class Sampler:
         return named or self._time(stream)
 
     def rows(self) -> tuple[int, dict[str, int], int | None, int | None]:
-        """All rows, the rows of each stream of the program, and the first start and last end in ticks."""
+        """Count all rows and the rows of each stream of the program; also return first start and last end in ticks."""
         total, by_stream, firsts, lasts = 0, {}, [], []
         for stream, frame in self._frames().items():
             bounds = [sql.min(_named(self._time(stream))), sql.max(_named(self._end(stream)))]
@@ -106,7 +109,7 @@ class Sampler:
         return {str(name): number for name, number in zip(names, numbers, strict=True) if name is not None}
 
     def _of_streams(self, frame: DataFrame, stream: str | None) -> DataFrame:
-        """The rows of streams that the program looks at."""
+        """Keep only rows of streams that the program uses."""
         if self.streams is None or stream in self.streams:
             return frame
         if stream is not None:
@@ -120,7 +123,7 @@ class Sampler:
         return [tick for tick in column.cast(pa.int64()).to_pylist() if tick is not None]
 
     def first_keys(self, keys: Sequence[str], most: int) -> tuple[list[Key], int]:
-        """The keys of events, those that come first first, and how many there are in all."""
+        """Return the keys of the earliest events, and the number of all keys."""
         parts = [
             self._of_streams(frame, stream).select(
                 *(_named(key).alias(f"key_{place}") for place, key in enumerate(keys)),
@@ -139,9 +142,9 @@ class Sampler:
         return _rows(first.select(names)), grouped.count()
 
     def collected(self, shown: Mapping[tuple[str, ...], Sequence[Key]], matched: Mapping[str, int]) -> Any:
-        """The events of these keys as Arrow tables, the first ones of each DataFrame.
+        """Collect the events of these keys as Arrow tables, the first rows of each DataFrame.
 
-        `matched` says when the first match of each pattern starts: of patterns without a key, events from then on.
+        `matched` maps each pattern to the start of its first match: for patterns without a key, events from then on.
         """
         tables: dict[str | None, pa.Table] = {}
         for stream, frame in self._frames().items():
@@ -156,7 +159,7 @@ class Sampler:
         return tables.get(None, tables)
 
     def _tick_column(self, frame: DataFrame, name: str) -> Column:
-        """A time as Ensue counts it: microseconds, or the number."""
+        """Return a time in ticks: microseconds, or the integer itself."""
         kind = frame.schema[name].dataType
         if isinstance(kind, TimestampType):
             return sql.unix_micros(_named(name))
@@ -164,16 +167,16 @@ class Sampler:
             return sql.expr(f"timestampdiff(MICROSECOND, {EPOCH}, {_quoted(name)})")
         return _named(name).cast("long")
 
-    # -- matches -------------------------------------------------------------------------------------------------------
+    # --- matches
 
     def matched_keys(self, one: FoundFrame, most: int) -> list[Key]:
-        """The keys of the first matches."""
+        """Return the keys of the first matches."""
         names = one.key_columns
         first = one.frame.groupBy(*names).agg(sql.min("start").alias("start")).orderBy("start", *names).limit(most)
         return _rows(first.toArrow().select(names))
 
     def bars(self, one: FoundFrame, first: int, step: int, most: int) -> list[int]:
-        """How many matches end in each of `most` steps from `first` on; what lies outside counts at its edge."""
+        """Count the matches that end in each of `most` steps from `first` on; others count at the first or last."""
         ticks = self._tick_column(one.frame, "end").alias("ticks")
         place = sql.expr(f"least(greatest((ticks - {first}) div {step}, 0), {most - 1})").alias("place")
         counts = one.frame.select(ticks).select(place).groupBy("place").count().toArrow()
@@ -183,7 +186,7 @@ class Sampler:
         return bars
 
     def first_matches(self, one: FoundFrame, keys: Sequence[Key], most: int) -> list[tuple[Key, int, int]]:
-        """The first matches of these keys: their keys, and their starts and ends in ticks."""
+        """Return the first matches of these keys: key, start and end in ticks."""
         names = one.key_columns
         fits = one.frame.where(_has_key(names, keys)) if names else one.frame
         times = [self._tick_column(fits, name).alias(f"{name}_ticks") for name in ("start", "end")]
@@ -192,7 +195,7 @@ class Sampler:
 
 
 def _has_key(keys: Sequence[str], values: Sequence[Key]) -> Column:
-    """Where a row has one of these keys."""
+    """Return the condition that a row has one of these keys."""
     pairs = [zip(keys, own, strict=True) for own in values]
     fits = [reduce(and_, (_named(key) == sql.lit(part) for key, part in pair)) for pair in pairs]
     return reduce(or_, fits, sql.lit(False))

@@ -1,4 +1,4 @@
-"""Spark sessions: a well-tuned one where there is none, advice where there is one."""
+"""Spark sessions: create one with settings that suit Ensue, and recommend settings for an existing one."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ TUNED = {
     _BYTES: str(2**31 - 1),
     _ROWS: "1000000",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # State beyond the memory of the process, and restarts that do not read all of it.
+    # Keeps state larger than memory, and restarts do not read all of it.
     _STATE: ROCKSDB,
-    # A micro-batch writes what has changed; whole states are written behind its back: commits take a third of the time.
+    # A micro-batch writes only changes; full snapshots are written in the background. Commits take a third of the time.
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    # A program gives the same answer on every machine, and no local time is missing or there twice.
+    # Results do not depend on the machine, and no local time is missing or ambiguous.
     "spark.sql.session.timeZone": "UTC",
 }
-"""What can be set at any time, on Spark Connect too."""
+"""Settings that can be changed at any time, also on Spark Connect."""
 
 _advised: set[tuple[str, str]] = set()
 
@@ -53,13 +53,13 @@ def spark_session(
     memory: str | None = None,
     config: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """The Spark session of this process; if there is none, a new one with settings that suit Ensue.
+    """Return the Spark session of this process, or create one with settings that suit Ensue.
 
-    `master` is `local[*]` unless given here, in the environment (`SPARK_MASTER`, `SPARK_REMOTE`) or in Spark's own
-    files; `sc://host` connects to a Spark Connect server and needs no Java. `memory` is that of the Spark process
-    ("4g"), a quarter of the machine's unless given; a Spark Connect server has its own. What `config` says wins over
-    everything. A session that is already there is given back as it is, whatever the arguments; a notice names the
-    settings that would make it faster.
+    `master` defaults to `local[*]`, the environment (`SPARK_MASTER`, `SPARK_REMOTE`) or Spark's configuration files;
+    `sc://host` connects to a Spark Connect server and needs no Java. `memory` is the memory of the Spark process
+    ("4g"); the default is a quarter of the machine's memory. It has no effect on a Spark Connect server. `config`
+    overrides all other settings. If a session is already running, it is returned unchanged and all arguments are
+    ignored; a notice lists the settings that would make it faster.
 
     >>> import ensue
     >>> spark = ensue.spark_session()  # doctest: +SKIP
@@ -77,12 +77,12 @@ def spark_session(
 
 
 def running_session() -> SparkSession | None:
-    """The session of this thread, or else that of this process."""
+    """Return the session of this thread, or of this process."""
     import pyspark
     from pyspark.sql import SparkSession
 
     session = SparkSession.getActiveSession()
-    # The client of Spark Connect has no SparkContext.
+    # Spark Connect clients have no SparkContext.
     context = getattr(pyspark, "SparkContext", None)
     if session is None and context is not None and context._active_spark_context is not None:
         return SparkSession.builder.getOrCreate()
@@ -93,7 +93,7 @@ def _start(name: str, asked: Mapping[str, str], memory: str | None) -> SparkSess
     given = {**environment_settings(), **({"spark.driver.memory": memory} if memory else {}), **asked}
     remote = "" if "spark.master" in asked else given.pop("spark.remote", "")
     if remote.startswith("sc://"):
-        # What the files of this machine say is not about that server.
+        # The configuration files of this machine do not apply to the server.
         return _build({**TUNED, **asked, "spark.remote": remote})
     from pyspark import SparkContext
 
@@ -103,7 +103,7 @@ def _start(name: str, asked: Mapping[str, str], memory: str | None) -> SparkSess
     master = remote or given["spark.master"]
     settings = {"spark.app.name": name, **TUNED, **process_settings(master), **given}
     with _same_python(master, settings), _own_interrupt(), warnings.catch_warnings():
-        # A local Connect server is told everything twice, and warns of what it takes only once.
+        # A local Connect server receives every setting twice and warns about those it accepts only once.
         warnings.filterwarnings("ignore", "Failed to set spark", module=r"pyspark\.sql\.connect")
         if SparkContext._gateway is not None or _GATEWAY in os.environ:
             return _build(settings)
@@ -113,7 +113,7 @@ def _start(name: str, asked: Mapping[str, str], memory: str | None) -> SparkSess
 
 @contextmanager
 def _own_interrupt() -> Iterator[None]:
-    """A handler of the program for Ctrl-C stays: PySpark's own talks to Java, perhaps in the middle of such a talk."""
+    """Keep the program's own Ctrl-C handler: PySpark's handler calls Java, possibly during another call."""
     own = signal.getsignal(signal.SIGINT)
     yield
     if own is not signal.default_int_handler and threading.current_thread() is threading.main_thread():
@@ -130,12 +130,12 @@ def _build(settings: Mapping[str, str]) -> SparkSession:
 
 
 def environment_settings() -> dict[str, str]:
-    """What the environment says: Spark's own file, the arguments of spark-submit, variables; the later the stronger."""
+    """Return the settings of Spark's file, of spark-submit arguments and of environment variables; later ones win."""
     settings = {"spark.master": "local[*]"}
     if _GATEWAY in os.environ:
         from pyspark import SparkConf, SparkContext
 
-        # spark-submit has started this very process, and has read all of it.
+        # spark-submit has started this process and has read all settings.
         SparkContext._ensure_initialized()
         return {**settings, **dict(SparkConf().getAll())}
     defaults = _spark_folder() / "spark-defaults.conf"
@@ -153,7 +153,7 @@ def environment_settings() -> dict[str, str]:
 
 
 def _file_settings(text: str) -> dict[str, str]:
-    """The settings of a `spark-defaults.conf`.
+    """Parse the settings of a `spark-defaults.conf`.
 
     >>> _file_settings("# ours\\nspark.master   yarn\\nspark.ui.enabled=true")
     {'spark.master': 'yarn', 'spark.ui.enabled': 'true'}
@@ -163,7 +163,7 @@ def _file_settings(text: str) -> dict[str, str]:
 
 
 def _submit_settings(arguments: str) -> dict[str, str]:
-    """The settings among arguments of spark-submit.
+    """Parse the settings in arguments of spark-submit.
 
     >>> _submit_settings("--master local[4] --conf spark.ui.enabled=true pyspark-shell")
     {'spark.master': 'local[4]', 'spark.ui.enabled': 'true'}
@@ -181,27 +181,27 @@ def _submit_settings(arguments: str) -> dict[str, str]:
 
 
 def process_settings(master: str) -> dict[str, str]:
-    """What has to be known when the Spark process starts."""
+    """Return the settings that Spark only reads when its process starts."""
     settings = {
         "spark.ui.enabled": "false",
-        # Spark draws its bar whether there is a terminal or not.
+        # Spark draws its progress bar even without a terminal.
         "spark.ui.showConsoleProgress": "true" if sys.stderr is not None and sys.stderr.isatty() else "false",
     }
     if available := machine_memory():
-        # Python needs the rest. Beyond 32 GiB pointers take twice the room.
+        # Python needs the rest. Above 32 GiB, Java pointers take twice the space.
         settings["spark.driver.memory"] = f"{min(max(available // 4, _GIB), 31 * _GIB) // 2**20}m"
     if cores := local_cores(master):
-        # A stream opens and commits a state per partition, so one per core; a batch evens out its tasks with more.
+        # A stream opens and commits one state per partition, so one per core; a batch balances its tasks with more.
         settings["spark.sql.shuffle.partitions"] = str(cores)
         settings["spark.sql.adaptive.coalescePartitions.initialPartitionNum"] = str(2 * cores)
-        # Nobody else has to reach it, and a host name that does not resolve does no harm.
+        # No other machine connects, and a host name that does not resolve does no harm.
         settings["spark.driver.host"] = "localhost"
         settings["spark.driver.bindAddress"] = "127.0.0.1"
     return settings
 
 
 def local_cores(master: str) -> int:
-    """How many tasks a local master runs at a time; 0 for a cluster.
+    """Return how many tasks a local master runs at the same time; 0 for a cluster.
 
     >>> local_cores("local"), local_cores("local[4]"), local_cores("local[2,3]"), local_cores("spark://host:7077")
     (1, 4, 2, 0)
@@ -213,7 +213,7 @@ def local_cores(master: str) -> int:
 
 
 def machine_memory() -> int:
-    """The bytes of memory of this machine or container; 0 if it does not say."""
+    """Return the memory of this machine or container in bytes; 0 if unknown."""
     if not hasattr(os, "sysconf"):
         return 0
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -225,14 +225,14 @@ def machine_memory() -> int:
 
 
 def _spark_folder() -> Path:
-    """Where Spark looks for files of settings."""
+    """Return the folder of Spark's configuration files."""
     from pyspark.find_spark_home import _find_spark_home
 
     return Path(os.environ.get("SPARK_CONF_DIR") or Path(_find_spark_home(), "conf"))
 
 
 def _log_options() -> list[str]:
-    """Errors only, unless the user has a file that says what to log."""
+    """Log only errors, unless the user has a log4j2.properties file."""
     if (_spark_folder() / "log4j2.properties").is_file():
         return []
     quiet = Path(__file__).with_name("log4j2.properties")
@@ -241,9 +241,9 @@ def _log_options() -> list[str]:
 
 @contextmanager
 def _same_python(master: str, settings: Mapping[str, str]) -> Iterator[None]:
-    """Workers run the Python that the user has named, those of a local session otherwise this very one.
+    """Run workers with the Python that the user chose; in a local session the default is the current Python.
 
-    PySpark reads it from the environment when it starts, and passes over the setting.
+    PySpark reads it from the environment at startup and ignores the setting.
     """
     before = os.environ.get("PYSPARK_PYTHON")
     python = settings.get("spark.pyspark.python") or before or (sys.executable if local_cores(master) else None)
@@ -262,17 +262,17 @@ def _same_python(master: str, settings: Mapping[str, str]) -> Iterator[None]:
 
 
 def advise(session: SparkSession, *, streaming: bool = False, stacklevel: int = 3) -> None:
-    """Names, once, the settings with which Ensue would be faster on this session; nothing on one of `spark_session`.
+    """Show a notice once with settings that would make this session faster; none for a session of `spark_session`.
 
-    A notice is an `ensue.EnsueNotice`: `warnings.simplefilter("ignore", ensue.EnsueNotice)` turns it off.
+    The notice is an `ensue.EnsueNotice`: `warnings.simplefilter("ignore", ensue.EnsueNotice)` turns it off.
     """
     if session.conf.get(_OURS, ""):
         return
     slow = [key for key in (_BYTES, _ROWS) if _is_smaller(_setting(session, key), TUNED[key])]
     if streaming and _setting(session, _STATE) not in (None, ROCKSDB):
         slow.append(_STATE)
-    lines = [f'  spark.conf.set("{key}", "{TUNED[key]}")  # is {_setting(session, key)}' for key in slow]
-    advice = "\n".join(["this Spark session would be faster with", *lines])
+    lines = [f'  spark.conf.set("{key}", "{TUNED[key]}")  # now {_setting(session, key)}' for key in slow]
+    advice = "\n".join(["these settings would make this Spark session faster:", *lines])
     place = (_setting(session, "spark.app.id") or "", advice)
     if lines and place not in _advised:
         _advised.add(place)
@@ -280,7 +280,7 @@ def advise(session: SparkSession, *, streaming: bool = False, stacklevel: int = 
 
 
 def _setting(session: SparkSession, key: str) -> str | None:
-    """The value of a setting; None where this Spark does not know it or does not tell."""
+    """Return the value of a setting; None if Spark does not know or reveal it."""
     from pyspark.errors import PySparkException
 
     try:
@@ -290,7 +290,7 @@ def _setting(session: SparkSession, key: str) -> str | None:
 
 
 def _is_smaller(value: str | None, wanted: str) -> bool:
-    """Whether a number of rows or bytes is a limit, and a lower one.
+    """Return True if a number of rows or bytes is a limit and lower than `wanted`.
 
     >>> _is_smaller("67108864b", "2147483647"), _is_smaller("64m", "2147483647"), _is_smaller("-1", "1000000")
     (True, True, False)

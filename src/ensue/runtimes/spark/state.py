@@ -1,4 +1,4 @@
-"""A look at the state of a stream: the kept events of each key, their age and size, and what the key waits for."""
+"""Inspect the state of a stream: the kept events of each key, their age and size, and what the key waits for."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ from ensue.text.parser import parse_statements
 from ensue.text.render import render_pattern
 
 UNREPORTED = "the watermark"
-"""What a key waits for whose match has all its events and is not complete yet."""
+"""What a key waits for if its match has all its events and is not complete yet."""
 
 NO_STATE = "STDS_"
-"""What the names of the errors begin with that Spark's reader of states has."""
+"""The prefix of the error conditions of Spark's state reader."""
 
 
 def read_state_of(spark: SparkSession, checkpoint: str) -> DataFrame:
-    """The kept events per key of all streams under a checkpoint."""
+    """Return the kept events per key of all streams in a checkpoint."""
     parts = [
         part for folder in state_folders(spark, checkpoint) if (part := _state_of_stream(spark, folder)) is not None
     ]
@@ -55,7 +55,7 @@ def read_state_of(spark: SparkSession, checkpoint: str) -> DataFrame:
 
 
 def saved_states(spark: SparkSession, checkpoint: str) -> Iterator[pa.Table]:
-    """The saved states of all streams under a checkpoint, one for each bucket that keeps anything."""
+    """Yield the saved states of all streams in a checkpoint, one for each bucket that is not empty."""
     for folder in state_folders(spark, checkpoint):
         saved = saved_buckets(spark, folder)[0]
         for row in saved.filter(F.col("events").isNotNull()).select("events").toLocalIterator():
@@ -63,7 +63,7 @@ def saved_states(spark: SparkSession, checkpoint: str) -> Iterator[pa.Table]:
 
 
 def state_folders(spark: SparkSession, checkpoint: str) -> list[str]:
-    """The folders of the streams under a checkpoint: one for each choice of keys, or the checkpoint itself."""
+    """Return the folders of the streams in a checkpoint: one for each set of keys, or the checkpoint itself."""
     return [f"{checkpoint}/{folder_of(keys)}" for keys in read_manifests(spark, checkpoint)] or [checkpoint]
 
 
@@ -75,7 +75,7 @@ def _together(parts: Sequence[DataFrame]) -> DataFrame:
 
 
 def state_schema(time_type: pa.DataType) -> pa.Schema:
-    """The columns of the look at a state. Ages are microseconds as intervals, or ticks of integer time."""
+    """Return the columns of `ensue.stream_state`. Ages are intervals, or ticks if time is integer."""
     age = pa.duration("us") if pa.types.is_timestamp(time_type) else pa.int64()
     return pa.schema(
         [
@@ -93,7 +93,7 @@ def state_schema(time_type: pa.DataType) -> pa.Schema:
 
 
 def _state_of_stream(spark: SparkSession, folder: str) -> DataFrame | None:
-    """The kept events of one stream; None if it keeps none."""
+    """Return the kept events of one stream; None if there are none."""
     saved, first = saved_buckets(spark, folder)
     if not first:
         return None
@@ -102,28 +102,28 @@ def _state_of_stream(spark: SparkSession, folder: str) -> DataFrame | None:
 
 
 def saved_buckets(spark: SparkSession, folder: str) -> tuple[DataFrame, Sequence[Row]]:
-    """The states of one stream, by bucket, and one of them, if any keeps something."""
+    """Return the states of one stream by bucket, and one of them if any is not empty."""
     try:
         state = spark.read.format("statestore").load(folder)
         saved = state.select(
             F.col("key").getField("bucket").alias("bucket"),
             F.col("value").getField("groupState").getField("events").alias("events"),
         )
-        # Spark Connect looks at the folder no earlier than here.
+        # Spark Connect reads the folder only here.
         first = saved.filter(F.col("events").isNotNull()).select("events").take(1)
     except PySparkException as error:
         if not isinstance(error, AnalysisException) and not (error.getCondition() or "").startswith(NO_STATE):
             raise
         raise StateError(
             "no-state",
-            f"there is no state of a stream in `{folder}`",
-            "give the checkpoint of a stream that has run at least one micro-batch",
+            f"no stream state found in `{folder}`",
+            "pass the checkpoint of a stream that has run at least one micro-batch",
         ) from error
     return saved, first
 
 
 def look_at(saved: bytes) -> StateLook:
-    """What can be seen of states like this one."""
+    """Return how to read states like this one."""
     table = read_state(saved)
     header = read_header(table)
     schemas = saved_schemas(table)
@@ -141,7 +141,7 @@ def machine_of(planned: ProgramPlan) -> Machine:
 
 
 def restored(machine: Machine, saved: bytes) -> State:
-    """The state as it was saved. An older query's state is read with what it kept of this one's columns."""
+    """Restore a saved state. The state of an older query is read with the columns that it kept."""
     table = read_state(saved)
     return restore(machine, table, {read_header(table)["query"]})
 
@@ -150,7 +150,7 @@ def restored(machine: Machine, saved: bytes) -> State:
 class StateLook:
     """Turns saved states (a bucket and its bytes) into one row per key.
 
-    Where there are declared streams, each level of statements has rows of its own.
+    If there are declared streams, each level of statements has its own rows.
     """
 
     planned: ProgramPlan
@@ -163,13 +163,13 @@ class StateLook:
                     yield from self.rows(bucket, events.as_py()).to_batches()
 
     def rows(self, bucket: int, saved: bytes) -> pa.Table:
-        """The keys of one bucket."""
+        """Return the keys of one bucket."""
         machine = machine_of(self.planned)
         looks = machine.looks(restored(machine, saved))
         return pa.concat_tables(self._summary(bucket, look, keys) for look in looks for keys in look.stage.requests)
 
     def _summary(self, bucket: int, look: Look, keys: tuple[str, ...]) -> pa.Table:
-        """One row per key, which all plans with these keys share. So the keys have the same codes in their stores."""
+        """Return one row per key. All plans with these keys share the rows, so their key codes are equal."""
         watermark, plans = look.watermark or 0, [plan for plan in look.stage.plans if plan.query.partition_by == keys]
         stores = [look.events(plan, counting=True) for plan in plans]
         store = stores[0]
@@ -197,7 +197,7 @@ class StateLook:
 
 
 def _key_maps(names: Sequence[str], store: EventStore, codes: np.ndarray) -> pa.Array:
-    """The key of each code, as texts by the names of its columns."""
+    """Return the key columns of each code, as text by column name."""
     texts = {name: np.full(len(codes), None, object) for name in names}
     for keys, source in zip(store.row_keys, store.sources, strict=True):
         own, rows = np.unique(keys, return_index=True)
@@ -214,7 +214,7 @@ def _key_maps(names: Sequence[str], store: EventStore, codes: np.ndarray) -> pa.
 
 
 def _kept_rows(store: EventStore) -> pa.Table:
-    """The key, the stream and the start of every kept event that has a key."""
+    """Return the key, stream and start of every kept event that has a key."""
     parts = []
     for keys, source in zip(store.row_keys, store.sources, strict=True):
         item = source.input
@@ -229,7 +229,7 @@ def _kept_rows(store: EventStore) -> pa.Table:
 
 
 def _stream_maps(kept: pa.Table, codes: np.ndarray) -> pa.Array:
-    """How many events of each stream a key has."""
+    """Count the events of each stream for each key."""
     counts = kept.group_by(["key", "stream"]).aggregate([("start", "count")])
     counts = counts.sort_by([("key", "ascending"), ("stream", "ascending")]).combine_chunks()
     offsets = np.searchsorted(counts.column("key").to_numpy(), np.append(codes, codes[-1:] + 1)).astype(np.int32)
@@ -238,7 +238,7 @@ def _stream_maps(kept: pa.Table, codes: np.ndarray) -> pa.Array:
 
 
 def _lists(codes: np.ndarray, found: Sequence[tuple[str, np.ndarray]]) -> pa.Array:
-    """The words said of each key, each once."""
+    """Return the distinct texts for each key."""
     said = pa.table(
         {
             "key": np.concatenate([np.empty(0, np.int32), *(keys.astype(np.int32) for _, keys in found)]),
@@ -251,7 +251,7 @@ def _lists(codes: np.ndarray, found: Sequence[tuple[str, np.ndarray]]) -> pa.Arr
 
 
 def waits(look: Look, plan: QueryPlan, store: EventStore) -> Iterator[tuple[str, np.ndarray]]:
-    """What the pattern waits for, in words, each with the codes of the keys of which it is true."""
+    """Yield what the pattern waits for, as text, with the codes of the keys that wait for it."""
     if plan.tracking is not None:
         return
     yield UNREPORTED, _open_keys(look, plan, store)
@@ -265,7 +265,7 @@ def waits(look: Look, plan: QueryPlan, store: EventStore) -> Iterator[tuple[str,
 
 
 def _windowed(plan: QueryPlan) -> PatternQuery:
-    """The query with a window that never closes, if it has none: what it waits for is what has not come in it."""
+    """Give a query without WITHIN a window that never closes, so that all missing events are still awaited."""
     if plan.query.within is not None:
         return plan.query
     unit = plan.catalog.unit
@@ -274,7 +274,7 @@ def _windowed(plan: QueryPlan) -> PatternQuery:
 
 
 def _open_keys(look: Look, plan: QueryPlan, store: EventStore) -> np.ndarray:
-    """The keys with a match that is not complete yet."""
+    """Return the keys with a match that is not complete yet."""
     found = [np.empty(0, np.int32)]
     for chunk in look.matches(plan, store):
         still = completion_times(chunk, plan) > (look.watermark or 0)
@@ -283,7 +283,7 @@ def _open_keys(look: Look, plan: QueryPlan, store: EventStore) -> np.ndarray:
 
 
 def _absent(graph: Graph, plan: QueryPlan, store: EventStore) -> Iterator[tuple[str, np.ndarray]]:
-    """The variables without any event, for keys that have one of another: what AND still waits for."""
+    """Yield the variables without any event, for keys that have events of other variables: what AND still waits for."""
     present = {
         variable.name: np.unique(cached_candidates(variable, graph, store, plan.catalog, {}).keys)
         for variable in graph.variables
@@ -300,18 +300,18 @@ def _as(column: pa.Array, kind: pa.DataType) -> pa.Array:
     return column if column.type == kind else column.cast(kind)
 
 
-# --- The events that a stream keeps, as DataFrames of which other questions can be asked.
+# --- kept events of a stream as DataFrames, for further questions
 
 
 def read_events_of(spark: SparkSession, checkpoint: str) -> DataFrame | dict[str, DataFrame]:
-    """The kept events of the one stream under a checkpoint: one DataFrame, or one per stream, as its rows came."""
+    """Return the kept events of the single stream in a checkpoint: one DataFrame, or one per stream of events."""
     folders = state_folders(spark, checkpoint)
     if len(folders) > 1:
         names = " or ".join(f"`{folder.removeprefix(checkpoint + '/')}`" for folder in folders)
         raise StateError(
             "several-states",
-            f"the checkpoint has {len(folders)} states, and what more than one of them keeps would come more than once",
-            f"give the folder of one of them in the checkpoint, {names}",
+            f"the checkpoint has {len(folders)} states; reading all of them would return some events more than once",
+            f"pass the folder of one state in the checkpoint: {names}",
         )
     saved, first = saved_buckets(spark, folders[0])
     if not first:

@@ -1,4 +1,4 @@
-"""Detection on streaming DataFrames: rows packed per bucket of keys, one stateful operator, results unpacked."""
+"""Detection on streaming DataFrames: pack rows per bucket of keys, run one stateful operator, unpack the results."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ from ensue.runtimes.spark.pushdown import column, needed_rows
 from ensue.runtimes.spark.worker import ShippedValue, spare_imports, struct_name
 
 DELAY = "spark.watermarkDelayMs"
-"""The metadata by which Spark knows the column that has a watermark."""
+"""The metadata key with which Spark marks the column that has a watermark."""
 
 BUCKET = "ensue:bucket"
 FEWEST_BUCKETS = 8
-"""Unless the user says otherwise there are so many buckets, or as many as Spark has shuffle partitions, if more.
+"""The default number of buckets is this or the number of shuffle partitions, whichever is larger.
 
-A call costs Spark some 20 ms whatever the bucket holds, so a micro-batch should not make more than its tasks need.
+A call costs Spark about 20 ms whatever the bucket holds, so a micro-batch should not make more calls than necessary.
 """
 
 LARGEST_PACK = 1_000_000
-"""Rows are packed as soon as so many have come."""
+"""Pack rows as soon as this many have arrived."""
 
 NEVER_LATE = 9_200_000_000
-"""A moment, in seconds since 1970, that no watermark reaches and that pandas can still hold: in the year 2261."""
+"""A time in seconds since 1970 that no watermark reaches and that pandas can hold (the year 2261)."""
 
 UNBOUNDED_CALLERS = 6
-"""How many calls up from the warning about a state without bound the user's line is, for `ensue.detect`."""
+"""Stack level of the user's line in `ensue.detect` for the warning about unbounded state."""
 
 PACKED = "bucket int, source int, payload binary"
 FOUND = "output int, rows long, payload binary"
@@ -104,16 +104,16 @@ class PackTask:
 
 
 class StepTask(Protocol):
-    """What takes the rows of a bucket, its saved state and the watermark, and gives both back with what was found."""
+    """Processes the rows of a bucket with its saved state and the watermark; returns the new state and the results."""
 
     def step(self, saved: bytes | None, payloads: Iterable[Payload], watermark: int) -> BucketStep: ...
 
 
 def pack(rows: DataFrame, bucket: Column, packing: PackTask) -> DataFrame:
-    """The rows of an input, packed by bucket.
+    """Pack the rows of an input by bucket.
 
-    `mapInArrow` asks for columns by names in which dots and backticks have a meaning: those columns get another name.
-    Only those, because Spark's optimizer repeats every condition for each alias, and programs have large conditions.
+    `mapInArrow` selects columns by names in which dots and backticks have a meaning, so such columns are renamed.
+    Only these, because Spark's optimizer repeats every condition for each alias, and programs have large conditions.
     """
     chosen = [
         column(name).alias(struct_name(place)) if {*".`"} & {*name} else column(name)
@@ -124,7 +124,7 @@ def pack(rows: DataFrame, bucket: Column, packing: PackTask) -> DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """What Spark calls for each bucket that has rows or whose time has come."""
+    """The function that Spark calls for each bucket that has rows or whose timer fires."""
 
     task: StepTask
     buckets: int
@@ -144,7 +144,7 @@ class Operator:
         else:
             state.update((self.buckets, step.state))
             if step.wake is not None:
-                # Spark wakes a bucket once the watermark is beyond the time that was set.
+                # Spark's timer fires when the watermark is beyond the time that was set.
                 state.setTimeoutTimestamp(max(step.wake - 1, watermark, 1))
         if step.outputs:
             yield _as_frame(step.outputs)
@@ -156,15 +156,15 @@ class Operator:
         if buckets != self.buckets:
             raise SchemaError(
                 "bucket-count",
-                f"the state in the checkpoint has keys in {buckets} buckets, not {self.buckets}",
-                f"pass `buckets={buckets}`, or start from a new checkpoint",
+                f"the checkpoint has {buckets} buckets, but `buckets` is {self.buckets}",
+                f"pass `buckets={buckets}`, or use a new checkpoint",
             )
         return bytes(events)
 
 
 @dataclass(frozen=True, slots=True)
 class BucketWork:
-    """The same for Spark to carry to its workers."""
+    """The operator in the form that Spark sends to its workers."""
 
     operator: ShippedValue[Operator]
 
@@ -198,20 +198,20 @@ class UnpackTask:
 
 @dataclass(frozen=True, slots=True)
 class StreamPlan:
-    """A stateful stream: what runs per bucket, and the frames it reads."""
+    """A stateful stream: the task for each bucket, and the DataFrames that it reads."""
 
     inputs: tuple[FrameInput, ...]
     task: BucketTask
     buckets: int
 
     def found(self) -> DataFrame:
-        """All that is found, packed: matches and late rows by the number of their output."""
+        """Return all results, packed: matches and late rows with the number of their output."""
         parts = [self._packed(place) for place in range(len(self.inputs))]
         return stateful(parts, Operator(self.task, self.buckets), self.inputs[0].frame.schema)
 
     def _packed(self, place: int) -> DataFrame:
         entry, schema = self.inputs[place], self.task.inputs[place].table.schema
-        # Every event is one of a state, be it only for the time that has passed with it.
+        # Every event changes a state, if only because time has passed.
         asks = self.task.states is not None
         rows = entry.frame if asks else _above_watermark(entry, self.task.machine.all_plans)
         keys = route(self.inputs, place, self.task.keys)
@@ -219,7 +219,7 @@ class StreamPlan:
         return pack(rows, bucket, PackTask(schema, place, self.buckets))
 
     def counted(self, found: DataFrame) -> DataFrame:
-        """The same, with the numbers of matches, timed-out partial matches and late rows in the query's progress."""
+        """Add the numbers of matches, timed-out partial matches and late rows to the query's progress."""
         plans = len(self.task.plans)
         matches = [number for number, output in enumerate(self.task.outputs) if output.waiting_for is None]
         number, rows = F.col("output"), F.col("rows")
@@ -233,7 +233,7 @@ class StreamPlan:
 
 
 def stateful(parts: Sequence[DataFrame], operator: Operator, schema: StructType) -> DataFrame:
-    """All that the operator finds in packed rows; `schema` is that of a frame with the watermark."""
+    """Run the operator on packed rows; `schema` is the schema of a DataFrame with the watermark."""
     together = reduce(DataFrame.union, parts)
     clocked = together.select("bucket", "source", "payload", _unreachable_clock(schema))
     work = BucketWork(ShippedValue(operator))
@@ -241,21 +241,21 @@ def stateful(parts: Sequence[DataFrame], operator: Operator, schema: StructType)
 
 
 def unpacked(found: DataFrame, numbers: Sequence[int], schema: pa.Schema) -> DataFrame:
-    """The rows of some outputs that have the same columns."""
+    """Return the rows of some outputs that have the same columns."""
     payloads = found.filter(F.col("output").isin(*numbers)).select("payload")
     return payloads.mapInArrow(UnpackTask(schema), spark_schema(schema))
 
 
 def matches_in(found: DataFrame, task: BucketTask) -> DataFrame:
-    """The matches of all queries, as they travel: those of a single one in its own columns."""
+    """Return the matches of all queries in shared columns, or in its own columns if there is only one query."""
     number = 0 if len(task.plans) == 1 else CARRIED
     return unpacked(found, [number], task.schema_of(number))
 
 
 def _above_watermark(entry: FrameInput, plans: Sequence[QueryPlan]) -> DataFrame:
-    """The rows that some query can use, left out only after they have moved the watermark.
+    """Keep the rows that some query can use, but only after all rows have moved the watermark.
 
-    Spark moves a filter below the watermark unless it reads the watermark's own column.
+    Spark pushes a filter below the watermark unless the filter reads the watermark's own column.
     """
     condition = needed_rows(plans, entry.item, entry.frame.schema)
     marked = column(next(field.name for field in entry.frame.schema if DELAY in (field.metadata or {})))
@@ -276,9 +276,9 @@ def plan_stream(
     tick: str | None = None,
     buckets: int | None = None,
 ) -> StreamPlan:
-    """Checks the watermarks and puts together what runs on the stream. Events of all plans are kept apart by `keys`.
+    """Check the watermarks and plan the stream. Events with different `keys` are independent.
 
-    Where late rows or STATEs are asked for, whole rows travel, otherwise only the columns that the queries use.
+    If late rows or STATEs are requested, whole rows travel, otherwise only the columns that the queries use.
     """
     for entry in inputs:
         check_watermark(entry)
@@ -315,59 +315,59 @@ def checked_buckets(buckets: Any, keys: Sequence[str], session: SparkSession) ->
         partitions = int(session.conf.get("spark.sql.shuffle.partitions") or FEWEST_BUCKETS)
         return max(FEWEST_BUCKETS, partitions) if keys else 1
     if isinstance(buckets, bool) or not isinstance(buckets, int) or not 1 <= buckets < 2**15:
-        raise SchemaError("bucket-count", f"`buckets` is a number from 1 to {2**15 - 1}, not {buckets!r}")
+        raise SchemaError("bucket-count", f"`buckets` must be an integer from 1 to {2**15 - 1}, found {buckets!r}")
     return buckets if keys else 1
 
 
 def warn_of_unbounded(plans: Iterable[QueryPlan]) -> None:
-    """Events that are never forgotten fill any state in time."""
+    """Warn about events that are kept forever, because they make the state grow without bound."""
     for plan in plans:
         if plan.monitor is not None and not plan.monitor.bounded:
-            message = "nothing says when a trace ends, so what is known of each is kept for ever"
-            warnings.warn(f"{message}; CONSTRAINT ENDS would say it", EnsueWarning, stacklevel=UNBOUNDED_CALLERS)
+            message = "no constraint says when a trace ends, so the state of each trace is kept forever"
+            warnings.warn(f"{message}; add CONSTRAINT ENDS to bound it", EnsueWarning, stacklevel=UNBOUNDED_CALLERS)
             continue
         for stream, kept in reach_of_streams(plan):
             if not kept.bounded and plan.monitor is None:
                 events = f"events of `{stream}`"
-                message = f"nothing says when {events} can be forgotten, so the state grows without end"
-                warnings.warn(f"{message}; a WITHIN would bound it", EnsueWarning, stacklevel=UNBOUNDED_CALLERS)
+                message = f"{events} are kept forever, so the state grows without bound"
+                warnings.warn(f"{message}; add WITHIN to bound it", EnsueWarning, stacklevel=UNBOUNDED_CALLERS)
                 break
 
 
 def check_watermark(entry: FrameInput) -> None:
-    """A stream needs a watermark on the column that says when its events are known: their end."""
+    """Check that the stream has a watermark on the end column of its events."""
     item, schema = entry.item, entry.frame.schema
     name = item.end or item.time
     marked = [field.name for field in schema if DELAY in (field.metadata or {})]
     if not marked:
         raise SchemaError(
             "no-watermark",
-            f"the stream in the {item.label} has no watermark, so nothing says when a match is complete",
-            f'add `.withWatermark("{name}", "10 minutes")`: how long events may come late',
+            f"the {item.label} is a stream without a watermark, so matches never complete",
+            f'add `.withWatermark("{name}", "10 minutes")` with the maximum delay of events',
         )
     if isinstance(schema[name].dataType, TimestampType) and name not in marked:
         raise SchemaError(
             "watermark-column",
-            f"the watermark of the {item.label} is on column `{marked[0]}`, but events are known by `{name}`",
+            f"the watermark of the {item.label} is on column `{marked[0]}`, but must be on `{name}`",
             f'use `.withWatermark("{name}", ...)`',
         )
 
 
 def clock_of(time_type: pa.DataType, tick: str | None) -> Clock:
-    """How the watermark, which is a moment, relates to the time column."""
+    """Return how the watermark, which is a timestamp, relates to the time column."""
     if pa.types.is_timestamp(time_type):
         if time_type.tz is None:
             raise SchemaError(
                 "stream-time",
-                "the time column is a timestamp without a zone, on which Spark has no watermarks",
-                "cast it to `timestamp`",
+                "the time column is a timestamp without a time zone, but Spark requires one for watermarks",
+                "cast the column to `timestamp`",
             )
         return Clock(NANOSECONDS_PER_UNIT[time_type.unit])
     if tick is None:
         raise SchemaError(
             "no-tick",
-            "time is an integer, so nothing says how it relates to the watermark, which is a moment",
-            'pass `tick="1 second"`, the length of one unit of it since 1970, or make the time a timestamp',
+            "the time column is integer, but the watermark is a timestamp",
+            'pass the length of one time unit, such as `tick="1 second"`, or cast the time column to `timestamp`',
         )
     return Clock(_nanoseconds(tick))
 
@@ -378,14 +378,14 @@ def _nanoseconds(tick: Any) -> int:
     except (QueryError, TypeError, ValueError):
         length = None
     if not isinstance(length, Duration) or length.nanoseconds <= 0:
-        raise SchemaError("no-tick", f"`tick` is a length of time such as '1 second', not {tick!r}")
+        raise SchemaError("no-tick", f"`tick` must be a duration such as '1 second', found {tick!r}")
     return length.nanoseconds
 
 
 def _unreachable_clock(schema: StructType) -> Column:
-    """A column that Spark takes for the event time of the packed rows and that is never late.
+    """A column that Spark uses as the event time of the packed rows and that is never late.
 
-    Spark would drop rows behind the watermark; here they reach the operator, which gives them out as late.
+    Spark would drop rows behind the watermark; this way they reach the operator, which returns them as late.
     """
     delay = next(field.metadata[DELAY] for field in schema if DELAY in (field.metadata or {}))
     return F.timestamp_seconds(F.lit(NEVER_LATE)).alias("ensue:clock", metadata={DELAY: delay})

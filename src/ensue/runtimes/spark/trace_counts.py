@@ -1,4 +1,4 @@
-"""Counting the traces of DataFrames: Spark brings each trace together, Python workers count pairs, Spark adds up."""
+"""Count the traces of DataFrames: Spark groups the events by trace, Python workers count pairs, Spark sums up."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ from ensue.runtimes.spark.session import advise
 from ensue.runtimes.spark.worker import spare_imports
 
 CALLERS = 4
-"""How many calls up from the notice about settings the user's line is."""
+"""Stack level of the user's line for the notice about settings."""
 
 PAIRS = pa.schema([("a", pa.int32()), ("b", pa.int32()), ("together", pa.int64()), ("ordered", pa.int64())])
-"""The counts of pairs of streams that occur together, by the streams' places."""
+"""Counts of pairs of streams that occur together, by the positions of the streams."""
 
 
 def count_frames(
     events: Mapping[str, DataFrame] | DataFrame, items: Sequence[InputTable], keys: tuple[str, ...]
 ) -> TraceCounts:
-    """The counts over the traces of DataFrames. Two jobs: the names of the streams, then their pairs."""
+    """Count over the traces of DataFrames, in two jobs: the names of the streams, then the pairs."""
     require_pyspark()
     inputs = frame_inputs(events, items)
     if inputs[0].frame.isStreaming:
         raise SchemaError(
             "stream-as-log",
-            "`ensue.mine` counts over whole traces, and those of a stream have no end",
+            "`ensue.process.mine` needs complete traces, but the DataFrame is a stream",
             "read the DataFrame with `spark.read`",
         )
     advise(inputs[0].frame.sparkSession, stacklevel=CALLERS)
@@ -67,7 +67,7 @@ def count_frames(
 
 
 def _events(inputs: Sequence[FrameInput], place: int, keys: tuple[str, ...]) -> DataFrame:
-    """The rows that take part: their stream, their time as a number, and what tells their trace from others."""
+    """Select stream, time in ticks and trace key of the rows that have all of them."""
     entry = inputs[place]
     item = entry.item
     stream = F.lit(item.stream) if item.stream is not None else column(item.type or "").cast(StringType())
@@ -81,9 +81,9 @@ def _events(inputs: Sequence[FrameInput], place: int, keys: tuple[str, ...]) -> 
 
 
 def _key(inputs: Sequence[FrameInput], place: int, name: str) -> list[Column]:
-    """Columns that are equal for equal keys and only for these, of the same types in all inputs.
+    """Return columns that are equal exactly for equal keys, with the same types in all inputs.
 
-    The first is null where there is no key.
+    The first column is null if there is no key.
     """
     kinds = [entry.frame.schema[name].dataType for entry in inputs]
     own, known = kinds[place], [kind for kind in kinds if not isinstance(kind, NullType)]
@@ -97,7 +97,7 @@ def _key(inputs: Sequence[FrameInput], place: int, name: str) -> list[Column]:
     if all(isinstance(kind, IntegralType) for kind in known):
         return [value.cast("long")]
     if all(isinstance(kind, NumericType) for kind in known):
-        # As floats alone, large integers would become one; a float beyond the integers equals none of them.
+        # As floats alone, different large integers would be equal; a float beyond the integers equals none of them.
         return [value.cast(DoubleType()), F.coalesce(value.try_cast("long"), F.lit(0))]
     if all(isinstance(kind, DateType | TimestampType | TimestampNTZType) for kind in known):
         return [ticks(inputs[place], name)]
@@ -107,7 +107,7 @@ def _key(inputs: Sequence[FrameInput], place: int, name: str) -> list[Column]:
 
 
 def _streams(inputs: Sequence[FrameInput], rows: DataFrame) -> list[str]:
-    """The names of the streams, or one more than can be counted."""
+    """Return the names of the streams, or one more than can be counted."""
     if inputs[0].item.type is None:
         return [str(entry.item.stream or "") for entry in inputs]
     names = rows.select("stream").distinct().limit(MOST_STREAMS + 1).toArrow()
@@ -116,7 +116,7 @@ def _streams(inputs: Sequence[FrameInput], rows: DataFrame) -> list[str]:
 
 
 def _spans(rows: DataFrame) -> DataFrame:
-    """A row per trace and stream, those of a trace together: its first and last time, then the key."""
+    """Return one row per trace and stream, grouped by trace: first time, last time, then the key."""
     keys = [name for name in rows.columns if name.startswith("key_")]
     spans = rows.groupBy(*keys, "stream").agg(F.min("time").alias("first"), F.max("time").alias("last"))
     return spans.select("stream", "first", "last", *keys).repartition(*keys)
@@ -124,7 +124,7 @@ def _spans(rows: DataFrame) -> DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class CountTask:
-    """Counts the pairs of streams in the traces of a partition; only those that occur together go out."""
+    """Counts the pairs of streams in the traces of a partition; returns only pairs that occur together."""
 
     streams: tuple[str, ...]
 

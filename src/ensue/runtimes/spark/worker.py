@@ -1,4 +1,4 @@
-"""What runs in Python workers: rows of a partition in, matches out, as Arrow record batches."""
+"""Code that runs in Python workers: reads the rows of a partition and returns matches as Arrow record batches."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ from ensue.plan.plans import Options, QueryPlan
 from ensue.plan.program_plans import ProgramPlan
 
 NEXT = "ensue:next"
-"""The column that is true for a row that stands for the slice of time after the one in which its event ends."""
+"""This column is true if the row is a copy for the time slice after the one in which its event ends."""
 
 HORIZON = "ensue:horizon"
-"""The column that holds, in every row, the end of the last event of all, where some query goes on until then."""
+"""This column holds the end of the last event in every row, if some query continues until then."""
 
 SLICE = "ensue:slice"
-"""The number of the slice of time in which a row takes part, which the worker works out."""
+"""The number of the time slice of a row, computed by the worker."""
 
 SOURCE = "ensue:source"
-"""The column that numbers the input of a row, where rows of several inputs travel together."""
+"""The column with the number of the input, if rows of several inputs are in one DataFrame."""
 
 PATTERN = "ensue:pattern"
-"""The column that numbers the pattern of a match, where matches of several patterns travel together."""
+"""The column with the number of the pattern, if matches of several patterns are in one DataFrame."""
 
 KEPT_PROGRAMS = 8
-"""How many programs a worker keeps for its next tasks."""
+"""How many compiled programs a worker caches."""
 
 FEW_ROWS = 10_000
-"""Matches go to Spark in batches of at least so many rows, if there are as many."""
+"""Matches are sent to Spark in batches of at least this many rows, if there are that many."""
 
 T = TypeVar("T")
 
@@ -56,10 +56,10 @@ _tasks = count(1)
 
 
 def spare_imports() -> None:
-    """PySpark collects garbage after every task; without this it would search all that was imported each time.
+    """Keep imported modules out of the garbage collection that PySpark runs after every task.
 
-    Modules and kernels are loaded when a task first needs them, so the first task is too early to do it once for all.
-    After every task it would take the place of collecting; after 2, 4, 8, ... tasks it does not.
+    Tasks load modules and kernels when they first need them, so freezing once in the first task is too early. Freezing
+    after every task would replace the collection itself; freezing after 2, 4, 8, ... tasks does not.
     """
     number = next(_tasks)
     if number & (number - 1) == 0:
@@ -68,7 +68,7 @@ def spare_imports() -> None:
 
 @dataclass(frozen=True, slots=True)
 class ShippedValue(Generic[T]):
-    """A value on its way to workers. Each of them reads and compiles it once, however many tasks bring it."""
+    """A value sent to workers. Each worker reads and compiles it once, however many tasks carry it."""
 
     value: T
 
@@ -91,7 +91,7 @@ def _received(digest: bytes, data: bytes) -> ShippedValue[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How rows of the inputs travel: one input with its columns first, in order; several as one struct column each.
+    """The columns in which rows travel to workers: those of a single input in order, or one struct per input.
 
     `inputs` hold empty tables with the columns that travel.
     """
@@ -103,7 +103,7 @@ class Layout:
         return len(self.inputs) == 1
 
     def unpack(self, rows: pa.Table) -> list[pa.Table]:
-        """The rows of each input in its own schema, with what else travels with each row (NEXT) behind it."""
+        """Return the rows of each input in its own schema, followed by the additional columns of each row (NEXT)."""
         if self.is_flat:
             schema = self.inputs[0].table.schema
             events = rows.select(range(len(schema))).rename_columns(schema.names)
@@ -128,10 +128,10 @@ def _as_schema(events: pa.Table, schema: pa.Schema, rows: pa.Table) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class Carrier:
-    """How matches of several patterns travel together: the number of the pattern, then columns that they share.
+    """The columns in which matches of several patterns travel together: the pattern number, then shared columns.
 
-    Patterns share a column where they have one of its type, whatever its name, so that there are no more columns of a
-    type than the pattern with the most has. `places` say, per pattern, in which column of `schema` each of its own is.
+    Patterns share columns by type, whatever the names, so there are no more columns of a type than in the pattern with
+    the most. `places` maps, for each pattern, its columns to columns of `schema`.
     """
 
     schema: pa.Schema
@@ -139,7 +139,7 @@ class Carrier:
 
     @classmethod
     def of(cls, schemas: Sequence[pa.Schema]) -> Carrier:
-        """The columns for matches that have these."""
+        """Return the shared columns for matches with these schemas."""
         columns: dict[tuple[pa.DataType, int], int] = {}
         places = []
         for schema in schemas:
@@ -153,7 +153,7 @@ class Carrier:
         return cls(pa.schema([pa.field(PATTERN, pa.int32()), *fields]), tuple(places))
 
     def carry(self, batch: pa.RecordBatch, pattern: int) -> pa.RecordBatch:
-        """Matches of a pattern in the columns in which they travel."""
+        """Convert the matches of one pattern to the shared columns."""
         rows = batch.num_rows
         own: dict[int, pa.Array] = dict(zip(self.places[pattern], batch.columns, strict=True))
         columns = [
@@ -165,10 +165,10 @@ class Carrier:
 
 @dataclass(frozen=True)
 class BatchTask:
-    """Evaluates the plans over all rows of a partition at once. `width` is that of the slices of time, if there are.
+    """Evaluates the plans over all rows of a partition at once. `width` is that of a time slice, if time is sliced.
 
-    `derivations` are the declared streams that the plans use; then there are no slices. Matches go out in the columns
-    of `carried`; in those of the result for a single plan.
+    `derivations` are the declared streams that the plans use; time is not sliced then. Matches have the shared columns
+    of `carried`, or the columns of the result if there is only one plan.
     """
 
     layout: Layout
@@ -180,14 +180,14 @@ class BatchTask:
     derivations: tuple[Derivation, ...] = ()
 
     def matches(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The matches in the rows of a partition."""
+        """Return the matches in the rows of a partition."""
         filled = [batch for batch in batches if batch.num_rows]
         if filled:
             yield from in_larger_batches(self._matches(pa.Table.from_batches(filled)))
 
     @cached_property
     def machine(self) -> Machine:
-        """The compiled plans; rows of different slices of time have nothing to do with each other."""
+        """Return the compiled plans; rows of different time slices are independent."""
         inputs = self.layout.inputs if self.width is None else tuple(map(_sliced, self.layout.inputs))
         further = () if self.width is None else (SLICE,)
         plan = ProgramPlan(inputs, self.plans, self.outputs, self.derivations)
@@ -221,7 +221,7 @@ class BatchTask:
 
 @dataclass(frozen=True, slots=True)
 class BatchWork:
-    """What Spark calls for each partition."""
+    """The function that Spark calls for each partition."""
 
     task: ShippedValue[BatchTask]
 
@@ -231,7 +231,7 @@ class BatchWork:
 
 
 def in_larger_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows, small batches put together: each costs Spark some time whatever it holds."""
+    """Merge small batches, because Spark has a fixed cost for each batch."""
     waiting: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
@@ -245,23 +245,23 @@ def in_larger_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBa
 
 
 def _with_slices(item: InputTable, width: int, time_type: pa.DataType) -> pa.Table:
-    """The rows with the number of their slice in place of the mark by which they travelled."""
+    """Replace the NEXT column of the rows by the number of their slice."""
     ends, _ = read_times(item, item.end or item.time, time_type)
     again = one_chunk(item.table.column(NEXT)).to_numpy(zero_copy_only=False)
     return item.table.drop_columns(NEXT).append_column(SLICE, pa.array(ends // width + again))
 
 
 def _sliced(item: InputTable) -> InputTable:
-    """The shape of a table whose rows have the number of their slice.
+    """Return the schema of a table whose rows have the number of their slice.
 
-    A row that is needed in two slices is in both of them, each time with its alternatives.
+    A row that two slices need is in both, each time with its alternatives.
     """
     table = item.table.append_column(SLICE, pa.array([], pa.int64()))
     return replace(item, table=table, alternatives=(*item.alternatives, SLICE) if item.alternatives else ())
 
 
 def _of_own_slice(chunks: Iterable[MatchChunk], plan: QueryPlan, width: int) -> Iterator[MatchChunk]:
-    """Of the matches found in a slice those that complete in it: each match is in exactly one."""
+    """Keep the matches that complete in their own slice, so that each match is in exactly one slice."""
     for chunk in chunks:
         completions = completion_times(chunk, plan)
         own = chunk.where(completions // width == _slices(chunk))
@@ -276,6 +276,6 @@ def _slices(chunk: MatchChunk) -> np.ndarray:
 
 
 def in_settled_order(table: pa.Table) -> pa.Table:
-    """The rows in an order that does not depend on how they came, so that positions are the same at every attempt."""
+    """Sort the rows so that their positions are the same at every attempt, whatever their arrival order."""
     plain = [field.name for field in table.schema if not pa.types.is_nested(field.type)]
     return table.sort_by([(name, "ascending") for name in plain])

@@ -133,7 +133,7 @@
     return text.endsWith(".000") ? text.slice(0, -4) : text;
   }
 
-  // -- what is to be seen ---------------------------------------------------------------------------------------------
+  // -- what is visible -------------------------------------------------------------------------------------------------
 
   const eventsOf = facts.lanes.map(() => []), matchesOf = facts.lanes.map(() => []);
   facts.events.forEach((event, number) => event.lanes.forEach((lane) => eventsOf[lane].push(number)));
@@ -188,7 +188,7 @@
     byId("lane-count").textContent = lanes.length === facts.lanes.length
       ? plural(lanes.length, "lane", "lanes") : `${count.format(lanes.length)} of ${plural(facts.lanes.length, "lane", "lanes")}`;
     byId("no-lanes").hidden = lanes.length > 0;
-    byId("no-lanes").textContent = facts.lanes.length ? "No key fits these filters." : "There are no events to show.";
+    byId("no-lanes").textContent = facts.lanes.length ? "No key matches these filters." : "No events.";
     if (held !== undefined) laneHome.querySelector(`[data-match="${held}"]`)?.focus({ preventScroll: true });
     drawViews();
   }
@@ -324,7 +324,7 @@
     }
   });
   for (const name of ["pointerup", "pointercancel"]) addEventListener(name, (event) => { pointers.delete(event.pointerId); plot.classList.remove("moving"); });
-  // A drag that ends on a match does not choose it.
+  // A drag that ends on a match does not select it.
   plot.addEventListener("click", (event) => { if (dragged >= 4) event.stopPropagation(); }, true);
 
   plot.addEventListener("keydown", (event) => {
@@ -370,7 +370,7 @@
   }
 
   function nothingChosen() {
-    const told = facts.matches.length ? "Choose a match to see its events and what proves it, or an event to see its fields." : "No match was found. Choose an event to see its fields; ensue why-not says how far events came.";
+    const told = facts.matches.length ? "Select a match to see its events and its proof, or an event to see its fields." : "No matches. Select an event to see its fields, or run ensue why-not to see what prevents a match.";
     return [element("h3", {}, "Details"), element("p", { class: "nothing" }, told)];
   }
 
@@ -412,10 +412,10 @@
     const event = facts.events[number], names = facts.fields[event.fields];
     const lasts = event.end > event.start ? ` to ${inWords(event.end)}` : "";
     yield heading(badge(event.stream), event.stream, inWords(event.start) + lasts + (event.derived ? ", derived" : ""));
-    if (from !== undefined) yield element("div", { class: "actions" }, element("button", { type: "button", class: "plain-button", on: { click: () => choose({ match: from }) } }, "← Back to the match"));
+    if (from !== undefined) yield element("div", { class: "actions" }, element("button", { type: "button", class: "plain-button", on: { click: () => choose({ match: from }) } }, "← Back to match"));
     yield* titled("Fields", pairs(Object.fromEntries(names.map((name, place) => [name, event.values[place]]))));
     const uses = facts.matches.map((match, place) => [match, place]).filter(([match]) => match.events.includes(number));
-    if (uses.length) yield* titled("Takes part in", element("div", { class: "event-list" }, ...uses.map(([match, place]) =>
+    if (uses.length) yield* titled("Used in", element("div", { class: "event-list" }, ...uses.map(([match, place]) =>
       element("button", { type: "button", class: "line-button", on: { click: () => choose({ match: place }) } }, tag(match.pattern), element("span", {}, facts.patterns[match.pattern].name)))));
   }
 
@@ -496,14 +496,14 @@
       element("td", { class: "number" }, count.format(entry.events)),
       element("td", { class: "number" }, count.format(entry.kept), element("span", { class: "meter", "aria-hidden": "true" }, element("i", { style: `width:${entry.events ? (100 * entry.kept) / entry.events : 0}%` })))));
     return [element("h4", {}, "Rows"), element("div", { class: "scroll" }, element("table", {},
-      element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "read as"), element("th", { scope: "col", class: "number" }, "events"), element("th", { scope: "col", class: "number" }, "fit by themselves"))),
+      element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "variable"), element("th", { scope: "col", class: "number" }, "events"), element("th", { scope: "col", class: "number" }, "meet predicates"))),
       element("tbody", {}, ...rows)))];
   }
 
   function drawRows() {
     const rows = facts.streams.map((stream) => element("tr", {},
       element("td", {}, element("span", { class: "cell" }, badge(stream.name), stream.name)), element("td", {}, stream.derived ? "derived" : "read"), element("td", { class: "number" }, stream.rows === null ? "not counted" : count.format(stream.rows))));
-    const aside = Object.entries(facts.setAside).map(([reason, number]) => element("tr", {}, element("td", {}, `rows ${reason}`), element("td", {}, "took no part"), element("td", { class: "number" }, count.format(number))));
+    const aside = Object.entries(facts.setAside).map(([reason, number]) => element("tr", {}, element("td", {}, `rows: ${reason}`), element("td", {}, "ignored"), element("td", { class: "number" }, count.format(number))));
     byId("rows").append(element("table", {}, element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "stream"), element("th", { scope: "col" }, ""), element("th", { scope: "col", class: "number" }, "rows"))), element("tbody", {}, ...rows, ...aside)));
   }
 
@@ -512,7 +512,7 @@
     const found = facts.patterns.reduce((sum, pattern) => sum + pattern.count, 0);
     const tiles = [["rows read", facts.rows], ["matches", found], ["patterns", facts.patterns.length], [facts.lanes.length === 1 ? "lane shown" : "lanes shown", facts.lanes.length]];
     byId("tiles").append(...tiles.map(([name, value]) => element("div", { class: "tile" }, element("dt", {}, name), element("dd", {}, count.format(value)))));
-    if (facts.leftOut.length) byId("left-out").textContent = `Shown here: ${facts.leftOut.join("; ")}.`;
+    if (facts.leftOut.length) byId("left-out").textContent = `This page shows ${facts.leftOut.join("; ")}.`;
   }
 
   drawHead();

@@ -1,0 +1,56 @@
+# The public names of Ensue: the one place where they are declared. `__init__.py` loads each when it is first used.
+
+from . import actions as actions
+from . import beliefs as beliefs
+from . import constraints as constraints
+from . import fn as fn
+from . import learn as learn
+from . import ops as ops
+from . import process as process
+from . import rules as rules
+from .api import Results as Results
+from .api import any_match as any_match
+from .api import detect as detect
+from .api import detect_batches as detect_batches
+from .api import run as run
+from .api import violations as violations
+from .detector import Detector as Detector
+from .detector import DetectorStep as DetectorStep
+from .engine.sources import Report as Report
+from .errors import EnsueError as EnsueError
+from .errors import EnsueNotice as EnsueNotice
+from .errors import EnsueWarning as EnsueWarning
+from .errors import LimitError as LimitError
+from .errors import QueryError as QueryError
+from .errors import SchemaError as SchemaError
+from .errors import SetupError as SetupError
+from .errors import StateError as StateError
+from .explanation import Proof as Proof
+from .explanation import WhyNot as WhyNot
+from .explanation import justify as justify
+from .explanation import waiting as waiting
+from .explanation import why_not as why_not
+from .explanation.report import HtmlReport as HtmlReport
+from .explanation.report import report as report
+from .plan.plans import Limits as Limits
+from .programs import Program as Program
+from .programs import explain as explain
+from .programs import parse as parse
+from .python.patterns import Pattern as Pattern
+from .python.patterns import Query as Query
+from .python.patterns import absent as absent
+from .python.patterns import all_of as all_of
+from .python.patterns import any_of as any_of
+from .python.patterns import event as event
+from .python.patterns import seq as seq
+from .python.values import var as var
+from .rules import rule as rule
+from .runtimes.spark.handle import StreamHandle as StreamHandle
+from .runtimes.spark.session import spark_session as spark_session
+from .source import Events as Events
+from .source import events as events
+from .streams import matching as matching
+from .streams import start as start
+from .streams import stream_state as stream_state
+
+__version__: str
